@@ -1,4 +1,5 @@
 use alloc::boxed::Box;
+use core::any::Any;
 use core::fmt;
 
 use polypath_units::{BitRate, Duration, Instant};
@@ -6,12 +7,16 @@ use polypath_units::{BitRate, Duration, Instant};
 /// One congestion control instance: one subflow.
 ///
 /// The owner (the TCP engine) calls the `on_*` methods; each returns at once and touches nothing but `self`.
-pub trait Controller: fmt::Debug + Send {
+///
+/// `Any` is a supertrait so that an owner can look at an algorithm's own state: `(controller as &dyn Any)
+/// .downcast_ref::<Cubic>()`.
+pub trait Controller: Any + fmt::Debug + Send {
     /// The name by which users choose the algorithm, in lower case: `reno`, `cubic`, `lia`.
     fn name(&self) -> &'static str;
 
     /// New data was acknowledged, cumulatively or selectively. Not called between a congestion event and the end of its
-    /// recovery, when proportional rate reduction (RFC 6937) steers.
+    /// recovery, when proportional rate reduction (RFC 6937) steers, unless [`Controller::steers_recovery`]. Called in
+    /// the slow start that follows a timeout.
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>);
 
     /// Loss or ECN tells of congestion; called once per recovery episode. Afterwards `window_bytes` is the window after
@@ -24,6 +29,17 @@ pub trait Controller: fmt::Debug + Send {
     /// The last congestion event or timeout was spurious (RFC 3522, RFC 5682): window and threshold go back to what
     /// they were before it.
     fn on_spurious(&mut self, now: Instant);
+
+    /// Recovery ended: all that was outstanding at the congestion event or timeout has been acknowledged.
+    fn on_recovery_end(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// True for an algorithm that sets its window during recovery as well (BBR): the owner then leaves out proportional
+    /// rate reduction, calls `on_ack` during recovery too and obeys `window_bytes` all the time.
+    fn steers_recovery(&self) -> bool {
+        false
+    }
 
     /// The flow was idle for longer than a retransmission timeout (RFC 5681 §4.1): the window falls back to the
     /// initial one.
@@ -55,6 +71,12 @@ pub trait Controller: fmt::Debug + Send {
     fn clone_box(&self) -> Box<dyn Controller>;
 }
 
+impl Clone for Box<dyn Controller> {
+    fn clone(&self) -> Self {
+        (**self).clone_box()
+    }
+}
+
 /// What every algorithm is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -65,11 +87,14 @@ pub struct Config {
     /// Least slow-start threshold in segments: 2 (RFC 5681), or 1 where the algorithm may leave a path almost
     /// unused (Paasch 2.2.3) and the connection has several subflows.
     pub min_ssthresh_packets: u32,
+    /// HyStart++ (RFC 9406) ends the initial slow start when the round-trip time rises. `None` (the default) leaves it to
+    /// the algorithm: on for CUBIC, off for Reno and LIA.
+    pub hystart: Option<bool>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { mss_bytes: 1460, initial_window_packets: 10, min_ssthresh_packets: 2 }
+        Self { mss_bytes: 1460, initial_window_packets: 10, min_ssthresh_packets: 2, hystart: None }
     }
 }
 

@@ -4,10 +4,44 @@
 //! subflows of its connection ([`Flows`]). An uncoupled algorithm is the special case that looks at its own only.
 //! Everything an algorithm decides comes out of [`Controller::window_bytes`] and [`Controller::pacing_rate`]; both are
 //! obeyed.
+//!
+//! Users choose an [`Algorithm`] by its name, [`by_name`]; a connection builds one [`Controller`] of it per subflow:
+//!
+//! ```
+//! use polypath_congestion::{Config, by_name};
+//!
+//! let algorithm = by_name("lia").ok_or("no such algorithm")?;
+//! let controller = algorithm.build(&Config { mss_bytes: 1448, ..Config::default() });
+//! assert_eq!(controller.window_bytes(), 10 * 1448);
+//! # Ok::<(), &str>(())
+//! ```
+//!
+//! A new algorithm is one file, which implements [`Controller`], and one line in [`Algorithm::ALL`].
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod controller;
+mod cubic;
+mod hystart;
+mod lia;
+mod mock;
+mod registry;
+mod reno;
+mod unlimited;
+mod window;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod testing;
 
 pub use controller::{Ack, Config, Controller, FlowView, Flows, RateSample};
+pub use cubic::Cubic;
+pub use lia::Lia;
+pub use mock::{Call, Mock};
+pub use registry::{Algorithm, by_name};
+pub use reno::Reno;
+pub use unlimited::Unlimited;

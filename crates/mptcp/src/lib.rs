@@ -1,1 +1,29 @@
-//! placeholder
+//! Multipath TCP (RFC 8684, and RFC 6824 as version 0) as a sans-IO state machine.
+//!
+//! A [`Host`] holds connections; each has subflows, which are [`polypath_tcp::Connection`]s. Policies are files:
+//! [`scheduler`] and [`path_manager`]; congestion control is `polypath_congestion`'s.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod config;
+mod connection;
+mod crypto;
+mod event;
+mod host;
+mod mapping;
+mod mib;
+pub mod path_manager;
+mod reassembly;
+pub mod scheduler;
+mod send_buffer;
+mod subflow;
+
+pub use config::{ConnectionConfig, HostConfig};
+pub use connection::{ConnectionInfo, SubflowInfo};
+pub use crypto::Key;
+pub use event::{CloseReason, Event, FallbackReason, SubflowError};
+pub use host::{ConnectError, ConnectionId, Host, SendError};
+pub use mib::Mib;

@@ -2,9 +2,23 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod config;
 mod extension;
+mod flow_table;
+mod host;
+mod listener;
+mod ready_queue;
+mod slab;
+mod timer_wheel;
 
 pub use config::Config;
 pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
+pub use flow_table::FlowTable;
+pub use host::{HostSecrets, TimeWait, TimeWaitNumbers, TimeWaitReaction, reset_in_reply};
+pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners};
+pub use ready_queue::ReadyQueue;
+pub use slab::{Key, Slab};
+pub use timer_wheel::{TimerHandle, TimerWheel};

@@ -1,0 +1,81 @@
+use alloc::boxed::Box;
+
+use polypath_units::Instant;
+
+use crate::window::Window;
+use crate::{Ack, Algorithm, Config, Controller, Flows};
+
+/// Its line in the table of algorithms.
+pub(crate) const ALGORITHM: Algorithm = Algorithm::new("reno", |config| Box::new(Reno::new(config)));
+
+/// Reno (RFC 5681), the loss recovery of which is the owner's: slow start, one segment per round trip in congestion
+/// avoidance, half on congestion. Growth counts acknowledged bytes (RFC 3465), not acknowledgments.
+#[derive(Clone, Debug)]
+pub struct Reno {
+    window: Window,
+}
+
+impl Reno {
+    /// A flow that starts.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self { window: Window::new(config, false) }
+    }
+
+    fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
+        self.window.pipe_bytes(in_flight_bytes) as f64 / 2.0
+    }
+}
+
+impl Controller for Reno {
+    fn name(&self) -> &'static str {
+        ALGORITHM.name()
+    }
+
+    fn on_ack(&mut self, ack: &Ack, _flows: &Flows<'_>) {
+        let acked_bytes = self.window.on_ack(ack);
+        if acked_bytes > 0 {
+            let growth_bytes = acked_bytes as f64 * self.window.mss_bytes() / self.window.cwnd_exact_bytes();
+            self.window.grow(growth_bytes);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, _flows: &Flows<'_>) {
+        self.window.on_congestion(self.half_bytes(in_flight_bytes), self.window.min_ssthresh_packets());
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, _flows: &Flows<'_>) {
+        self.window.on_timeout(self.half_bytes(in_flight_bytes), self.window.min_ssthresh_packets());
+    }
+
+    fn on_spurious(&mut self, _now: Instant) {
+        self.window.on_spurious();
+    }
+
+    fn on_idle_restart(&mut self, _now: Instant) {
+        self.window.on_idle_restart();
+    }
+
+    fn on_mss(&mut self, mss_bytes: u32) {
+        self.window.on_mss(mss_bytes);
+    }
+
+    fn set_window(&mut self, window_bytes: u64, ssthresh_bytes: Option<u64>) {
+        self.window.set_window(window_bytes, ssthresh_bytes);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.window.cwnd_bytes()
+    }
+
+    fn ssthresh_bytes(&self) -> u64 {
+        self.window.ssthresh_bytes()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use polypath_units::Duration;
+use polypath_wire::MptcpVersion;
+
+use crate::path_manager::{self, Limits, LocalEndpoint};
+use crate::scheduler;
+
+/// Settings of one connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionConfig {
+    /// Speak Multipath TCP. Off, the connection is plain TCP. Default on.
+    pub mptcp: bool,
+    /// The version that a client asks for. A server answers in the version that it is asked for. Default 1.
+    pub version: MptcpVersion,
+    /// Ask for the DSS checksum (RFC 8684 §3.1, flag A): detects middleboxes that change data, costs a pass over it.
+    /// Default off, as in Linux; it is on when either end asks.
+    pub checksum: bool,
+    /// Tell the peer not to open subflows to the initial address (flag C). Default off.
+    pub no_join_initial: bool,
+    /// Congestion control by name. Default `lia`.
+    pub congestion: polypath_congestion::Algorithm,
+    /// Scheduler. Default lowest RTT.
+    pub scheduler: scheduler::Policy,
+    /// Path manager. Default `endpoints`.
+    pub path_manager: path_manager::Policy,
+    /// Settings of each subflow. Its buffer sizes hold for the connection as a whole.
+    pub tcp: Arc<polypath_tcp::Config>,
+    /// Most bytes that one mapping covers, 1–65 535. Default 65 535.
+    pub max_mapping_bytes: u16,
+    /// SYN retransmissions after which a client leaves MP_CAPABLE out: something on the path may drop SYNs with unknown
+    /// options. Default 2.
+    pub syn_retries_before_fallback: u8,
+    /// How long a connection without any subflow waits for one. Default 60 s.
+    pub no_subflow_timeout: Duration,
+    /// ADD_ADDR is sent again if it is not echoed within this time, three times in all. Default 1 s.
+    pub add_addr_timeout: Duration,
+}
+
+impl Default for ConnectionConfig {
+    fn default() -> Self {
+        Self {
+            mptcp: true,
+            version: MptcpVersion::V1,
+            checksum: false,
+            no_join_initial: false,
+            congestion: polypath_congestion::by_name("lia").expect("lia is in the table of algorithms"),
+            scheduler: scheduler::Policy::default(),
+            path_manager: path_manager::Policy::default(),
+            tcp: Arc::new(polypath_tcp::Config { max_rto: Duration::from_secs(60), ..Default::default() }),
+            max_mapping_bytes: u16::MAX,
+            syn_retries_before_fallback: 2,
+            no_subflow_timeout: Duration::from_secs(60),
+            add_addr_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Settings of a host.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// What connections get unless they are given their own.
+    pub connection: Arc<ConnectionConfig>,
+    /// Local endpoints for the path manager.
+    pub endpoints: Vec<LocalEndpoint>,
+    /// Limits for the path manager.
+    pub limits: Limits,
+    /// Most connections; further SYNs are answered with RST. Default 1 048 576.
+    pub max_connections: usize,
+    /// Most half-open incoming connections per listener; further SYNs are dropped. Default 4096.
+    pub backlog: usize,
+    /// Most half-open incoming subflows of a connection; further MP_JOINs are dropped. Default 8.
+    pub max_half_open_joins: usize,
+    /// Most addresses of a peer that are remembered. Default 16.
+    pub max_announced_addresses: usize,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            connection: Arc::new(ConnectionConfig::default()),
+            endpoints: Vec::new(),
+            limits: Limits::default(),
+            max_connections: 1 << 20,
+            backlog: 4096,
+            max_half_open_joins: 8,
+            max_announced_addresses: 16,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Closing: DATA_FIN, FINs of subflows, MP_FASTCLOSE, and subflows that die (RFC 8684 §3.3.3, §3.5).
+
+use polypath_tcp::{CloseReason as TcpCloseReason, State};
+use polypath_units::{Duration, Instant};
+use polypath_wire::ResetReason;
+
+use super::state::Mode;
+use super::{Connection, Context, Request};
+use crate::event::{CloseReason, Event, SubflowError};
+use crate::path_manager::PathEvent;
+use crate::subflow::Stage;
+
+const MIN_DATA_FIN_INTERVAL: Duration = Duration::from_millis(200);
+const MAX_DATA_FIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a passive closer waits for the peer's FINs before it sends its own.
+const PASSIVE_CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// Once everything was handed out and the application writes no more: DATA_FIN, or FIN after a fallback.
+    pub(super) fn schedule_fin(&mut self, cx: &mut Context<'_>) {
+        if !self.shared.write_closed || self.shared.send.unsent_bytes() > 0 {
+            return;
+        }
+        match self.shared.mode {
+            Mode::Plain => {
+                for subflow in &mut self.subflows {
+                    if !subflow.meta.finishing {
+                        subflow.meta.finishing = true;
+                        subflow.tcp.finish();
+                    }
+                }
+            }
+            Mode::Mptcp if self.shared.data_fin.is_none() => {
+                self.shared.data_fin = Some(self.shared.send.end());
+                self.timers.data_fin_interval = Duration::ZERO;
+                self.retransmit_data_fin(cx.now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends DATA_FIN on every subflow, and again later.
+    pub(super) fn retransmit_data_fin(&mut self, now: Instant) {
+        self.timers.data_fin = Instant::FAR_FUTURE;
+        if self.shared.data_fin.is_none() || self.shared.data_fin_acked {
+            return;
+        }
+        self.acknowledge_everywhere();
+        let slowest = self.subflows.iter().map(|subflow| subflow.tcp.rto()).max().unwrap_or_default();
+        let wait =
+            self.timers.data_fin_interval.max(slowest).max(MIN_DATA_FIN_INTERVAL).min(MAX_DATA_FIN_INTERVAL);
+        self.timers.data_fin_interval = wait * 2;
+        self.timers.data_fin = now + wait;
+    }
+
+    /// Moves closing on after whatever happened.
+    pub(super) fn update_close(&mut self, cx: &mut Context<'_>) {
+        let shared = &self.shared;
+        if self.closed.is_some()
+            || shared.mode != Mode::Mptcp
+            || !shared.peer_finished
+            || !shared.data_fin_acked
+        {
+            return;
+        }
+        if self.subflows.is_empty() {
+            self.fail(CloseReason::Finished);
+            return;
+        }
+        if self.subflows.iter().all(|subflow| subflow.meta.finishing) {
+            return;
+        }
+        // Whoever finished first finishes the subflows first, and keeps TIME-WAIT; the other waits for the FINs.
+        if !self.shared.peer_fin_first {
+            self.finish_subflows();
+        } else if self.timers.passive_close == Instant::FAR_FUTURE {
+            self.timers.passive_close = cx.now + PASSIVE_CLOSE_WAIT;
+        }
+    }
+
+    pub(super) fn finish_subflows(&mut self) {
+        for subflow in &mut self.subflows {
+            if subflow.meta.stage.is_joining() {
+                subflow.meta.error = Some(SubflowError::Local);
+                subflow.tcp.abort();
+            } else if !subflow.meta.finishing {
+                subflow.tcp.finish();
+            }
+            subflow.meta.finishing = true;
+        }
+    }
+
+    /// A subflow's FIN arrived.
+    pub(super) fn subflow_peer_finished(&mut self, cx: &mut Context<'_>, position: usize) {
+        if self.shared.mode != Mode::Mptcp {
+            if !self.shared.peer_finished {
+                self.shared.peer_finished = true;
+                self.emit(Event::PeerFinished);
+            }
+            return;
+        }
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        subflow.meta.finishing = true;
+        subflow.tcp.finish();
+        // Whatever it still held can go elsewhere; if it was the only one, TCP still delivers it.
+        let id = subflow.meta.id;
+        self.reinject_from(cx, id);
+    }
+
+    /// A subflow is over. `reason` is TCP's word for why.
+    pub(super) fn subflow_closed(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        reason: Option<TcpCloseReason>,
+    ) {
+        if position >= self.subflows.len() {
+            return;
+        }
+        let subflow = self.subflows.remove(position);
+        if position < self.shared.views.len() {
+            self.shared.views.remove(position);
+        }
+        let tuple = subflow.tcp.tuple();
+        let was_established = subflow.meta.stage == Stage::Established;
+        self.requests.push(Request::RemoveFlow { tuple });
+        let error = subflow.meta.error.or(match reason {
+            None | Some(TcpCloseReason::Finished) => None,
+            Some(TcpCloseReason::Reset | TcpCloseReason::Refused) => Some(SubflowError::Reset(None)),
+            Some(TcpCloseReason::Aborted) => Some(SubflowError::Local),
+            Some(_) => Some(SubflowError::TimedOut),
+        });
+        if self.shared.mode == Mode::Mptcp {
+            self.emit(Event::SubflowClosed { subflow: subflow.meta.id, tuple, error });
+            self.reinject_from(cx, subflow.meta.id);
+        }
+        if self.closed.is_some() {
+            return;
+        }
+        self.after_subflow_loss(cx, &subflow.meta, reason, error);
+        if self.shared.mode == Mode::Mptcp && self.closed.is_none() {
+            let (local, remote) = (tuple.local.addr, tuple.remote);
+            self.notify_path_manager(cx, PathEvent::SubflowClosed { local, remote, was_established });
+        }
+    }
+
+    fn after_subflow_loss(
+        &mut self,
+        cx: &mut Context<'_>,
+        meta: &crate::subflow::Meta,
+        reason: Option<TcpCloseReason>,
+        error: Option<SubflowError>,
+    ) {
+        if self.subflows.iter().any(|subflow| !subflow.meta.stage.is_joining()) {
+            return;
+        }
+        if self.shared.mode != Mode::Mptcp {
+            let reason = match reason {
+                None | Some(TcpCloseReason::Finished) => CloseReason::Finished,
+                Some(TcpCloseReason::Refused) => CloseReason::Refused,
+                Some(TcpCloseReason::Reset) => CloseReason::Reset,
+                Some(TcpCloseReason::Aborted) => CloseReason::Aborted,
+                Some(_) => CloseReason::TimedOut,
+            };
+            self.fail(reason);
+        } else if self.shared.peer_finished && self.shared.data_fin_acked {
+            self.fail(CloseReason::Finished);
+        } else if meta.stage == Stage::JoinSyn && matches!(error, Some(SubflowError::Reset(_))) {
+            // The peer does not know the token: the connection is gone at its end.
+            self.fail(CloseReason::Reset);
+        } else if self.timers.no_subflow == Instant::FAR_FUTURE {
+            self.timers.no_subflow = cx.now + self.shared.config.no_subflow_timeout;
+        }
+    }
+
+    /// The connection is over for `reason`; what is left of subflows is reset.
+    pub(super) fn fail(&mut self, reason: CloseReason) {
+        if self.closed.is_some() {
+            return;
+        }
+        self.closed = Some(reason);
+        self.requests.push(Request::ForgetToken);
+        for subflow in &mut self.subflows {
+            subflow.tcp.abort();
+        }
+        self.timers = super::Timers::OFF;
+        self.addresses.stop();
+        self.forget_reinjections();
+        self.shared.sent.clear();
+        self.emit(Event::Closed(reason));
+    }
+
+    /// The application aborts: MP_FASTCLOSE in a RST on every subflow (RFC 8684 §3.5), or a plain RST.
+    pub(crate) fn abort(&mut self, now: Instant) {
+        let _ = now;
+        self.shared.fastclose = self.shared.mode == Mode::Mptcp && self.shared.remote_key.is_some();
+        self.fail(CloseReason::Aborted);
+    }
+
+    pub(super) fn handle_fastclose(&mut self, cx: &mut Context<'_>, key: u64) {
+        cx.mib.mp_fastclose_rx += 1;
+        if key == self.shared.local_key.0 && self.shared.mode == Mode::Mptcp {
+            self.fail(CloseReason::Reset);
+        }
+    }
+
+    /// Resets one subflow and says why.
+    pub(super) fn reset_subflow(&mut self, position: usize, error: SubflowError, reason: ResetReason) {
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.error = Some(error);
+            subflow.meta.reset_reason = Some(reason);
+            subflow.meta.finishing = true;
+            subflow.meta.join_retry_at = Instant::FAR_FUTURE;
+            subflow.tcp.abort();
+        }
+    }
+
+    /// Lets go of subflows that have nothing more to send: closed ones, and those in TIME-WAIT, which the host answers
+    /// for from now on.
+    pub(super) fn reap(&mut self, cx: &mut Context<'_>) {
+        let mut position = 0;
+        while let Some(subflow) = self.subflows.get(position) {
+            match subflow.tcp.state() {
+                State::TimeWait => {
+                    let (tuple, numbers) = (subflow.tcp.tuple(), subflow.tcp.time_wait_numbers());
+                    self.subflow_closed(cx, position, None);
+                    self.requests.push(Request::TimeWait { tuple, numbers });
+                }
+                State::Closed => {
+                    let id = subflow.meta.id;
+                    self.handle_tcp_events(cx, id);
+                    if self.position(id) == Some(position) {
+                        self.subflow_closed(cx, position, None);
+                    }
+                }
+                _ => position += 1,
+            }
+        }
+        self.update_close(cx);
+    }
+}

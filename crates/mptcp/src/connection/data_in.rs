@@ -1,0 +1,374 @@
+//! Receiving: options of established subflows, mappings, reassembly (RFC 8684 §3.3.2).
+
+use polypath_units::Instant;
+use polypath_wire::{DataSeq, Dss, DssMapping, MptcpOption, Payload, ResetReason, Segment, dss_checksum};
+
+use super::state::Mode;
+use super::{Connection, Context};
+use crate::event::{CloseReason, Event, SubflowError};
+use crate::reassembly::Inserted;
+use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
+
+impl Connection {
+    /// Options of a segment that TCP accepted.
+    pub(super) fn handle_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        let Some(subflow) = self.subflows.get(position) else { return };
+        match subflow.meta.stage {
+            Stage::Plain => return self.handle_plain_options(cx, position, segment),
+            Stage::Established => {}
+            _ => {
+                if !self.handle_handshake(cx, position, segment) {
+                    return;
+                }
+            }
+        }
+        if segment.flags.syn() {
+            return;
+        }
+        if let Some(dss) = &segment.options.dss {
+            self.shared.confirmed = true;
+            self.handle_dss(cx, position, dss);
+        }
+        if segment.options.rest.is_empty() {
+            if !self.shared.confirmed && segment.options.dss.is_none() {
+                self.unconfirmed_without_dss(cx, position);
+            }
+        } else {
+            self.handle_rare_options(cx, position, segment);
+        }
+    }
+
+    /// Everything but the first DSS. Rare, so the cost of searching does not matter.
+    fn handle_rare_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        for option in segment.options.mptcp() {
+            match option {
+                MptcpOption::Capable(capable) => {
+                    if let Some(mapping) = self.first_mapping(capable) {
+                        self.handle_mapping(cx, position, &mapping, false);
+                    }
+                }
+                MptcpOption::Dss(dss) => self.handle_dss(cx, position, dss),
+                MptcpOption::AddAddr(add) => self.handle_add_addr(cx, position, add),
+                MptcpOption::RemoveAddr(remove) => self.handle_remove_addr(cx, remove),
+                MptcpOption::Prio { backup, address_id } => {
+                    self.handle_prio(cx, position, *backup, *address_id);
+                }
+                MptcpOption::Fail { data_seq } => self.handle_fail(cx, position, *data_seq),
+                MptcpOption::Fastclose { receiver_key } => self.handle_fastclose(cx, *receiver_key),
+                MptcpOption::Reset { .. } | MptcpOption::Join(_) | MptcpOption::Unknown { .. } => {}
+                _ => {}
+            }
+        }
+    }
+
+    /// Options of a RST. MP_FASTCLOSE proves itself by the key; the others only explain.
+    pub(super) fn handle_reset_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        for option in segment.options.mptcp() {
+            match option {
+                MptcpOption::Fastclose { receiver_key } => self.handle_fastclose(cx, *receiver_key),
+                MptcpOption::Reset { reason, .. } => {
+                    cx.mib.mp_rst_rx += 1;
+                    if let Some(subflow) = self.subflows.get_mut(position) {
+                        subflow.meta.error.get_or_insert(SubflowError::Reset(Some(*reason)));
+                    }
+                }
+                MptcpOption::Fail { .. } => cx.mib.mp_fail_rx += 1,
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn handle_dss(&mut self, cx: &mut Context<'_>, position: usize, dss: &Dss) {
+        if let Some(ack) = dss.data_ack {
+            let until = ack.expand(self.shared.send.start());
+            self.handle_data_ack(cx, position, until);
+        }
+        if let Some(mapping) = &dss.mapping {
+            self.handle_mapping(cx, position, mapping, dss.data_fin);
+        }
+    }
+
+    fn handle_data_ack(&mut self, cx: &mut Context<'_>, position: usize, until: DataSeq) {
+        let shared = &mut self.shared;
+        let fin = shared.data_fin;
+        let mut data_until = until;
+        if let Some(fin) = fin
+            && until == fin.add(1)
+        {
+            data_until = fin;
+            if !shared.data_fin_acked {
+                shared.data_fin_acked = true;
+                self.timers.data_fin = Instant::FAR_FUTURE;
+            }
+        }
+        if data_until.after(shared.send.next()) {
+            // Acknowledges what was never sent.
+            return;
+        }
+        // The window holds relative to this DATA_ACK, and its right edge never moves back (RFC 8684 §3.3.4).
+        if let Some(subflow) = self.subflows.get(position) {
+            let edge = until.add(subflow.tcp.peer_window_bytes());
+            shared.window_end = shared.window_end.max(edge);
+        }
+        if shared.send.acknowledge(data_until) > 0 {
+            self.timers.data_retransmit_interval = polypath_units::Duration::ZERO;
+            self.drop_acknowledged(data_until);
+            self.notify_writable();
+        }
+        let _ = cx;
+    }
+
+    fn handle_mapping(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        mapping: &DssMapping,
+        data_fin: bool,
+    ) {
+        if mapping.len == 0 {
+            self.handle_infinite_mapping(cx, position, mapping);
+            return;
+        }
+        let data_seq = mapping.data_seq.expand(self.shared.receive_next);
+        let payload_len = u32::from(mapping.len) - u32::from(data_fin);
+        if data_fin {
+            self.note_peer_fin(data_seq.add(u64::from(payload_len)));
+        }
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        // Offsets count from 1 on the wire; 32 bits of a 64-bit offset, so take the nearest.
+        let near = subflow.rx.offset;
+        let start = mapping.subflow_offset.wrapping_sub(1);
+        let ahead = i64::from(start.wrapping_sub(near as u32) as i32);
+        let Some(start) = near.checked_add_signed(ahead) else { return };
+        let known = subflow.rx.add(ReceivedMapping {
+            start,
+            len: payload_len,
+            data_seq,
+            subflow_offset: mapping.subflow_offset,
+            wire_len: mapping.len,
+            checksum: if self.shared.checksum { mapping.checksum } else { None },
+        });
+        if !known {
+            cx.mib.dss_not_matching += 1;
+        }
+    }
+
+    fn note_peer_fin(&mut self, seq: DataSeq) {
+        if self.shared.peer_fin.is_none() && !seq.before(self.shared.receive_next) {
+            self.shared.peer_fin = Some(seq);
+            self.shared.peer_fin_first = self.shared.data_fin.is_none();
+            self.check_peer_fin();
+        } else if self.shared.peer_finished {
+            // Our DATA_ACK of it was lost: say it again on each subflow.
+            self.acknowledge_everywhere();
+        }
+    }
+
+    /// The peer's stream is complete once everything before its DATA_FIN is there.
+    fn check_peer_fin(&mut self) {
+        if self.shared.peer_finished || self.shared.peer_fin != Some(self.shared.receive_next) {
+            return;
+        }
+        self.shared.peer_finished = true;
+        self.shared.receive_next = self.shared.receive_next.add(1);
+        self.shared.reassembly.clear();
+        self.emit(Event::PeerFinished);
+        self.acknowledge_everywhere();
+    }
+
+    pub(super) fn acknowledge_everywhere(&mut self) {
+        for subflow in &mut self.subflows {
+            if subflow.meta.stage == Stage::Established {
+                subflow.tcp.request_ack();
+            }
+        }
+    }
+
+    /// Takes what TCP has in order, and makes data of it.
+    pub(super) fn receive_data(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        loop {
+            let Some(subflow) = self.subflows.get_mut(position) else { break };
+            let Some(bytes) = subflow.tcp.read() else { break };
+            match (&mut subflow.rx.mode, self.shared.mode) {
+                (ReceiveMode::Mapped, Mode::Mptcp) => self.receive_mapped(cx, position, bytes, segment),
+                (ReceiveMode::Mapped, _) => {
+                    // Fallback in the handshake: the subflow is the stream.
+                    subflow.rx.offset += bytes.len() as u64;
+                    self.deliver_in_order(bytes);
+                }
+                (ReceiveMode::Held { bytes: held, .. }, _) => {
+                    subflow.rx.offset += bytes.len() as u64;
+                    held.append(bytes);
+                    if segment.options.dss.is_none() && segment.options.rest.is_empty() {
+                        self.plain_data_while_held(cx, position);
+                    }
+                }
+                (ReceiveMode::Infinite { offset, data_seq }, _) => {
+                    let at = subflow.rx.offset;
+                    let seq = data_seq.add(at.saturating_sub(*offset));
+                    let skip = offset.saturating_sub(at).min(bytes.len() as u64);
+                    subflow.rx.offset += bytes.len() as u64;
+                    let mut bytes = bytes;
+                    bytes.advance(skip as usize);
+                    self.deliver(cx, seq, bytes);
+                }
+            }
+        }
+        self.notify_readable();
+    }
+
+    fn receive_mapped(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        mut bytes: Payload,
+        segment: &Segment,
+    ) {
+        while !bytes.is_empty() {
+            let Some(subflow) = self.subflows.get_mut(position) else { return };
+            let mapping = match subflow.rx.current() {
+                Ok(mapping) => mapping,
+                Err(before_next) => {
+                    let count = before_next.map_or(bytes.len(), |count| bytes.len().min(count as usize));
+                    if self.unmapped(cx, position, &bytes, segment) {
+                        return;
+                    }
+                    self.skip(position, count);
+                    bytes.advance(count);
+                    continue;
+                }
+            };
+            let left = (mapping.end() - subflow.rx.offset) as usize;
+            let into = subflow.rx.offset - mapping.start;
+            let rest = if left < bytes.len() {
+                let rest = bytes.slice(left, usize::MAX);
+                bytes.truncate(left);
+                rest
+            } else {
+                Payload::EMPTY
+            };
+            subflow.rx.offset += bytes.len() as u64;
+            if mapping.checksum.is_some() {
+                subflow.rx.gathered.append(bytes);
+                if subflow.rx.offset == mapping.end() {
+                    let gathered = core::mem::take(&mut subflow.rx.gathered);
+                    if !self.verify(cx, position, &mapping, gathered, &rest) {
+                        return;
+                    }
+                }
+            } else {
+                self.deliver(cx, mapping.data_seq.add(into), bytes);
+            }
+            bytes = rest;
+        }
+    }
+
+    fn skip(&mut self, position: usize, count: usize) {
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.rx.offset += count as u64;
+        }
+    }
+
+    /// Checks a whole mapping and delivers it. False ends the work on this subflow's bytes.
+    fn verify(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        mapping: &ReceivedMapping,
+        data: Payload,
+        rest: &Payload,
+    ) -> bool {
+        let sum = dss_checksum(mapping.data_seq, mapping.subflow_offset, mapping.wire_len, &data);
+        if mapping.checksum == Some(sum) {
+            self.deliver(cx, mapping.data_seq, data);
+            return true;
+        }
+        cx.mib.data_csum_err += 1;
+        let mut held = data;
+        held.append(rest.clone());
+        let offset = self.subflows.get(position).map_or(0, |subflow| subflow.rx.offset) + rest.len() as u64;
+        self.skip(position, rest.len());
+        let from = offset - held.len() as u64;
+        self.checksum_failed(cx, position, mapping.data_seq, from, held);
+        false
+    }
+
+    /// Bytes without a mapping. True if they were taken care of.
+    fn unmapped(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        bytes: &Payload,
+        segment: &Segment,
+    ) -> bool {
+        cx.mib.dss_not_matching += 1;
+        let alone = self.established_count() <= 1;
+        if segment.options.dss.is_some()
+            || !segment.options.rest.is_empty()
+            || !alone && self.shared.mode == Mode::Plain
+        {
+            // Coalesced with a mapped segment: the peer sees that DATA_ACK leaves them out and sends them again.
+            return false;
+        }
+        if !alone {
+            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
+            return true;
+        }
+        if self.shared.reassembly.is_empty() {
+            self.infinite_from_here(cx, position, bytes.clone());
+            return true;
+        }
+        if self.established_count() == 1 {
+            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
+        } else {
+            self.fail(CloseReason::Damaged);
+        }
+        true
+    }
+
+    /// Data with its number: in order to the application, else to reassembly.
+    pub(super) fn deliver(&mut self, cx: &mut Context<'_>, seq: DataSeq, mut data: Payload) {
+        if data.is_empty() {
+            return;
+        }
+        let end = seq.add(data.len() as u64);
+        let next = self.shared.receive_next;
+        if !end.after(next) || self.shared.peer_finished {
+            cx.mib.duplicate_data += 1;
+            return;
+        }
+        if end.after(self.shared.receive_edge()) && self.shared.mode == Mode::Mptcp {
+            cx.mib.no_dss_in_window += 1;
+            return;
+        }
+        if seq.after(next) {
+            cx.mib.ofo_queue += 1;
+            if self.shared.reassembly.insert(seq, data) == Inserted::Duplicate {
+                cx.mib.duplicate_data += 1;
+            }
+            return;
+        }
+        data.advance(next.diff(seq) as usize);
+        self.deliver_in_order(data);
+        if !self.shared.reassembly.is_empty() {
+            while let Some(data) = self.shared.reassembly.pop(self.shared.receive_next) {
+                self.deliver_in_order(data);
+            }
+        }
+        self.check_peer_fin();
+    }
+
+    fn deliver_in_order(&mut self, data: Payload) {
+        let shared = &mut self.shared;
+        shared.receive_next = shared.receive_next.add(data.len() as u64);
+        if !shared.discard {
+            shared.unread_bytes += data.len() as u64;
+            shared.in_order.push_back(data);
+        }
+    }
+
+    /// Subflows that carry data.
+    pub(super) fn established_count(&self) -> usize {
+        self.subflows.iter().filter(|subflow| subflow.meta.stage == Stage::Established).count()
+    }
+}

@@ -1,0 +1,453 @@
+//! Sending: the scheduler's loop, reinjection, DATA_ACK's timer (RFC 8684 §3.3.1, §3.3.6).
+
+use alloc::collections::VecDeque;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::{DataSeq, Payload, dss_checksum};
+
+use super::state::{Mode, SentChunk};
+use super::{Connection, Context};
+use crate::mapping::Mapping;
+use crate::scheduler::{Data, Decision, Penalty, SubflowView, View};
+use crate::subflow::Stage;
+
+/// Least wait for a DATA_ACK of data that a subflow delivered. A peer may acknowledge data later than segments.
+const MIN_DATA_RETRANSMIT: Duration = Duration::from_millis(200);
+const MAX_DATA_RETRANSMIT: Duration = Duration::from_secs(10);
+
+/// After so many losses above the subflows, something on the way merges segments and drops their mappings: mappings
+/// become this many segments long, so that the merged ones share theirs.
+const DATA_LEVEL_LOSSES: u32 = 2;
+const LONG_MAPPING_SEGMENTS: u64 = 16;
+
+/// Data that waits to go out again.
+#[derive(Debug, Default)]
+pub(super) struct Reinjections {
+    queue: VecDeque<Reinjection>,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reinjection {
+    seq: DataSeq,
+    len: u32,
+    /// The subflow that lost it; `None` where it may go out on any again.
+    from: Option<u8>,
+}
+
+impl Connection {
+    /// Hands data to subflows while the scheduler finds some that can take it.
+    pub(super) fn schedule(&mut self, cx: &mut Context<'_>) {
+        match self.shared.mode {
+            Mode::Plain | Mode::Negotiating => self.schedule_plain(),
+            Mode::Mptcp => {
+                while self.reinjections.bytes > 0 || self.shared.send.unsent_bytes() > 0 {
+                    if !self.schedule_one(cx) {
+                        break;
+                    }
+                }
+                self.probe_closed_window();
+            }
+        }
+        self.schedule_fin(cx);
+    }
+
+    fn schedule_one(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut candidates = core::mem::take(&mut self.candidates);
+        self.collect_candidates(&mut candidates);
+        self.drop_stale_reinjections();
+        let shared = &self.shared;
+        let unsent_bytes = shared.send.unsent_bytes();
+        let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
+        let view = View {
+            now: cx.now,
+            subflows: &candidates,
+            new_bytes: unsent_bytes.min(window),
+            unsent_bytes,
+            reinjection_bytes: self.reinjections.bytes,
+            data_una: shared.send.start(),
+            data_next: shared.send.next(),
+            window_limited: unsent_bytes > 0 && window == 0,
+            holder_of_una: shared.sent.front().map(|chunk| chunk.subflow),
+            reinjection_from: self.reinjections.queue.front().and_then(|front| front.from),
+        };
+        let decision = if candidates.is_empty() { None } else { self.scheduler.select(&view) };
+        let done = decision.is_some_and(|decision| self.apply(cx, &candidates, decision));
+        self.candidates = candidates;
+        done
+    }
+
+    /// Subflows that may carry data; backups only while no regular one works (RFC 8684 §3.3.8).
+    fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) {
+        out.clear();
+        let mut regular_works = false;
+        for subflow in &self.subflows {
+            if !subflow.meta.stage.carries_data() || subflow.meta.finishing {
+                continue;
+            }
+            let tcp = &subflow.tcp;
+            let timeouts = tcp.consecutive_timeouts();
+            regular_works |= !subflow.meta.backup() && timeouts == 0;
+            out.push(SubflowView {
+                id: subflow.meta.id,
+                srtt: tcp.srtt(),
+                min_rtt: tcp.min_rtt(),
+                window_bytes: tcp.window_bytes(),
+                ssthresh_bytes: tcp.ssthresh_bytes(),
+                in_flight_bytes: tcp.in_flight_bytes(),
+                unsent_bytes: tcp.unsent_bytes(),
+                room_bytes: tcp.window_room_bytes(),
+                segment_bytes: tcp.segment_payload_bytes_with(24) as u32,
+                backup: subflow.meta.backup(),
+                timeouts,
+            });
+        }
+        if regular_works {
+            out.retain(|subflow| !subflow.backup);
+        }
+    }
+
+    /// Carries out a decision; false if nothing came of it.
+    fn apply(&mut self, cx: &mut Context<'_>, candidates: &[SubflowView], decision: Decision) -> bool {
+        if let Some(Penalty { subflow, ssthresh }) = decision.penalize {
+            self.penalize(candidates.get(subflow).map(|candidate| candidate.id), ssthresh);
+        }
+        let Some(target) = candidates.get(decision.subflow) else { return false };
+        let Some(position) = self.position(target.id) else { return false };
+        let segment = u64::from(target.segment_bytes.max(1));
+        let mut room = target.room_bytes.min(decision.limit_bytes);
+        if self.data_level_losses > DATA_LEVEL_LOSSES {
+            room = room.max(segment * LONG_MAPPING_SEGMENTS);
+        }
+        let most = u64::from(self.shared.config.max_mapping_bytes).max(1);
+        // A mapping is whole segments, unless the data ends before.
+        let whole = |available: u64| {
+            let count = room.min(available).min(most);
+            if count < available && count > segment { count - count % segment } else { count }
+        };
+        match decision.data {
+            Data::New => {
+                let shared = &mut self.shared;
+                let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
+                let unsent = shared.send.unsent_bytes();
+                let count = whole(unsent.min(window));
+                let in_flight = shared.send.next() != shared.send.start();
+                // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
+                let sliver = count < segment && in_flight;
+                if count == 0
+                    || sliver && (count < unsent || !shared.config.tcp.no_delay && !shared.write_closed)
+                {
+                    return false;
+                }
+                let seq = shared.send.next();
+                let data = shared.send.take_new(count as usize);
+                let len = data.len() as u32;
+                let end_offset = self.push(position, seq, data);
+                self.shared.sent.push_back(SentChunk {
+                    seq,
+                    len,
+                    subflow: target.id,
+                    queued: false,
+                    end_offset,
+                });
+                true
+            }
+            Data::Reinjection => {
+                let Some(front) = self.reinjections.queue.front().copied() else { return false };
+                let count = whole(u64::from(front.len));
+                self.reinjections.take_front(count as u32);
+                cx.mib.mptcp_retrans += 1;
+                self.resend(position, target.id, front.seq, count);
+                count > 0
+            }
+            Data::Copy(seq) => {
+                let available = self.shared.send.next().diff(seq).max(0) as u64;
+                let count = whole(available);
+                if count == 0 || seq.before(self.shared.send.start()) {
+                    return false;
+                }
+                cx.mib.mptcp_retrans += 1;
+                self.resend(position, target.id, seq, count);
+                true
+            }
+        }
+    }
+
+    /// Gives data to a subflow as one mapping; returns the subflow offset after it.
+    fn push(&mut self, position: usize, data_seq: DataSeq, data: Payload) -> u64 {
+        let Some(subflow) = self.subflows.get_mut(position) else { return 0 };
+        let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
+        let len_bytes = data.len() as u16;
+        let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
+        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum });
+        subflow.tcp.enqueued_offset()
+    }
+
+    /// Sends again, on another subflow or the same, what was sent before.
+    fn resend(&mut self, position: usize, id: u8, seq: DataSeq, count: u64) {
+        let data = self.shared.send.slice(seq, count as usize);
+        if data.is_empty() {
+            return;
+        }
+        let end = seq.add(data.len() as u64);
+        let end_offset = self.push(position, seq, data);
+        let sent = &mut self.shared.sent;
+        let mut at = sent.partition_point(|chunk| !chunk.end().after(seq));
+        while let Some(chunk) = sent.get(at).copied() {
+            if !chunk.seq.before(end) {
+                break;
+            }
+            if chunk.seq.before(seq) {
+                at = split(sent, at, seq);
+                continue;
+            }
+            if chunk.end().after(end) {
+                split(sent, at, end);
+            }
+            if let Some(chunk) = sent.get_mut(at) {
+                chunk.subflow = id;
+                chunk.queued = false;
+                chunk.end_offset = end_offset.saturating_sub(end.diff(chunk.end()).max(0) as u64);
+            }
+            at += 1;
+        }
+    }
+
+    fn penalize(&mut self, id: Option<u8>, ssthresh: bool) {
+        let Some(subflow) = id.and_then(|id| self.position(id)).and_then(|at| self.subflows.get_mut(at))
+        else {
+            return;
+        };
+        let half = subflow.tcp.window_bytes() / 2;
+        subflow.tcp.controller_mut().set_window(half, ssthresh.then_some(half));
+    }
+
+    /// Plain TCP: everything goes to the one subflow.
+    fn schedule_plain(&mut self) {
+        let may = self.subflows.first().is_some_and(|subflow| subflow.meta.stage == Stage::Plain);
+        while may && self.shared.send.unsent_bytes() > 0 {
+            let Some(subflow) = self.subflows.first_mut() else { return };
+            // Small writes wait here, where they grow together; TCP sees its window full or a full segment.
+            let room = subflow.tcp.window_room_bytes().min(65_535);
+            let id = subflow.meta.id;
+            if room == 0 && subflow.tcp.unsent_bytes() > 0 {
+                return;
+            }
+            let seq = self.shared.send.next();
+            let data = self.shared.send.take_new(room.max(1) as usize);
+            let len = data.len() as u32;
+            if let Some(subflow) = self.subflows.first_mut() {
+                subflow.tcp.enqueue(data, Mapping::default());
+                let end_offset = subflow.tcp.enqueued_offset();
+                self.shared.sent.push_back(SentChunk { seq, len, subflow: id, queued: false, end_offset });
+            }
+        }
+    }
+
+    /// With the window closed and nothing on its way, one byte goes to a subflow: its TCP probes until the peer's window
+    /// opens (RFC 9293 §3.8.6.1).
+    fn probe_closed_window(&mut self) {
+        let shared = &self.shared;
+        let closed = !shared.window_end.after(shared.send.next());
+        let idle = shared.send.next() == shared.send.start();
+        if !closed || !idle || shared.send.unsent_bytes() == 0 {
+            return;
+        }
+        let best = (0..self.subflows.len())
+            .filter(|at| {
+                self.subflows
+                    .get(*at)
+                    .is_some_and(|subflow| subflow.meta.stage.carries_data() && !subflow.meta.finishing)
+            })
+            .min_by_key(|at| self.subflows.get(*at).map(|subflow| (subflow.tcp.consecutive_timeouts(), *at)));
+        let Some((position, id)) = best.and_then(|at| Some((at, self.subflows.get(at)?.meta.id))) else {
+            return;
+        };
+        let seq = self.shared.send.next();
+        let data = self.shared.send.take_new(1);
+        let end_offset = self.push(position, seq, data);
+        self.shared.sent.push_back(SentChunk { seq, len: 1, subflow: id, queued: false, end_offset });
+    }
+
+    /// A subflow timed out, or is gone: what it holds goes out on another.
+    pub(super) fn reinject_from(&mut self, cx: &mut Context<'_>, id: u8) {
+        if self.shared.mode != Mode::Mptcp {
+            return;
+        }
+        let gone = self.position(id).is_none();
+        let others = self.subflows.iter().any(|subflow| {
+            subflow.meta.id != id
+                && subflow.meta.stage == Stage::Established
+                && subflow.tcp.consecutive_timeouts() == 0
+        });
+        if !others && !gone {
+            return;
+        }
+        let acked =
+            self.position(id).and_then(|at| self.subflows.get(at)).map_or(0, |s| s.tcp.acked_offset());
+        for chunk in &mut self.shared.sent {
+            if chunk.subflow == id && !chunk.queued && (gone || chunk.end_offset > acked) {
+                chunk.queued = true;
+                self.reinjections.push(chunk.seq, chunk.len, (!gone).then_some(id));
+            }
+        }
+        self.needs_schedule = true;
+        let _ = cx;
+    }
+
+    /// A new subflow is up: it takes over from those that have timed out.
+    pub(super) fn rescue_stalled(&mut self, cx: &mut Context<'_>) {
+        let mut at = 0;
+        while let Some(subflow) = self.subflows.get(at) {
+            if subflow.tcp.consecutive_timeouts() > 0 {
+                let id = subflow.meta.id;
+                self.reinject_from(cx, id);
+            }
+            at += 1;
+        }
+    }
+
+    /// Forgets chunks that are data-acknowledged.
+    pub(super) fn drop_acknowledged(&mut self, until: DataSeq) {
+        let sent = &mut self.shared.sent;
+        while let Some(front) = sent.front_mut() {
+            if front.seq.before(until) && front.end().after(until) {
+                let cut = until.diff(front.seq) as u32;
+                front.seq = until;
+                front.len -= cut;
+            }
+            if front.end().after(until) {
+                break;
+            }
+            sent.pop_front();
+        }
+    }
+
+    fn drop_stale_reinjections(&mut self) {
+        let una = self.shared.send.start();
+        while let Some(front) = self.reinjections.queue.front().copied() {
+            let stale = una.diff(front.seq);
+            if stale <= 0 {
+                break;
+            }
+            self.reinjections.take_front(u32::try_from(stale).unwrap_or(u32::MAX).min(front.len));
+        }
+    }
+
+    /// After each acknowledgment: fallback acknowledges data by subflow; Multipath TCP watches for data that a subflow
+    /// delivered and nobody data-acknowledged.
+    pub(super) fn after_acknowledgment(&mut self, cx: &mut Context<'_>, position: usize) {
+        let Some(subflow) = self.subflows.get(position) else { return };
+        if subflow.meta.stage == Stage::Plain {
+            let acked = subflow.tcp.acked_offset();
+            self.acknowledge_plain(acked);
+            return;
+        }
+        let stuck = self.shared.sent.front().is_some_and(|front| self.delivered_by_subflow(front));
+        if !stuck {
+            self.timers.data_retransmit = Instant::FAR_FUTURE;
+        } else if self.timers.data_retransmit == Instant::FAR_FUTURE {
+            let wait = self.data_retransmit_wait();
+            self.timers.data_retransmit = cx.now + wait;
+        }
+    }
+
+    fn acknowledge_plain(&mut self, acked: u64) {
+        let mut until = self.shared.send.start();
+        while let Some(front) = self.shared.sent.front() {
+            if front.end_offset > acked {
+                let missing = front.end_offset - acked;
+                if missing < u64::from(front.len) {
+                    until = front.seq.add(u64::from(front.len) - missing);
+                }
+                break;
+            }
+            until = front.end();
+            self.shared.sent.pop_front();
+        }
+        if self.shared.send.acknowledge(until) > 0 {
+            self.drop_acknowledged(until);
+            self.notify_writable();
+        }
+    }
+
+    fn delivered_by_subflow(&self, chunk: &SentChunk) -> bool {
+        !chunk.queued
+            && match self.position(chunk.subflow).and_then(|at| self.subflows.get(at)) {
+                Some(subflow) => subflow.tcp.acked_offset() >= chunk.end_offset,
+                None => true,
+            }
+    }
+
+    fn data_retransmit_wait(&mut self) -> Duration {
+        let slowest = self.subflows.iter().map(|subflow| subflow.tcp.srtt()).max().unwrap_or_default();
+        let least = (slowest * 2).max(MIN_DATA_RETRANSMIT);
+        let wait = self.timers.data_retransmit_interval.max(least);
+        self.timers.data_retransmit_interval = (wait * 2).min(MAX_DATA_RETRANSMIT);
+        wait
+    }
+
+    /// The first data without DATA_ACK was delivered long ago, as far as its subflow knows: its mapping was lost, or the
+    /// peer dropped it. It goes out again, on any subflow.
+    pub(super) fn data_retransmit(&mut self, cx: &mut Context<'_>) {
+        self.timers.data_retransmit = Instant::FAR_FUTURE;
+        let mut lost = 0;
+        for at in 0..self.shared.sent.len() {
+            let Some(chunk) = self.shared.sent.get(at).copied() else { break };
+            if !self.delivered_by_subflow(&chunk) {
+                break;
+            }
+            lost += 1;
+            if let Some(chunk) = self.shared.sent.get_mut(at) {
+                chunk.queued = true;
+            }
+            self.reinjections.push(chunk.seq, chunk.len, None);
+        }
+        if lost > 0 {
+            self.data_level_losses += 1;
+            self.needs_schedule = true;
+            let wait = self.data_retransmit_wait();
+            self.timers.data_retransmit = cx.now + wait;
+        }
+    }
+
+    /// Everything that is queued for reinjection is forgotten (fallback).
+    pub(super) fn forget_reinjections(&mut self) {
+        self.reinjections = Reinjections::default();
+    }
+}
+
+impl Reinjections {
+    fn push(&mut self, seq: DataSeq, len: u32, from: Option<u8>) {
+        self.bytes += u64::from(len);
+        let entry = Reinjection { seq, len, from };
+        // What blocks the receiver first goes first.
+        let at = self.queue.partition_point(|queued| queued.seq.before(seq));
+        self.queue.insert(at, entry);
+    }
+
+    fn take_front(&mut self, count: u32) {
+        let Some(front) = self.queue.front_mut() else { return };
+        let count = count.min(front.len);
+        self.bytes -= u64::from(count);
+        front.seq = front.seq.add(u64::from(count));
+        front.len -= count;
+        if front.len == 0 {
+            self.queue.pop_front();
+        }
+    }
+}
+
+/// Cuts the chunk at index `at` in two at `seq`, which lies inside; returns the index of the second part.
+fn split(sent: &mut VecDeque<SentChunk>, at: usize, seq: DataSeq) -> usize {
+    if let Some(first) = sent.get_mut(at) {
+        let mut second = *first;
+        let head = seq.diff(first.seq) as u32;
+        second.seq = seq;
+        second.len = first.len - head;
+        first.len = head;
+        first.end_offset -= u64::from(second.len);
+        sent.insert(at + 1, second);
+    }
+    at + 1
+}

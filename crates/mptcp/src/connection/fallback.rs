@@ -1,0 +1,302 @@
+//! Falling back to TCP, in the handshake and later (RFC 8684 §3.7).
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::{DataSeq, DssMapping, MptcpOption, Payload, ResetReason, Segment};
+
+use super::state::{InfiniteMapping, Mode};
+use super::{Connection, Context, Request};
+use crate::event::{Event, FallbackReason, SubflowError};
+use crate::subflow::{ReceiveMode, Stage};
+
+/// How often, and how long apart, MP_FAIL is sent while no infinite mapping comes.
+const FAIL_INTERVAL: Duration = Duration::from_millis(500);
+const FAIL_RETRIES: u8 = 6;
+
+impl Connection {
+    /// The handshake shows that Multipath TCP does not work: TCP from the first byte on.
+    pub(super) fn fall_back_in_handshake(&mut self, position: usize, reason: FallbackReason) {
+        self.shared.mode = Mode::Plain;
+        self.requests.push(Request::ForgetToken);
+        self.forget_reinjections();
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.stage = Stage::Plain;
+            subflow.meta.signals.clear();
+            // Mappings that arrived say nothing that the subflow itself does not.
+            let at = subflow.rx.offset;
+            let gathered = core::mem::take(&mut subflow.rx.gathered);
+            subflow.rx.forget_mappings();
+            let data_seq = self.shared.receive_next;
+            if !gathered.is_empty() {
+                let offset = at - gathered.len() as u64;
+                subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
+                subflow.rx.offset = offset + gathered.len() as u64;
+                self.shared.unread_bytes += gathered.len() as u64;
+                self.shared.receive_next = data_seq.add(gathered.len() as u64);
+                self.shared.in_order.push_back(gathered);
+            }
+        }
+        self.emit(Event::FellBack(reason));
+        self.needs_schedule = true;
+    }
+
+    /// A segment without any Multipath TCP option, before any DSS came: options do not pass.
+    pub(super) fn unconfirmed_without_dss(&mut self, cx: &mut Context<'_>, position: usize) {
+        let alone = self.subflows.iter().all(|subflow| subflow.meta.stage != Stage::Established)
+            || self.established_count() == 1;
+        if !alone {
+            return;
+        }
+        cx.mib.fallbacks += 1;
+        for subflow in &mut self.subflows {
+            if subflow.meta.stage.is_joining() {
+                subflow.meta.error = Some(SubflowError::Local);
+                subflow.tcp.abort();
+            }
+        }
+        self.fall_back_in_handshake(position, FallbackReason::DssMissing);
+    }
+
+    /// A checksum failed at subflow offset `from`, where data number `data_seq` was to start.
+    pub(super) fn checksum_failed(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        data_seq: DataSeq,
+        from: u64,
+        held: Payload,
+    ) {
+        cx.mib.mp_fail_tx += 1;
+        let alone = self.established_count() <= 1;
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        if !alone {
+            subflow.meta.fail_on_reset = Some(data_seq);
+            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
+            return;
+        }
+        subflow.rx.forget_mappings();
+        subflow.rx.mode = ReceiveMode::Held { from, bytes: held };
+        self.timers.fail_retries = 0;
+        self.send_fail(cx, position);
+    }
+
+    fn send_fail(&mut self, cx: &mut Context<'_>, position: usize) {
+        let data_seq = self.shared.receive_next;
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.signals.push(MptcpOption::Fail { data_seq });
+            subflow.tcp.request_ack();
+        }
+        self.timers.fail = cx.now + FAIL_INTERVAL;
+    }
+
+    pub(super) fn retry_fail(&mut self, cx: &mut Context<'_>) {
+        self.timers.fail = Instant::FAR_FUTURE;
+        let held =
+            self.subflows.iter().position(|subflow| matches!(subflow.rx.mode, ReceiveMode::Held { .. }));
+        let Some(position) = held else { return };
+        self.timers.fail_retries += 1;
+        if self.timers.fail_retries < FAIL_RETRIES {
+            self.send_fail(cx, position);
+        } else {
+            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
+        }
+    }
+
+    /// The peer could not verify our data.
+    pub(super) fn handle_fail(&mut self, cx: &mut Context<'_>, position: usize, data_seq: DataSeq) {
+        cx.mib.mp_fail_rx += 1;
+        if self.established_count() > 1 {
+            // Comes with a RST then; without one, the subflow is of no use either.
+            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
+            return;
+        }
+        self.send_infinite(cx, position, data_seq, FallbackReason::ChecksumFailed);
+    }
+
+    /// Our side of a mid-connection fallback. Where the unacknowledged data lies in one piece on this subflow, the
+    /// mapping is retroactive, as the standard has it; else all of it goes out again from here on.
+    fn send_infinite(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        wanted: DataSeq,
+        reason: FallbackReason,
+    ) {
+        if self.shared.infinite_mapping.is_some() {
+            if let Some(subflow) = self.subflows.get_mut(position) {
+                subflow.tcp.request_ack();
+            }
+            return;
+        }
+        let Some(subflow) = self.subflows.get(position) else { return };
+        let (id, enqueued) = (subflow.meta.id, subflow.tcp.enqueued_offset());
+        let (data_seq, offset) = match self.contiguous_from(id, wanted) {
+            Some(found) => found,
+            None => {
+                let una = self.shared.send.start();
+                self.shared.send.rewind(una);
+                self.shared.sent.clear();
+                (una, enqueued)
+            }
+        };
+        cx.mib.infinite_map_tx += 1;
+        let seen_at = enqueued + 1;
+        self.shared.infinite_mapping = Some(InfiniteMapping { data_seq, offset, seen_at });
+        self.become_plain(cx, position, reason);
+    }
+
+    /// Where data number `wanted` is on subflow `id`, if everything sent from it on follows it there in one piece.
+    fn contiguous_from(&self, id: u8, wanted: DataSeq) -> Option<(DataSeq, u64)> {
+        let shared = &self.shared;
+        let subflow = self.subflows.get(self.position(id)?)?;
+        let end = shared.send.next();
+        if shared.sent.is_empty() {
+            return (wanted == end).then_some((end, subflow.tcp.enqueued_offset()));
+        }
+        let mut expected: Option<(DataSeq, u64)> = None;
+        let mut first = None;
+        for chunk in shared.sent.iter().filter(|chunk| chunk.end().after(wanted)) {
+            let start_offset = chunk.end_offset.checked_sub(u64::from(chunk.len))?;
+            if chunk.subflow != id || expected.is_some_and(|at| at != (chunk.seq, start_offset)) {
+                return None;
+            }
+            first.get_or_insert((chunk.seq, start_offset));
+            expected = Some((chunk.end(), chunk.end_offset));
+        }
+        let (seq, offset) = first?;
+        let (last_seq, last_offset) = expected?;
+        let ahead = wanted.diff(seq);
+        let complete = last_seq == end && last_offset == subflow.tcp.enqueued_offset() && ahead >= 0;
+        complete.then(|| (wanted, offset + ahead as u64))
+    }
+
+    /// No DSS from here on, but for the infinite mapping.
+    fn become_plain(&mut self, cx: &mut Context<'_>, position: usize, reason: FallbackReason) {
+        cx.mib.fallbacks += 1;
+        self.forget_reinjections();
+        self.requests.push(Request::ForgetToken);
+        self.shared.mode = Mode::Plain;
+        self.timers.data_fin = Instant::FAR_FUTURE;
+        self.timers.data_retransmit = Instant::FAR_FUTURE;
+        self.shared.data_fin = None;
+        for subflow in &mut self.subflows {
+            if subflow.meta.stage.is_joining() {
+                subflow.meta.error = Some(SubflowError::Local);
+                subflow.tcp.abort();
+            }
+        }
+        // What is in reassembly came from other subflows, and comes again.
+        self.shared.reassembly.clear();
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.stage = Stage::Plain;
+            subflow.tcp.request_ack();
+        }
+        self.subflows.swap(0, position);
+        self.shared.views.swap(0, position);
+        self.emit(Event::FellBack(reason));
+        self.needs_schedule = true;
+    }
+
+    /// The peer's infinite mapping: its bytes are the stream from the given offset on.
+    pub(super) fn handle_infinite_mapping(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        mapping: &DssMapping,
+    ) {
+        let next = self.shared.receive_next;
+        let data_seq = mapping.data_seq.expand(next);
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        if matches!(subflow.rx.mode, ReceiveMode::Infinite { .. }) {
+            return;
+        }
+        let near = subflow.rx.offset;
+        let start = mapping.subflow_offset.wrapping_sub(1);
+        let Some(offset) = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32)) else {
+            return;
+        };
+        cx.mib.infinite_map_rx += 1;
+        let held = core::mem::take(&mut subflow.rx.mode);
+        let gathered = core::mem::take(&mut subflow.rx.gathered);
+        subflow.rx.forget_mappings();
+        let (from, bytes) = match held {
+            ReceiveMode::Held { from, bytes } => (from, bytes),
+            _ => (near - gathered.len() as u64, gathered),
+        };
+        self.start_infinite(cx, position, offset, data_seq, from, bytes);
+        if self.shared.mode == Mode::Mptcp {
+            // Both directions fall back: ours starts at what the peer has not acknowledged.
+            let una = self.shared.send.start();
+            self.send_infinite(cx, position, una, FallbackReason::InfiniteMapping);
+        }
+    }
+
+    /// Switches the receive side to "everything from `offset` on is data from `data_seq` on", and delivers `bytes`, which
+    /// start at subflow offset `from`.
+    fn start_infinite(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        offset: u64,
+        data_seq: DataSeq,
+        from: u64,
+        mut bytes: Payload,
+    ) {
+        self.timers.fail = Instant::FAR_FUTURE;
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
+        }
+        bytes.advance(offset.saturating_sub(from).min(bytes.len() as u64) as usize);
+        let seq = data_seq.add(from.saturating_sub(offset));
+        self.deliver(cx, seq, bytes);
+        self.notify_readable();
+    }
+
+    /// Data without DSS on the only subflow, right where the last mapping ended: options pass no more.
+    pub(super) fn infinite_from_here(&mut self, cx: &mut Context<'_>, position: usize, bytes: Payload) {
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let offset = subflow.rx.offset;
+        subflow.rx.offset += bytes.len() as u64;
+        subflow.rx.forget_mappings();
+        let next = self.shared.receive_next;
+        self.start_infinite(cx, position, offset, next, offset, bytes);
+        if self.shared.mode == Mode::Mptcp {
+            let una = self.shared.send.start();
+            self.send_infinite(cx, position, una, FallbackReason::DssMissing);
+        }
+    }
+
+    /// The peer sends plain data while we wait for its infinite mapping: take it as that.
+    pub(super) fn plain_data_while_held(&mut self, cx: &mut Context<'_>, position: usize) {
+        let next = self.shared.receive_next;
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        if let ReceiveMode::Held { from, bytes } = core::mem::take(&mut subflow.rx.mode) {
+            self.start_infinite(cx, position, from, next, from, bytes);
+            if self.shared.mode == Mode::Mptcp {
+                let una = self.shared.send.start();
+                self.send_infinite(cx, position, una, FallbackReason::ChecksumFailed);
+            }
+        }
+    }
+
+    /// Options on a subflow that has fallen back: only those that complete the fallback count.
+    pub(super) fn handle_plain_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        if let Some(infinite) = self.shared.infinite_mapping {
+            let acked = self.subflows.get(position).map_or(0, |subflow| subflow.tcp.acked_offset());
+            if acked >= infinite.seen_at {
+                self.shared.infinite_mapping = None;
+            }
+        }
+        if let Some(mapping) = segment.options.dss.and_then(|dss| dss.mapping)
+            && mapping.len == 0
+        {
+            self.handle_infinite_mapping(cx, position, &mapping);
+        }
+        let fails = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Fail { .. }));
+        if fails && self.shared.infinite_mapping.is_some() {
+            cx.mib.mp_fail_rx += 1;
+            if let Some(subflow) = self.subflows.get_mut(position) {
+                subflow.tcp.request_ack();
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! MP_CAPABLE and MP_JOIN, both ends, both versions (RFC 8684 §3.1, §3.2).
+
+use polypath_tcp::State;
+use polypath_units::{Duration, Instant};
+use polypath_wire::{
+    MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment, WireDataSeq,
+};
+
+use super::state::{Mode, Shared};
+use super::{Connection, Context};
+use crate::crypto::{Hmac160, Key, join_hmac, truncated};
+use crate::event::{Event, FallbackReason, SubflowError};
+use crate::mapping::Mapping;
+use crate::path_manager::PathEvent;
+use crate::subflow::Stage;
+
+/// First wait before the third ACK of MP_JOIN is sent again; doubles.
+const JOIN_RETRY: Duration = Duration::from_millis(250);
+
+/// After so many the subflow is given up.
+const JOIN_RETRIES: u8 = 4;
+
+/// An MP_JOIN SYN, ready to become a subflow.
+pub(crate) struct IncomingJoin {
+    pub(crate) remote_id: u8,
+    pub(crate) remote_nonce: u32,
+    pub(crate) local_id: u8,
+    pub(crate) local_nonce: u32,
+    pub(crate) backup: bool,
+}
+
+impl Connection {
+    /// The server side of the first handshake: what the SYN said. The key is in it in version 0 only.
+    pub(crate) fn accept_capable(&mut self, capable: &MpCapable) {
+        self.note_flags(capable.flags);
+        if let MpCapableKeys::Sender(key) = capable.keys {
+            self.set_remote_key(Key(key));
+        }
+    }
+
+    /// Opens a subflow: the caller has made the TCP connection.
+    pub(crate) fn open_join(
+        &mut self,
+        tcp: polypath_tcp::Connection<Mapping>,
+        local_id: u8,
+        nonce: u32,
+        backup: bool,
+    ) -> u8 {
+        let id = self.add_subflow(tcp, Stage::JoinSyn);
+        if let Some(subflow) = self.subflows.last_mut() {
+            subflow.meta.local_id = local_id;
+            subflow.meta.local_nonce = nonce;
+            subflow.meta.backup_local = backup;
+        }
+        id
+    }
+
+    /// The server side of MP_JOIN.
+    pub(crate) fn accept_join(&mut self, tcp: polypath_tcp::Connection<Mapping>, join: &IncomingJoin) -> u8 {
+        let id = self.add_subflow(tcp, Stage::JoinSynAck);
+        if let Some(subflow) = self.subflows.last_mut() {
+            subflow.meta.local_id = join.local_id;
+            subflow.meta.remote_id = join.remote_id;
+            subflow.meta.local_nonce = join.local_nonce;
+            subflow.meta.remote_nonce = join.remote_nonce;
+            subflow.meta.backup_remote = join.backup;
+        }
+        id
+    }
+
+    /// Incoming MP_JOINs that are not complete.
+    pub(crate) fn half_open_joins(&self) -> usize {
+        self.subflows.iter().filter(|subflow| subflow.meta.stage == Stage::JoinSynAck).count()
+    }
+
+    /// An MP_JOIN can be answered: keys are known and there was no fallback.
+    pub(crate) fn may_join(&self) -> bool {
+        self.shared.mode == Mode::Mptcp
+            && self.shared.remote_key.is_some()
+            && self.closed.is_none()
+            && !(self.shared.data_fin_acked && self.shared.peer_finished)
+    }
+
+    /// Checks that come before TCP sees the segment. A version 1 server that still lacks the client's key can make
+    /// nothing of a DSS; the client repeats its keys until they are acknowledged, so the segment can wait for them.
+    pub(super) fn may_enter(&self, position: usize, segment: &Segment) -> bool {
+        let Some(subflow) = self.subflows.get(position) else { return false };
+        let lacks_key = subflow.meta.stage == Stage::CapableSynAck && self.shared.remote_key.is_none();
+        let has_keys = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Capable(_)));
+        !(lacks_key && segment.options.dss.is_some() && !has_keys)
+    }
+
+    /// The part of option handling that moves a handshake on. Returns false if the segment is to go no further.
+    pub(super) fn handle_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        segment: &Segment,
+    ) -> bool {
+        let Some(subflow) = self.subflows.get(position) else { return false };
+        let state = subflow.tcp.state();
+        match subflow.meta.stage {
+            Stage::Established | Stage::Plain => true,
+            // Simultaneous open: no order of SYN and SYN/ACK, hence no Multipath TCP.
+            Stage::CapableSyn if state == State::SynReceived => {
+                self.fall_back_in_handshake(position, FallbackReason::PeerLacksMptcp);
+                true
+            }
+            Stage::CapableSyn if segment.flags.syn() => {
+                self.client_got_syn_ack(cx, position, segment);
+                true
+            }
+            Stage::CapableSyn => true,
+            Stage::CapableSynAck => self.server_got_third_ack(cx, position, segment),
+            Stage::CapableAck if segment.flags.syn() => true,
+            Stage::CapableAck => {
+                if segment.options.dss.is_some() {
+                    self.confirm(cx, position);
+                } else if segment.options.mptcp().next().is_none() {
+                    self.fall_back_in_handshake(position, FallbackReason::DssMissing);
+                    cx.mib.fallbacks += 1;
+                }
+                true
+            }
+            Stage::JoinSyn => self.client_got_join_syn_ack(cx, position, segment),
+            Stage::JoinSynAck => self.server_got_join_ack(cx, position, segment),
+            Stage::JoinAck if segment.flags.syn() => false,
+            Stage::JoinAck => self.client_got_fourth_ack(cx, position, segment),
+        }
+    }
+
+    fn client_got_syn_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        let capable = segment.options.mptcp().find_map(|option| match option {
+            MptcpOption::Capable(capable) => Some(*capable),
+            _ => None,
+        });
+        let dropped = self.subflows.get(position).is_some_and(|subflow| subflow.meta.syn_without_option);
+        let version = match self.shared.version {
+            MptcpVersion::V0 => 0,
+            MptcpVersion::V1 => 1,
+        };
+        let reason = match capable {
+            _ if dropped => Some(FallbackReason::SynDropped),
+            None => Some(FallbackReason::PeerLacksMptcp),
+            Some(capable) => match capable.keys {
+                // A host that echoes options it does not know sends back what we sent (Paasch 2.3).
+                MpCapableKeys::None => Some(FallbackReason::Mirrored),
+                MpCapableKeys::Sender(key) if key == self.shared.local_key.0 => {
+                    Some(FallbackReason::Mirrored)
+                }
+                MpCapableKeys::Sender(_) if capable.version == version => None,
+                _ => Some(FallbackReason::PeerLacksMptcp),
+            },
+        };
+        if let (None, Some(MpCapable { flags, keys: MpCapableKeys::Sender(key), .. })) = (reason, capable) {
+            cx.mib.mp_capable_syn_ack_rx += 1;
+            self.note_flags(flags);
+            self.set_remote_key(Key(key));
+            self.enter_mptcp(position, Stage::CapableAck);
+        } else {
+            cx.mib.mp_capable_fallback_syn_ack += 1;
+            self.fall_back_in_handshake(position, reason.unwrap_or(FallbackReason::PeerLacksMptcp));
+        }
+        cx.mib.curr_estab += 1;
+        self.notify_established();
+    }
+
+    fn server_got_third_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) -> bool {
+        let state = self.subflows.get(position).map(|subflow| subflow.tcp.state());
+        if matches!(state, None | Some(State::SynReceived)) {
+            return false;
+        }
+        let capable = segment.options.mptcp().find_map(|option| match option {
+            MptcpOption::Capable(capable) => Some(*capable),
+            _ => None,
+        });
+        let keys = match capable.map(|capable| capable.keys) {
+            Some(MpCapableKeys::Both { sender, receiver }) => Some((sender, receiver, None)),
+            Some(MpCapableKeys::BothWithData { sender, receiver, data_len, checksum }) => {
+                Some((sender, receiver, Some((data_len, checksum))))
+            }
+            _ => None,
+        };
+        let known = self.shared.remote_key;
+        match keys {
+            Some((sender, receiver, first))
+                if receiver == self.shared.local_key.0 && known.is_none_or(|key| key.0 == sender) =>
+            {
+                cx.mib.mp_capable_ack_rx += 1;
+                self.set_remote_key(Key(sender));
+                self.enter_mptcp(position, Stage::Established);
+                if first.is_none() {
+                    // Tells the client at once that options pass, so that it may join other paths.
+                    if let Some(subflow) = self.subflows.get_mut(position) {
+                        subflow.tcp.request_ack();
+                    }
+                }
+            }
+            // Version 0: the key came with the SYN, so a DSS says as much as the keys.
+            None if known.is_some() && segment.options.dss.is_some() => {
+                self.enter_mptcp(position, Stage::Established);
+            }
+            _ => {
+                cx.mib.mp_capable_fallback_ack += 1;
+                self.fall_back_in_handshake(position, FallbackReason::ThirdAckStripped);
+            }
+        }
+        cx.mib.curr_estab += 1;
+        self.notify_established();
+        if self.shared.mode == Mode::Mptcp {
+            self.notify_path_manager(cx, PathEvent::Established);
+        }
+        true
+    }
+
+    /// The first mapping of a version 1 client, which comes with its keys.
+    pub(super) fn first_mapping(&self, capable: &MpCapable) -> Option<polypath_wire::DssMapping> {
+        match capable.keys {
+            MpCapableKeys::BothWithData { sender, data_len, checksum, .. }
+                if self.shared.remote_key == Some(Key(sender)) =>
+            {
+                let (_, idsn) = Key(sender).derive(self.shared.version);
+                let data_seq = WireDataSeq::Full(idsn.add(1));
+                Some(polypath_wire::DssMapping { data_seq, subflow_offset: 1, len: data_len, checksum })
+            }
+            _ => None,
+        }
+    }
+
+    /// The first DSS arrived at the client.
+    fn confirm(&mut self, cx: &mut Context<'_>, position: usize) {
+        self.shared.confirmed = true;
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.stage = Stage::Established;
+        }
+        self.notify_path_manager(cx, PathEvent::Established);
+    }
+
+    fn client_got_join_syn_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) -> bool {
+        if !segment.flags.syn() {
+            return false;
+        }
+        let join = segment.options.mptcp().find_map(|option| match option {
+            MptcpOption::Join(MpJoin::SynAck { backup, address_id, truncated_hmac, nonce }) => {
+                Some((*backup, *address_id, *truncated_hmac, *nonce))
+            }
+            _ => None,
+        });
+        let Some((backup, address_id, hmac, nonce)) = join else {
+            self.reset_subflow(position, SubflowError::JoinStripped, ResetReason::MPTCP);
+            return false;
+        };
+        cx.mib.mp_join_syn_ack_rx += 1;
+        let expected = self.peer_hmac(position, nonce);
+        if expected.is_none_or(|expected| truncated(&expected) != hmac) {
+            cx.mib.mp_join_syn_ack_hmac_failure += 1;
+            self.reset_subflow(position, SubflowError::WrongHmac, ResetReason::MPTCP);
+            return false;
+        }
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.remote_nonce = nonce;
+            subflow.meta.remote_id = address_id;
+            subflow.meta.backup_remote = backup;
+            subflow.meta.stage = Stage::JoinAck;
+            subflow.meta.join_retry_at = cx.now + JOIN_RETRY;
+            subflow.tcp.request_ack();
+        }
+        false
+    }
+
+    fn server_got_join_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) -> bool {
+        let Some(subflow) = self.subflows.get(position) else { return false };
+        if subflow.tcp.state() == State::SynReceived {
+            return false;
+        }
+        let nonce = subflow.meta.remote_nonce;
+        let hmac = segment.options.mptcp().find_map(|option| match option {
+            MptcpOption::Join(MpJoin::Ack { hmac }) => Some(*hmac),
+            _ => None,
+        });
+        match (hmac, self.peer_hmac(position, nonce)) {
+            (Some(hmac), Some(expected)) if constant_time_eq(&hmac, &expected) => {
+                cx.mib.mp_join_ack_rx += 1;
+                self.join_established(cx, position);
+                if let Some(subflow) = self.subflows.get_mut(position) {
+                    // The fourth ACK.
+                    subflow.tcp.request_ack();
+                }
+                true
+            }
+            (Some(_), _) => {
+                cx.mib.mp_join_ack_hmac_failure += 1;
+                self.reset_subflow(position, SubflowError::WrongHmac, ResetReason::MPTCP);
+                false
+            }
+            (None, _) => {
+                self.reset_subflow(position, SubflowError::JoinStripped, ResetReason::MIDDLEBOX);
+                false
+            }
+        }
+    }
+
+    fn client_got_fourth_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) -> bool {
+        if segment.options.dss.is_none() {
+            // An acknowledgment from a middlebox, or from a peer whose options do not pass. The retries decide.
+            return false;
+        }
+        self.join_established(cx, position);
+        true
+    }
+
+    fn join_established(&mut self, cx: &mut Context<'_>, position: usize) {
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        subflow.meta.stage = Stage::Established;
+        subflow.meta.join_retry_at = Instant::FAR_FUTURE;
+        let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
+        self.shared.confirmed = true;
+        self.timers.no_subflow = Instant::FAR_FUTURE;
+        self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
+        self.notify_path_manager(cx, PathEvent::SubflowEstablished { subflow: id });
+        self.rescue_stalled(cx);
+        self.needs_schedule = true;
+    }
+
+    /// The third ACK is sent reliably (RFC 8684 §3.2).
+    pub(super) fn retry_join_ack(&mut self, cx: &mut Context<'_>, position: usize) {
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        if subflow.meta.join_retries >= JOIN_RETRIES {
+            self.reset_subflow(position, SubflowError::JoinStripped, ResetReason::MIDDLEBOX);
+            return;
+        }
+        subflow.meta.join_retries += 1;
+        let wait = Duration::from_nanos(JOIN_RETRY.as_nanos() << subflow.meta.join_retries);
+        subflow.meta.join_retry_at = cx.now + wait;
+        subflow.tcp.request_ack();
+    }
+
+    /// The HMAC that the peer has to send, given its nonce.
+    fn peer_hmac(&self, position: usize, peer_nonce: u32) -> Option<Hmac160> {
+        let Shared { version, local_key, remote_key, .. } = self.shared;
+        let own_nonce = self.subflows.get(position)?.meta.local_nonce;
+        Some(join_hmac(version, remote_key?, local_key, peer_nonce, own_nonce))
+    }
+
+    fn note_flags(&mut self, flags: u8) {
+        self.shared.checksum = self.shared.config.checksum || flags & MpCapable::CHECKSUM != 0;
+        self.shared.no_join_initial |= flags & MpCapable::NO_JOIN_INITIAL_ADDRESS != 0;
+    }
+
+    fn set_remote_key(&mut self, key: Key) {
+        let (token, idsn) = key.derive(self.shared.version);
+        self.shared.remote_key = Some(key);
+        self.shared.remote_token = token;
+        self.shared.receive_next = idsn.add(1);
+    }
+
+    fn enter_mptcp(&mut self, position: usize, stage: Stage) {
+        self.shared.mode = Mode::Mptcp;
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        subflow.meta.stage = stage;
+        self.shared.window_end = self.shared.send.start().add(subflow.tcp.peer_window_bytes());
+        let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
+        self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
+    }
+}
+
+fn constant_time_eq(one: &Hmac160, other: &Hmac160) -> bool {
+    one.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}

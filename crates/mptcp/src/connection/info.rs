@@ -1,0 +1,91 @@
+use alloc::vec::Vec;
+
+use polypath_tcp::Info as TcpInfo;
+use polypath_wire::{DataSeq, FourTuple, MptcpVersion};
+
+use super::Connection;
+use super::state::Mode;
+use crate::subflow::Stage;
+
+/// State of a connection, in the words of `MPTCP_INFO`.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// Multipath TCP is in use; false after a fallback.
+    pub mptcp: bool,
+    /// Version in use.
+    pub version: MptcpVersion,
+    /// The DSS checksum is in use.
+    pub checksum: bool,
+    /// Token by which the peer addresses this end.
+    pub local_token: u32,
+    /// Token by which this end addresses the peer.
+    pub remote_token: u32,
+    /// First byte that the peer has not data-acknowledged.
+    pub data_una: DataSeq,
+    /// First byte never sent.
+    pub data_next: DataSeq,
+    /// Next byte expected from the peer.
+    pub receive_next: DataSeq,
+    /// Bytes in the send buffer.
+    pub send_buffer_bytes: u64,
+    /// Bytes of it that were never sent.
+    pub unsent_bytes: u64,
+    /// Bytes that the application has not read.
+    pub unread_bytes: u64,
+    /// Bytes that wait for others before them.
+    pub reassembly_bytes: u64,
+    /// Live subflows.
+    pub subflows: Vec<SubflowInfo>,
+}
+
+/// State of a subflow.
+#[derive(Clone, Debug)]
+pub struct SubflowInfo {
+    /// Identifier within the connection.
+    pub id: u8,
+    /// Both ends.
+    pub tuple: FourTuple,
+    /// Ready for data.
+    pub established: bool,
+    /// Either end made it a backup.
+    pub backup: bool,
+    /// Local address identifier.
+    pub local_id: u8,
+    /// Remote address identifier.
+    pub remote_id: u8,
+    /// In the words of `TCP_INFO`.
+    pub tcp: TcpInfo,
+}
+
+impl Connection {
+    pub(crate) fn info(&self) -> ConnectionInfo {
+        let shared = &self.shared;
+        ConnectionInfo {
+            mptcp: shared.mode == Mode::Mptcp,
+            version: shared.version,
+            checksum: shared.checksum,
+            local_token: shared.local_token,
+            remote_token: shared.remote_token,
+            data_una: shared.send.start(),
+            data_next: shared.send.next(),
+            receive_next: shared.receive_next,
+            send_buffer_bytes: shared.send.len_bytes(),
+            unsent_bytes: shared.send.unsent_bytes(),
+            unread_bytes: shared.unread_bytes,
+            reassembly_bytes: shared.reassembly.len_bytes(),
+            subflows: self
+                .subflows
+                .iter()
+                .map(|subflow| SubflowInfo {
+                    id: subflow.meta.id,
+                    tuple: subflow.tcp.tuple(),
+                    established: matches!(subflow.meta.stage, Stage::Established | Stage::Plain),
+                    backup: subflow.meta.backup(),
+                    local_id: subflow.meta.local_id,
+                    remote_id: subflow.meta.remote_id,
+                    tcp: subflow.tcp.info(),
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! A Multipath TCP connection: subflows below, one byte stream above.
+//!
+//! Split by what happens: [`handshake`] (MP_CAPABLE, MP_JOIN), [`data_in`] (mappings, reassembly, DATA_ACK),
+//! [`data_out`] (scheduling, reinjection), [`close`] (DATA_FIN, MP_FASTCLOSE, death of subflows), [`fallback`],
+//! [`addresses`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO and the path manager).
+
+mod addresses;
+mod close;
+mod data_in;
+mod data_out;
+mod fallback;
+mod handshake;
+mod info;
+mod state;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use bytes::Bytes;
+use polypath_tcp::{Connection as TcpConnection, Event as TcpEvent};
+use polypath_units::{Duration, Instant};
+use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, Segment};
+
+use crate::config::ConnectionConfig;
+use crate::crypto::Key;
+use crate::event::{CloseReason, Event};
+use crate::mib::Mib;
+use crate::path_manager::{Limits, LocalEndpoint, PathEvent};
+use crate::scheduler::{Scheduler, SubflowView};
+use crate::subflow::{Meta, Receiver, Stage, Subflow};
+
+use addresses::Addresses;
+use state::{Mode, Shared, SubflowExtension};
+
+pub(crate) use handshake::IncomingJoin;
+pub use info::{ConnectionInfo, SubflowInfo};
+
+/// What a connection needs of its host for the length of a call.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Instant,
+    pub(crate) mib: &'a mut Mib,
+    pub(crate) endpoints: &'a [LocalEndpoint],
+    pub(crate) limits: Limits,
+    pub(crate) max_announced_addresses: usize,
+}
+
+/// What a connection asks its host to do.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Open a subflow.
+    OpenSubflow { local: IpAddr, local_id: u8, remote: polypath_wire::Endpoint, backup: bool },
+    /// The flow is over.
+    RemoveFlow { tuple: FourTuple },
+    /// The flow is in TIME-WAIT: answer for it from now on.
+    TimeWait { tuple: FourTuple, numbers: polypath_tcp::TimeWaitNumbers },
+    /// The token leads nowhere any more (fallback, close).
+    ForgetToken,
+}
+
+/// Timers of the connection itself; those of its subflows are theirs.
+#[derive(Debug)]
+struct Timers {
+    data_fin: Instant,
+    data_fin_interval: Duration,
+    /// Data that a subflow delivered is still not data-acknowledged.
+    data_retransmit: Instant,
+    data_retransmit_interval: Duration,
+    no_subflow: Instant,
+    /// A passive closer leaves TIME-WAIT to the peer: it sends its FINs only after the peer's, or now.
+    passive_close: Instant,
+    /// MP_FAIL is sent again until an infinite mapping arrives.
+    fail: Instant,
+    fail_retries: u8,
+    /// An orphaned connection is given up.
+    orphan: Instant,
+}
+
+impl Timers {
+    const OFF: Self = Self {
+        data_fin: Instant::FAR_FUTURE,
+        data_fin_interval: Duration::ZERO,
+        data_retransmit: Instant::FAR_FUTURE,
+        data_retransmit_interval: Duration::ZERO,
+        no_subflow: Instant::FAR_FUTURE,
+        passive_close: Instant::FAR_FUTURE,
+        fail: Instant::FAR_FUTURE,
+        fail_retries: 0,
+        orphan: Instant::FAR_FUTURE,
+    };
+
+    fn earliest(&self) -> Instant {
+        self.data_fin
+            .min(self.data_retransmit)
+            .min(self.no_subflow)
+            .min(self.passive_close)
+            .min(self.fail)
+            .min(self.orphan)
+    }
+}
+
+/// A connection. Its host lends it time, counters and the rest of [`Context`].
+#[derive(Debug)]
+pub(crate) struct Connection {
+    shared: Shared,
+    // Boxed: a subflow is large and the vector is reordered when one goes.
+    #[allow(clippy::vec_box)]
+    subflows: Vec<Box<Subflow>>,
+    scheduler: Box<dyn Scheduler>,
+    addresses: Addresses,
+    timers: Timers,
+    events: VecDeque<Event>,
+    requests: Vec<Request>,
+    /// Data that goes out again on another subflow.
+    reinjections: data_out::Reinjections,
+    /// Scratch space of the scheduler's view, kept to save its allocation.
+    candidates: Vec<SubflowView>,
+    /// Something changed that may let data go out.
+    needs_schedule: bool,
+    next_subflow_id: u8,
+    /// Where `poll_transmit` goes on.
+    transmit_position: usize,
+    /// How often data was lost above the subflows: from the third time on mappings are long.
+    data_level_losses: u32,
+    readable_notified: bool,
+    writable_wanted: bool,
+    accepted: bool,
+    closed: Option<CloseReason>,
+    released: bool,
+}
+
+/// How a connection comes to be.
+pub(crate) struct Birth {
+    pub(crate) config: Arc<ConnectionConfig>,
+    pub(crate) is_client: bool,
+    pub(crate) version: MptcpVersion,
+    pub(crate) local_key: Key,
+    pub(crate) tcp: TcpConnection<crate::mapping::Mapping>,
+    pub(crate) stage: Stage,
+}
+
+impl Connection {
+    pub(crate) fn new(birth: Birth) -> Self {
+        let Birth { config, is_client, version, local_key, tcp, stage } = birth;
+        let mode = if stage == Stage::Plain { Mode::Plain } else { Mode::Negotiating };
+        let tuple = tcp.tuple();
+        let shared = Shared::new(config, is_client, version, local_key, mode);
+        let mut connection = Self {
+            scheduler: shared.config.scheduler.build(),
+            addresses: Addresses::new(shared.config.path_manager.build(), tuple),
+            shared,
+            subflows: Vec::new(),
+            timers: Timers::OFF,
+            events: VecDeque::new(),
+            requests: Vec::new(),
+            reinjections: data_out::Reinjections::default(),
+            candidates: Vec::new(),
+            needs_schedule: true,
+            next_subflow_id: 0,
+            transmit_position: 0,
+            data_level_losses: 0,
+            readable_notified: false,
+            writable_wanted: false,
+            accepted: is_client,
+            closed: None,
+            released: false,
+        };
+        connection.add_subflow(tcp, stage);
+        connection
+    }
+
+    /// Adds a subflow and returns its identifier.
+    fn add_subflow(&mut self, tcp: TcpConnection<crate::mapping::Mapping>, stage: Stage) -> u8 {
+        let mut id = self.next_subflow_id;
+        while self.subflows.iter().any(|subflow| subflow.meta.id == id) {
+            id = id.wrapping_add(1);
+        }
+        self.next_subflow_id = id.wrapping_add(1);
+        self.shared.views.push(tcp.flow_view());
+        self.subflows.push(Box::new(Subflow { tcp, meta: Meta::new(id, stage), rx: Receiver::default() }));
+        self.needs_schedule = true;
+        id
+    }
+
+    pub(crate) fn position(&self, id: u8) -> Option<usize> {
+        self.subflows.iter().position(|subflow| subflow.meta.id == id)
+    }
+
+    // ---- input
+
+    /// A segment for the subflow `id`.
+    pub(crate) fn handle_segment(&mut self, cx: &mut Context<'_>, id: u8, ecn: Ecn, segment: &mut Segment) {
+        let Some(position) = self.position(id) else { return };
+        if !self.may_enter(position, segment) {
+            return;
+        }
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let Subflow { tcp, meta, .. } = &mut **subflow;
+        let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
+        let disposition = tcp.handle_segment(cx.now, ecn, segment, &mut extension);
+        if let Some(view) = self.shared.views.get_mut(position) {
+            *view = tcp.flow_view();
+        }
+        self.needs_schedule = true;
+        if segment.flags.rst() {
+            self.handle_reset_options(cx, position, segment);
+        } else if disposition.is_accepted() {
+            self.handle_options(cx, position, segment);
+            self.receive_data(cx, position, segment);
+            self.after_acknowledgment(cx, position);
+        }
+        self.handle_tcp_events(cx, id);
+        self.update_close(cx);
+    }
+
+    pub(crate) fn handle_icmp(&mut self, cx: &mut Context<'_>, id: u8, message: &IcmpMessage) {
+        if let Some(subflow) = self.position(id).and_then(|position| self.subflows.get_mut(position)) {
+            subflow.tcp.handle_icmp(cx.now, message);
+            self.needs_schedule = true;
+            self.handle_tcp_events(cx, id);
+            self.update_close(cx);
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        let mut position = 0;
+        while let Some(subflow) = self.subflows.get_mut(position) {
+            let Subflow { tcp, meta, .. } = &mut **subflow;
+            let (id, join_due) = (meta.id, meta.join_retry_at <= cx.now);
+            if tcp.poll_timeout().is_some_and(|at| at <= cx.now) {
+                let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
+                tcp.handle_timeout(cx.now, &mut extension);
+                if let Some(view) = self.shared.views.get_mut(position) {
+                    *view = tcp.flow_view();
+                }
+                self.needs_schedule = true;
+                self.handle_tcp_events(cx, id);
+            }
+            if join_due && self.position(id) == Some(position) {
+                self.retry_join_ack(cx, position);
+            }
+            // A subflow that ended has made room at its position for the next.
+            if self.position(id) == Some(position) {
+                position += 1;
+            }
+        }
+        if self.timers.earliest() <= cx.now {
+            self.handle_own_timers(cx);
+        }
+        self.addresses_timeout(cx);
+        self.update_close(cx);
+    }
+
+    fn handle_own_timers(&mut self, cx: &mut Context<'_>) {
+        if self.timers.data_retransmit <= cx.now {
+            self.data_retransmit(cx);
+        }
+        if self.timers.data_fin <= cx.now {
+            self.retransmit_data_fin(cx.now);
+        }
+        if self.timers.passive_close <= cx.now {
+            self.timers.passive_close = Instant::FAR_FUTURE;
+            self.finish_subflows();
+        }
+        if self.timers.fail <= cx.now {
+            self.retry_fail(cx);
+        }
+        if self.timers.no_subflow <= cx.now {
+            self.timers.no_subflow = Instant::FAR_FUTURE;
+            if self.subflows.iter().all(|subflow| subflow.meta.stage.is_joining()) {
+                self.fail(CloseReason::TimedOut);
+            }
+        }
+        if self.timers.orphan <= cx.now {
+            self.timers.orphan = Instant::FAR_FUTURE;
+            self.abort(cx.now);
+        }
+    }
+
+    // ---- output
+
+    /// The next packet to send; call until `None`.
+    pub(crate) fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        if self.needs_schedule {
+            self.needs_schedule = false;
+            self.schedule(cx);
+        }
+        for _ in 0..self.subflows.len() {
+            if self.transmit_position >= self.subflows.len() {
+                self.transmit_position = 0;
+            }
+            let position = self.transmit_position;
+            let subflow = self.subflows.get_mut(position)?;
+            let Subflow { tcp, meta, .. } = &mut **subflow;
+            let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
+            if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {
+                return Some(packet);
+            }
+            if !meta.signals.is_empty() && meta.stage != Stage::Plain {
+                tcp.request_ack();
+                let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
+                if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {
+                    return Some(packet);
+                }
+            }
+            self.transmit_position += 1;
+        }
+        self.reap(cx);
+        None
+    }
+
+    /// When [`Connection::handle_timeout`] is due next.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let mut earliest = self.timers.earliest().min(self.addresses.next_timeout());
+        for subflow in &self.subflows {
+            earliest = earliest.min(subflow.meta.join_retry_at);
+            if let Some(at) = subflow.tcp.poll_timeout() {
+                earliest = earliest.min(at);
+            }
+        }
+        (earliest != Instant::FAR_FUTURE).then_some(earliest)
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    pub(crate) fn take_requests(&mut self) -> Vec<Request> {
+        core::mem::take(&mut self.requests)
+    }
+
+    /// The host may forget the connection: it is over and the application let go.
+    pub(crate) fn is_done(&self) -> bool {
+        self.subflows.is_empty() && self.closed.is_some() && self.released
+    }
+
+    // ---- the application
+
+    /// Queues data; returns how many bytes the send buffer took.
+    pub(crate) fn send(&mut self, mut data: Bytes) -> usize {
+        if self.shared.write_closed || self.closed.is_some() {
+            return 0;
+        }
+        let room = self.send_room_bytes();
+        if (room as usize) < data.len() {
+            self.writable_wanted = true;
+            data.truncate(room as usize);
+        }
+        let taken = data.len();
+        self.shared.send.push(data);
+        self.needs_schedule |= taken > 0;
+        taken
+    }
+
+    pub(crate) fn send_room_bytes(&self) -> u64 {
+        self.shared.config.tcp.send_buffer_bytes.saturating_sub(self.shared.send.len_bytes())
+    }
+
+    pub(crate) fn is_write_closed(&self) -> bool {
+        self.shared.write_closed || self.closed.is_some()
+    }
+
+    /// The next data in order.
+    pub(crate) fn recv(&mut self, now: Instant) -> Option<Payload> {
+        let payload = self.shared.in_order.pop_front();
+        match &payload {
+            Some(data) => {
+                self.shared.unread_bytes -= data.len() as u64;
+                self.announce_window(now);
+            }
+            None => self.readable_notified = false,
+        }
+        payload
+    }
+
+    /// Lets every subflow tell the peer of a larger window, where it is worth a segment.
+    fn announce_window(&mut self, now: Instant) {
+        for (position, subflow) in self.subflows.iter_mut().enumerate() {
+            let Subflow { tcp, meta, .. } = &mut **subflow;
+            let extension = SubflowExtension { shared: &mut self.shared, meta, position };
+            tcp.window_may_have_opened(now, &extension);
+        }
+    }
+
+    /// No more writes; what is queued still goes out.
+    pub(crate) fn shutdown(&mut self, cx: &mut Context<'_>) {
+        self.shared.write_closed = true;
+        self.needs_schedule = true;
+        self.update_close(cx);
+    }
+
+    /// The application lets go. Unread data makes it an abort, as with TCP (RFC 1122 §4.2.2.13).
+    pub(crate) fn release(&mut self, cx: &mut Context<'_>) {
+        self.released = true;
+        if self.closed.is_some() {
+            return;
+        }
+        if self.shared.unread_bytes > 0 {
+            self.abort(cx.now);
+            return;
+        }
+        self.shared.discard = true;
+        self.timers.orphan = cx.now + self.shared.config.tcp.fin_wait_2;
+        self.shutdown(cx);
+    }
+
+    // ---- what subflows report
+
+    fn handle_tcp_events(&mut self, cx: &mut Context<'_>, id: u8) {
+        while let Some(position) = self.position(id) {
+            let Some(event) = self.subflows.get_mut(position).and_then(|subflow| subflow.tcp.poll()) else {
+                return;
+            };
+            match event {
+                TcpEvent::TimedOut => self.reinject_from(cx, id),
+                TcpEvent::PeerFinished => self.subflow_peer_finished(cx, position),
+                TcpEvent::Closed(reason) => self.subflow_closed(cx, position, Some(reason)),
+                _ => {}
+            }
+        }
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    fn notify_readable(&mut self) {
+        if !self.readable_notified && self.shared.unread_bytes > 0 {
+            self.readable_notified = true;
+            self.emit(Event::Readable);
+        }
+    }
+
+    fn notify_writable(&mut self) {
+        if self.writable_wanted && self.send_room_bytes() * 3 >= self.shared.config.tcp.send_buffer_bytes {
+            self.writable_wanted = false;
+            self.emit(Event::Writable);
+        }
+    }
+
+    fn notify_established(&mut self) {
+        if self.accepted {
+            self.emit(Event::Connected);
+        } else {
+            self.accepted = true;
+            self.emit(Event::Accepted { local: self.addresses.initial.local });
+        }
+    }
+
+    fn notify_path_manager(&mut self, cx: &mut Context<'_>, event: PathEvent) {
+        addresses::notify(self, cx, event);
+    }
+
+    pub(crate) fn config(&self) -> &Arc<ConnectionConfig> {
+        &self.shared.config
+    }
+
+    pub(crate) fn subflow_count(&self) -> usize {
+        self.subflows.len()
+    }
+
+    pub(crate) fn local_token(&self) -> u32 {
+        self.shared.local_token
+    }
+}

@@ -1,0 +1,529 @@
+//! What all subflows of a connection share, and the options that follow from it.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use polypath_congestion::{FlowView, Flows};
+use polypath_tcp::{Extension, OptionSpace, Outgoing, OutgoingKind};
+use polypath_wire::{
+    DataSeq, Dss, DssMapping, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, Payload,
+    WireDataSeq, dss_checksum,
+};
+
+use crate::config::ConnectionConfig;
+use crate::crypto::{Key, join_hmac, truncated};
+use crate::mapping::Mapping;
+use crate::reassembly::Reassembly;
+use crate::send_buffer::SendBuffer;
+use crate::subflow::{Meta, Stage};
+
+/// State of the connection as a whole: keys, both data sequence spaces, the shared window.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Arc<ConnectionConfig>,
+    pub(crate) is_client: bool,
+    pub(crate) version: MptcpVersion,
+    pub(crate) mode: Mode,
+    /// The DSS checksum is in use.
+    pub(crate) checksum: bool,
+    /// The peer set flag C.
+    pub(crate) no_join_initial: bool,
+    /// A DSS arrived, or a join succeeded: the path lets options through (RFC 8684 §3.1, §3.7).
+    pub(crate) confirmed: bool,
+    pub(crate) local_key: Key,
+    pub(crate) remote_key: Option<Key>,
+    pub(crate) local_token: u32,
+    pub(crate) remote_token: u32,
+
+    pub(crate) send: SendBuffer,
+    /// Data sent and not data-acknowledged, in order.
+    pub(crate) sent: VecDeque<SentChunk>,
+    /// Right edge of the peer's window.
+    pub(crate) window_end: DataSeq,
+    /// The application will write no more.
+    pub(crate) write_closed: bool,
+    /// Number of our DATA_FIN, once all data has been sent.
+    pub(crate) data_fin: Option<DataSeq>,
+    pub(crate) data_fin_acked: bool,
+
+    pub(crate) receive_next: DataSeq,
+    /// Data in order that the application has not read.
+    pub(crate) in_order: VecDeque<Payload>,
+    pub(crate) unread_bytes: u64,
+    pub(crate) reassembly: Reassembly,
+    pub(crate) receive_buffer_bytes: u64,
+    /// Number of the peer's DATA_FIN.
+    pub(crate) peer_fin: Option<DataSeq>,
+    /// Everything up to the peer's end of stream has arrived.
+    pub(crate) peer_finished: bool,
+    /// The peer's DATA_FIN arrived before ours was sent: TIME-WAIT is the peer's.
+    pub(crate) peer_fin_first: bool,
+    /// The application reads no more: what arrives is dropped.
+    pub(crate) discard: bool,
+
+    /// A mid-connection fallback: where in the subflow the endless mapping starts. Sent until acknowledged.
+    pub(crate) infinite_mapping: Option<InfiniteMapping>,
+    /// MP_FASTCLOSE goes with every RST.
+    pub(crate) fastclose: bool,
+    /// Subflows by position, for coupled congestion control.
+    pub(crate) views: Vec<FlowView>,
+}
+
+/// What the connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// The first handshake is not complete.
+    Negotiating,
+    Mptcp,
+    /// TCP: one subflow, no second sequence space.
+    Plain,
+}
+
+/// Data that a subflow was given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentChunk {
+    pub(crate) seq: DataSeq,
+    pub(crate) len: u32,
+    /// Which subflow had it last.
+    pub(crate) subflow: u8,
+    /// It waits in the reinjection queue.
+    pub(crate) queued: bool,
+    /// The subflow's stream offset after its last byte.
+    pub(crate) end_offset: u64,
+}
+
+impl SentChunk {
+    pub(crate) const fn end(&self) -> DataSeq {
+        self.seq.add(self.len as u64)
+    }
+}
+
+/// "From this subflow offset on, everything is data from this number on" (RFC 8684 §3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InfiniteMapping {
+    pub(crate) data_seq: DataSeq,
+    /// Stream offset; one more on the wire.
+    pub(crate) offset: u64,
+    /// When the peer has acknowledged the subflow up to here, it has seen the mapping.
+    pub(crate) seen_at: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: Arc<ConnectionConfig>,
+        is_client: bool,
+        version: MptcpVersion,
+        local_key: Key,
+        mode: Mode,
+    ) -> Self {
+        let (local_token, local_idsn) = local_key.derive(version);
+        let first = local_idsn.add(1);
+        Self {
+            is_client,
+            version,
+            mode,
+            checksum: false,
+            no_join_initial: false,
+            confirmed: false,
+            local_key,
+            remote_key: None,
+            local_token,
+            remote_token: 0,
+            send: SendBuffer::new(first),
+            sent: VecDeque::new(),
+            window_end: first,
+            write_closed: false,
+            data_fin: None,
+            data_fin_acked: false,
+            receive_next: DataSeq(0),
+            in_order: VecDeque::new(),
+            unread_bytes: 0,
+            reassembly: Reassembly::default(),
+            receive_buffer_bytes: config.tcp.receive_buffer_bytes,
+            peer_fin: None,
+            peer_finished: false,
+            peer_fin_first: false,
+            discard: false,
+            infinite_mapping: None,
+            fastclose: false,
+            views: Vec::new(),
+            config,
+        }
+    }
+
+    /// The window to advertise: relative to the next data expected, the same on every subflow (RFC 8684 §3.3.4).
+    pub(crate) fn receive_window_bytes(&self) -> u64 {
+        self.receive_buffer_bytes.saturating_sub(self.unread_bytes)
+    }
+
+    /// Right edge of our window. It never moves back: it moves with what the application reads.
+    pub(crate) fn receive_edge(&self) -> DataSeq {
+        self.receive_next.add(self.receive_window_bytes())
+    }
+
+    pub(crate) fn flags(&self) -> u8 {
+        let mut flags = MpCapable::HMAC;
+        if self.checksum || self.config.checksum {
+            flags |= MpCapable::CHECKSUM;
+        }
+        if self.config.no_join_initial {
+            flags |= MpCapable::NO_JOIN_INITIAL_ADDRESS;
+        }
+        flags
+    }
+
+    fn capable(&self, keys: MpCapableKeys) -> MptcpOption {
+        let version = match self.version {
+            MptcpVersion::V0 => 0,
+            MptcpVersion::V1 => 1,
+        };
+        MptcpOption::Capable(MpCapable { version, flags: self.flags(), keys })
+    }
+
+    fn both_keys(&self) -> (u64, u64) {
+        (self.local_key.0, self.remote_key.map_or(0, |key| key.0))
+    }
+
+    /// DATA_ACK in its 4-byte form, which leaves a data segment four bytes more.
+    fn data_ack(&self) -> Option<WireDataSeq> {
+        Some(WireDataSeq::Low(self.receive_next.0 as u32))
+    }
+
+    /// Our DATA_FIN, while it is unacknowledged: a mapping of one number and no payload (RFC 8684 §3.3.3).
+    fn fin_mapping(&self) -> Option<DssMapping> {
+        let seq = self.data_fin.filter(|_| !self.data_fin_acked)?;
+        let checksum = self.checksum.then(|| dss_checksum(seq, 0, 1, &Payload::EMPTY));
+        Some(DssMapping { data_seq: WireDataSeq::Full(seq), subflow_offset: 0, len: 1, checksum })
+    }
+}
+
+/// A subflow's option writer: lent to its TCP connection for the length of a call.
+pub(crate) struct SubflowExtension<'a> {
+    pub(crate) shared: &'a mut Shared,
+    pub(crate) meta: &'a mut Meta,
+    /// Position of the subflow in [`Shared::views`].
+    pub(crate) position: usize,
+}
+
+impl Extension for SubflowExtension<'_> {
+    type Mapping = Mapping;
+
+    fn data_option_bytes(&self) -> usize {
+        // A DSS with a 4-byte DATA_ACK, an 8-byte data sequence number and, maybe, a checksum; or MP_CAPABLE with data.
+        if self.meta.stage == Stage::Plain && self.shared.infinite_mapping.is_none() { 0 } else { 24 }
+    }
+
+    fn receive_window_bytes(&self, _own_bytes: u64) -> u64 {
+        self.shared.receive_window_bytes()
+    }
+
+    fn flows<'a>(&'a self, own: &'a FlowView) -> Flows<'a> {
+        if self.shared.views.len() < 2 {
+            return Flows::single(own);
+        }
+        Flows { all: &self.shared.views, own: self.position }
+    }
+
+    /// The one place that decides which Multipath TCP options a segment carries. In order of precedence: what the
+    /// handshake needs; on a reset, the reason; on a segment with data, the DSS and then signals; on an acknowledgment,
+    /// one signal (it may take the place of the timestamps), then the DSS with DATA_FIN, then more signals.
+    fn write_options(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) {
+        // What does not fit is left out: the tests of this function show that what matters fits.
+        let _fits = match (self.meta.stage, segment.kind) {
+            (Stage::Plain, OutgoingKind::Data | OutgoingKind::Ack) => self.write_infinite_mapping(space),
+            (Stage::Plain, OutgoingKind::Reset) => true,
+            (_, OutgoingKind::Reset) => self.write_reset(space),
+            (Stage::CapableSyn, OutgoingKind::Syn { retransmission }) => {
+                self.write_capable_syn(retransmission, space)
+            }
+            (Stage::CapableSynAck, OutgoingKind::SynAck { .. }) => {
+                space.try_push(self.shared.capable(MpCapableKeys::Sender(self.shared.local_key.0)))
+            }
+            (Stage::CapableAck, OutgoingKind::Ack) => {
+                let (sender, receiver) = self.shared.both_keys();
+                space.try_push(self.shared.capable(MpCapableKeys::Both { sender, receiver }))
+            }
+            (Stage::CapableAck, OutgoingKind::Data) => self.write_first_data(segment, space),
+            (Stage::JoinSyn, OutgoingKind::Syn { .. }) => {
+                let (token, nonce) = (self.shared.remote_token, self.meta.local_nonce);
+                let (backup, address_id) = (self.meta.backup_local, self.meta.local_id);
+                space.try_push(MptcpOption::Join(MpJoin::Syn { backup, address_id, token, nonce }))
+            }
+            (Stage::JoinSynAck, OutgoingKind::SynAck { .. }) => {
+                let (backup, address_id) = (self.meta.backup_local, self.meta.local_id);
+                let (truncated_hmac, nonce) = (truncated(&self.own_hmac()), self.meta.local_nonce);
+                space.try_push(MptcpOption::Join(MpJoin::SynAck {
+                    backup,
+                    address_id,
+                    truncated_hmac,
+                    nonce,
+                }))
+            }
+            (Stage::JoinAck, OutgoingKind::Data | OutgoingKind::Ack) => {
+                space.try_push(MptcpOption::Join(MpJoin::Ack { hmac: self.own_hmac() }))
+            }
+            (Stage::Established, OutgoingKind::Data) => {
+                let dss = self.data_dss(segment.mapping);
+                space.try_dss(dss) && self.write_signals(space)
+            }
+            (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(space),
+            _ => true,
+        };
+    }
+}
+
+impl SubflowExtension<'_> {
+    /// The HMAC that this end sends in MP_JOIN.
+    fn own_hmac(&self) -> crate::crypto::Hmac160 {
+        let shared = &self.shared;
+        let peer = shared.remote_key.unwrap_or(Key(0));
+        join_hmac(shared.version, shared.local_key, peer, self.meta.local_nonce, self.meta.remote_nonce)
+    }
+
+    fn write_capable_syn(&mut self, retransmission: u8, space: &mut OptionSpace<'_>) -> bool {
+        if retransmission > self.shared.config.syn_retries_before_fallback {
+            self.meta.syn_without_option = true;
+            return true;
+        }
+        let keys = match self.shared.version {
+            MptcpVersion::V0 => MpCapableKeys::Sender(self.shared.local_key.0),
+            MptcpVersion::V1 => MpCapableKeys::None,
+        };
+        space.try_push(self.shared.capable(keys))
+    }
+
+    /// Client data before the first DSS came back: version 1 repeats the keys with the first mapping (RFC 8684 §3.1).
+    fn write_first_data(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
+        match segment.mapping {
+            Some(mapping) if mapping.subflow_offset == 1 && self.shared.version == MptcpVersion::V1 => {
+                let (sender, receiver) = self.shared.both_keys();
+                let (data_len, checksum) = (mapping.len_bytes, mapping.checksum);
+                let keys = MpCapableKeys::BothWithData { sender, receiver, data_len, checksum };
+                space.try_push(self.shared.capable(keys))
+            }
+            mapping => space.try_dss(self.data_dss(mapping)),
+        }
+    }
+
+    fn data_dss(&self, mapping: Option<Mapping>) -> Dss {
+        Dss { data_ack: self.shared.data_ack(), mapping: mapping.map(Mapping::to_wire), ..Dss::default() }
+    }
+
+    fn write_acknowledgment(&mut self, space: &mut OptionSpace<'_>) -> bool {
+        let data_ack = self.shared.data_ack();
+        if !self.meta.signals.is_empty() {
+            let signal = self.meta.signals.remove(0);
+            return space.try_push_evicting_timestamps(signal)
+                && space.try_dss(Dss { data_ack, ..Dss::default() })
+                && self.write_signals(space);
+        }
+        let mapping = self.shared.fin_mapping();
+        space.try_dss(Dss { data_ack, mapping, data_fin: mapping.is_some(), ..Dss::default() })
+    }
+
+    fn write_signals(&mut self, space: &mut OptionSpace<'_>) -> bool {
+        self.meta.signals.retain(|signal| !space.try_push(signal.clone()));
+        true
+    }
+
+    fn write_reset(&mut self, space: &mut OptionSpace<'_>) -> bool {
+        if self.shared.fastclose {
+            let receiver_key = self.shared.remote_key.map_or(0, |key| key.0);
+            return space.try_push(MptcpOption::Fastclose { receiver_key });
+        }
+        let fail = self.meta.fail_on_reset.map(|data_seq| MptcpOption::Fail { data_seq });
+        let reset = self.meta.reset_reason.map(|reason| MptcpOption::Reset { flags: 0, reason });
+        fail.is_none_or(|option| space.try_push(option)) && reset.is_none_or(|option| space.try_push(option))
+    }
+
+    fn write_infinite_mapping(&mut self, space: &mut OptionSpace<'_>) -> bool {
+        let mut fits = true;
+        if let Some(infinite) = self.shared.infinite_mapping {
+            let mapping = DssMapping {
+                data_seq: WireDataSeq::Full(infinite.data_seq),
+                subflow_offset: infinite.offset as u32 + 1,
+                len: 0,
+                checksum: None,
+            };
+            fits = space.try_dss(Dss { mapping: Some(mapping), ..Dss::default() });
+        }
+        fits && self.write_signals(space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, Ipv6Addr};
+
+    use polypath_wire::{AddAddr, MAX_OPTIONS_BYTES, Options, ResetReason, SackBlock, SeqNumber, Timestamps};
+
+    use super::*;
+
+    /// The largest signal there is: 30 bytes.
+    fn add_addr_v6() -> MptcpOption {
+        MptcpOption::AddAddr(AddAddr {
+            version: MptcpVersion::V1,
+            echo: false,
+            address_id: 1,
+            addr: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            port: Some(1),
+            hmac: Some(1),
+        })
+    }
+
+    fn shared(version: MptcpVersion, checksum: bool) -> Shared {
+        let mut shared = Shared::new(Arc::default(), true, version, Key(7), Mode::Mptcp);
+        shared.remote_key = Some(Key(8));
+        shared.checksum = checksum;
+        shared
+    }
+
+    /// What a segment carries: the options that TCP puts before ours, ours, then SACK blocks.
+    fn compose(
+        shared: &mut Shared,
+        meta: &mut Meta,
+        kind: OutgoingKind,
+        mapping: Option<Mapping>,
+    ) -> Options {
+        let mut options = Options::default();
+        let syn = matches!(kind, OutgoingKind::Syn { .. } | OutgoingKind::SynAck { .. });
+        if syn {
+            let tcp = [TcpOption::Mss(1460), TcpOption::SackPermitted, TcpOption::WindowScale(7)];
+            options.rest.extend(tcp);
+        }
+        if kind != OutgoingKind::Reset {
+            options.timestamps = Some(Timestamps::default());
+        }
+        let payload_len_bytes = mapping.map_or(0, |mapping| usize::from(mapping.len_bytes));
+        let outgoing = Outgoing { kind, payload_len_bytes, mapping, fin: false };
+        let mut space = OptionSpace::new(&mut options, mapping.is_none() && !syn);
+        let mut extension = SubflowExtension { shared, meta, position: 0 };
+        if mapping.is_some() {
+            let before = 12 + extension.data_option_bytes();
+            extension.write_options(&outgoing, &mut space);
+            assert!(MAX_OPTIONS_BYTES - space.remaining_bytes() <= before, "data segments keep their size");
+        } else {
+            extension.write_options(&outgoing, &mut space);
+        }
+        if kind == OutgoingKind::Ack {
+            space.push_sack([SackBlock { start: SeqNumber(1), end: SeqNumber(2) }; 4]);
+        }
+        options
+    }
+
+    fn has(options: &Options, wanted: fn(&MptcpOption) -> bool) -> bool {
+        options.mptcp().any(wanted)
+    }
+
+    use polypath_wire::TcpOption;
+
+    const STAGES: [Stage; 8] = [
+        Stage::CapableSyn,
+        Stage::CapableSynAck,
+        Stage::CapableAck,
+        Stage::JoinSyn,
+        Stage::JoinSynAck,
+        Stage::JoinAck,
+        Stage::Established,
+        Stage::Plain,
+    ];
+
+    const KINDS: [OutgoingKind; 5] = [
+        OutgoingKind::Syn { retransmission: 0 },
+        OutgoingKind::SynAck { retransmission: 0 },
+        OutgoingKind::Data,
+        OutgoingKind::Ack,
+        OutgoingKind::Reset,
+    ];
+
+    #[test]
+    fn every_segment_fits_and_carries_what_it_must() {
+        for version in [MptcpVersion::V0, MptcpVersion::V1] {
+            for case in 0..32 {
+                let bit = |at: u32| case & (1 << at) != 0;
+                for stage in STAGES {
+                    for kind in KINDS {
+                        let mut shared = shared(version, bit(0));
+                        let mut meta = Meta::new(0, stage);
+                        shared.data_fin = bit(1).then_some(DataSeq(5));
+                        shared.fastclose = bit(2);
+                        meta.reset_reason = bit(3).then_some(ResetReason::MIDDLEBOX);
+                        if bit(4) {
+                            meta.signals.extend([add_addr_v6(), MptcpOption::Fail { data_seq: DataSeq(1) }]);
+                        }
+                        let checksum = shared.checksum.then_some(1);
+                        let mapping =
+                            Mapping { subflow_offset: 1, len_bytes: 9, checksum, ..Mapping::default() };
+                        let mapping = (kind == OutgoingKind::Data).then_some(mapping);
+                        let options = compose(&mut shared, &mut meta, kind, mapping);
+                        assert!(options.len_bytes() <= MAX_OPTIONS_BYTES, "{stage:?} {kind:?} {case:05b}");
+                        assert_required(stage, kind, version, case, &options);
+                    }
+                }
+            }
+        }
+    }
+
+    fn assert_required(
+        stage: Stage,
+        kind: OutgoingKind,
+        version: MptcpVersion,
+        case: u32,
+        options: &Options,
+    ) {
+        let capable = |option: &MptcpOption| matches!(option, MptcpOption::Capable(_));
+        let join = |option: &MptcpOption| matches!(option, MptcpOption::Join(_));
+        let required = match (stage, kind) {
+            (Stage::CapableSyn, OutgoingKind::Syn { .. })
+            | (Stage::CapableSynAck, OutgoingKind::SynAck { .. })
+            | (Stage::CapableAck, OutgoingKind::Ack) => has(options, capable),
+            (Stage::CapableAck, OutgoingKind::Data) if version == MptcpVersion::V1 => has(options, capable),
+            (Stage::JoinSyn, OutgoingKind::Syn { .. })
+            | (Stage::JoinSynAck, OutgoingKind::SynAck { .. })
+            | (Stage::JoinAck, OutgoingKind::Ack | OutgoingKind::Data) => has(options, join),
+            (Stage::CapableAck | Stage::Established, OutgoingKind::Data) => {
+                options.dss.is_some_and(|dss| dss.mapping.is_some() && dss.data_ack.is_some())
+            }
+            // A 30-byte signal and timestamps fill a header; the DATA_ACK goes with the next.
+            (Stage::Established, OutgoingKind::Ack) => {
+                let signal = has(options, |option| matches!(option, MptcpOption::AddAddr(_)));
+                signal == (case & 16 != 0)
+                    && (signal || options.dss.is_some_and(|dss| dss.data_ack.is_some()))
+            }
+            (stage, OutgoingKind::Reset) if stage != Stage::Plain && case & 4 != 0 => {
+                has(options, |option| matches!(option, MptcpOption::Fastclose { .. }))
+            }
+            (Stage::Plain, _) => options.dss.is_none() && options.mptcp().next().is_none(),
+            _ => true,
+        };
+        assert!(required, "{stage:?} {kind:?} {version:?} {case:05b}: {options:?}");
+    }
+
+    #[test]
+    fn signals_leave_one_acknowledgment_after_the_other_and_then_the_fin() {
+        let mut shared = shared(MptcpVersion::V1, true);
+        shared.data_fin = Some(DataSeq(5));
+        let mut meta = Meta::new(0, Stage::Established);
+        meta.signals.extend([add_addr_v6(), add_addr_v6()]);
+        for _ in 0..2 {
+            let options = compose(&mut shared, &mut meta, OutgoingKind::Ack, None);
+            assert!(has(&options, |option| matches!(option, MptcpOption::AddAddr(_))));
+            assert_eq!(options.len_bytes(), MAX_OPTIONS_BYTES);
+        }
+        assert!(meta.signals.is_empty());
+        let options = compose(&mut shared, &mut meta, OutgoingKind::Ack, None);
+        assert!(options.dss.is_some_and(|dss| dss.data_fin) && options.timestamps.is_some());
+    }
+
+    #[test]
+    fn syns_go_without_option_after_two_retransmissions() {
+        let mut shared = shared(MptcpVersion::V1, false);
+        let mut meta = Meta::new(0, Stage::CapableSyn);
+        for retransmission in 0..4 {
+            let options = compose(&mut shared, &mut meta, OutgoingKind::Syn { retransmission }, None);
+            assert_eq!(options.mptcp().next().is_some(), retransmission <= 2);
+        }
+        assert!(meta.syn_without_option);
+    }
+}

@@ -1,0 +1,545 @@
+//! A host: listeners, connections, the way from a packet to its connection, and one timer for all.
+
+mod accept;
+mod token_table;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use bytes::Bytes;
+use polypath_tcp::{
+    FlowTable, HostSecrets, Key, ListenConfig, ListenError, ListenerId, Listeners, ReadyQueue, Slab,
+    TimeWait, TimeWaitReaction, TimerHandle, TimerWheel,
+};
+use polypath_units::Instant;
+use polypath_wire::{Endpoint, FourTuple, IpHeader, Packet, Payload, Segment, Transport};
+use rand_chacha::ChaCha12Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::config::{ConnectionConfig, HostConfig};
+use crate::connection::{Birth, Connection, ConnectionInfo, Context, Request};
+use crate::event::Event;
+use crate::mib::Mib;
+use crate::path_manager::{LocalEndpoint, PathEvent};
+use crate::subflow::Stage;
+
+use token_table::TokenTable;
+
+/// Names a connection of a [`Host`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnectionId(Key);
+
+impl ConnectionId {
+    /// A small number that no other present connection of the host has: an index for the caller's own tables.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0.index as usize
+    }
+}
+
+/// Why a connection could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Local and remote addresses are of different families.
+    #[error("local and remote address are of different families")]
+    FamilyMismatch,
+    /// The flow exists already.
+    #[error("the connection {0:?} exists already")]
+    InUse(FourTuple),
+    /// All ephemeral ports to this destination are taken.
+    #[error("no free local port to {0}")]
+    NoPort(Endpoint),
+    /// [`HostConfig::max_connections`] is reached.
+    #[error("the limit of {0} connections is reached")]
+    TooMany(usize),
+}
+
+/// Why data was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No such connection.
+    #[error("no such connection")]
+    Unknown,
+    /// The connection is over, or this side of it was shut down.
+    #[error("the connection takes no more data")]
+    Closed,
+}
+
+/// What a flow leads to.
+#[derive(Clone, Copy, Debug)]
+enum Flow {
+    Subflow { index: u32, id: u8 },
+    TimeWait { index: u32 },
+}
+
+/// Whose timer it is.
+#[derive(Clone, Copy, Debug)]
+enum TimerKey {
+    Connection(u32),
+    TimeWait(u32),
+}
+
+#[derive(Debug)]
+struct Entry {
+    connection: Connection,
+    timer: TimerHandle,
+    /// In the ready queue.
+    queued: bool,
+    /// Counted as half-open at this listener.
+    half_open: Option<ListenerId>,
+}
+
+/// Packets that one connection may send before the next has its turn.
+const BURST_PACKETS: u32 = 16;
+
+/// Ephemeral ports (RFC 6335 §6).
+const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+/// A Multipath TCP host as a state machine: it has no socket, no clock, no task.
+///
+/// Four kinds of method:
+/// - `handle_*` tell it what happened: a packet came, a deadline passed, an address came or went;
+/// - commands of the application: [`Host::listen`], [`Host::connect`], [`Host::send`], [`Host::recv`],
+///   [`Host::shutdown`], [`Host::abort`], [`Host::release`];
+/// - `poll_*` say what it wants: after any of the above, call [`Host::poll_transmit`] until it returns `None`, then
+///   [`Host::poll`] until it returns `None` (and again, if the application did something), then ask
+///   [`Host::poll_timeout`] when [`Host::handle_timeout`] is due. A `handle_timeout` that comes early does nothing;
+/// - getters.
+///
+/// `now` must never go back.
+#[derive(Debug)]
+pub struct Host {
+    config: HostConfig,
+    random: ChaCha12Rng,
+    secrets: HostSecrets,
+    listeners: Listeners,
+    connections: Slab<Box<Entry>>,
+    time_waits: Slab<Box<TimeWait>>,
+    flows: FlowTable<Flow>,
+    tokens: TokenTable,
+    timers: TimerWheel<TimerKey>,
+    ready: ReadyQueue,
+    burst: u32,
+    /// Packets that no connection sends: RSTs, TIME-WAIT's acknowledgments.
+    replies: VecDeque<Packet>,
+    events: VecDeque<(ConnectionId, Event)>,
+    mib: Mib,
+}
+
+impl Host {
+    /// A host whose random choices all follow from `seed`. Outside of a simulator use [`Host::with_seed`].
+    #[must_use]
+    pub fn new(config: HostConfig, seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        ChaCha12Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+        Self::with_seed(config, bytes)
+    }
+
+    /// A host whose keys, nonces, ports and initial sequence numbers follow from `seed`, which must come from the
+    /// operating system's random generator.
+    #[must_use]
+    pub fn with_seed(config: HostConfig, seed: [u8; 32]) -> Self {
+        let mut random = ChaCha12Rng::from_seed(seed);
+        let secrets = HostSecrets::new(random.next_u64());
+        Self {
+            flows: FlowTable::new(secrets.flow_table_seed()),
+            config,
+            random,
+            secrets,
+            listeners: Listeners::default(),
+            connections: Slab::new(),
+            time_waits: Slab::new(),
+            tokens: TokenTable::default(),
+            timers: TimerWheel::new(),
+            ready: ReadyQueue::new(),
+            burst: 0,
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
+            mib: Mib::default(),
+        }
+    }
+
+    // ---- getters
+
+    /// The host's settings.
+    #[must_use]
+    pub fn config(&self) -> &HostConfig {
+        &self.config
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn mib(&self) -> &Mib {
+        &self.mib
+    }
+
+    /// Connections that are present, those that nobody has released included.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Flows that lead somewhere: subflows and TIME-WAITs.
+    #[must_use]
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Tokens by which peers can join.
+    #[must_use]
+    pub fn token_count(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Flows in TIME-WAIT.
+    #[must_use]
+    pub fn time_wait_count(&self) -> usize {
+        self.time_waits.len()
+    }
+
+    /// State of a connection.
+    #[must_use]
+    pub fn info(&self, id: ConnectionId) -> Option<ConnectionInfo> {
+        Some(self.connections.get(id.0)?.connection.info())
+    }
+
+    /// Bytes that [`Host::send`] would take.
+    #[must_use]
+    pub fn send_room_bytes(&self, id: ConnectionId) -> u64 {
+        self.connections.get(id.0).map_or(0, |entry| entry.connection.send_room_bytes())
+    }
+
+    // ---- commands
+
+    /// Listens; an unspecified address stands for all. Connections come as [`Event::Accepted`].
+    pub fn listen(&mut self, local: Endpoint) -> Result<ListenerId, ListenError> {
+        self.listeners.insert(local, ListenConfig { backlog: self.config.backlog })
+    }
+
+    /// Listens no more. Connections stay.
+    pub fn close_listener(&mut self, id: ListenerId) {
+        self.listeners.remove(id);
+    }
+
+    /// Opens a connection from `local` (port 0: an ephemeral one) to `remote`, with the host's settings or its own.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        local: Endpoint,
+        remote: Endpoint,
+        config: Option<Arc<ConnectionConfig>>,
+    ) -> Result<ConnectionId, ConnectError> {
+        if self.connections.len() >= self.config.max_connections {
+            return Err(ConnectError::TooMany(self.config.max_connections));
+        }
+        let tuple = self.local_tuple(local, remote)?;
+        let config = config.unwrap_or_else(|| self.config.connection.clone());
+        let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
+        let local_key = self.fresh_key(config.version);
+        let setup = self.tcp_setup(now, tuple, &config, false);
+        let tcp = polypath_tcp::Connection::connect(now, setup);
+        let version = config.version;
+        self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
+        let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
+        Ok(ConnectionId(self.insert(birth, None)))
+    }
+
+    /// Queues data; returns how many bytes the send buffer took. [`Event::Writable`] follows when there is room again.
+    pub fn send(&mut self, _now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
+        let entry = self.connections.get_mut(id.0).ok_or(SendError::Unknown)?;
+        if entry.connection.is_write_closed() {
+            return Err(SendError::Closed);
+        }
+        let taken = entry.connection.send(data);
+        if taken > 0 {
+            self.ready.mark(id.0.index, &mut entry.queued);
+        }
+        Ok(taken)
+    }
+
+    /// The next data in order, without copying it; `None` until [`Event::Readable`].
+    pub fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload> {
+        let entry = self.connections.get_mut(id.0)?;
+        let payload = entry.connection.recv(now);
+        if payload.is_some() {
+            self.ready.mark(id.0.index, &mut entry.queued);
+        }
+        payload
+    }
+
+    /// Ends this side's stream after what is queued.
+    pub fn shutdown(&mut self, now: Instant, id: ConnectionId) {
+        self.with(now, id.0, |connection, cx| connection.shutdown(cx));
+    }
+
+    /// Ends the connection at once: MP_FASTCLOSE, or RST after a fallback.
+    pub fn abort(&mut self, now: Instant, id: ConnectionId) {
+        self.with(now, id.0, |connection, cx| connection.abort(cx.now));
+    }
+
+    /// Lets go: the host forgets the connection when both ends are done. Until then it is closed in order, or aborted if
+    /// there is unread data. `id` means nothing afterwards.
+    pub fn release(&mut self, now: Instant, id: ConnectionId) {
+        self.with(now, id.0, |connection, cx| connection.release(cx));
+    }
+
+    /// Asks the peer to use a subflow as a backup, or as a regular one again.
+    pub fn set_backup(&mut self, now: Instant, id: ConnectionId, subflow: u8, backup: bool) {
+        self.with(now, id.0, |connection, cx| connection.set_backup(cx, subflow, backup));
+    }
+
+    /// Adds a local endpoint for the path managers of all connections: an uplink came up.
+    pub fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint) {
+        self.config.endpoints.retain(|known| known.addr != endpoint.addr);
+        self.config.endpoints.push(endpoint);
+        self.path_event(now, PathEvent::LocalAdded(endpoint.addr));
+    }
+
+    /// Removes the endpoint with this address: an uplink went down. Its subflows end, and their data goes elsewhere.
+    pub fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
+        self.path_event(now, PathEvent::LocalRemoved(addr));
+        self.config.endpoints.retain(|known| known.addr != addr);
+    }
+
+    fn path_event(&mut self, now: Instant, event: PathEvent) {
+        let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.with(now, key, |connection, cx| connection.handle_path_event(cx, event));
+        }
+    }
+
+    // ---- input
+
+    /// A packet arrived.
+    pub fn handle_packet(&mut self, now: Instant, mut packet: Packet) {
+        let Some(tuple) = packet.receiver_tuple() else {
+            return self.handle_other(now, &packet);
+        };
+        let ecn = packet.ip.ecn;
+        let Transport::Tcp(segment) = &mut packet.transport else { return };
+        match self.flows.get(&tuple) {
+            Some(Flow::Subflow { index, id }) => {
+                let Some((key, entry)) = self.connections.at_mut(index) else { return };
+                let mut cx = Context {
+                    now,
+                    mib: &mut self.mib,
+                    endpoints: &self.config.endpoints,
+                    limits: self.config.limits,
+                    max_announced_addresses: self.config.max_announced_addresses,
+                };
+                entry.connection.handle_segment(&mut cx, id, ecn, segment);
+                self.settle(now, key);
+            }
+            Some(Flow::TimeWait { index }) => self.handle_in_time_wait(now, tuple, index, segment),
+            None => self.handle_unknown(now, tuple, segment),
+        }
+    }
+
+    fn handle_other(&mut self, now: Instant, packet: &Packet) {
+        let Transport::Icmp(message) = packet.transport else { return };
+        let (polypath_wire::IcmpMessage::PacketTooBig { flow, .. }
+        | polypath_wire::IcmpMessage::Unreachable { flow, .. }) = message;
+        if let Some(Flow::Subflow { index, id }) = self.flows.get(&flow)
+            && let Some((key, _)) = self.connections.at_mut(index)
+        {
+            self.with(now, key, |connection, cx| connection.handle_icmp(cx, id, &message));
+        }
+    }
+
+    fn handle_in_time_wait(&mut self, now: Instant, tuple: FourTuple, index: u32, segment: &mut Segment) {
+        let wait = self.config.connection.tcp.time_wait;
+        let Some((key, record)) = self.time_waits.at_mut(index) else { return };
+        match record.handle_segment(now, segment, wait) {
+            TimeWaitReaction::Drop => {}
+            TimeWaitReaction::Acknowledge(reply) => {
+                self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), record.ends_at);
+                self.replies.push_back(Packet::tcp(tuple, reply));
+            }
+            TimeWaitReaction::Reopen(_) => {
+                self.remove_time_wait(key);
+                self.handle_unknown(now, tuple, segment);
+            }
+        }
+    }
+
+    /// Deadlines passed. Does nothing if it comes early.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(key) = self.timers.poll_expired(now) {
+            match key {
+                TimerKey::Connection(index) => {
+                    let Some((key, entry)) = self.connections.at_mut(index) else { continue };
+                    // The entry fires early when the deadline has moved; `settle` arms it again.
+                    if entry.connection.poll_timeout().is_some_and(|at| at <= now) {
+                        self.with(now, key, |connection, cx| connection.handle_timeout(cx));
+                    } else if let Some(at) = entry.connection.poll_timeout() {
+                        self.timers.schedule(&mut entry.timer, TimerKey::Connection(index), at);
+                    }
+                }
+                TimerKey::TimeWait(index) => {
+                    let Some((key, record)) = self.time_waits.at_mut(index) else { continue };
+                    if record.ends_at <= now {
+                        self.remove_time_wait(key);
+                    } else {
+                        self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), record.ends_at);
+                    }
+                }
+            }
+        }
+    }
+
+    // ---- output
+
+    /// The next packet to send; call until `None`. Connections take turns.
+    #[must_use]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        if let Some(packet) = self.replies.pop_front() {
+            return Some(packet);
+        }
+        while let Some(index) = self.ready.peek() {
+            let Some((key, entry)) = self.connections.at_mut(index) else {
+                self.ready.pop();
+                continue;
+            };
+            let mut cx = Context {
+                now,
+                mib: &mut self.mib,
+                endpoints: &self.config.endpoints,
+                limits: self.config.limits,
+                max_announced_addresses: self.config.max_announced_addresses,
+            };
+            if let Some(packet) = entry.connection.poll_transmit(&mut cx) {
+                self.burst += 1;
+                if self.burst >= BURST_PACKETS {
+                    self.burst = 0;
+                    self.ready.rotate();
+                }
+                return Some(packet);
+            }
+            self.ready.pop();
+            self.burst = 0;
+            entry.queued = false;
+            if let Some(at) = entry.connection.poll_timeout() {
+                self.timers.schedule(&mut entry.timer, TimerKey::Connection(index), at);
+            }
+            self.collect(now, key);
+        }
+        None
+    }
+
+    /// When [`Host::handle_timeout`] is due, once [`Host::poll_transmit`] has returned `None`.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+
+    /// The next thing that applications should know.
+    #[must_use]
+    pub fn poll(&mut self) -> Option<(ConnectionId, Event)> {
+        self.events.pop_front()
+    }
+
+    // ---- keeping things in step
+
+    /// Calls into a connection and settles what follows.
+    fn with(&mut self, now: Instant, key: Key, call: impl FnOnce(&mut Connection, &mut Context<'_>)) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        let mut cx = Context {
+            now,
+            mib: &mut self.mib,
+            endpoints: &self.config.endpoints,
+            limits: self.config.limits,
+            max_announced_addresses: self.config.max_announced_addresses,
+        };
+        call(&mut entry.connection, &mut cx);
+        self.settle(now, key);
+    }
+
+    /// After a connection was touched: it may transmit, and may have told us something.
+    fn settle(&mut self, now: Instant, key: Key) {
+        if let Some(entry) = self.connections.get_mut(key) {
+            self.ready.mark(key.index, &mut entry.queued);
+        }
+        self.collect(now, key);
+    }
+
+    /// Takes a connection's events and requests, and forgets it if it is done.
+    fn collect(&mut self, now: Instant, key: Key) {
+        let Some(entry) = self.connections.get_mut(key) else { return };
+        while let Some(event) = entry.connection.poll_event() {
+            if matches!(event, Event::Accepted { .. })
+                && let Some(listener) = entry.half_open.take().and_then(|id| self.listeners.get_mut(id))
+            {
+                listener.half_open = listener.half_open.saturating_sub(1);
+            }
+            self.events.push_back((ConnectionId(key), event));
+        }
+        if entry.connection.has_requests() {
+            let requests = entry.connection.take_requests();
+            for request in requests {
+                self.serve(now, key, request);
+            }
+        }
+        if self.connections.get(key).is_some_and(|entry| entry.connection.is_done()) {
+            self.forget(key);
+        }
+    }
+
+    fn serve(&mut self, now: Instant, key: Key, request: Request) {
+        match request {
+            Request::OpenSubflow { local, local_id, remote, backup } => {
+                self.open_subflow(now, key, local, local_id, remote, backup);
+            }
+            Request::RemoveFlow { tuple } => {
+                if matches!(self.flows.get(&tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {
+                    self.flows.remove(&tuple);
+                }
+            }
+            Request::TimeWait { tuple, numbers } => {
+                let ends_at = now + self.config.connection.tcp.time_wait;
+                let record = Box::new(TimeWait::new(tuple, numbers, ends_at));
+                let waiting = self.time_waits.insert(record);
+                let index = waiting.index;
+                if let Some(record) = self.time_waits.get_mut(waiting) {
+                    self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), ends_at);
+                }
+                self.flows.insert(tuple, Flow::TimeWait { index });
+            }
+            Request::ForgetToken => {
+                if let Some(entry) = self.connections.get(key) {
+                    self.tokens.remove(entry.connection.local_token(), key.index);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        let Some(mut entry) = self.connections.remove(key) else { return };
+        self.timers.cancel(&mut entry.timer);
+        self.tokens.remove(entry.connection.local_token(), key.index);
+        if let Some(listener) = entry.half_open.take().and_then(|id| self.listeners.get_mut(id)) {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+        // Its place in the ready queue, if it has one, finds nothing, or a successor that does no harm to ask.
+    }
+
+    fn remove_time_wait(&mut self, key: Key) {
+        let Some(mut record) = self.time_waits.remove(key) else { return };
+        self.timers.cancel(&mut record.timer);
+        if matches!(self.flows.get(&record.tuple), Some(Flow::TimeWait { index }) if index == key.index) {
+            self.flows.remove(&record.tuple);
+        }
+    }
+
+    fn reply(&mut self, tuple: FourTuple, segment: Segment) {
+        let packet = Packet {
+            ip: IpHeader::new(tuple.local.addr, tuple.remote.addr),
+            transport: Transport::Tcp(segment),
+        };
+        self.replies.push_back(packet);
+    }
+}

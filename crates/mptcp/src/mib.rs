@@ -1,0 +1,91 @@
+//! Counters by the names that the Linux kernel gives them (`nstat -asz | grep MPTcpExt`).
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
+        /// Counters of a host.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Mib {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl Mib {
+            /// All counters with the kernel's names.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(($name, self.$field)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// SYNs with MP_CAPABLE received.
+    mp_capable_syn_rx = "MPCapableSYNRX",
+    /// SYNs with MP_CAPABLE sent.
+    mp_capable_syn_tx = "MPCapableSYNTX",
+    /// SYN/ACKs with MP_CAPABLE received.
+    mp_capable_syn_ack_rx = "MPCapableSYNACKRX",
+    /// Third ACKs with MP_CAPABLE received.
+    mp_capable_ack_rx = "MPCapableACKRX",
+    /// Server-side fallbacks during the handshake.
+    mp_capable_fallback_ack = "MPCapableFallbackACK",
+    /// Client-side fallbacks during the handshake.
+    mp_capable_fallback_syn_ack = "MPCapableFallbackSYNACK",
+    /// MP_JOINs with an unknown token.
+    mp_join_no_token_found = "MPJoinNoTokenFound",
+    /// SYNs with MP_JOIN received.
+    mp_join_syn_rx = "MPJoinSynRx",
+    /// SYN/ACKs with MP_JOIN received.
+    mp_join_syn_ack_rx = "MPJoinSynAckRx",
+    /// SYN/ACKs with a wrong HMAC.
+    mp_join_syn_ack_hmac_failure = "MPJoinSynAckHMacFailure",
+    /// Third ACKs with MP_JOIN received.
+    mp_join_ack_rx = "MPJoinAckRx",
+    /// Third ACKs with a wrong HMAC.
+    mp_join_ack_hmac_failure = "MPJoinAckHMacFailure",
+    /// Mappings that contradict the data or an earlier mapping, and data without one.
+    dss_not_matching = "DSSNotMatching",
+    /// Infinite mappings sent.
+    infinite_map_tx = "InfiniteMapTx",
+    /// Infinite mappings received.
+    infinite_map_rx = "InfiniteMapRx",
+    /// Mappings whose checksum failed.
+    data_csum_err = "DataCsumErr",
+    /// Data that arrived ahead of a gap, at the data level.
+    ofo_queue = "OFOQueue",
+    /// Data that had arrived before, at the data level.
+    duplicate_data = "DuplicateData",
+    /// ADD_ADDRs received.
+    add_addr = "AddAddr",
+    /// ADD_ADDRs sent.
+    add_addr_tx = "AddAddrTx",
+    /// Echoes received.
+    echo_add = "EchoAdd",
+    /// ADD_ADDRs dropped: wrong HMAC, or too many.
+    add_addr_drop = "AddAddrDrop",
+    /// REMOVE_ADDRs received.
+    rm_addr = "RmAddr",
+    /// REMOVE_ADDRs sent.
+    rm_addr_tx = "RmAddrTx",
+    /// MP_PRIOs received.
+    mp_prio_rx = "MPPrioRx",
+    /// MP_PRIOs sent.
+    mp_prio_tx = "MPPrioTx",
+    /// MP_FAILs received.
+    mp_fail_rx = "MPFailRx",
+    /// MP_FAILs sent.
+    mp_fail_tx = "MPFailTx",
+    /// MP_FASTCLOSEs received.
+    mp_fastclose_rx = "MPFastcloseRx",
+    /// MP_FASTCLOSEs sent.
+    mp_fastclose_tx = "MPFastcloseTx",
+    /// MP_TCPRSTs received.
+    mp_rst_rx = "MPRstRx",
+    /// Data segments sent again on another subflow.
+    mptcp_retrans = "MPTCPRetrans",
+    /// Data outside of the receive window.
+    no_dss_in_window = "NoDSSInWindow",
+    /// Connections now established.
+    curr_estab = "MPCurrEstab",
+    /// Fallbacks after the handshake.
+    fallbacks = "DataFallback",
+}

@@ -1,0 +1,254 @@
+//! Path managers: which subflows to open and which addresses to announce, in the words of `ip mptcp`. One policy a file.
+//!
+//! A path manager sees address and subflow events and returns actions; it never touches packets.
+
+mod endpoints;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+
+use polypath_units::Instant;
+use polypath_wire::Endpoint;
+
+/// A path-management policy, one instance a connection.
+pub trait PathManager: fmt::Debug + Send {
+    /// The name by which users choose it.
+    fn name(&self) -> &'static str;
+
+    /// Something happened; appends what is to be done to `actions`.
+    fn handle_event(&mut self, event: &PathEvent, view: &PathView<'_>, actions: &mut Vec<PathAction>);
+}
+
+/// What happens to a connection's paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEvent {
+    /// The connection may have more subflows from now on.
+    Established,
+    /// The peer announced an address (ADD_ADDR).
+    Announced(RemoteAddress),
+    /// The peer withdrew an address (REMOVE_ADDR).
+    Withdrawn {
+        /// Its identifier.
+        id: u8,
+    },
+    /// A subflow is ready for data.
+    SubflowEstablished {
+        /// The subflow.
+        subflow: u8,
+    },
+    /// A subflow ended, or never came up.
+    SubflowClosed {
+        /// Local address.
+        local: IpAddr,
+        /// Remote end.
+        remote: Endpoint,
+        /// It had been established.
+        was_established: bool,
+    },
+    /// A local address became usable.
+    LocalAdded(IpAddr),
+    /// A local address is gone.
+    LocalRemoved(IpAddr),
+    /// The instant of a [`PathAction::WakeAt`] came.
+    Wake,
+}
+
+/// What a path manager wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathAction {
+    /// Open a subflow.
+    Open {
+        /// Local address.
+        local: IpAddr,
+        /// Identifier of the local address.
+        local_id: u8,
+        /// Remote end.
+        remote: Endpoint,
+        /// As a backup.
+        backup: bool,
+    },
+    /// Announce a local address (ADD_ADDR).
+    Announce {
+        /// Identifier.
+        id: u8,
+        /// Address.
+        addr: IpAddr,
+        /// Port, if not that of the connection.
+        port: Option<u16>,
+    },
+    /// Withdraw a local address (REMOVE_ADDR) and close its subflows.
+    Withdraw {
+        /// Identifier.
+        id: u8,
+    },
+    /// Close a subflow.
+    Close {
+        /// The subflow.
+        subflow: u8,
+    },
+    /// Change a subflow's priority (MP_PRIO).
+    SetBackup {
+        /// The subflow.
+        subflow: u8,
+        /// Backup or regular.
+        backup: bool,
+    },
+    /// Send [`PathEvent::Wake`] at this instant.
+    WakeAt(Instant),
+}
+
+/// A local endpoint, as `ip mptcp endpoint add ADDR [port N] [signal|subflow|backup|fullmesh] [id N]` describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalEndpoint {
+    /// Address.
+    pub addr: IpAddr,
+    /// Identifier, 1–255.
+    pub id: u8,
+    /// Port to announce with `signal`.
+    pub port: Option<u16>,
+    /// Announce the address to the peer.
+    pub signal: bool,
+    /// Open a subflow from the address.
+    pub subflow: bool,
+    /// Subflows of the address are backups.
+    pub backup: bool,
+    /// Open a subflow from the address to every known address of the peer.
+    pub fullmesh: bool,
+}
+
+impl LocalEndpoint {
+    /// An endpoint with the `subflow` and `fullmesh` flags: what a client wants for each uplink.
+    #[must_use]
+    pub const fn subflow(addr: IpAddr, id: u8) -> Self {
+        Self { addr, id, port: None, signal: false, subflow: true, backup: false, fullmesh: true }
+    }
+
+    /// An endpoint with the `signal` flag: what a server wants for each address.
+    #[must_use]
+    pub const fn signal(addr: IpAddr, id: u8) -> Self {
+        Self { addr, id, port: None, signal: true, subflow: false, backup: false, fullmesh: false }
+    }
+
+    /// The same as a backup.
+    #[must_use]
+    pub const fn backup(mut self) -> Self {
+        self.backup = true;
+        self
+    }
+}
+
+/// `ip mptcp limits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most additional subflows of a connection, in either direction. Default 8.
+    pub subflows: u8,
+    /// Most announced addresses of the peer that are taken up. Default 8.
+    pub add_addr_accepted: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { subflows: 8, add_addr_accepted: 8 }
+    }
+}
+
+/// An address that the peer announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress {
+    /// Identifier.
+    pub id: u8,
+    /// Address.
+    pub addr: IpAddr,
+    /// Port; that of the connection if absent.
+    pub port: Option<u16>,
+}
+
+/// The connection as a path manager sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct PathView<'a> {
+    /// The current time.
+    pub now: Instant,
+    /// This host opened the connection.
+    pub is_client: bool,
+    /// More subflows may be opened: the handshake is complete and there was no fallback.
+    pub may_join: bool,
+    /// Both ends of the initial subflow.
+    pub initial_local: IpAddr,
+    /// Remote end of the initial subflow.
+    pub initial_remote: Endpoint,
+    /// The peer does not accept subflows to the initial address (C flag).
+    pub no_join_initial: bool,
+    /// The host's endpoints.
+    pub endpoints: &'a [LocalEndpoint],
+    /// The host's limits.
+    pub limits: Limits,
+    /// Live subflows, half-open ones included.
+    pub subflows: &'a [SubflowSummary],
+    /// Addresses that the peer announced.
+    pub announced: &'a [RemoteAddress],
+}
+
+/// A subflow as a path manager sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubflowSummary {
+    /// Stable identifier within the connection.
+    pub id: u8,
+    /// Local address.
+    pub local: IpAddr,
+    /// Identifier of the local address.
+    pub local_id: u8,
+    /// Remote end.
+    pub remote: Endpoint,
+    /// Identifier of the remote address.
+    pub remote_id: u8,
+    /// Ready for data.
+    pub established: bool,
+    /// A backup.
+    pub backup: bool,
+}
+
+/// A policy by name.
+#[derive(Clone, Copy)]
+pub struct Policy {
+    /// The name by which users choose it.
+    pub name: &'static str,
+    build: fn() -> Box<dyn PathManager>,
+}
+
+impl Policy {
+    /// All policies; the first is the default.
+    pub const ALL: &'static [Self] =
+        &[Self { name: "endpoints", build: || Box::new(endpoints::Endpoints::default()) }];
+
+    /// The policy of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|policy| policy.name == name)
+    }
+
+    /// A new instance.
+    #[must_use]
+    pub fn build(self) -> Box<dyn PathManager> {
+        (self.build)()
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::ALL[0]
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}

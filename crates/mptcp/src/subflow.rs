@@ -1,0 +1,256 @@
+//! One subflow: a TCP connection and what Multipath TCP keeps beside it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use polypath_tcp::Connection as TcpConnection;
+use polypath_units::Instant;
+use polypath_wire::{DataSeq, MptcpOption, Payload, ResetReason};
+
+use crate::event::SubflowError;
+use crate::mapping::Mapping;
+
+/// A subflow of a connection.
+#[derive(Debug)]
+pub(crate) struct Subflow {
+    pub(crate) tcp: TcpConnection<Mapping>,
+    pub(crate) meta: Meta,
+    pub(crate) rx: Receiver,
+}
+
+/// What a subflow's options depend on.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    /// Stable identifier within the connection.
+    pub(crate) id: u8,
+    pub(crate) stage: Stage,
+    pub(crate) local_id: u8,
+    pub(crate) remote_id: u8,
+    /// This end asked for backup.
+    pub(crate) backup_local: bool,
+    /// The peer asked for backup.
+    pub(crate) backup_remote: bool,
+    pub(crate) local_nonce: u32,
+    pub(crate) remote_nonce: u32,
+    /// A SYN left without Multipath TCP option: what dropped the earlier ones may be gone with it.
+    pub(crate) syn_without_option: bool,
+    /// This end sent its FIN, or is about to.
+    pub(crate) finishing: bool,
+    /// Options that leave once, with the next acknowledgment.
+    pub(crate) signals: Vec<MptcpOption>,
+    /// Carried by the RST that ends the subflow.
+    pub(crate) reset_reason: Option<ResetReason>,
+    /// Data sequence number of an MP_FAIL that the RST carries.
+    pub(crate) fail_on_reset: Option<DataSeq>,
+    /// Why the subflow is ending, once that is known.
+    pub(crate) error: Option<SubflowError>,
+    /// When the third ACK of MP_JOIN is sent again.
+    pub(crate) join_retry_at: Instant,
+    pub(crate) join_retries: u8,
+}
+
+/// How far a subflow's handshake is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Client: SYN with MP_CAPABLE sent.
+    CapableSyn,
+    /// Server: SYN/ACK with MP_CAPABLE sent; the third ACK is awaited.
+    CapableSynAck,
+    /// Client: third ACK sent; the first DSS is awaited.
+    CapableAck,
+    /// Client: SYN with MP_JOIN sent.
+    JoinSyn,
+    /// Server: SYN/ACK with MP_JOIN sent; the third ACK is awaited.
+    JoinSynAck,
+    /// Client: third ACK sent; the fourth is awaited, and no data may leave before it (RFC 8684 §3.2).
+    JoinAck,
+    /// Multipath TCP.
+    Established,
+    /// TCP, from the start or after a fallback.
+    Plain,
+}
+
+impl Stage {
+    /// Data may be scheduled.
+    pub(crate) const fn carries_data(self) -> bool {
+        matches!(self, Self::CapableAck | Self::Established | Self::Plain)
+    }
+
+    /// MP_JOIN is not complete.
+    pub(crate) const fn is_joining(self) -> bool {
+        matches!(self, Self::JoinSyn | Self::JoinSynAck | Self::JoinAck)
+    }
+}
+
+impl Meta {
+    pub(crate) fn new(id: u8, stage: Stage) -> Self {
+        Self {
+            id,
+            stage,
+            local_id: 0,
+            remote_id: 0,
+            backup_local: false,
+            backup_remote: false,
+            local_nonce: 0,
+            remote_nonce: 0,
+            syn_without_option: false,
+            finishing: false,
+            signals: Vec::new(),
+            reset_reason: None,
+            fail_on_reset: None,
+            error: None,
+            join_retry_at: Instant::FAR_FUTURE,
+            join_retries: 0,
+        }
+    }
+
+    pub(crate) const fn backup(&self) -> bool {
+        self.backup_local || self.backup_remote
+    }
+}
+
+/// The receive side of a subflow: which bytes of it are which data.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    /// Stream offset of the next byte to be taken from TCP.
+    pub(crate) offset: u64,
+    /// Mappings that are not used up, sorted, without overlap.
+    mappings: VecDeque<ReceivedMapping>,
+    /// Bytes of the front mapping that wait for its checksum.
+    pub(crate) gathered: Payload,
+    pub(crate) mode: ReceiveMode,
+}
+
+/// How a subflow's bytes become data.
+#[derive(Debug, Default)]
+pub(crate) enum ReceiveMode {
+    /// By mappings.
+    #[default]
+    Mapped,
+    /// A checksum failed on the only subflow: bytes wait for an infinite mapping (RFC 8684 §3.7).
+    Held {
+        /// Stream offset of the first byte held.
+        from: u64,
+        bytes: Payload,
+    },
+    /// Every byte from `offset` on, in order, starting at `data_seq`.
+    Infinite { offset: u64, data_seq: DataSeq },
+}
+
+/// A mapping as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReceivedMapping {
+    /// Stream offset of its first byte; the first byte of the subflow is 0 here and 1 on the wire.
+    pub(crate) start: u64,
+    /// Payload bytes, without DATA_FIN.
+    pub(crate) len: u32,
+    pub(crate) data_seq: DataSeq,
+    pub(crate) subflow_offset: u32,
+    /// Length as on the wire, and the checksum over it.
+    pub(crate) wire_len: u16,
+    pub(crate) checksum: Option<u16>,
+}
+
+impl ReceivedMapping {
+    pub(crate) const fn end(&self) -> u64 {
+        self.start + self.len as u64
+    }
+}
+
+impl Receiver {
+    /// Mappings that a peer may have outstanding; the rest is dropped and comes again.
+    const MAX_MAPPINGS: usize = 16_384;
+
+    /// Remembers a mapping; false if it contradicts an earlier one.
+    pub(crate) fn add(&mut self, mapping: ReceivedMapping) -> bool {
+        if mapping.len == 0 || mapping.end() <= self.offset {
+            return true;
+        }
+        match self.mappings.back() {
+            Some(last) if mapping.start < last.end() => {}
+            _ => {
+                if self.mappings.len() < Self::MAX_MAPPINGS {
+                    self.mappings.push_back(mapping);
+                }
+                return true;
+            }
+        }
+        // The last mapping again is what every further segment of it carries.
+        if self.mappings.back() == Some(&mapping) {
+            return true;
+        }
+        let at = self.mappings.partition_point(|known| known.end() <= mapping.start);
+        match self.mappings.get(at) {
+            Some(known) if known.start < mapping.end() => {
+                // A retransmission may be cut otherwise; what matters is that byte and data number agree.
+                let shift = mapping.start as i64 - known.start as i64;
+                mapping.data_seq.diff(known.data_seq) == shift
+            }
+            _ => {
+                if self.mappings.len() < Self::MAX_MAPPINGS {
+                    self.mappings.insert(at, mapping);
+                }
+                true
+            }
+        }
+    }
+
+    /// The mapping of the next byte, or how many bytes come before the next mapping.
+    pub(crate) fn current(&mut self) -> Result<ReceivedMapping, Option<u64>> {
+        while self.mappings.front().is_some_and(|mapping| mapping.end() <= self.offset) {
+            self.mappings.pop_front();
+        }
+        match self.mappings.front() {
+            Some(mapping) if mapping.start <= self.offset => Ok(*mapping),
+            Some(mapping) => Err(Some(mapping.start - self.offset)),
+            None => Err(None),
+        }
+    }
+
+    /// Forgets mappings and gathered bytes.
+    pub(crate) fn forget_mappings(&mut self) {
+        self.mappings.clear();
+        self.gathered = Payload::EMPTY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, len: u32, data_seq: u64) -> ReceivedMapping {
+        ReceivedMapping {
+            start,
+            len,
+            data_seq: DataSeq(data_seq),
+            subflow_offset: start as u32 + 1,
+            wire_len: len as u16,
+            checksum: None,
+        }
+    }
+
+    #[test]
+    fn mappings_are_kept_in_order_once_each() {
+        let mut receiver = Receiver::default();
+        assert!(receiver.add(mapping(0, 10, 100)));
+        assert!(receiver.add(mapping(20, 10, 300)));
+        assert!(receiver.add(mapping(0, 10, 100)), "repeated");
+        assert!(receiver.add(mapping(10, 10, 200)), "late");
+        assert!(receiver.add(mapping(15, 5, 205)), "cut otherwise, but the same data");
+        assert!(!receiver.add(mapping(15, 5, 999)), "contradiction");
+        let starts: Vec<u64> = receiver.mappings.iter().map(|known| known.start).collect();
+        assert_eq!(starts, [0, 10, 20]);
+    }
+
+    #[test]
+    fn bytes_without_mapping_are_told_apart() {
+        let mut receiver = Receiver::default();
+        assert_eq!(receiver.current(), Err(None));
+        receiver.add(mapping(5, 10, 100));
+        assert_eq!(receiver.current(), Err(Some(5)));
+        receiver.offset = 14;
+        assert_eq!(receiver.current(), Ok(mapping(5, 10, 100)));
+        receiver.offset = 15;
+        assert_eq!(receiver.current(), Err(None));
+    }
+}
