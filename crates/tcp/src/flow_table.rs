@@ -7,15 +7,17 @@ use polypath_wire::FourTuple;
 /// The flow of each packet: 4-tuple to a small value, such as the key of a connection.
 ///
 /// # Hash
-/// Hashing all 36 bytes of a key with a general function costs more than the rest of a look-up. Here IPv4 needs one
-/// multiplication of 64 × 64 bits whose halves are folded together, and IPv6 three, each operand mixed with a secret of
-/// 64 bits. Whoever does not know the seed can't compute tuples that collide; the function is not a pseudo-random one
-/// in the cryptographic sense, and a peer that can measure single look-ups might learn about it. A table
-/// of flows has a second defence: a host bounds half-open connections, so each entry costs the peer a handshake.
+/// Hashing all 36 bytes of a key with a general function costs more than the rest of a look-up. Here IPv4
+/// needs one multiplication of 64 × 64 bits whose halves are folded together, and IPv6 three, each operand
+/// mixed with a secret of 64 bits. Whoever does not know the seed can't compute tuples that collide; the
+/// function is not a pseudo-random one in the cryptographic sense, and a peer that can measure single
+/// look-ups might learn about it. A table of flows has a second defence: a host bounds half-open connections,
+/// so each entry costs the peer a handshake.
 ///
 /// # Storage
-/// Open addressing (hashbrown), whose control bytes compare seven bits of the hash of 16 places at once; 49 bytes for
-/// each place with a value of 8 bytes. The last two flows looked up are remembered, because packets come in trains.
+/// Open addressing (hashbrown), whose control bytes compare seven bits of the hash of 16 places at once; 49
+/// bytes for each place with a value of 8 bytes. The last two flows looked up are remembered, because packets
+/// come in trains.
 #[derive(Clone, Debug)]
 pub struct FlowTable<V> {
     table: HashTable<Entry<V>>,
@@ -237,8 +239,9 @@ mod tests {
         assert!(flows.allocated_bytes() / flows.len() <= 64, "{}", flows.allocated_bytes() / flows.len());
     }
 
-    /// Tuples as they come in practice (counting ports, counting hosts) must spread over the low bits, which choose the
-    /// place, and the high ones, which hashbrown compares; and the secret must change where they go.
+    /// Tuples as they come in practice (counting ports, counting hosts) must spread over the low bits, which
+    /// choose the place, and the high ones, which hashbrown compares; and the secret must change where they
+    /// go.
     #[test]
     fn the_hash_spreads_regular_tuples_under_any_seed() {
         for seed in 0..8 {

@@ -6,15 +6,21 @@ extern crate alloc;
 extern crate std;
 
 mod config;
+mod connection;
 mod extension;
 mod flow_table;
 mod host;
 mod listener;
 mod ready_queue;
+mod reassembly;
+mod rtt;
+mod scoreboard;
+mod send_queue;
 mod slab;
 mod timer_wheel;
 
 pub use config::Config;
+pub use connection::{CloseReason, Connection, Disposition, DropReason, Event, Info, Setup, State};
 pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 pub use flow_table::FlowTable;
 pub use host::{HostSecrets, TimeWait, TimeWaitNumbers, TimeWaitReaction, reset_in_reply};

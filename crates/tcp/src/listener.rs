@@ -12,8 +12,8 @@ pub struct ListenerId(pub(crate) Key);
 /// Settings of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenConfig {
-    /// Most connections whose handshake is not complete. A SYN beyond them is dropped, and counted as `ListenDrops`; its
-    /// sender tries again. Default 1024.
+    /// Most connections whose handshake is not complete. A SYN beyond them is dropped, and counted as
+    /// `ListenDrops`; its sender tries again. Default 1024.
     pub backlog: usize,
 }
 
@@ -54,8 +54,8 @@ pub struct Listener {
 }
 
 impl Listeners {
-    /// Listens on one address and port. The address `0.0.0.0` stands for every IPv4 address, `::` for every address of
-    /// both families, and a listener on a named address goes before them.
+    /// Listens on one address and port. The address `0.0.0.0` stands for every IPv4 address, `::` for every
+    /// address of both families, and a listener on a named address goes before them.
     pub fn insert(&mut self, endpoint: Endpoint, config: ListenConfig) -> Result<ListenerId, ListenError> {
         if endpoint.port == 0 {
             return Err(ListenError::PortZero);

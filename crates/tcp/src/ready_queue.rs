@@ -2,8 +2,9 @@ use alloc::collections::VecDeque;
 
 /// Connections that may have something to transmit, first in, first out, each at most once.
 ///
-/// The owner keeps one flag per connection, which says that it is queued: marking a connection again costs a test of that
-/// flag. Taking turns (a connection that is not done marks itself again behind the others) makes it a fair round robin.
+/// The owner keeps one flag per connection, which says that it is queued: marking a connection again costs a
+/// test of that flag. Taking turns (a connection that is not done marks itself again behind the others) makes
+/// it a fair round robin.
 #[derive(Debug, Default)]
 pub struct ReadyQueue {
     queue: VecDeque<u32>,
@@ -25,8 +26,8 @@ impl ReadyQueue {
         }
     }
 
-    /// Takes the connection that has waited longest. The caller clears its flag, and ignores an index whose connection
-    /// went away meanwhile.
+    /// Takes the connection that has waited longest. The caller clears its flag, and ignores an index whose
+    /// connection went away meanwhile.
     #[inline]
     pub fn pop(&mut self) -> Option<u32> {
         self.queue.pop_front()

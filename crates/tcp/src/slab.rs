@@ -1,8 +1,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Names a value in a [`Slab`]. A key is never valid again after its value was removed, even when the place is reused
-/// (until 2³² values have lived in that place).
+/// Names a value in a [`Slab`]. A key is never valid again after its value was removed, even when the place
+/// is reused (until 2³² values have lived in that place).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Place in the slab.
@@ -17,8 +17,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Values at stable places, named by generational keys. All operations are O(1); places are reused last-in first-out,
-/// so that the same operations give the same keys.
+/// Values at stable places, named by generational keys. All operations are O(1); places are reused last-in
+/// first-out, so that the same operations give the same keys.
 #[derive(Debug)]
 pub struct Slab<T> {
     places: Vec<Place<T>>,
@@ -126,8 +126,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value at a place, whatever its generation, with its key: for queues that keep 32-bit indices and forget them
-    /// before the value is removed.
+    /// The value at a place, whatever its generation, with its key: for queues that keep 32-bit indices and
+    /// forget them before the value is removed.
     #[inline]
     #[must_use]
     pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {

@@ -13,25 +13,27 @@ const DUE: u16 = (LEVELS * SLOTS_PER_LEVEL) as u16;
 const FREE: u16 = u16::MAX;
 const NIL: u32 = u32::MAX;
 
-/// A hierarchical timing wheel (Varghese and Lauck, scheme 7) with deadlines that are exact to the nanosecond.
+/// A hierarchical timing wheel (Varghese and Lauck, scheme 7) with deadlines that are exact to the
+/// nanosecond.
 ///
-/// Each owner has at most one entry, named by its [`TimerHandle`]. Scheduling, cancelling and asking for the next
-/// deadline cost the same however many entries there are; an entry moves between levels at most ten times in its life,
-/// and a lone one not at all.
+/// Each owner has at most one entry, named by its [`TimerHandle`]. Scheduling, cancelling and asking for the
+/// next deadline cost the same however many entries there are; an entry moves between levels at most ten
+/// times in its life, and a lone one not at all.
 ///
 /// # Contract
-/// - **Lazy.** [`TimerWheel::schedule`] to a *later* instant than the entry has does nothing: the entry fires early,
-///   and its owner looks at its true deadline and schedules again. So a retransmission timer that every
-///   acknowledgment pushes back costs a comparison each time.
-/// - **Never late.** [`TimerWheel::next_deadline`] is at or before the earliest entry. It is exact unless an entry
-///   that was the earliest of its slot has been cancelled or replaced; then an empty poll at the old instant sets it right.
+/// - **Lazy.** [`TimerWheel::schedule`] to a *later* instant than the entry has does nothing: the entry fires
+///   early, and its owner looks at its true deadline and schedules again. So a retransmission timer that
+///   every acknowledgment pushes back costs a comparison each time.
+/// - **Never late.** [`TimerWheel::next_deadline`] is at or before the earliest entry. It is exact unless an
+///   entry that was the earliest of its slot has been cancelled or replaced; then an empty poll at the old
+///   instant sets it right.
 /// - **Ordered.** Entries expire in the order of their instants.
 ///
 /// # Structure
-/// The wheel is a monotone radix structure: an entry's level is the highest group of six bits in which its instant
-/// differs from `elapsed`, its slot is that group's value. Hence everything on a lower level, and in a lower slot of
-/// the same level, is earlier, and the first occupied slot holds the next deadline. When it is reached, `elapsed` moves there and the
-/// slot's entries spread over the levels below.
+/// The wheel is a monotone radix structure: an entry's level is the highest group of six bits in which its
+/// instant differs from `elapsed`, its slot is that group's value. Hence everything on a lower level, and in
+/// a lower slot of the same level, is earlier, and the first occupied slot holds the next deadline. When it
+/// is reached, `elapsed` moves there and the slot's entries spread over the levels below.
 #[derive(Debug)]
 pub struct TimerWheel<K> {
     nodes: Vec<Node<K>>,
@@ -121,7 +123,8 @@ impl<K: Copy> TimerWheel<K> {
         self.nodes.capacity() * size_of::<Node<K>>() + self.lists.capacity() * size_of::<List>()
     }
 
-    /// Sees to it that `key` is polled at `at` or earlier. [`Instant::FAR_FUTURE`] means never and needs no entry.
+    /// Sees to it that `key` is polled at `at` or earlier. [`Instant::FAR_FUTURE`] means never and needs no
+    /// entry.
     #[inline]
     pub fn schedule(&mut self, handle: &mut TimerHandle, key: K, at: Instant) {
         // An entry that is later than `elapsed` cannot have fired; so this one stands and is early enough.

@@ -226,12 +226,15 @@ impl Extension for SubflowExtension<'_> {
     }
 
     /// The one place that decides which Multipath TCP options a segment carries. In order of precedence: what the
-    /// handshake needs; on a reset, the reason; on a segment with data, the DSS and then signals; on an acknowledgment,
+    /// handshake needs; on a reset, the reason; on a segment with data, the DSS alone, so that its size holds; on an acknowledgment,
     /// one signal (it may take the place of the timestamps), then the DSS with DATA_FIN, then more signals.
     fn write_options(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) {
         // What does not fit is left out: the tests of this function show that what matters fits.
         let _fits = match (self.meta.stage, segment.kind) {
-            (Stage::Plain, OutgoingKind::Data | OutgoingKind::Ack) => self.write_infinite_mapping(space),
+            (Stage::Plain, OutgoingKind::Data) => self.write_infinite_mapping(space),
+            (Stage::Plain, OutgoingKind::Ack) => {
+                self.write_infinite_mapping(space) && self.write_signals(space)
+            }
             (Stage::Plain, OutgoingKind::Reset) => true,
             (_, OutgoingKind::Reset) => self.write_reset(space),
             (Stage::CapableSyn, OutgoingKind::Syn { retransmission }) => {
@@ -263,10 +266,7 @@ impl Extension for SubflowExtension<'_> {
             (Stage::JoinAck, OutgoingKind::Data | OutgoingKind::Ack) => {
                 space.try_push(MptcpOption::Join(MpJoin::Ack { hmac: self.own_hmac() }))
             }
-            (Stage::Established, OutgoingKind::Data) => {
-                let dss = self.data_dss(segment.mapping);
-                space.try_dss(dss) && self.write_signals(space)
-            }
+            (Stage::Established, OutgoingKind::Data) => space.try_dss(self.data_dss(segment.mapping)),
             (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(space),
             _ => true,
         };
@@ -348,7 +348,7 @@ impl SubflowExtension<'_> {
             };
             fits = space.try_dss(Dss { mapping: Some(mapping), ..Dss::default() });
         }
-        fits && self.write_signals(space)
+        fits
     }
 }
 
@@ -494,7 +494,7 @@ mod tests {
             (stage, OutgoingKind::Reset) if stage != Stage::Plain && case & 4 != 0 => {
                 has(options, |option| matches!(option, MptcpOption::Fastclose { .. }))
             }
-            (Stage::Plain, _) => options.dss.is_none() && options.mptcp().next().is_none(),
+            (Stage::Plain, _) => options.dss.is_none(),
             _ => true,
         };
         assert!(required, "{stage:?} {kind:?} {version:?} {case:05b}: {options:?}");

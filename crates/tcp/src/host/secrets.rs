@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use siphasher::sip::SipHasher24;
 
-/// What a host must choose so that an outsider can't guess it: initial sequence numbers, timestamp offsets and ephemeral
-/// ports. All follow from one seed, so a simulated host repeats itself exactly; outside of a simulator the
-/// seed must come from the operating system's random generator.
+/// What a host must choose so that an outsider can't guess it: initial sequence numbers, timestamp offsets
+/// and ephemeral ports. All follow from one seed, so a simulated host repeats itself exactly; outside of a
+/// simulator the seed must come from the operating system's random generator.
 #[derive(Clone, Debug)]
 pub struct HostSecrets {
     isn: SipHasher24,
@@ -38,15 +38,16 @@ impl HostSecrets {
         self.flow_table_seed
     }
 
-    /// The initial sequence number of a connection (RFC 6528 §3): a clock of 4 µs plus a keyed hash of the 4-tuple.
+    /// The initial sequence number of a connection (RFC 6528 §3): a clock of 4 µs plus a keyed hash of the
+    /// 4-tuple.
     #[must_use]
     pub fn isn(&self, now: Instant, tuple: &FourTuple) -> SeqNumber {
         let clock = (now.as_micros() / 4) as u32;
         SeqNumber(clock.wrapping_add(self.isn.hash(&tuple_bytes(tuple)) as u32))
     }
 
-    /// What is added to the clock to make a connection's timestamps (RFC 7323 §5.4): constant for a 4-tuple, so that its
-    /// next connection continues where the last one ended.
+    /// What is added to the clock to make a connection's timestamps (RFC 7323 §5.4): constant for a 4-tuple,
+    /// so that its next connection continues where the last one ended.
     #[must_use]
     pub fn timestamp_offset(&self, tuple: &FourTuple) -> u32 {
         self.timestamp.hash(&tuple_bytes(tuple)) as u32

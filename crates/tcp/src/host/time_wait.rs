@@ -3,12 +3,12 @@ use polypath_wire::{FourTuple, Segment, SeqNumber, TcpFlags, Timestamps};
 
 use crate::timer_wheel::TimerHandle;
 
-/// Least time between two acknowledgments for segments that occupy no sequence space: so two ends that disagree don't
-/// answer each other without end (as Linux's `tcp_invalid_ratelimit`).
+/// Least time between two acknowledgments for segments that occupy no sequence space: so two ends that
+/// disagree don't answer each other without end (as Linux's `tcp_invalid_ratelimit`).
 const EMPTY_ACK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// All that is kept of a connection in TIME-WAIT: enough to acknowledge what still comes, and to know a new SYN from an old
-/// one. About a hundred bytes instead of a whole connection.
+/// All that is kept of a connection in TIME-WAIT: enough to acknowledge what still comes, and to know a new
+/// SYN from an old one. About a hundred bytes instead of a whole connection.
 #[derive(Debug)]
 pub struct TimeWait {
     /// The flow.
@@ -56,8 +56,9 @@ impl TimeWait {
         Self { tuple, timer: TimerHandle::default(), ends_at, numbers, next_empty_ack_at: Instant::ZERO }
     }
 
-    /// RFC 9293 §3.10.7.4 for TIME-WAIT, with RFC 6191 (a new SYN) and RFC 1337 (resets are ignored, lest an old
-    /// duplicate ends the wait). `time_wait` is the length of the wait, which a retransmitted FIN starts again.
+    /// RFC 9293 §3.10.7.4 for TIME-WAIT, with RFC 6191 (a new SYN) and RFC 1337 (resets are ignored, lest an
+    /// old duplicate ends the wait). `time_wait` is the length of the wait, which a retransmitted FIN starts
+    /// again.
     pub fn handle_segment(
         &mut self,
         now: Instant,
@@ -72,7 +73,8 @@ impl TimeWait {
             _ => None,
         };
         if segment.flags.syn() && !segment.flags.ack() {
-            // RFC 6191 §2: a larger timestamp, or failing that a larger sequence number, tells a new connection.
+            // RFC 6191 §2: a larger timestamp, or failing that a larger sequence number, tells a new
+            // connection.
             let is_new = match newer {
                 Some(difference) if difference != 0 => difference > 0,
                 _ => segment.seq.after(self.numbers.rcv_nxt),

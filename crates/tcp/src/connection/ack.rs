@@ -1,0 +1,251 @@
+//! Acknowledgments that arrive: cumulative, selective, and the window (RFC 9293 §3.10.7.4, fifth).
+
+use core::fmt::Debug;
+
+use polypath_congestion::{Ack, RateSample};
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::{SackBlock, Segment};
+
+use super::{Connection, DropReason};
+use crate::extension::Extension;
+use crate::scoreboard::Newly;
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    #[inline]
+    pub(super) fn handle_acknowledgment<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        ext: &mut X,
+    ) -> Result<(), DropReason> {
+        let ahead = i64::from(segment.ack.diff(self.wire_seq(self.una)));
+        if ahead > self.outstanding_bytes() as i64 {
+            // Of what was never sent (RFC 5961 §5.2).
+            self.pending.ack = true;
+            return Err(DropReason::Ack);
+        }
+        if ahead < 0 {
+            let far = self.peer_window_bytes.max(1 << 16) as i64;
+            return if -ahead > far {
+                Err(DropReason::Ack)
+            } else {
+                self.handle_old_sack(segment)
+            };
+        }
+        let window_changed = self.update_window(segment);
+        let in_flight = self.in_flight_bytes();
+        let until = self.una + ahead as u64;
+        let mut newly = Newly::default();
+        if ahead > 0 {
+            self.advance(now, until, &mut newly);
+        }
+        let duplicate_sack =
+            !segment.options.sack.is_empty() && self.handle_sack(segment, &mut newly);
+        if newly.bytes == 0 && !self.recovery.is_active() && self.board.sacked_bytes() == 0 {
+            if self.una == self.next || self.sack || segment.flags.fin() {
+                return Ok(());
+            }
+        }
+        self.sample_rtt(now, segment, &newly);
+        self.count_delivered(now, &newly);
+        let pure_duplicate =
+            ahead == 0 && segment.payload.is_empty() && !window_changed && !segment.flags.fin();
+        self.after_acknowledgment(
+            now,
+            segment,
+            &newly,
+            in_flight,
+            ahead > 0,
+            pure_duplicate,
+            duplicate_sack,
+            ext,
+        );
+        if ahead > 0 {
+            self.arm_retransmit(now, true);
+        }
+        Ok(())
+    }
+
+    /// An old acknowledgment can still carry news of duplicates.
+    fn handle_old_sack(&mut self, _segment: &Segment) -> Result<(), DropReason> {
+        Ok(())
+    }
+
+    fn advance(&mut self, now: Instant, until: u64, newly: &mut Newly) {
+        self.board.acknowledge(until, newly);
+        self.una = until;
+        self.queue.acknowledge(self.acked_offset());
+        self.stalled_since = now;
+        if self.consecutive_timeouts > 0 || self.rtt_is_backed_off() {
+            self.consecutive_timeouts = 0;
+            self.rtt.reset_backoff();
+        }
+        if until > self.delivery.round_end {
+            self.maybe_raise_mtu(now);
+        }
+    }
+
+    fn rtt_is_backed_off(&self) -> bool {
+        self.timers.persist != Instant::FAR_FUTURE
+    }
+
+    /// Takes the window of a segment that is not older than the last that gave one.
+    #[inline]
+    fn update_window(&mut self, segment: &Segment) -> bool {
+        let seq = self.offset_of(segment.seq).max(0) as u64;
+        let ahead = segment.ack.diff(self.wire_seq(self.una)).max(0);
+        let ack = self.una + ahead as u64;
+        let newer = seq > self.window_seq
+            || seq == self.window_seq && ack >= self.window_ack
+            || ack > self.window_ack;
+        if !newer {
+            return false;
+        }
+        let window = u64::from(segment.window) << self.peer_shift;
+        let changed = window != self.peer_window_bytes;
+        self.window_seq = seq;
+        self.window_ack = ack;
+        self.peer_window_bytes = window;
+        self.window_end = ack + window;
+        if self.window_end > self.next {
+            if self.timers.persist != Instant::FAR_FUTURE {
+                self.timers.persist = Instant::FAR_FUTURE;
+                self.rtt.reset_backoff();
+            }
+        }
+        changed
+    }
+
+    /// Notes SACK blocks; true if the first reports a duplicate (RFC 2883).
+    fn handle_sack(&mut self, segment: &Segment, newly: &mut Newly) -> bool {
+        if !self.sack {
+            return false;
+        }
+        let mut duplicate = false;
+        for (index, block) in segment.options.sack.iter().enumerate() {
+            let Some((start, end)) = self.block_positions(block) else {
+                continue;
+            };
+            let inside_second = index == 0
+                && segment
+                    .options
+                    .sack
+                    .get(1)
+                    .and_then(|second| self.block_positions(second))
+                    .is_some_and(|(second_start, second_end)| {
+                        start >= second_start && end <= second_end
+                    });
+            if index == 0 && (end <= self.una || inside_second) {
+                duplicate = true;
+                self.totals.dsacks += 1;
+                continue;
+            }
+            if start < self.una || end > self.next {
+                continue;
+            }
+            self.board.sack(start, end, newly);
+        }
+        duplicate
+    }
+
+    fn block_positions(&self, block: &SackBlock) -> Option<(u64, u64)> {
+        let position = |seq: polypath_wire::SeqNumber| {
+            self.una
+                .checked_add_signed(i64::from(seq.diff(self.wire_seq(self.una))))
+        };
+        let (start, end) = (position(block.start)?, position(block.end)?);
+        (start < end && end - start <= 1 << 30).then_some((start, end))
+    }
+
+    /// RFC 6298 §3 with Karn's rule; where everything was retransmitted, timestamps still measure (RFC 7323 §4).
+    #[inline]
+    fn sample_rtt(&mut self, now: Instant, segment: &Segment, newly: &Newly) {
+        if newly.bytes == 0 {
+            return;
+        }
+        if let Some(sent_at) = newly.rtt_from {
+            self.rtt.sample(now, now.since(sent_at));
+        } else if let Some(timestamps) = segment.options.timestamps
+            && self.timestamps
+            && timestamps.echo != 0
+        {
+            let clock = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
+            let elapsed = clock.wrapping_sub(timestamps.echo);
+            if elapsed < 1 << 20 {
+                self.rtt
+                    .sample(now, Duration::from_millis(u64::from(elapsed)));
+            }
+        }
+    }
+
+    #[inline]
+    fn count_delivered(&mut self, now: Instant, newly: &Newly) {
+        let delivery = &mut self.delivery;
+        delivery.delivered += newly.bytes;
+        delivery.acked_since_loss += newly.bytes;
+        if newly.bytes > 0 {
+            delivery.delivered_at = now;
+        }
+        if let Some(latest) = newly.latest {
+            delivery.sample_bytes = delivery.delivered - latest.delivered;
+            delivery.sample_span = now.since(latest.delivered_at.min(latest.at));
+        }
+    }
+
+    /// Tells congestion control, outside of a recovery.
+    #[inline]
+    pub(super) fn grow_window<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        newly: &Newly,
+        in_flight_bytes: u64,
+        ext: &X,
+    ) {
+        if newly.bytes == 0 {
+            return;
+        }
+        let round_ended = self.una > self.delivery.round_end;
+        if round_ended {
+            self.delivery.round_end = self.next;
+        }
+        let window = self.controller.window_bytes();
+        let slow_start = window < self.controller.ssthresh_bytes();
+        // In slow start the window may run ahead of what is sent by a factor of two, as it doubles each round.
+        let window_limited = if slow_start {
+            in_flight_bytes * 2 >= window
+        } else {
+            in_flight_bytes + 2 * u64::from(self.mss_bytes()) >= window
+        };
+        let rate = if self.controller.steers_recovery() {
+            self.rate_sample(newly)
+        } else {
+            None
+        };
+        let ack = Ack {
+            now,
+            acked_bytes: newly.bytes,
+            in_flight_bytes,
+            rtt: newly.rtt_from.map(|at| now.since(at)),
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min(),
+            window_limited,
+            round_ended,
+            rate,
+        };
+        let own = self.flow_view();
+        self.controller.on_ack(&ack, &ext.flows(&own));
+    }
+
+    fn rate_sample(&self, newly: &Newly) -> Option<RateSample> {
+        let latest = newly.latest?;
+        Some(RateSample {
+            delivery_rate: BitRate::from_bytes_over(
+                self.delivery.sample_bytes,
+                self.delivery.sample_span,
+            ),
+            app_limited: latest.flags.has(crate::scoreboard::Flags::APP_LIMITED),
+            delivered_bytes: self.delivery.delivered,
+            lost_bytes: self.delivery.lost,
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! Segments that arrive, step by step as RFC 9293 §3.10.7 has it.
+
+use core::fmt::Debug;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::{Ecn, Segment};
+
+use super::{CloseReason, Connection, Disposition, DropReason, State};
+use crate::extension::Extension;
+use crate::reassembly::Arrival;
+
+/// Timestamps older than this are no reason to drop (RFC 7323 §5.5).
+const PAWS_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    /// A segment arrived. Its payload is taken if it is of use; its options stay for the caller.
+    pub fn handle_segment<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        _ecn: Ecn,
+        segment: &mut Segment,
+        ext: &mut X,
+    ) -> Disposition {
+        match self.state {
+            State::Closed => return Disposition::Dropped(DropReason::Closed),
+            State::SynSent => return self.handle_in_syn_sent(now, segment, ext),
+            _ => {}
+        }
+        if let Err(reason) = self.check_sequence(now, segment) {
+            return Disposition::Dropped(reason);
+        }
+        if segment.flags.rst() {
+            return Disposition::Dropped(self.handle_reset(now, segment));
+        }
+        if segment.flags.syn() {
+            return Disposition::Dropped(self.handle_unexpected_syn(now, segment));
+        }
+        if !segment.flags.ack() {
+            return Disposition::Dropped(DropReason::NoAck);
+        }
+        if self.state == State::SynReceived && !self.complete_handshake(now, segment) {
+            return Disposition::Dropped(DropReason::Ack);
+        }
+        if let Err(reason) = self.handle_acknowledgment(now, segment, ext) {
+            return Disposition::Dropped(reason);
+        }
+        self.note_alive(now);
+        // FIN comes after the payload, which is about to be taken.
+        let fin_offset = segment
+            .flags
+            .fin()
+            .then(|| self.offset_of(segment.seq) + segment.payload.len() as i64);
+        if !segment.payload.is_empty() {
+            self.handle_text(now, segment);
+        }
+        if fin_offset.is_some() || self.peer_fin.is_some() {
+            self.handle_fin(now, fin_offset);
+        }
+        self.follow_our_fin(now);
+        Disposition::Accepted
+    }
+
+    // ---- SYN-SENT (RFC 9293 §3.10.7.3)
+
+    fn handle_in_syn_sent<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        segment: &mut Segment,
+        _ext: &mut X,
+    ) -> Disposition {
+        let acknowledges = segment.flags.ack();
+        if acknowledges && segment.ack != self.wire_seq(1) {
+            return Disposition::Dropped(DropReason::Ack);
+        }
+        if segment.flags.rst() {
+            if acknowledges {
+                self.close(CloseReason::Refused);
+            }
+            return Disposition::Dropped(DropReason::Reset);
+        }
+        if !segment.flags.syn() {
+            return Disposition::Dropped(DropReason::NoAck);
+        }
+        self.learn_from_syn(now, segment);
+        if acknowledges {
+            if self.syn_sent == 1 {
+                self.rtt.sample(now, now.since(self.last_sent_at));
+            }
+            self.una = 1;
+            self.next = self.next.max(1);
+            self.window_end = 1 + self.peer_window_bytes;
+            self.establish(now);
+            self.pending.ack = true;
+        } else {
+            // Simultaneous open.
+            self.state = State::SynReceived;
+            self.pending.syn = true;
+            self.syn_sent = 0;
+        }
+        Disposition::Accepted
+    }
+
+    /// What the peer's SYN or SYN/ACK says of it.
+    pub(super) fn learn_from_syn(&mut self, now: Instant, syn: &Segment) {
+        self.peer_isn = syn.seq;
+        self.last_received_at = now;
+        let options = &syn.options;
+        if let Some(mss) = options.mss() {
+            self.peer_mss = mss.max(64);
+        }
+        match options.window_scale() {
+            Some(shift) if self.config.window_scaling => self.peer_shift = shift.min(14),
+            _ => (self.peer_shift, self.own_shift, self.scaling) = (0, 0, false),
+        }
+        self.sack = self.config.sack && options.sack_permitted();
+        self.timestamps = self.config.timestamps && options.timestamps.is_some();
+        if let Some(timestamps) = options.timestamps {
+            self.ts_recent = timestamps.value;
+            self.ts_recent_at = now;
+        }
+        // Never scaled on a SYN (RFC 7323 §2.2).
+        self.peer_window_bytes = u64::from(syn.window);
+        self.controller.on_mss(self.mss_bytes());
+    }
+
+    fn complete_handshake(&mut self, now: Instant, segment: &Segment) -> bool {
+        if segment.ack.before(self.wire_seq(1))
+            || segment.ack.after(self.wire_seq(self.next.max(1)))
+        {
+            return false;
+        }
+        if self.syn_sent == 1 {
+            self.rtt.sample(now, now.since(self.last_sent_at));
+        }
+        self.una = 1;
+        self.next = self.next.max(1);
+        self.window_end = 1;
+        self.establish(now);
+        true
+    }
+
+    fn establish(&mut self, now: Instant) {
+        self.state = State::Established;
+        self.events.connected = true;
+        self.pending.syn = false;
+        self.consecutive_timeouts = 0;
+        self.rtt.reset_backoff();
+        self.timers.retransmit = Instant::FAR_FUTURE;
+        self.delivery.round_end = self.next;
+        self.arm_keepalive(now);
+    }
+
+    // ---- first: sequence number, and timestamps before it (RFC 7323 §5.3)
+
+    #[inline]
+    fn check_sequence(&mut self, now: Instant, segment: &Segment) -> Result<(), DropReason> {
+        let offset = self.offset_of(segment.seq);
+        if let Some(timestamps) = segment.options.timestamps
+            && self.timestamps
+        {
+            let older = (timestamps.value.wrapping_sub(self.ts_recent) as i32) < 0;
+            if older && !segment.flags.rst() && now.since(self.ts_recent_at) < PAWS_IDLE {
+                self.acknowledge_stray(now, segment, offset);
+                return Err(DropReason::Paws);
+            }
+            // RFC 7323 §4.3: only a segment that covers the last acknowledgment we sent updates the echo.
+            if !older && offset <= self.acked_to as i64 {
+                self.ts_recent = timestamps.value;
+                self.ts_recent_at = now;
+            }
+        }
+        let next = self.receive.next() as i64 + i64::from(self.fin_received);
+        let edge = self.window_edge.max(self.receive.next()) as i64 + i64::from(self.fin_received);
+        let len = i64::from(segment.sequence_len());
+        let in_window = if len == 0 {
+            offset >= next && offset <= edge
+        } else {
+            offset <= edge && offset + len > next
+        };
+        if in_window {
+            return Ok(());
+        }
+        // A retransmitted SYN is for the state's own handling.
+        if self.state == State::SynReceived && segment.flags.syn() && offset == -1 {
+            return Ok(());
+        }
+        if !segment.flags.rst() {
+            self.acknowledge_stray(now, segment, offset);
+        }
+        Err(DropReason::Sequence)
+    }
+
+    /// A segment outside of the window is answered with an acknowledgment. One without data is answered rarely, lest two
+    /// ends that disagree answer each other forever.
+    fn acknowledge_stray(&mut self, now: Instant, segment: &Segment, offset: i64) {
+        let len = segment.payload.len() as u64;
+        if len > 0 && self.sack && offset >= 0 && (offset as u64) < self.receive.next() {
+            self.dsack = Some((offset as u64, offset as u64 + len));
+        }
+        if segment.sequence_len() > 0 || self.may_challenge(now) {
+            self.pending.ack = true;
+        }
+        if segment.flags.fin() && self.state == State::TimeWait {
+            self.timers.time_wait = now + self.config.time_wait;
+        }
+    }
+
+    /// RFC 5961 §10: a bounded number of challenge ACKs a second.
+    fn may_challenge(&mut self, now: Instant) -> bool {
+        let second = now.as_nanos() / 1_000_000_000;
+        if self.challenge_second != second {
+            self.challenge_second = second;
+            self.challenges = 0;
+        }
+        self.challenges += 1;
+        self.challenges <= self.config.challenge_acks_per_second
+    }
+
+    // ---- second: RST (RFC 5961 §3.2); fourth: SYN (RFC 5961 §4.2)
+
+    fn handle_reset(&mut self, now: Instant, segment: &Segment) -> DropReason {
+        if segment.seq == self.wire_ack() {
+            let reason = match self.state {
+                State::TimeWait => return DropReason::Reset,
+                State::SynReceived => CloseReason::Refused,
+                State::Closing | State::LastAck => CloseReason::Finished,
+                _ => CloseReason::Reset,
+            };
+            self.close(reason);
+        } else if self.may_challenge(now) {
+            self.pending.ack = true;
+        }
+        DropReason::Reset
+    }
+
+    fn handle_unexpected_syn(&mut self, now: Instant, segment: &Segment) -> DropReason {
+        if self.state == State::SynReceived && segment.seq == self.peer_isn {
+            if segment.flags.ack() && segment.ack == self.wire_seq(1) {
+                // Simultaneous open: the peer's SYN/ACK completes it.
+                self.una = 1;
+                self.next = self.next.max(1);
+                self.window_end = 1 + u64::from(segment.window);
+                self.establish(now);
+                self.pending.ack = true;
+            } else {
+                self.pending.syn = true;
+            }
+        } else if self.may_challenge(now) {
+            self.pending.ack = true;
+        }
+        DropReason::Syn
+    }
+
+    fn note_alive(&mut self, now: Instant) {
+        self.last_received_at = now;
+        if self.config.keepalive_idle.is_some() {
+            self.keepalives = 0;
+            self.arm_keepalive(now);
+        }
+    }
+
+    // ---- seventh: text
+
+    #[inline]
+    fn handle_text(&mut self, now: Instant, segment: &mut Segment) {
+        let offset = self.offset_of(segment.seq);
+        if !self.state.may_receive() {
+            // Data after the peer's FIN, or after we stopped listening to it: acknowledged, not kept.
+            self.pending.ack = true;
+            return;
+        }
+        let mut data = core::mem::take(&mut segment.payload);
+        let segments = match usize::from(segment.segment_size) {
+            0 => 1,
+            size => data.len().div_ceil(size) as u32,
+        };
+        let mut start = offset;
+        if start < 0 {
+            data.advance(start.unsigned_abs() as usize);
+            start = 0;
+        }
+        let start = start as u64;
+        let limit = self
+            .peer_fin
+            .map_or(self.window_edge, |fin| self.window_edge.min(fin));
+        let beyond = (start + data.len() as u64).saturating_sub(limit);
+        if beyond > 0 {
+            let keep = (data.len() as u64).saturating_sub(beyond);
+            data.truncate(keep as usize);
+            self.pending.ack = true;
+            if data.is_empty() {
+                return;
+            }
+        }
+        let end = start + data.len() as u64;
+        match self
+            .receive
+            .insert(start, data, self.config.max_reassembly_gaps)
+        {
+            Arrival::InOrder => {
+                self.events.readable = true;
+                self.unacked_segments += segments;
+                self.schedule_ack(now, segments);
+            }
+            Arrival::FilledGap => {
+                self.events.readable = true;
+                self.pending.ack = true;
+            }
+            Arrival::OutOfOrder | Arrival::TooManyGaps => self.pending.ack = true,
+            Arrival::Duplicate => {
+                if self.sack {
+                    self.dsack = Some((start, end));
+                }
+                self.pending.ack = true;
+            }
+        }
+    }
+
+    /// RFC 9293 §3.8.6.3: every second full-sized segment at once, others within the delay; all at once at the start, so
+    /// that the sender's slow start is not held back.
+    #[inline]
+    fn schedule_ack(&mut self, now: Instant, segments: u32) {
+        if self.quick_acks > 0 {
+            self.quick_acks = self.quick_acks.saturating_sub(segments);
+            self.pending.ack = true;
+        } else if self.unacked_segments >= 2 {
+            self.pending.ack = true;
+        } else if self.timers.delayed_ack == Instant::FAR_FUTURE {
+            self.timers.delayed_ack = now + self.config.delayed_ack;
+        }
+    }
+
+    // ---- eighth: FIN
+
+    fn handle_fin(&mut self, now: Instant, offset: Option<i64>) {
+        if let Some(offset) = offset {
+            self.pending.ack = true;
+            let end = offset.max(0) as u64;
+            if self.peer_fin.is_none() && end <= self.window_edge.max(self.receive.next()) {
+                self.peer_fin = Some(end);
+            }
+        }
+        if self.fin_received || self.peer_fin != Some(self.receive.next()) {
+            return;
+        }
+        self.fin_received = true;
+        self.events.peer_finished = true;
+        self.pending.ack = true;
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(now),
+            _ => {}
+        }
+    }
+
+    /// Our FIN was acknowledged.
+    fn follow_our_fin(&mut self, now: Instant) {
+        let Some(fin_at) = self.fin_at else { return };
+        if self.una <= fin_at {
+            return;
+        }
+        match self.state {
+            State::FinWait1 => self.state = State::FinWait2,
+            State::Closing => self.enter_time_wait(now),
+            State::LastAck => self.close(CloseReason::Finished),
+            _ => {}
+        }
+    }
+}

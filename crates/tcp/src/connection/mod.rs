@@ -1,0 +1,863 @@
+//! One TCP connection.
+//!
+//! Split by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments),
+//! [`recovery`] (losses, timeouts, undo), [`output`] (what leaves, and with which options), [`timers`], [`mtu`].
+
+mod ack;
+mod input;
+mod mtu;
+mod output;
+mod recovery;
+mod timers;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt::Debug;
+
+use polypath_congestion::{Controller, FlowView};
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
+
+use crate::config::Config;
+use crate::extension::Extension;
+use crate::host::TimeWaitNumbers;
+use crate::reassembly::ReceiveQueue;
+use crate::rtt::RttEstimator;
+use crate::scoreboard::Scoreboard;
+use crate::send_queue::SendQueue;
+
+use mtu::PathMtu;
+use recovery::Recovery;
+use timers::Timers;
+
+/// The states of RFC 9293 §3.3.2, LISTEN excepted: listening is the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are the standard's")]
+pub enum State {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+impl State {
+    /// Both SYNs have been exchanged.
+    #[must_use]
+    pub const fn is_synchronized(self) -> bool {
+        !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
+    }
+
+    /// Data or its retransmission may leave.
+    const fn may_send(self) -> bool {
+        matches!(
+            self,
+            Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck
+        )
+    }
+
+    /// The peer may still send data.
+    const fn may_receive(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+}
+
+/// What a connection is built from.
+#[derive(Debug)]
+pub struct Setup {
+    /// Both ends.
+    pub tuple: FourTuple,
+    /// Our initial sequence number (RFC 6528).
+    pub isn: SeqNumber,
+    /// Added to the clock in milliseconds to make timestamps (RFC 7323 §5.4).
+    pub timestamp_offset: u32,
+    /// Settings.
+    pub config: Arc<Config>,
+    /// Congestion control, built for the segment size that the path MTU allows.
+    pub controller: Box<dyn Controller>,
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Sequence, flags and acknowledgment were acceptable: its options may be believed.
+    Accepted,
+    /// It changed nothing, but may have caused an acknowledgment.
+    Dropped(DropReason),
+}
+
+impl Disposition {
+    /// True for [`Disposition::Accepted`].
+    #[must_use]
+    pub const fn is_accepted(self) -> bool {
+        matches!(self, Self::Accepted)
+    }
+}
+
+/// Why a segment was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropReason {
+    /// The connection is closed.
+    Closed,
+    /// Outside of the receive window (RFC 9293 §3.10.7.4, first).
+    Sequence,
+    /// An old timestamp (RFC 7323 §5).
+    Paws,
+    /// RST that did not match exactly (RFC 5961 §3), or that reset the connection.
+    Reset,
+    /// SYN on a synchronized connection (RFC 5961 §4).
+    Syn,
+    /// Acknowledges what was never sent, or lies too far back (RFC 5961 §5).
+    Ack,
+    /// No ACK flag where one is required.
+    NoAck,
+}
+
+/// What a connection tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Both ends agreed to talk.
+    Connected,
+    /// There is data to [`Connection::read`].
+    Readable,
+    /// The peer's FIN arrived, and everything before it.
+    PeerFinished,
+    /// A retransmission timeout: the path may be dead.
+    TimedOut,
+    /// The segment size changed with the path MTU.
+    MtuChanged,
+    /// The connection is over. Nothing follows.
+    Closed(CloseReason),
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// Both ends closed in order.
+    Finished,
+    /// The peer reset it.
+    Reset,
+    /// The peer refused it: RST in answer to SYN.
+    Refused,
+    /// This end reset it.
+    Aborted,
+    /// Nothing came back.
+    TimedOut,
+    /// ICMP says there is no way (RFC 1122 §4.2.3.9), before the connection was established.
+    Unreachable,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PendingEvents {
+    connected: bool,
+    readable: bool,
+    peer_finished: bool,
+    timed_out: bool,
+    mtu_changed: bool,
+    closed: Option<CloseReason>,
+}
+
+/// State of a connection in the words of `TCP_INFO`.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// State.
+    pub state: State,
+    /// Congestion control.
+    pub congestion: &'static str,
+    /// Smoothed round-trip time.
+    pub srtt: Duration,
+    /// Its variation.
+    pub rttvar: Duration,
+    /// Least round-trip time of the last five minutes.
+    pub min_rtt: Duration,
+    /// Retransmission timeout, with backoff.
+    pub rto: Duration,
+    /// Congestion window.
+    pub cwnd_bytes: u64,
+    /// Slow-start threshold.
+    pub ssthresh_bytes: u64,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// Bytes handed over that have not left.
+    pub unsent_bytes: u64,
+    /// The peer's window.
+    pub peer_window_bytes: u64,
+    /// Sender maximum segment size, without options.
+    pub mss_bytes: u32,
+    /// Path MTU.
+    pub pmtu_bytes: u32,
+    /// Payload acknowledged.
+    pub bytes_acked: u64,
+    /// Payload received in order.
+    pub bytes_received: u64,
+    /// Payload sent, retransmissions included.
+    pub bytes_sent: u64,
+    /// Payload retransmitted.
+    pub bytes_retrans: u64,
+    /// Data segments sent, an aggregate by its parts.
+    pub segs_out: u64,
+    /// Segments retransmitted.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Recoveries and timeouts that turned out spurious.
+    pub spurious: u64,
+    /// Duplicate selective acknowledgments received (RFC 2883).
+    pub dsacks: u64,
+    /// Latest delivery rate.
+    pub delivery_rate: BitRate,
+}
+
+/// Running totals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    segs_out: u64,
+    retransmits: u64,
+    timeouts: u64,
+    spurious: u64,
+    dsacks: u64,
+}
+
+/// Delivery accounting (draft-cheng-iccrg-delivery-rate-estimation), and OLIA's counters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivery {
+    delivered: u64,
+    delivered_at: Instant,
+    /// The last sample: bytes, and over how long.
+    sample_bytes: u64,
+    sample_span: Duration,
+    lost: u64,
+    acked_since_loss: u64,
+    acked_between_losses: u64,
+    /// A round trip ends when this position is acknowledged.
+    round_end: u64,
+}
+
+/// A TCP connection as a state machine; `M` is what an [`Extension`] attaches to data.
+///
+/// Four kinds of method:
+/// - `handle_*` tell it what happened: a segment or ICMP message came, a deadline passed;
+/// - commands: [`Connection::enqueue`], [`Connection::finish`], [`Connection::abort`], [`Connection::read`],
+///   [`Connection::request_ack`];
+/// - `poll_*` say what it wants. After any of the above call [`Connection::poll_transmit`] until it returns `None`,
+///   then [`Connection::poll`] likewise, then ask [`Connection::poll_timeout`] when [`Connection::handle_timeout`] is
+///   due. A `handle_timeout` that comes early does nothing;
+/// - getters.
+///
+/// `now` must never go back. Inside, positions count from the initial sequence number (SYN is 0, the first byte 1) and
+/// do not wrap; sequence numbers are made and read at the edge.
+#[derive(Debug)]
+pub struct Connection<M = ()> {
+    tuple: FourTuple,
+    config: Arc<Config>,
+    controller: Box<dyn Controller>,
+    state: State,
+
+    isn: SeqNumber,
+    /// First position not acknowledged, and first not sent.
+    una: u64,
+    next: u64,
+    queue: SendQueue<M>,
+    board: Scoreboard,
+    finishing: bool,
+    /// Position of our FIN, once it left.
+    fin_at: Option<u64>,
+    /// Right edge of the peer's window, as a position.
+    window_end: u64,
+    peer_window_bytes: u64,
+    /// Segment that last updated the window (RFC 9293 §3.10.7.4: SND.WL1, SND.WL2).
+    window_seq: u64,
+    window_ack: u64,
+    rtt: RttEstimator,
+    recovery: Recovery,
+    delivery: Delivery,
+    consecutive_timeouts: u8,
+    /// When the oldest unacknowledged data was first found late; for the user timeout.
+    stalled_since: Instant,
+    last_sent_at: Instant,
+    pace_at: Instant,
+    corked: bool,
+    no_delay: bool,
+
+    peer_isn: SeqNumber,
+    receive: ReceiveQueue,
+    /// Largest right edge advertised, as a stream offset.
+    window_edge: u64,
+    /// Stream offset of the peer's FIN, if it arrived early or in order.
+    peer_fin: Option<u64>,
+    fin_received: bool,
+    /// What the last acknowledgment covered.
+    acked_to: u64,
+    unacked_segments: u32,
+    quick_acks: u32,
+    dsack: Option<(u64, u64)>,
+    last_received_at: Instant,
+
+    mtu: PathMtu,
+    peer_mss: u16,
+    peer_shift: u8,
+    own_shift: u8,
+    scaling: bool,
+    timestamps: bool,
+    timestamp_offset: u32,
+    ts_recent: u32,
+    ts_recent_at: Instant,
+    sack: bool,
+
+    pending: PendingSegments,
+    timers: Timers,
+    events: PendingEvents,
+    totals: Totals,
+    challenge_second: u64,
+    challenges: u32,
+    keepalives: u8,
+    syn_sent: u8,
+}
+
+/// Segments that are owed.
+#[derive(Clone, Copy, Debug, Default)]
+struct PendingSegments {
+    syn: bool,
+    ack: bool,
+    probe: bool,
+    reset: bool,
+    tail_probe: bool,
+}
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    /// Opens a connection; the SYN comes out of [`Connection::poll_transmit`].
+    #[must_use]
+    pub fn connect(now: Instant, setup: Setup) -> Self {
+        Self::new(now, setup, State::SynSent)
+    }
+
+    /// Answers a SYN; the SYN/ACK comes out of [`Connection::poll_transmit`].
+    #[must_use]
+    pub fn accept(now: Instant, setup: Setup, syn: &Segment) -> Self {
+        let mut connection = Self::new(now, setup, State::SynReceived);
+        connection.learn_from_syn(now, syn);
+        connection
+    }
+
+    fn new(now: Instant, setup: Setup, state: State) -> Self {
+        let Setup {
+            tuple,
+            isn,
+            timestamp_offset,
+            config,
+            controller,
+        } = setup;
+        let shift = if config.window_scaling {
+            scale_for(config.receive_buffer_bytes)
+        } else {
+            0
+        };
+        Self {
+            tuple,
+            controller,
+            state,
+            isn,
+            una: 0,
+            next: 0,
+            queue: SendQueue::new(),
+            board: Scoreboard::default(),
+            finishing: false,
+            fin_at: None,
+            window_end: 1,
+            peer_window_bytes: 0,
+            window_seq: 0,
+            window_ack: 0,
+            rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
+            recovery: Recovery::default(),
+            delivery: Delivery {
+                delivered_at: now,
+                ..Delivery::default()
+            },
+            consecutive_timeouts: 0,
+            stalled_since: now,
+            last_sent_at: now,
+            pace_at: now,
+            corked: false,
+            no_delay: config.no_delay,
+            peer_isn: SeqNumber(0),
+            receive: ReceiveQueue::default(),
+            window_edge: 0,
+            peer_fin: None,
+            fin_received: false,
+            acked_to: 0,
+            unacked_segments: 0,
+            quick_acks: config.quick_ack_packets,
+            dsack: None,
+            last_received_at: now,
+            mtu: PathMtu::new(
+                config.mtu_bytes,
+                config.min_mtu_bytes,
+                tuple.local.addr.is_ipv6(),
+            ),
+            peer_mss: if tuple.local.addr.is_ipv4() {
+                536
+            } else {
+                1220
+            },
+            peer_shift: 0,
+            own_shift: shift,
+            scaling: config.window_scaling,
+            timestamps: config.timestamps,
+            timestamp_offset,
+            ts_recent: 0,
+            ts_recent_at: now,
+            sack: config.sack,
+            pending: PendingSegments {
+                syn: true,
+                ..PendingSegments::default()
+            },
+            timers: Timers::OFF,
+            events: PendingEvents::default(),
+            totals: Totals::default(),
+            challenge_second: 0,
+            challenges: 0,
+            keepalives: 0,
+            syn_sent: 0,
+            config,
+        }
+    }
+
+    // ---- commands
+
+    /// Appends data, all of it with one mapping of at most 65 535 bytes. The owner asks [`Connection::window_room_bytes`] or its
+    /// own buffer limit first; here there is none.
+    pub fn enqueue(&mut self, data: Payload, mapping: M) {
+        if !self.finishing {
+            self.queue.push(data, mapping);
+        }
+    }
+
+    /// Sends FIN after everything queued.
+    pub fn finish(&mut self) {
+        self.finishing = true;
+        if self.state == State::SynSent && self.syn_sent == 0 {
+            self.close(CloseReason::Finished);
+        }
+    }
+
+    /// Resets the connection: a RST leaves, if the peer knows of us, and it is over.
+    pub fn abort(&mut self) {
+        match self.state {
+            State::Closed => {}
+            State::SynSent | State::TimeWait => self.close(CloseReason::Aborted),
+            _ => {
+                self.close(CloseReason::Aborted);
+                self.pending.reset = true;
+            }
+        }
+    }
+
+    /// Lets one acknowledgment leave at the next [`Connection::poll_transmit`].
+    pub fn request_ack(&mut self) {
+        self.pending.ack |= self.state.is_synchronized();
+    }
+
+    /// The next data in order.
+    #[inline]
+    pub fn read(&mut self) -> Option<Payload> {
+        self.receive.read()
+    }
+
+    /// After reading: a window update leaves if the window opened by enough (RFC 9293 §3.8.6.2.2).
+    pub fn window_may_have_opened<X: Extension<Mapping = M>>(&mut self, _now: Instant, ext: &X) {
+        if !self.state.may_receive() {
+            return;
+        }
+        let window = ext.receive_window_bytes(self.own_window_bytes());
+        let edge = self.receive.next() + window;
+        let step = (2 * u64::from(self.peer_mss))
+            .min(self.config.receive_buffer_bytes / 2)
+            .max(1);
+        let closed = self.window_edge <= self.receive.next() + u64::from(self.peer_mss);
+        // Small steps go with the next acknowledgment; a window that was nearly closed, or opened by a half, cannot wait.
+        let far =
+            edge.saturating_sub(self.window_edge) >= (self.config.receive_buffer_bytes / 2).max(1);
+        if far || closed && edge >= self.window_edge + step {
+            self.pending.ack = true;
+        }
+    }
+
+    /// Nagle's algorithm off or on (`TCP_NODELAY`).
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.no_delay = no_delay;
+    }
+
+    /// Holds back everything but full segments (`TCP_CORK`).
+    pub fn set_cork(&mut self, corked: bool) {
+        self.corked = corked;
+    }
+
+    /// Replaces congestion control.
+    pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
+        self.controller = controller;
+    }
+
+    /// Next thing that the owner should know.
+    #[must_use]
+    #[inline]
+    pub fn poll(&mut self) -> Option<Event> {
+        let events = &mut self.events;
+        if core::mem::take(&mut events.connected) {
+            return Some(Event::Connected);
+        }
+        if core::mem::take(&mut events.readable) {
+            return Some(Event::Readable);
+        }
+        if core::mem::take(&mut events.peer_finished) {
+            return Some(Event::PeerFinished);
+        }
+        if core::mem::take(&mut events.timed_out) {
+            return Some(Event::TimedOut);
+        }
+        if core::mem::take(&mut events.mtu_changed) {
+            return Some(Event::MtuChanged);
+        }
+        // The owner hears of the end after the RST has left.
+        if self.pending.reset {
+            None
+        } else {
+            events.closed.take().map(Event::Closed)
+        }
+    }
+
+    // ---- getters
+
+    /// State.
+    #[inline]
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Both ends.
+    #[must_use]
+    pub fn tuple(&self) -> FourTuple {
+        self.tuple
+    }
+
+    /// Our initial sequence number.
+    #[must_use]
+    pub fn isn(&self) -> SeqNumber {
+        self.isn
+    }
+
+    /// The peer's initial sequence number; zero before its SYN.
+    #[must_use]
+    pub fn peer_isn(&self) -> SeqNumber {
+        self.peer_isn
+    }
+
+    /// Smoothed round-trip time; zero before the first sample.
+    #[must_use]
+    pub fn srtt(&self) -> Duration {
+        self.rtt.srtt()
+    }
+
+    /// Least round-trip time; zero before the first sample.
+    #[must_use]
+    pub fn min_rtt(&self) -> Duration {
+        self.rtt.min()
+    }
+
+    /// Retransmission timeout, with backoff.
+    #[must_use]
+    pub fn rto(&self) -> Duration {
+        self.rtt.rto()
+    }
+
+    /// Congestion window in bytes.
+    #[must_use]
+    pub fn window_bytes(&self) -> u64 {
+        self.controller.window_bytes()
+    }
+
+    /// Slow-start threshold in bytes.
+    #[must_use]
+    pub fn ssthresh_bytes(&self) -> u64 {
+        self.controller.ssthresh_bytes()
+    }
+
+    /// Bytes in flight: RFC 6675's pipe.
+    #[must_use]
+    #[inline]
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.board.pipe_bytes(self.outstanding_bytes())
+    }
+
+    /// Bytes queued that have not left.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> u64 {
+        (self.queue.end() + 1).saturating_sub(self.next.max(1))
+    }
+
+    /// Stream offset up to which the peer has acknowledged.
+    #[inline]
+    #[must_use]
+    pub fn acked_offset(&self) -> u64 {
+        self.una.saturating_sub(1).min(self.queue.end())
+    }
+
+    /// Stream offset up to which data has left.
+    #[must_use]
+    pub fn sent_offset(&self) -> u64 {
+        self.next.saturating_sub(1).min(self.queue.end())
+    }
+
+    /// Stream offset after the last byte queued.
+    #[must_use]
+    pub fn enqueued_offset(&self) -> u64 {
+        self.queue.end()
+    }
+
+    /// Stream offset of the next byte expected from the peer.
+    #[must_use]
+    pub fn received_offset(&self) -> u64 {
+        self.receive.next()
+    }
+
+    /// Bytes that can be read.
+    #[must_use]
+    pub fn readable_bytes(&self) -> u64 {
+        self.receive.ready_bytes()
+    }
+
+    /// The peer's last window, scaled.
+    #[must_use]
+    pub fn peer_window_bytes(&self) -> u64 {
+        self.peer_window_bytes
+    }
+
+    /// Retransmission timeouts since the peer last acknowledged something new.
+    #[must_use]
+    pub fn consecutive_timeouts(&self) -> u8 {
+        self.consecutive_timeouts
+    }
+
+    /// When the last segment of the peer came.
+    #[must_use]
+    pub fn last_received_at(&self) -> Instant {
+        self.last_received_at
+    }
+
+    /// A loss is being repaired.
+    #[must_use]
+    pub fn in_recovery(&self) -> bool {
+        self.recovery.is_active()
+    }
+
+    /// How much more could leave now: congestion window and peer window less what is in flight and what waits.
+    #[must_use]
+    pub fn window_room_bytes(&self) -> u64 {
+        if !self.state.may_send() {
+            return 0;
+        }
+        let by_congestion = self
+            .send_window_bytes()
+            .saturating_sub(self.in_flight_bytes() + self.board.lost_bytes());
+        let by_peer = self.window_end.saturating_sub(self.next);
+        by_congestion
+            .min(by_peer)
+            .saturating_sub(self.unsent_bytes())
+    }
+
+    /// Payload of a full segment.
+    #[must_use]
+    pub fn segment_payload_bytes<X: Extension<Mapping = M>>(&self, ext: &X) -> usize {
+        self.segment_payload_bytes_with(ext.data_option_bytes())
+    }
+
+    /// Payload of a full segment that leaves `option_bytes` for an extension's options.
+    #[must_use]
+    #[inline]
+    pub fn segment_payload_bytes_with(&self, option_bytes: usize) -> usize {
+        let options = option_bytes + if self.timestamps { 12 } else { 0 };
+        (self.mss_bytes() as usize).saturating_sub(options).max(1)
+    }
+
+    /// Sender maximum segment size without options (RFC 6691).
+    #[inline]
+    #[must_use]
+    pub fn mss_bytes(&self) -> u32 {
+        u32::from(self.peer_mss.min(self.mtu.mss_bytes()))
+    }
+
+    /// What coupled congestion control sees of this flow.
+    #[must_use]
+    #[inline]
+    pub fn flow_view(&self) -> FlowView {
+        let (window_bytes, ssthresh) = (
+            self.controller.window_bytes(),
+            self.controller.ssthresh_bytes(),
+        );
+        FlowView {
+            window_bytes,
+            mss_bytes: self.mss_bytes(),
+            srtt: self.rtt.srtt(),
+            min_rtt: self.rtt.min(),
+            acked_since_loss_bytes: self.delivery.acked_since_loss,
+            acked_between_losses_bytes: self.delivery.acked_between_losses,
+            in_slow_start: window_bytes < ssthresh,
+            group: 0,
+        }
+    }
+
+    /// Congestion control.
+    #[must_use]
+    pub fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+
+    /// Congestion control, to be steered from outside.
+    pub fn controller_mut(&mut self) -> &mut dyn Controller {
+        &mut *self.controller
+    }
+
+    /// Everything that a TIME-WAIT record needs.
+    #[must_use]
+    pub fn time_wait_numbers(&self) -> TimeWaitNumbers {
+        TimeWaitNumbers {
+            snd_nxt: self.wire_seq(self.next),
+            rcv_nxt: self.wire_ack(),
+            window: self.window_field(self.own_window_bytes()),
+            ts_recent: self.timestamps.then_some(self.ts_recent),
+            timestamp_offset: self.timestamp_offset,
+        }
+    }
+
+    /// State in numbers.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        Info {
+            state: self.state,
+            congestion: self.controller.name(),
+            srtt: self.rtt.srtt(),
+            rttvar: self.rtt.variance(),
+            min_rtt: self.rtt.min(),
+            rto: self.rtt.rto(),
+            cwnd_bytes: self.controller.window_bytes(),
+            ssthresh_bytes: self.controller.ssthresh_bytes(),
+            in_flight_bytes: self.in_flight_bytes(),
+            unsent_bytes: self.unsent_bytes(),
+            peer_window_bytes: self.peer_window_bytes,
+            mss_bytes: self.mss_bytes(),
+            pmtu_bytes: u32::from(self.mtu.current_bytes()),
+            bytes_acked: self.acked_offset(),
+            bytes_received: self.receive.next(),
+            bytes_sent: self.totals.bytes_sent,
+            bytes_retrans: self.totals.bytes_retrans,
+            segs_out: self.totals.segs_out,
+            retransmits: self.totals.retransmits,
+            timeouts: self.totals.timeouts,
+            spurious: self.totals.spurious,
+            dsacks: self.totals.dsacks,
+            delivery_rate: BitRate::from_bytes_over(
+                self.delivery.sample_bytes,
+                self.delivery.sample_span,
+            ),
+        }
+    }
+
+    // ---- positions and sequence numbers
+
+    #[inline]
+    fn outstanding_bytes(&self) -> u64 {
+        self.next - self.una
+    }
+
+    #[inline]
+    fn wire_seq(&self, position: u64) -> SeqNumber {
+        self.isn.add(position as u32)
+    }
+
+    /// The acknowledgment number to send.
+    #[inline]
+    fn wire_ack(&self) -> SeqNumber {
+        self.wire_receive(self.receive.next())
+            .add(u32::from(self.fin_received))
+    }
+
+    /// The peer's sequence number of a stream offset.
+    #[inline]
+    fn wire_receive(&self, offset: u64) -> SeqNumber {
+        self.peer_isn.add(1).add(offset as u32)
+    }
+
+    /// The stream offset of a peer's sequence number near the next expected: −1 is its SYN.
+    #[must_use]
+    #[inline]
+    pub fn offset_of(&self, seq: SeqNumber) -> i64 {
+        let next = self.receive.next();
+        next as i64 + i64::from(seq.diff(self.wire_receive(next)))
+    }
+
+    fn own_window_bytes(&self) -> u64 {
+        // Data behind gaps lies inside of the window, so only what waits to be read takes room from it.
+        self.config
+            .receive_buffer_bytes
+            .saturating_sub(self.receive.ready_bytes())
+    }
+
+    /// The window as the header carries it.
+    fn window_field(&self, window_bytes: u64) -> u16 {
+        u16::try_from(window_bytes >> self.own_shift).unwrap_or(u16::MAX)
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            self.timers = Timers::OFF;
+            self.pending = PendingSegments::default();
+            self.events.closed = Some(reason);
+        }
+    }
+
+    fn enter_time_wait(&mut self, now: Instant) {
+        self.state = State::TimeWait;
+        self.timers = Timers::OFF;
+        self.timers.time_wait = now + self.config.time_wait;
+    }
+
+    /// An ICMP message about this flow (RFC 5927: believed only if it quotes something in flight).
+    pub fn handle_icmp(&mut self, now: Instant, message: &IcmpMessage) {
+        let (IcmpMessage::PacketTooBig { seq, .. } | IcmpMessage::Unreachable { seq, .. }) =
+            message;
+        let ahead = i64::from(seq.diff(self.wire_seq(self.una)));
+        if ahead < 0 || ahead as u64 >= self.outstanding_bytes().max(1) {
+            return;
+        }
+        match message {
+            IcmpMessage::PacketTooBig { mtu, .. } => {
+                if self.mtu.lower_to(*mtu) {
+                    self.segment_size_changed(now);
+                }
+            }
+            IcmpMessage::Unreachable { .. } => {
+                if matches!(self.state, State::SynSent | State::SynReceived) {
+                    self.close(CloseReason::Unreachable);
+                }
+            }
+        }
+    }
+}
+
+/// The least shift with which `bytes` fit the header's field (RFC 7323 §2.3: at most 14).
+fn scale_for(bytes: u64) -> u8 {
+    (0..14)
+        .find(|shift| bytes >> shift <= u64::from(u16::MAX))
+        .unwrap_or(14)
+}

@@ -1,0 +1,464 @@
+//! Segments that leave: which, how much, and with which options.
+
+use core::fmt::Debug;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::{
+    Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps,
+};
+
+use super::{Connection, State};
+use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
+use crate::scoreboard::{Flags, Sent};
+
+/// Segments that may leave back to back (RFC 9293 has no word on it; Linux's pacing allows about as many).
+const BURST_SEGMENTS: u64 = 2;
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    /// The next segment to send; call until `None`.
+    #[must_use]
+    pub fn poll_transmit<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        if self.pending.reset {
+            self.pending.reset = false;
+            return Some(self.reset(now, ext));
+        }
+        match self.state {
+            State::Closed => return None,
+            State::SynSent | State::SynReceived => return self.transmit_syn(now, ext),
+            _ => {}
+        }
+        // Blocks that do not fit beside data go first, on their own.
+        let owes_sack =
+            self.pending.ack && self.sack && (self.receive.has_gap() || self.dsack.is_some());
+        if owes_sack {
+            return Some(self.acknowledge(now, ext));
+        }
+        if self.state.may_send()
+            && (self.una < self.next || self.unsent_bytes() > 0 || self.finishing)
+            && let Some(packet) = self.transmit_data(now, ext)
+        {
+            return Some(packet);
+        }
+        if self.pending.probe {
+            self.pending.probe = false;
+            // Just outside of the peer's window, so that it must answer.
+            let segment = self.segment_at(now, self.una.max(1) - 1, TcpFlags::ACK, ext);
+            return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, ext));
+        }
+        self.pending.ack.then(|| self.acknowledge(now, ext))
+    }
+
+    fn acknowledge<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
+        let segment = self.segment_at(now, self.next, TcpFlags::ACK, ext);
+        self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
+    }
+
+    fn reset<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
+        let segment = self.segment_at(now, self.next, TcpFlags::RST.with(TcpFlags::ACK), ext);
+        self.finish_segment(now, segment, OutgoingKind::Reset, None, ext)
+    }
+
+    fn transmit_syn<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        if !self.pending.syn {
+            return None;
+        }
+        self.pending.syn = false;
+        self.pending.ack = false;
+        let retransmission = self.syn_sent;
+        self.syn_sent = self.syn_sent.saturating_add(1);
+        let (flags, kind) = if self.state == State::SynSent {
+            (TcpFlags::SYN, OutgoingKind::Syn { retransmission })
+        } else {
+            (
+                TcpFlags::SYN.with(TcpFlags::ACK),
+                OutgoingKind::SynAck { retransmission },
+            )
+        };
+        self.next = 1;
+        self.last_sent_at = now;
+        self.timers.retransmit_kind = super::timers::RetransmitKind::Timeout;
+        self.timers.retransmit = now + self.rtt.rto();
+        let segment = self.segment_at(now, 0, flags, ext);
+        Some(self.finish_segment(now, segment, kind, None, ext))
+    }
+
+    // ---- data
+
+    fn transmit_data<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        let segment_bytes = self.segment_payload_bytes(ext) as u64;
+        if self.pending.tail_probe {
+            self.pending.tail_probe = false;
+            return self.transmit_tail_probe(now, segment_bytes, ext);
+        }
+        let pipe = self.in_flight_bytes();
+        let lost = self.board.lost_bytes();
+        if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
+            return None;
+        }
+        let window = self.send_window_bytes();
+        // With nothing in flight, one segment may always leave.
+        if pipe > 0 && pipe + segment_bytes.min(lost.max(self.unsent_bytes()).max(1)) > window {
+            return None;
+        }
+        if self.pace_at > now && self.config.pacing {
+            self.timers.pacing = self.pace_at;
+            return None;
+        }
+        if lost > 0 {
+            let (delivered, delivered_at) = (self.delivery.delivered, self.delivery.delivered_at);
+            let sent = self
+                .board
+                .take_lost(now, segment_bytes, delivered, delivered_at)?;
+            return Some(self.retransmit(now, sent, ext));
+        }
+        self.transmit_new(now, segment_bytes, window.saturating_sub(pipe), ext)
+    }
+
+    fn fin_is_due(&self) -> bool {
+        self.finishing && self.fin_at.is_none() && self.next == self.queue.end() + 1
+    }
+
+    fn transmit_new<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        segment_bytes: u64,
+        room: u64,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        let unsent = self.unsent_bytes();
+        let by_peer = self.window_end.saturating_sub(self.next);
+        let idle = self.una == self.next;
+        let mut count = 0;
+        if unsent > 0 {
+            let most = self.most_bytes_at_once(segment_bytes);
+            let contiguous = self.queue.contiguous_bytes(self.next - 1);
+            count = contiguous
+                .min(by_peer)
+                .min(most)
+                .min(room.max(segment_bytes));
+            if count > segment_bytes && count < contiguous {
+                count -= count % segment_bytes;
+            }
+            if count == 0 {
+                if idle {
+                    self.arm_persist(now);
+                }
+                return None;
+            }
+            if count < segment_bytes && self.wait_for_more(count, contiguous, unsent, idle) {
+                if idle && by_peer < unsent {
+                    self.arm_persist(now);
+                }
+                return None;
+            }
+        }
+        if idle && now.since(self.last_sent_at) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
+            self.controller.on_idle_restart(now);
+        }
+        let fin =
+            self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
+        self.send_stretch(now, self.next, count, fin, ext)
+    }
+
+    /// Nagle's algorithm, cork, and the sender's silly window avoidance (RFC 9293 §3.8.6.2.1, §3.7.4) for a short segment.
+    fn wait_for_more(&self, count: u64, contiguous: u64, unsent: u64, idle: bool) -> bool {
+        if count < contiguous.min(unsent) {
+            // The peer's window cuts it short.
+            return !idle || count * 2 < self.peer_window_bytes;
+        }
+        let last = count == unsent;
+        let nagle = !self.no_delay && !idle;
+        last && !self.finishing && (self.corked || nagle)
+    }
+
+    /// One segment, or an aggregate of whole segments.
+    fn most_bytes_at_once(&self, segment_bytes: u64) -> u64 {
+        let most = u64::from(self.config.max_aggregate_bytes).min(65_000);
+        (most - most % segment_bytes).max(segment_bytes)
+    }
+
+    /// Sends new data from `position`, which is `next`.
+    fn send_stretch<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        position: u64,
+        count: u64,
+        fin: bool,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        let (payload, mapping) = if count > 0 {
+            let (payload, mapping) = self.queue.slice(position - 1, count as usize)?;
+            (payload, Some(mapping))
+        } else {
+            (Payload::EMPTY, None)
+        };
+        let end = position + payload.len() as u64 + u64::from(fin);
+        if self.una == self.next {
+            // A rate sample starts anew after silence.
+            self.delivery.delivered_at = now;
+        }
+        let app_limited = self.unsent_bytes() == count;
+        self.board.push(Sent {
+            start: position,
+            end,
+            at: now,
+            delivered: self.delivery.delivered,
+            delivered_at: self.delivery.delivered_at,
+            flags: if app_limited {
+                Flags::APP_LIMITED
+            } else {
+                Flags::NONE
+            },
+        });
+        self.next = end;
+        if fin {
+            self.fin_at = Some(end - 1);
+            self.state = if self.state == State::CloseWait {
+                State::LastAck
+            } else {
+                State::FinWait1
+            };
+        }
+        let segment_bytes = self.segment_payload_bytes(ext);
+        Some(self.send_data_segment(now, position, payload, mapping, fin, segment_bytes, ext))
+    }
+
+    fn retransmit<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        sent: Sent,
+        ext: &mut X,
+    ) -> Packet {
+        let fin = self.fin_at == Some(sent.end - 1);
+        let count = sent.len() - u64::from(fin);
+        let (payload, mapping) = match self.queue.slice(sent.start - 1, count as usize) {
+            Some((payload, mapping)) if count > 0 => (payload, Some(mapping)),
+            _ => (Payload::EMPTY, None),
+        };
+        self.totals.bytes_retrans += payload.len() as u64;
+        self.totals.retransmits += 1;
+        let clock = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
+        self.recovery.note_resent(clock);
+        let segment_bytes = self.segment_payload_bytes(ext);
+        self.send_data_segment(now, sent.start, payload, mapping, fin, segment_bytes, ext)
+    }
+
+    /// RFC 8985 §7.3: new data if there is some, else the last segment again.
+    fn transmit_tail_probe<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        segment_bytes: u64,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        let unsent = self
+            .unsent_bytes()
+            .min(self.window_end.saturating_sub(self.next))
+            .min(segment_bytes);
+        if unsent > 0 {
+            let count = self.queue.contiguous_bytes(self.next - 1).min(unsent);
+            let fin = self.finishing
+                && self.fin_at.is_none()
+                && self.next + count == self.queue.end() + 1;
+            let packet = self.send_stretch(now, self.next, count, fin, ext);
+            self.note_tail_probe(false);
+            return packet;
+        }
+        let sent = self.board.resend_last(now, segment_bytes)?;
+        self.note_tail_probe(true);
+        Some(self.retransmit(now, sent, ext))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one segment")]
+    fn send_data_segment<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        position: u64,
+        payload: Payload,
+        mapping: Option<M>,
+        fin: bool,
+        segment_bytes: usize,
+        ext: &mut X,
+    ) -> Packet {
+        let len = payload.len();
+        let mut flags = TcpFlags::ACK;
+        if fin {
+            flags = flags.with(TcpFlags::FIN);
+        }
+        if len > 0 && self.unsent_bytes() == 0 {
+            flags = flags.with(TcpFlags::PSH);
+        }
+        self.recovery.note_sent(len as u64);
+        self.totals.bytes_sent += len as u64;
+        self.totals.segs_out += len.div_ceil(segment_bytes) as u64;
+        self.last_sent_at = now;
+        self.pace(now, len as u64, segment_bytes as u64);
+        self.arm_retransmit(now, false);
+        let mut segment = self.segment_at(now, position, flags, ext);
+        segment.segment_size = if len > segment_bytes {
+            segment_bytes as u16
+        } else {
+            0
+        };
+        segment.payload = payload;
+        let kind = if len > 0 {
+            OutgoingKind::Data
+        } else {
+            OutgoingKind::Ack
+        };
+        self.finish_segment(now, segment, kind, mapping, ext)
+    }
+
+    /// Spreads segments over the round trip: at congestion control's rate, else at twice the window per round trip in slow
+    /// start and 1.2 times after.
+    #[inline]
+    fn pace(&mut self, now: Instant, bytes: u64, segment_bytes: u64) {
+        if !self.config.pacing || bytes == 0 {
+            return;
+        }
+        let srtt = self.rtt.srtt().as_nanos();
+        let per_segment = match self.controller.pacing_rate() {
+            Some(rate) => rate.time_to_send(segment_bytes).as_nanos(),
+            None if srtt == 0 => return,
+            None => {
+                let tenths = if self.controller.in_slow_start() {
+                    20
+                } else {
+                    12
+                };
+                srtt * segment_bytes * 10
+                    / (self.controller.window_bytes().max(segment_bytes) * tenths)
+            }
+        };
+        let cost = if bytes == segment_bytes {
+            per_segment
+        } else {
+            per_segment * bytes / segment_bytes
+        };
+        let burst = BURST_SEGMENTS.max(u64::from(self.config.pacing_burst_bytes) / segment_bytes);
+        let credit = Duration::from_nanos(per_segment * burst);
+        self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
+    }
+
+    // ---- headers and options
+
+    /// A segment with everything but payload and options. Whatever leaves acknowledges, so what was owed is paid.
+    fn segment_at<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        position: u64,
+        flags: TcpFlags,
+        ext: &X,
+    ) -> Segment {
+        let _ = now;
+        let is_syn = flags.syn();
+        let window_bytes = self.window_to_advertise(ext);
+        let shift = if is_syn { 0 } else { self.own_shift };
+        let field = (window_bytes >> shift).min(u64::from(u16::MAX));
+        let edge = self.receive.next() + (field << shift);
+        self.window_edge = self.window_edge.max(edge);
+        let ack = if flags.ack() {
+            self.acked_to = self.receive.next();
+            self.unacked_segments = 0;
+            self.timers.delayed_ack = Instant::FAR_FUTURE;
+            self.pending.ack = false;
+            self.wire_ack()
+        } else {
+            polypath_wire::SeqNumber(0)
+        };
+        let seq = self.wire_seq(position);
+        Segment {
+            seq,
+            ack,
+            flags,
+            window: field as u16,
+            ..Segment::default()
+        }
+    }
+
+    /// The window for the header: the edge stays until it can move by a segment or half the buffer (RFC 9293
+    /// §3.8.6.2.2), lest the sender fills it by slivers.
+    #[inline]
+    fn window_to_advertise<X: Extension<Mapping = M>>(&self, ext: &X) -> u64 {
+        let next = self.receive.next();
+        let window = ext.receive_window_bytes(self.own_window_bytes());
+        let edge = next + window;
+        let step = u64::from(self.peer_mss)
+            .min(self.config.receive_buffer_bytes / 2)
+            .max(1);
+        if edge > self.window_edge && edge - self.window_edge < step && self.window_edge >= next {
+            self.window_edge - next
+        } else {
+            window
+        }
+    }
+
+    /// The one place that decides which options a segment carries, in order of precedence: on a SYN, MSS, SACK permitted,
+    /// window scale, timestamps, then the extension's; on others timestamps, the extension's, then SACK blocks.
+    fn finish_segment<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        mut segment: Segment,
+        kind: OutgoingKind,
+        mapping: Option<M>,
+        ext: &mut X,
+    ) -> Packet {
+        let is_syn = segment.flags.syn();
+        if is_syn {
+            self.write_syn_options(&mut segment.options);
+        }
+        if self.timestamps && kind != OutgoingKind::Reset {
+            let value = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
+            let echo = if segment.flags.ack() {
+                self.ts_recent
+            } else {
+                0
+            };
+            segment.options.timestamps = Some(Timestamps { value, echo });
+        }
+        let outgoing = Outgoing {
+            kind,
+            payload_len_bytes: segment.payload.len(),
+            mapping,
+            fin: segment.flags.fin(),
+        };
+        let mut space = OptionSpace::new(&mut segment.options, kind == OutgoingKind::Ack);
+        ext.write_options(&outgoing, &mut space);
+        if kind == OutgoingKind::Ack
+            && self.sack
+            && (self.dsack.is_some() || self.receive.has_gap())
+        {
+            let first = self.dsack.take();
+            let blocks = first.into_iter().chain(self.receive.blocks());
+            let peer_isn = self.peer_isn;
+            let wire = |offset: u64| peer_isn.add(1).add(offset as u32);
+            space.push_sack(blocks.map(|(start, end)| SackBlock {
+                start: wire(start),
+                end: wire(end),
+            }));
+        }
+        Packet::tcp(self.tuple, segment)
+    }
+
+    fn write_syn_options(&self, options: &mut Options) {
+        let mss = self.mtu.mss_bytes();
+        options.rest.push(TcpOption::Mss(mss));
+        if self.sack {
+            options.rest.push(TcpOption::SackPermitted);
+        }
+        if self.scaling {
+            options.rest.push(TcpOption::WindowScale(self.own_shift));
+        }
+    }
+}

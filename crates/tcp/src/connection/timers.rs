@@ -1,0 +1,175 @@
+//! The connection's few timers.
+
+use core::fmt::Debug;
+
+use polypath_units::{Duration, Instant};
+
+use super::{CloseReason, Connection};
+use crate::extension::Extension;
+
+/// Deadlines; [`Instant::FAR_FUTURE`] is off.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timers {
+    /// One slot for retransmission timeout, tail loss probe and RACK's reordering window, as they exclude each other.
+    pub(super) retransmit: Instant,
+    pub(super) retransmit_kind: RetransmitKind,
+    pub(super) delayed_ack: Instant,
+    pub(super) persist: Instant,
+    pub(super) keepalive: Instant,
+    /// End of TIME-WAIT.
+    pub(super) time_wait: Instant,
+    pub(super) pacing: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RetransmitKind {
+    Timeout,
+    /// RFC 8985 §7.
+    TailProbe,
+    /// RFC 8985 §6.2: look again whether what is late is lost.
+    Reordering,
+}
+
+impl Timers {
+    pub(super) const OFF: Self = Self {
+        retransmit: Instant::FAR_FUTURE,
+        retransmit_kind: RetransmitKind::Timeout,
+        delayed_ack: Instant::FAR_FUTURE,
+        persist: Instant::FAR_FUTURE,
+        keepalive: Instant::FAR_FUTURE,
+        time_wait: Instant::FAR_FUTURE,
+        pacing: Instant::FAR_FUTURE,
+    };
+
+    #[inline]
+    fn earliest(&self) -> Instant {
+        self.retransmit
+            .min(self.delayed_ack)
+            .min(self.persist)
+            .min(self.keepalive)
+            .min(self.time_wait)
+            .min(self.pacing)
+    }
+}
+
+/// A peer may delay its acknowledgment of a lone segment by so much (RFC 8985 §7.2).
+const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
+
+/// Longest wait between two window probes.
+const MAX_PERSIST: Duration = Duration::from_secs(60);
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    /// When [`Connection::handle_timeout`] is due.
+    #[must_use]
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let earliest = self.timers.earliest();
+        (earliest != Instant::FAR_FUTURE).then_some(earliest)
+    }
+
+    /// Deadlines passed. Does nothing if it comes early.
+    pub fn handle_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
+        if self.timers.pacing <= now {
+            self.timers.pacing = Instant::FAR_FUTURE;
+        }
+        if self.timers.delayed_ack <= now {
+            self.timers.delayed_ack = Instant::FAR_FUTURE;
+            self.pending.ack = true;
+        }
+        if self.timers.retransmit <= now {
+            self.timers.retransmit = Instant::FAR_FUTURE;
+            match self.timers.retransmit_kind {
+                RetransmitKind::Timeout => self.retransmission_timeout(now, ext),
+                RetransmitKind::TailProbe => self.probe_tail(now),
+                RetransmitKind::Reordering => self.look_for_losses(now, ext),
+            }
+        }
+        if self.timers.persist <= now {
+            self.probe_window(now);
+        }
+        if self.timers.keepalive <= now {
+            self.probe_peer(now);
+        }
+        if self.timers.time_wait <= now {
+            self.close(CloseReason::Finished);
+        }
+    }
+
+    /// Starts the retransmission timer, or lets it run: a tail loss probe where one may help, else the timeout.
+    pub(super) fn arm_retransmit(&mut self, now: Instant, restart: bool) {
+        if self.una == self.next {
+            self.timers.retransmit = Instant::FAR_FUTURE;
+            return;
+        }
+        let running = self.timers.retransmit != Instant::FAR_FUTURE;
+        if running && (!restart || self.timers.retransmit_kind == RetransmitKind::Reordering) {
+            return;
+        }
+        let rto = self.rtt.rto();
+        let (srtt, alone) = (self.rtt.srtt(), self.board.len() <= 1);
+        let may_probe = self.sack
+            && !srtt.is_zero()
+            && self.recovery.may_probe_tail()
+            && self.board.sacked_bytes() == 0;
+        let wait = srtt * 2
+            + if alone {
+                WORST_DELAYED_ACK
+            } else {
+                Duration::from_millis(2)
+            };
+        (self.timers.retransmit_kind, self.timers.retransmit) = if may_probe && wait < rto {
+            (RetransmitKind::TailProbe, now + wait)
+        } else {
+            (RetransmitKind::Timeout, now + rto)
+        };
+    }
+
+    /// The window is closed and nothing is in flight that would bring news of it (RFC 9293 §3.8.6.1).
+    pub(super) fn arm_persist(&mut self, now: Instant) {
+        if self.timers.persist == Instant::FAR_FUTURE {
+            self.timers.persist = now + self.rtt.rto().min(MAX_PERSIST);
+        }
+    }
+
+    fn probe_window(&mut self, now: Instant) {
+        self.timers.persist = Instant::FAR_FUTURE;
+        if self.unsent_bytes() == 0 || self.window_end > self.next {
+            return;
+        }
+        if self.user_timeout_passed(now) {
+            return self.close(CloseReason::TimedOut);
+        }
+        self.pending.probe = true;
+        self.rtt.back_off();
+        self.arm_persist(now);
+    }
+
+    pub(super) fn arm_keepalive(&mut self, now: Instant) {
+        if let Some(idle) = self.config.keepalive_idle
+            && self.state.is_synchronized()
+        {
+            self.timers.keepalive = now + idle;
+        }
+    }
+
+    fn probe_peer(&mut self, now: Instant) {
+        if self.keepalives >= self.config.keepalive_probes {
+            self.pending.reset = true;
+            return self.close_after_reset(CloseReason::TimedOut);
+        }
+        self.keepalives += 1;
+        self.pending.probe = true;
+        self.timers.keepalive = now + self.config.keepalive_interval;
+    }
+
+    pub(super) fn close_after_reset(&mut self, reason: CloseReason) {
+        self.close(reason);
+        self.pending.reset = true;
+    }
+
+    pub(super) fn user_timeout_passed(&self, now: Instant) -> bool {
+        self.config
+            .user_timeout
+            .is_some_and(|limit| now.since(self.stalled_since) >= limit)
+    }
+}

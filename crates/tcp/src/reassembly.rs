@@ -1,0 +1,245 @@
+//! The receive queue: data in order that nobody has read, and data behind gaps.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use polypath_wire::Payload;
+
+/// Bytes by stream offset. Bounded in bytes by the receive window, and in gaps.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveQueue {
+    ready: VecDeque<Payload>,
+    ready_bytes: u64,
+    /// Next offset expected.
+    next: u64,
+    /// Behind gaps, by start; stretches neither overlap nor touch. Empty while there is no gap, as nearly always.
+    behind: BTreeMap<u64, Stretch>,
+    behind_bytes: u64,
+    /// Starts of the stretches that grew last, most recent first: the order of SACK blocks (RFC 2018 §4).
+    recent: [u64; 4],
+}
+
+/// Contiguous data behind a gap.
+#[derive(Debug, Default)]
+struct Stretch {
+    end: u64,
+    pieces: Vec<Payload>,
+}
+
+/// What became of arrived data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It continued the stream.
+    InOrder,
+    /// It continued the stream and closed a gap, or part of one.
+    FilledGap,
+    /// It lies behind a gap.
+    OutOfOrder,
+    /// All of it had arrived before.
+    Duplicate,
+    /// It would open one gap too many.
+    TooManyGaps,
+}
+
+impl ReceiveQueue {
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        self.ready_bytes
+    }
+
+    pub(crate) fn has_gap(&self) -> bool {
+        self.behind_bytes > 0
+    }
+
+    pub(crate) fn read(&mut self) -> Option<Payload> {
+        let data = self.ready.pop_front()?;
+        self.ready_bytes -= data.len() as u64;
+        Some(data)
+    }
+
+    /// Data at `offset`. The caller has cut it to the window.
+    #[inline]
+    pub(crate) fn insert(&mut self, offset: u64, mut data: Payload, max_gaps: usize) -> Arrival {
+        let end = offset + data.len() as u64;
+        if end <= self.next {
+            return Arrival::Duplicate;
+        }
+        if offset > self.next {
+            return self.insert_behind(offset, data, max_gaps);
+        }
+        data.advance((self.next - offset) as usize);
+        self.append(data);
+        if self.behind_bytes == 0 {
+            return Arrival::InOrder;
+        }
+        while let Some(entry) = self.behind.first_entry() {
+            if *entry.key() > self.next {
+                break;
+            }
+            let (mut at, stretch) = entry.remove_entry();
+            self.behind_bytes -= stretch.end - at;
+            for mut piece in stretch.pieces {
+                let end = at + piece.len() as u64;
+                piece.advance(self.next.saturating_sub(at).min(end - at) as usize);
+                self.append(piece);
+                at = end;
+            }
+        }
+        Arrival::FilledGap
+    }
+
+    fn append(&mut self, data: Payload) {
+        let len = data.len() as u64;
+        if len > 0 {
+            self.next += len;
+            self.ready_bytes += len;
+            self.ready.push_back(data);
+        }
+    }
+
+    fn insert_behind(&mut self, offset: u64, data: Payload, max_gaps: usize) -> Arrival {
+        if self.behind.len() >= max_gaps {
+            return Arrival::TooManyGaps;
+        }
+        let end = offset + data.len() as u64;
+        let mut from = offset;
+        // What lies before may reach in.
+        if let Some((_, stretch)) = self.behind.range(..=offset).next_back() {
+            from = from.max(stretch.end);
+        }
+        let before = self.behind_bytes;
+        while from < end {
+            let following = self
+                .behind
+                .range(from..end)
+                .next()
+                .map(|(start, stretch)| (*start, stretch.end));
+            let gap_end = following.map_or(end, |(start, _)| start);
+            if gap_end > from {
+                self.insert_part(
+                    from,
+                    data.slice((from - offset) as usize, (gap_end - from) as usize),
+                );
+            }
+            from = following.map_or(end, |(_, end)| end);
+        }
+        if self.behind_bytes == before {
+            return Arrival::Duplicate;
+        }
+        self.note_recent(offset);
+        Arrival::OutOfOrder
+    }
+
+    /// Adds data that nothing overlaps, and joins it with what touches it.
+    fn insert_part(&mut self, start: u64, data: Payload) {
+        let end = start + data.len() as u64;
+        self.behind_bytes += end - start;
+        let after = self.behind.remove(&end);
+        let touching = self
+            .behind
+            .range_mut(..start)
+            .next_back()
+            .filter(|(_, stretch)| stretch.end == start);
+        let stretch = match touching {
+            Some((_, stretch)) => stretch,
+            None => self.behind.entry(start).or_default(),
+        };
+        stretch.pieces.push(data);
+        stretch.end = end;
+        if let Some(mut after) = after {
+            stretch.end = after.end;
+            stretch.pieces.append(&mut after.pieces);
+        }
+    }
+
+    fn note_recent(&mut self, offset: u64) {
+        self.recent.rotate_right(1);
+        self.recent[0] = offset;
+    }
+
+    /// Stretches behind gaps, that of the latest arrival first, as `(start, end)`.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut blocks = [(0, 0); 4];
+        let mut count = 0;
+        if self.behind_bytes > 0 {
+            for offset in self.recent {
+                if offset <= self.next {
+                    continue;
+                }
+                let block = self.stretch_around(offset);
+                if block.1 > block.0 && !blocks.contains(&block) {
+                    blocks[count] = block;
+                    count += 1;
+                }
+            }
+        }
+        blocks.into_iter().take(count)
+    }
+
+    fn stretch_around(&self, offset: u64) -> (u64, u64) {
+        match self.behind.range(..=offset).next_back() {
+            Some((start, stretch)) if offset < stretch.end => (*start, stretch.end),
+            _ => (0, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn bytes(from: usize, len: usize) -> Payload {
+        (from..from + len)
+            .map(|at| at as u8)
+            .collect::<Vec<_>>()
+            .into()
+    }
+
+    #[test]
+    fn blocks_are_whole_stretches_with_the_latest_first() {
+        let mut queue = ReceiveQueue::default();
+        for (from, len) in [(10, 5), (30, 5), (15, 5), (50, 5)] {
+            assert_eq!(
+                queue.insert(from as u64, bytes(from, len), 99),
+                Arrival::OutOfOrder
+            );
+        }
+        assert_eq!(
+            queue.blocks().collect::<Vec<_>>(),
+            [(50, 55), (10, 20), (30, 35)]
+        );
+        assert_eq!(queue.insert(12, bytes(12, 5), 99), Arrival::Duplicate);
+        assert_eq!(queue.insert(0, bytes(0, 12), 99), Arrival::FilledGap);
+        assert_eq!(queue.next(), 20);
+        assert_eq!(queue.insert(20, bytes(20, 20), 99), Arrival::FilledGap);
+        assert_eq!((queue.next(), queue.has_gap()), (40, true));
+        assert_eq!(queue.insert(60, bytes(60, 1), 1), Arrival::TooManyGaps);
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_and_overlap_gives_the_stream(
+            mut cuts in prop::collection::vec((0usize..400, 1usize..60), 1..60),
+        ) {
+            cuts.push((0, 460));
+            let mut queue = ReceiveQueue::default();
+            for (from, len) in cuts {
+                queue.insert(from as u64, bytes(from, len), 999);
+                for (start, end) in queue.blocks() {
+                    prop_assert!(queue.next() < start && start < end);
+                }
+            }
+            let mut at = 0;
+            while let Some(piece) = queue.read() {
+                prop_assert_eq!(&piece, &bytes(at, piece.len()));
+                at += piece.len();
+            }
+            prop_assert_eq!((at, queue.ready_bytes(), queue.has_gap()), (460, 0, false));
+        }
+    }
+}
