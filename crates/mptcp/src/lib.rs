@@ -20,6 +20,8 @@ mod reassembly;
 pub mod scheduler;
 mod send_buffer;
 mod subflow;
+#[cfg(test)]
+mod tests;
 
 pub use config::{ConnectionConfig, HostConfig};
 pub use connection::{ConnectionInfo, SubflowInfo};

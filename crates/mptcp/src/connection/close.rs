@@ -131,7 +131,7 @@ impl Connection {
             Some(TcpCloseReason::Aborted) => Some(SubflowError::Local),
             Some(_) => Some(SubflowError::TimedOut),
         });
-        if self.shared.mode == Mode::Mptcp {
+        if self.shared.mode == Mode::Mptcp && self.closed.is_none() {
             self.emit(Event::SubflowClosed { subflow: subflow.meta.id, tuple, error });
             self.reinject_from(cx, subflow.meta.id);
         }

@@ -227,10 +227,12 @@ impl Connection {
         let may = self.subflows.first().is_some_and(|subflow| subflow.meta.stage == Stage::Plain);
         while may && self.shared.send.unsent_bytes() > 0 {
             let Some(subflow) = self.subflows.first_mut() else { return };
-            // Small writes wait here, where they grow together; TCP sees its window full or a full segment.
+            // Small writes wait here, where they grow together, until TCP has room for them. With the peer's window closed
+            // one byte goes on, for TCP to probe with.
             let room = subflow.tcp.window_room_bytes().min(65_535);
             let id = subflow.meta.id;
-            if room == 0 && subflow.tcp.unsent_bytes() > 0 {
+            let idle = subflow.tcp.acked_offset() == subflow.tcp.enqueued_offset();
+            if room == 0 && !(idle && subflow.tcp.state().is_synchronized()) {
                 return;
             }
             let seq = self.shared.send.next();

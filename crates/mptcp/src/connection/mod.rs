@@ -126,7 +126,8 @@ pub(crate) struct Connection {
     data_level_losses: u32,
     readable_notified: bool,
     writable_wanted: bool,
-    accepted: bool,
+    /// The application knows that the connection is open.
+    announced: bool,
     closed: Option<CloseReason>,
     released: bool,
 }
@@ -163,7 +164,7 @@ impl Connection {
             data_level_losses: 0,
             readable_notified: false,
             writable_wanted: false,
-            accepted: is_client,
+            announced: false,
             closed: None,
             released: false,
         };
@@ -418,6 +419,7 @@ impl Connection {
                 return;
             };
             match event {
+                TcpEvent::Connected if self.shared.mode == Mode::Plain => self.notify_established(),
                 TcpEvent::TimedOut => self.reinject_from(cx, id),
                 TcpEvent::PeerFinished => self.subflow_peer_finished(cx, position),
                 TcpEvent::Closed(reason) => self.subflow_closed(cx, position, Some(reason)),
@@ -445,12 +447,11 @@ impl Connection {
     }
 
     fn notify_established(&mut self) {
-        if self.accepted {
-            self.emit(Event::Connected);
-        } else {
-            self.accepted = true;
-            self.emit(Event::Accepted { local: self.addresses.initial.local });
+        if core::mem::replace(&mut self.announced, true) {
+            return;
         }
+        let local = self.addresses.initial.local;
+        self.emit(if self.shared.is_client { Event::Connected } else { Event::Accepted { local } });
     }
 
     fn notify_path_manager(&mut self, cx: &mut Context<'_>, event: PathEvent) {

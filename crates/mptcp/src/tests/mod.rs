@@ -1,0 +1,284 @@
+//! Scenarios of two hosts, each read as the exchange of packets that it is.
+
+mod network;
+
+use std::vec;
+use std::vec::Vec;
+
+use polypath_units::Duration;
+use polypath_wire::{MptcpOption, MptcpVersion, TcpOption};
+
+use crate::{CloseReason, ConnectionConfig, Event, FallbackReason};
+use network::{Network, Way, pattern, segment, segment_mut};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const VERSIONS: [MptcpVersion; 2] = [MptcpVersion::V0, MptcpVersion::V1];
+
+fn config(version: MptcpVersion, checksum: bool) -> ConnectionConfig {
+    ConnectionConfig { version, checksum, ..ConnectionConfig::default() }
+}
+
+fn network(delays_ms: &[u64], version: MptcpVersion, checksum: bool, seed: u64) -> Network {
+    Network::new(delays_ms, config(version, checksum), config(version, checksum), seed)
+}
+
+/// All bytes arrived, both ends closed in order, and nothing is left after TIME-WAIT.
+#[track_caller]
+fn assert_exchanged(network: &mut Network, upload: usize, download: usize, limit: Duration) {
+    let (at_server, at_client) = network.exchange(upload, download, limit);
+    let log = || network.log.join("\n");
+    assert!(at_server == pattern(0, upload), "upload: {} of {upload}\n{}", at_server.len(), log());
+    assert!(at_client == pattern(0, download), "download: {} of {download}\n{}", at_client.len(), log());
+    for events in [&network.client_events, &network.server_events] {
+        let closed = events.iter().find_map(|(_, event)| match event {
+            Event::Closed(reason) => Some(*reason),
+            _ => None,
+        });
+        assert_eq!(closed, Some(CloseReason::Finished), "{events:?}\n{}", log());
+    }
+    network.run_until(network.now + MINUTE * 3);
+    let log = || network.log.join("\n");
+    for host in [&network.client, &network.server] {
+        let left = (host.connection_count(), host.flow_count(), host.token_count(), host.time_wait_count());
+        assert_eq!(left, (0, 0, 0, 0), "connections, flows, tokens, TIME-WAITs\n{}", log());
+    }
+}
+
+/// Why each end fell back: client, then server.
+fn fell_back(network: &Network) -> [Option<FallbackReason>; 2] {
+    [&network.client_events, &network.server_events].map(|events| {
+        events
+            .iter()
+            .find_map(|(_, event)| if let Event::FellBack(reason) = event { Some(*reason) } else { None })
+    })
+}
+
+#[test]
+fn one_path_carries_data_both_ways() {
+    for version in VERSIONS {
+        for checksum in [false, true] {
+            for (upload, download) in [(0, 0), (1, 0), (0, 1), (100_000, 300_000)] {
+                let mut network = network(&[10], version, checksum, 1);
+                assert_exchanged(&mut network, upload, download, MINUTE);
+                assert_eq!(fell_back(&network), [None, None], "{version:?}\n{}", network.log.join("\n"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_path_joins_and_both_carry_data() {
+    for version in VERSIONS {
+        let mut network = network(&[10, 30], version, true, 2);
+        assert_exchanged(&mut network, 3_000_000, 3_000_000, MINUTE);
+        assert_eq!(network.server.mib().mp_join_ack_rx, 1);
+        let on_second = network.log.iter().filter(|line| line.contains(" 1") && line.contains("dss")).count();
+        assert!(on_second > 100, "the second path carried {on_second} segments");
+    }
+}
+
+#[test]
+fn loss_reordering_between_paths_and_close_lose_nothing() {
+    for seed in 0..40 {
+        let version = VERSIONS[seed as usize % 2];
+        let mut network = network(&[5, 40, 15], version, seed % 3 == 0, seed);
+        network.loss_percent = 1 + seed as u32 % 6;
+        assert_exchanged(&mut network, 200_000, 300_000, MINUTE * 10);
+    }
+}
+
+fn strip(packet: &mut polypath_wire::Packet) {
+    let options = &mut segment_mut(packet).options;
+    options.dss = None;
+    options.rest.retain(|option| !matches!(option, TcpOption::Mptcp(_)));
+}
+
+#[test]
+fn stripped_options_mean_tcp() {
+    type Condition = fn(Way, &polypath_wire::Segment) -> bool;
+    let cases: [(&str, Condition, FallbackReason); 5] = [
+        ("SYN", |_, segment| segment.flags.syn(), FallbackReason::PeerLacksMptcp),
+        (
+            "SYN/ACK",
+            |way, segment| way == Way::ToClient && segment.flags.syn(),
+            FallbackReason::PeerLacksMptcp,
+        ),
+        ("third ACK on", |_, segment| !segment.flags.syn(), FallbackReason::ThirdAckStripped),
+        (
+            "to client only",
+            |way, segment| way == Way::ToClient && !segment.flags.syn(),
+            FallbackReason::DssMissing,
+        ),
+        (
+            "to server only",
+            |way, segment| way == Way::ToServer && !segment.flags.syn(),
+            FallbackReason::ThirdAckStripped,
+        ),
+    ];
+    for version in VERSIONS {
+        for (name, condition, reason) in cases {
+            let mut network = network(&[10, 20], version, false, 3);
+            network.meddle = std::boxed::Box::new(move |way, mut packet| {
+                if condition(way, segment(&packet)) {
+                    strip(&mut packet);
+                }
+                vec![packet]
+            });
+            assert_exchanged(&mut network, 100_000, 200_000, MINUTE);
+            assert!(
+                fell_back(&network).contains(&Some(reason)),
+                "{name} {version:?}\n{}",
+                network.log.join("\n")
+            );
+        }
+    }
+}
+
+#[test]
+fn syns_with_unknown_options_are_retried_without() {
+    let mut network = network(&[10], MptcpVersion::V1, false, 4);
+    network.meddle = std::boxed::Box::new(|_, packet| {
+        if segment(&packet).options.mptcp().next().is_some() { vec![] } else { vec![packet] }
+    });
+    assert_exchanged(&mut network, 10_000, 10_000, MINUTE);
+    let reasons: Vec<_> =
+        network.client_events.iter().filter(|(_, e)| matches!(e, Event::FellBack(_))).collect();
+    assert!(matches!(reasons[..], [(_, Event::FellBack(FallbackReason::SynDropped))]), "{reasons:?}");
+}
+
+#[test]
+fn a_mirrored_syn_ack_means_tcp() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false, 5);
+        let mut syn_options = Vec::new();
+        network.meddle = std::boxed::Box::new(move |way, mut packet| {
+            let segment = segment_mut(&mut packet);
+            if segment.flags.syn() && way == Way::ToServer {
+                syn_options = segment.options.rest.clone();
+                strip(&mut packet);
+            } else if segment.flags.syn() {
+                segment.options.rest = syn_options.clone();
+            }
+            vec![packet]
+        });
+        assert_exchanged(&mut network, 10_000, 10_000, MINUTE);
+        let mirrored = Event::FellBack(FallbackReason::Mirrored);
+        assert!(
+            network.client_events.iter().any(|(_, event)| *event == mirrored),
+            "{:?}",
+            network.client_events
+        );
+    }
+}
+
+#[test]
+fn a_path_that_dies_loses_nothing_and_comes_back() {
+    for path in 0..2 {
+        let mut network = network(&[10, 20], MptcpVersion::V1, false, 6);
+        let mut count = 0;
+        network.meddle = std::boxed::Box::new(move |way, packet| {
+            let addr = if way == Way::ToServer { packet.ip.src } else { packet.ip.dst };
+            let here = addr == network::client_addr(path);
+            count += usize::from(here);
+            if here && (300..600).contains(&count) { vec![] } else { vec![packet] }
+        });
+        assert_exchanged(&mut network, 2_000_000, 2_000_000, MINUTE * 5);
+    }
+}
+
+#[test]
+fn changed_payload_on_a_joined_path_is_noticed_and_sent_again() {
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, true, 7);
+        network.meddle = std::boxed::Box::new(|_, mut packet| {
+            if packet.ip.src == network::client_addr(1) && !segment(&packet).payload.is_empty() {
+                let mut bytes = segment(&packet).payload.to_vec();
+                bytes[0] ^= 1;
+                segment_mut(&mut packet).payload = bytes.into();
+            }
+            vec![packet]
+        });
+        assert_exchanged(&mut network, 500_000, 500_000, MINUTE);
+        assert!(network.server.mib().data_csum_err > 0);
+        assert!(network.log.iter().any(|line| line.contains("fail") && line.contains("R")));
+    }
+}
+
+#[test]
+fn changed_payload_on_the_only_path_falls_back_to_what_tcp_would_deliver() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, true, 8);
+        let mut count = 0;
+        network.meddle = std::boxed::Box::new(move |way, mut packet| {
+            if way == Way::ToServer && !segment(&packet).payload.is_empty() {
+                count += 1;
+                if count == 5 {
+                    let mut bytes = segment(&packet).payload.to_vec();
+                    bytes[0] ^= 1;
+                    segment_mut(&mut packet).payload = bytes.into();
+                }
+            }
+            vec![packet]
+        });
+        let (at_server, at_client) = network.exchange(200_000, 200_000, MINUTE);
+        assert_eq!(at_client, pattern(0, 200_000));
+        let wrong = at_server.iter().zip(pattern(0, 200_000)).filter(|(a, b)| **a != *b).count();
+        assert_eq!((at_server.len(), wrong), (200_000, 1), "{}", network.log.join("\n"));
+        assert!(network.server.mib().infinite_map_rx > 0);
+    }
+}
+
+#[test]
+fn abort_ends_both_ends_at_once() {
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, false, 9);
+        let id = network.connect();
+        network.run_until(network.now + Duration::from_secs(1));
+        network.client.abort(network.now, id);
+        network.run_until(network.now + Duration::from_secs(1));
+        let last = network.server_events.last();
+        assert!(matches!(last, Some((_, Event::Closed(CloseReason::Reset)))), "{last:?}");
+        assert!(network.log.iter().any(|line| line.contains("fastclose")));
+        network.client.release(network.now, id);
+        network.server.release(network.now, network.accepted());
+        network.flush();
+        for host in [&network.client, &network.server] {
+            assert_eq!((host.connection_count(), host.flow_count(), host.token_count()), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn the_passive_closer_keeps_no_time_wait() {
+    let mut network = network(&[10, 20], MptcpVersion::V1, false, 10);
+    let client = network.connect();
+    network.run_until(network.now + Duration::from_secs(1));
+    let server = network.accepted();
+    network.client.shutdown(network.now, client);
+    network.run_until(network.now + Duration::from_secs(1));
+    network.server.shutdown(network.now, server);
+    network.run_until(network.now + Duration::from_secs(2));
+    assert_eq!((network.client.time_wait_count(), network.server.time_wait_count()), (2, 0));
+}
+
+#[test]
+fn announced_addresses_are_echoed_and_joined() {
+    use crate::path_manager::LocalEndpoint;
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, false, 11);
+        let id = network.connect();
+        network.run_until(network.now + Duration::from_secs(1));
+        network.server.add_endpoint(network.now, LocalEndpoint::signal(network::server_addr(1), 7));
+        network.run_until(network.now + Duration::from_secs(2));
+        let announced = |option: &MptcpOption| matches!(option, MptcpOption::AddAddr(_));
+        let _ = announced;
+        assert!(network.log.iter().any(|line| line.contains(" add")), "{}", network.log.join("\n"));
+        let info = network.client.info(id).expect("the connection lives");
+        let joined = info.subflows.iter().filter(|s| s.tuple.remote.addr == network::server_addr(1)).count();
+        assert!(joined >= 1, "{info:?}\n{}", network.log.join("\n"));
+        network.server.remove_endpoint(network.now, network::server_addr(1));
+        network.run_until(network.now + Duration::from_secs(1));
+        let info = network.client.info(id).expect("the connection lives");
+        assert!(info.subflows.iter().all(|s| s.tuple.remote.addr != network::server_addr(1)), "{info:?}");
+    }
+}
