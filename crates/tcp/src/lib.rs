@@ -23,7 +23,10 @@ pub use config::Config;
 pub use connection::{CloseReason, Connection, Disposition, DropReason, Event, Info, Setup, State};
 pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 pub use flow_table::FlowTable;
-pub use host::{HostSecrets, TimeWait, TimeWaitNumbers, TimeWaitReaction, reset_in_reply};
+pub use host::{
+    ConnectError, ConnectionId, Counters, Host, HostConfig, HostEvent, HostSecrets, Population, SendError,
+    TimeWait, TimeWaitNumbers, TimeWaitReaction, reset_in_reply,
+};
 pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners};
 pub use ready_queue::ReadyQueue;
 pub use slab::{Key, Slab};

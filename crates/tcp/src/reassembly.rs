@@ -112,17 +112,10 @@ impl ReceiveQueue {
         }
         let before = self.behind_bytes;
         while from < end {
-            let following = self
-                .behind
-                .range(from..end)
-                .next()
-                .map(|(start, stretch)| (*start, stretch.end));
+            let following = self.behind.range(from..end).next().map(|(start, stretch)| (*start, stretch.end));
             let gap_end = following.map_or(end, |(start, _)| start);
             if gap_end > from {
-                self.insert_part(
-                    from,
-                    data.slice((from - offset) as usize, (gap_end - from) as usize),
-                );
+                self.insert_part(from, data.slice((from - offset) as usize, (gap_end - from) as usize));
             }
             from = following.map_or(end, |(_, end)| end);
         }
@@ -138,11 +131,7 @@ impl ReceiveQueue {
         let end = start + data.len() as u64;
         self.behind_bytes += end - start;
         let after = self.behind.remove(&end);
-        let touching = self
-            .behind
-            .range_mut(..start)
-            .next_back()
-            .filter(|(_, stretch)| stretch.end == start);
+        let touching = self.behind.range_mut(..start).next_back().filter(|(_, stretch)| stretch.end == start);
         let stretch = match touching {
             Some((_, stretch)) => stretch,
             None => self.behind.entry(start).or_default(),
@@ -194,25 +183,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn bytes(from: usize, len: usize) -> Payload {
-        (from..from + len)
-            .map(|at| at as u8)
-            .collect::<Vec<_>>()
-            .into()
+        (from..from + len).map(|at| at as u8).collect::<Vec<_>>().into()
     }
 
     #[test]
     fn blocks_are_whole_stretches_with_the_latest_first() {
         let mut queue = ReceiveQueue::default();
         for (from, len) in [(10, 5), (30, 5), (15, 5), (50, 5)] {
-            assert_eq!(
-                queue.insert(from as u64, bytes(from, len), 99),
-                Arrival::OutOfOrder
-            );
+            assert_eq!(queue.insert(from as u64, bytes(from, len), 99), Arrival::OutOfOrder);
         }
-        assert_eq!(
-            queue.blocks().collect::<Vec<_>>(),
-            [(50, 55), (10, 20), (30, 35)]
-        );
+        assert_eq!(queue.blocks().collect::<Vec<_>>(), [(50, 55), (10, 20), (30, 35)]);
         assert_eq!(queue.insert(12, bytes(12, 5), 99), Arrival::Duplicate);
         assert_eq!(queue.insert(0, bytes(0, 12), 99), Arrival::FilledGap);
         assert_eq!(queue.next(), 20);

@@ -38,13 +38,8 @@ impl RttEstimator {
             self.srtt = rtt;
             self.variance = rtt / 2;
         } else {
-            let error = if rtt > self.srtt {
-                rtt - self.srtt
-            } else {
-                self.srtt - rtt
-            };
-            self.variance =
-                Duration::from_nanos((self.variance.as_nanos() * 3 + error.as_nanos()) / 4);
+            let error = if rtt > self.srtt { rtt - self.srtt } else { self.srtt - rtt };
+            self.variance = Duration::from_nanos((self.variance.as_nanos() * 3 + error.as_nanos()) / 4);
             self.srtt = Duration::from_nanos((self.srtt.as_nanos() * 7 + rtt.as_nanos()) / 8);
         }
         if self.min.is_zero() || rtt <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
@@ -69,12 +64,7 @@ impl RttEstimator {
 
     /// The timeout, with backoff.
     pub(crate) fn rto(&self) -> Duration {
-        Duration::from_nanos(
-            self.rto
-                .as_nanos()
-                .saturating_mul(1 << self.backoff.min(30)),
-        )
-        .min(self.most)
+        Duration::from_nanos(self.rto.as_nanos().saturating_mul(1 << self.backoff.min(30))).min(self.most)
     }
 
     /// Doubles the timeout (RFC 6298 §5.5).
@@ -93,17 +83,11 @@ mod tests {
 
     #[test]
     fn follows_the_equations_of_rfc_6298() {
-        let mut rtt = RttEstimator::new(
-            Duration::from_secs(1),
-            Duration::from_millis(200),
-            Duration::from_secs(120),
-        );
+        let mut rtt =
+            RttEstimator::new(Duration::from_secs(1), Duration::from_millis(200), Duration::from_secs(120));
         assert_eq!(rtt.rto(), Duration::from_secs(1));
         rtt.sample(Instant::ZERO, Duration::from_millis(100));
-        assert_eq!(
-            (rtt.srtt(), rtt.variance()),
-            (Duration::from_millis(100), Duration::from_millis(50))
-        );
+        assert_eq!((rtt.srtt(), rtt.variance()), (Duration::from_millis(100), Duration::from_millis(50)));
         assert_eq!(rtt.rto(), Duration::from_millis(300));
         rtt.sample(Instant::ZERO, Duration::from_millis(200));
         // variance = 3/4 · 50 + 1/4 · 100; srtt = 7/8 · 100 + 1/8 · 200

@@ -72,10 +72,7 @@ pub(crate) struct Newly {
 impl Newly {
     fn count(&mut self, sent: &Sent, bytes: u64) {
         self.bytes += bytes;
-        if self
-            .latest
-            .is_none_or(|latest| (latest.at, latest.end) < (sent.at, sent.end))
-        {
+        if self.latest.is_none_or(|latest| (latest.at, latest.end) < (sent.at, sent.end)) {
             self.latest = Some(*sent);
         }
         if !sent.flags.has(Flags::EVER_RESENT) {
@@ -154,8 +151,7 @@ impl Scoreboard {
                 self.sacked_bytes -= bytes;
                 self.sacked_pieces -= u32::from(whole);
             } else {
-                newly.reordered |=
-                    piece.end < self.high_sacked && !piece.flags.has(Flags::EVER_RESENT);
+                newly.reordered |= piece.end < self.high_sacked && !piece.flags.has(Flags::EVER_RESENT);
                 newly.count(&piece, bytes);
             }
             if piece.flags.has(Flags::LOST) {
@@ -201,10 +197,7 @@ impl Scoreboard {
             if piece.flags.has(Flags::RESENT) {
                 self.resent_bytes -= bytes;
             }
-            piece.flags = piece
-                .flags
-                .without(Flags::LOST.with(Flags::RESENT))
-                .with(Flags::SACKED);
+            piece.flags = piece.flags.without(Flags::LOST.with(Flags::RESENT)).with(Flags::SACKED);
             self.sacked_bytes += bytes;
             self.sacked_pieces += 1;
             at += 1;
@@ -285,10 +278,7 @@ impl Scoreboard {
 
     /// Marks the first piece that is not selectively acknowledged, or its first `most` bytes.
     pub(crate) fn mark_front_lost(&mut self, most: u64) -> u64 {
-        let first = self
-            .queue
-            .iter()
-            .position(|piece| !piece.flags.has(Flags::SACKED));
+        let first = self.queue.iter().position(|piece| !piece.flags.has(Flags::SACKED));
         let Some(at) = first else { return 0 };
         if let Some(piece) = self.queue.get(at).copied()
             && piece.len() > most
@@ -331,9 +321,7 @@ impl Scoreboard {
             self.first_lost = u64::MAX;
             return None;
         }
-        let mut at = self
-            .queue
-            .partition_point(|piece| piece.end <= self.first_lost);
+        let mut at = self.queue.partition_point(|piece| piece.end <= self.first_lost);
         loop {
             let piece = self.queue.get(at)?;
             if piece.flags.has(Flags::LOST) && !piece.flags.has(Flags::RESENT) {
@@ -370,29 +358,14 @@ impl Scoreboard {
 
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        let sum = |flag: Flags| {
-            self.queue
-                .iter()
-                .filter(|p| p.flags.has(flag))
-                .map(Sent::len)
-                .sum::<u64>()
-        };
+        let sum = |flag: Flags| self.queue.iter().filter(|p| p.flags.has(flag)).map(Sent::len).sum::<u64>();
         assert_eq!(sum(Flags::SACKED), self.sacked_bytes);
         assert_eq!(sum(Flags::LOST), self.lost_bytes);
         assert_eq!(sum(Flags::RESENT), self.resent_bytes);
-        let pieces = self
-            .queue
-            .iter()
-            .filter(|p| p.flags.has(Flags::SACKED))
-            .count();
+        let pieces = self.queue.iter().filter(|p| p.flags.has(Flags::SACKED)).count();
         assert_eq!(pieces as u32, self.sacked_pieces);
         assert!(self.queue.iter().all(|p| p.start < p.end));
-        assert!(
-            self.queue
-                .iter()
-                .zip(self.queue.iter().skip(1))
-                .all(|(a, b)| a.end == b.start)
-        );
+        assert!(self.queue.iter().zip(self.queue.iter().skip(1)).all(|(a, b)| a.end == b.start));
     }
 }
 
@@ -443,10 +416,7 @@ mod tests {
         assert_eq!(board.lost_bytes(), 30);
         let first = board.take_lost(Instant::from_millis(103), 6, 0, Instant::ZERO);
         assert_eq!(first.map(|piece| (piece.start, piece.end)), Some((0, 6)));
-        assert_eq!(
-            (board.lost_bytes(), board.pipe_bytes(100)),
-            (24, 100 - 10 - 30 + 6)
-        );
+        assert_eq!((board.lost_bytes(), board.pipe_bytes(100)), (24, 100 - 10 - 30 + 6));
         board.check();
     }
 
@@ -454,17 +424,12 @@ mod tests {
     fn resent_and_lost_again_is_resent_again() {
         let mut board = board(3);
         board.mark_all_lost();
-        while board
-            .take_lost(Instant::from_millis(50), 100, 0, Instant::ZERO)
-            .is_some()
-        {}
+        while board.take_lost(Instant::from_millis(50), 100, 0, Instant::ZERO).is_some() {}
         assert_eq!((board.lost_bytes(), board.pipe_bytes(30)), (0, 30));
         board.mark_all_lost();
         assert_eq!((board.lost_bytes(), board.pipe_bytes(30)), (30, 0));
         assert_eq!(
-            board
-                .take_lost(Instant::from_millis(60), 100, 0, Instant::ZERO)
-                .map(|p| p.start),
+            board.take_lost(Instant::from_millis(60), 100, 0, Instant::ZERO).map(|p| p.start),
             Some(0)
         );
         board.check();

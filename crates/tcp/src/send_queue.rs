@@ -32,11 +32,7 @@ impl<M: Copy> SendQueue<M> {
     const MERGES: bool = size_of::<M>() == 0;
 
     pub(crate) const fn new() -> Self {
-        Self {
-            chunks: VecDeque::new(),
-            end: 0,
-            cursor: 0,
-        }
+        Self { chunks: VecDeque::new(), end: 0, cursor: 0 }
     }
 
     pub(crate) fn end(&self) -> u64 {
@@ -46,22 +42,14 @@ impl<M: Copy> SendQueue<M> {
     pub(crate) fn push(&mut self, data: Payload, mapping: M) {
         let len = data.len() as u32;
         if len > 0 {
-            self.chunks.push_back(Chunk {
-                start: self.end,
-                data,
-                len,
-                mapping,
-            });
+            self.chunks.push_back(Chunk { start: self.end, data, len, mapping });
             self.end += u64::from(len);
         }
     }
 
     fn index_of(&self, offset: u64) -> usize {
-        let here = |index: usize| {
-            self.chunks
-                .get(index)
-                .is_some_and(|c| c.start <= offset && offset < c.end())
-        };
+        let here =
+            |index: usize| self.chunks.get(index).is_some_and(|c| c.start <= offset && offset < c.end());
         if here(self.cursor) {
             self.cursor
         } else if here(self.cursor + 1) {
@@ -78,9 +66,7 @@ impl<M: Copy> SendQueue<M> {
         }
         let index = self.index_of(offset);
         self.cursor = index;
-        self.chunks
-            .get(index)
-            .map_or(0, |chunk| chunk.end().saturating_sub(offset))
+        self.chunks.get(index).map_or(0, |chunk| chunk.end().saturating_sub(offset))
     }
 
     /// Up to `count` bytes from `offset`, and the mapping of the first.
@@ -112,11 +98,7 @@ impl<M: Copy> SendQueue<M> {
 
     /// Drops what lies before `offset`.
     pub(crate) fn acknowledge(&mut self, offset: u64) {
-        while self
-            .chunks
-            .front()
-            .is_some_and(|chunk| chunk.end() <= offset)
-        {
+        while self.chunks.front().is_some_and(|chunk| chunk.end() <= offset) {
             self.chunks.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
         }
@@ -136,20 +118,11 @@ mod tests {
             mapped.push(Payload::from(text.to_vec()), index as u8);
         }
         assert_eq!(plain.contiguous_bytes(1), 8);
-        assert_eq!(
-            plain.slice(1, 7).map(|(data, ())| data.to_vec()),
-            Some(b"bcdefgh".to_vec())
-        );
+        assert_eq!(plain.slice(1, 7).map(|(data, ())| data.to_vec()), Some(b"bcdefgh".to_vec()));
         assert_eq!(mapped.contiguous_bytes(4), 3);
-        assert_eq!(
-            mapped.slice(4, 3).map(|(data, id)| (data.to_vec(), id)),
-            Some((b"efg".to_vec(), 1))
-        );
+        assert_eq!(mapped.slice(4, 3).map(|(data, id)| (data.to_vec(), id)), Some((b"efg".to_vec(), 1)));
         mapped.acknowledge(7);
-        assert_eq!(
-            mapped.slice(7, 9).map(|(data, id)| (data.to_vec(), id)),
-            Some((b"hi".to_vec(), 2))
-        );
+        assert_eq!(mapped.slice(7, 9).map(|(data, id)| (data.to_vec(), id)), Some((b"hi".to_vec(), 2)));
         assert!(mapped.slice(3, 1).is_none());
     }
 }

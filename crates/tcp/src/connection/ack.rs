@@ -26,11 +26,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if ahead < 0 {
             let far = self.peer_window_bytes.max(1 << 16) as i64;
-            return if -ahead > far {
-                Err(DropReason::Ack)
-            } else {
-                self.handle_old_sack(segment)
-            };
+            return if -ahead > far { Err(DropReason::Ack) } else { self.handle_old_sack(segment) };
         }
         let window_changed = self.update_window(segment);
         let in_flight = self.in_flight_bytes();
@@ -39,8 +35,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if ahead > 0 {
             self.advance(now, until, &mut newly);
         }
-        let duplicate_sack =
-            !segment.options.sack.is_empty() && self.handle_sack(segment, &mut newly);
+        let duplicate_sack = !segment.options.sack.is_empty() && self.handle_sack(segment, &mut newly);
         if newly.bytes == 0 && !self.recovery.is_active() && self.board.sacked_bytes() == 0 {
             if self.una == self.next || self.sack || segment.flags.fin() {
                 return Ok(());
@@ -132,9 +127,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                     .sack
                     .get(1)
                     .and_then(|second| self.block_positions(second))
-                    .is_some_and(|(second_start, second_end)| {
-                        start >= second_start && end <= second_end
-                    });
+                    .is_some_and(|(second_start, second_end)| start >= second_start && end <= second_end);
             if index == 0 && (end <= self.una || inside_second) {
                 duplicate = true;
                 self.totals.dsacks += 1;
@@ -150,8 +143,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn block_positions(&self, block: &SackBlock) -> Option<(u64, u64)> {
         let position = |seq: polypath_wire::SeqNumber| {
-            self.una
-                .checked_add_signed(i64::from(seq.diff(self.wire_seq(self.una))))
+            self.una.checked_add_signed(i64::from(seq.diff(self.wire_seq(self.una))))
         };
         let (start, end) = (position(block.start)?, position(block.end)?);
         (start < end && end - start <= 1 << 30).then_some((start, end))
@@ -172,8 +164,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let clock = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
             let elapsed = clock.wrapping_sub(timestamps.echo);
             if elapsed < 1 << 20 {
-                self.rtt
-                    .sample(now, Duration::from_millis(u64::from(elapsed)));
+                self.rtt.sample(now, Duration::from_millis(u64::from(elapsed)));
             }
         }
     }
@@ -216,11 +207,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         } else {
             in_flight_bytes + 2 * u64::from(self.mss_bytes()) >= window
         };
-        let rate = if self.controller.steers_recovery() {
-            self.rate_sample(newly)
-        } else {
-            None
-        };
+        let rate = if self.controller.steers_recovery() { self.rate_sample(newly) } else { None };
         let ack = Ack {
             now,
             acked_bytes: newly.bytes,
@@ -239,10 +226,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn rate_sample(&self, newly: &Newly) -> Option<RateSample> {
         let latest = newly.latest?;
         Some(RateSample {
-            delivery_rate: BitRate::from_bytes_over(
-                self.delivery.sample_bytes,
-                self.delivery.sample_span,
-            ),
+            delivery_rate: BitRate::from_bytes_over(self.delivery.sample_bytes, self.delivery.sample_span),
             app_limited: latest.flags.has(crate::scoreboard::Flags::APP_LIMITED),
             delivered_bytes: self.delivery.delivered,
             lost_bytes: self.delivery.lost,

@@ -46,10 +46,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.note_alive(now);
         // FIN comes after the payload, which is about to be taken.
-        let fin_offset = segment
-            .flags
-            .fin()
-            .then(|| self.offset_of(segment.seq) + segment.payload.len() as i64);
+        let fin_offset =
+            segment.flags.fin().then(|| self.offset_of(segment.seq) + segment.payload.len() as i64);
         if !segment.payload.is_empty() {
             self.handle_text(now, segment);
         }
@@ -124,9 +122,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn complete_handshake(&mut self, now: Instant, segment: &Segment) -> bool {
-        if segment.ack.before(self.wire_seq(1))
-            || segment.ack.after(self.wire_seq(self.next.max(1)))
-        {
+        if segment.ack.before(self.wire_seq(1)) || segment.ack.after(self.wire_seq(self.next.max(1))) {
             return false;
         }
         if self.syn_sent == 1 {
@@ -172,11 +168,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let next = self.receive.next() as i64 + i64::from(self.fin_received);
         let edge = self.window_edge.max(self.receive.next()) as i64 + i64::from(self.fin_received);
         let len = i64::from(segment.sequence_len());
-        let in_window = if len == 0 {
-            offset >= next && offset <= edge
-        } else {
-            offset <= edge && offset + len > next
-        };
+        let in_window =
+            if len == 0 { offset >= next && offset <= edge } else { offset <= edge && offset + len > next };
         if in_window {
             return Ok(());
         }
@@ -280,9 +273,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             start = 0;
         }
         let start = start as u64;
-        let limit = self
-            .peer_fin
-            .map_or(self.window_edge, |fin| self.window_edge.min(fin));
+        let limit = self.peer_fin.map_or(self.window_edge, |fin| self.window_edge.min(fin));
         let beyond = (start + data.len() as u64).saturating_sub(limit);
         if beyond > 0 {
             let keep = (data.len() as u64).saturating_sub(beyond);
@@ -293,10 +284,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             }
         }
         let end = start + data.len() as u64;
-        match self
-            .receive
-            .insert(start, data, self.config.max_reassembly_gaps)
-        {
+        match self.receive.insert(start, data, self.config.max_reassembly_gaps) {
             Arrival::InOrder => {
                 self.events.readable = true;
                 self.unacked_segments += segments;

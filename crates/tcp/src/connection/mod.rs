@@ -55,10 +55,7 @@ impl State {
 
     /// Data or its retransmission may leave.
     const fn may_send(self) -> bool {
-        matches!(
-            self,
-            Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck
-        )
+        matches!(self, Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck)
     }
 
     /// The peer may still send data.
@@ -350,18 +347,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn new(now: Instant, setup: Setup, state: State) -> Self {
-        let Setup {
-            tuple,
-            isn,
-            timestamp_offset,
-            config,
-            controller,
-        } = setup;
-        let shift = if config.window_scaling {
-            scale_for(config.receive_buffer_bytes)
-        } else {
-            0
-        };
+        let Setup { tuple, isn, timestamp_offset, config, controller } = setup;
+        let shift = if config.window_scaling { scale_for(config.receive_buffer_bytes) } else { 0 };
         Self {
             tuple,
             controller,
@@ -379,10 +366,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             window_ack: 0,
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             recovery: Recovery::default(),
-            delivery: Delivery {
-                delivered_at: now,
-                ..Delivery::default()
-            },
+            delivery: Delivery { delivered_at: now, ..Delivery::default() },
             consecutive_timeouts: 0,
             stalled_since: now,
             last_sent_at: now,
@@ -399,16 +383,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             quick_acks: config.quick_ack_packets,
             dsack: None,
             last_received_at: now,
-            mtu: PathMtu::new(
-                config.mtu_bytes,
-                config.min_mtu_bytes,
-                tuple.local.addr.is_ipv6(),
-            ),
-            peer_mss: if tuple.local.addr.is_ipv4() {
-                536
-            } else {
-                1220
-            },
+            mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
+            peer_mss: if tuple.local.addr.is_ipv4() { 536 } else { 1220 },
             peer_shift: 0,
             own_shift: shift,
             scaling: config.window_scaling,
@@ -417,10 +393,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             ts_recent: 0,
             ts_recent_at: now,
             sack: config.sack,
-            pending: PendingSegments {
-                syn: true,
-                ..PendingSegments::default()
-            },
+            pending: PendingSegments { syn: true, ..PendingSegments::default() },
             timers: Timers::OFF,
             events: PendingEvents::default(),
             totals: Totals::default(),
@@ -480,13 +453,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let window = ext.receive_window_bytes(self.own_window_bytes());
         let edge = self.receive.next() + window;
-        let step = (2 * u64::from(self.peer_mss))
-            .min(self.config.receive_buffer_bytes / 2)
-            .max(1);
+        let step = (2 * u64::from(self.peer_mss)).min(self.config.receive_buffer_bytes / 2).max(1);
         let closed = self.window_edge <= self.receive.next() + u64::from(self.peer_mss);
         // Small steps go with the next acknowledgment; a window that was nearly closed, or opened by a half, cannot wait.
-        let far =
-            edge.saturating_sub(self.window_edge) >= (self.config.receive_buffer_bytes / 2).max(1);
+        let far = edge.saturating_sub(self.window_edge) >= (self.config.receive_buffer_bytes / 2).max(1);
         if far || closed && edge >= self.window_edge + step {
             self.pending.ack = true;
         }
@@ -528,11 +498,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return Some(Event::MtuChanged);
         }
         // The owner hears of the end after the RST has left.
-        if self.pending.reset {
-            None
-        } else {
-            events.closed.take().map(Event::Closed)
-        }
+        if self.pending.reset { None } else { events.closed.take().map(Event::Closed) }
     }
 
     // ---- getters
@@ -666,13 +632,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.state.may_send() {
             return 0;
         }
-        let by_congestion = self
-            .send_window_bytes()
-            .saturating_sub(self.in_flight_bytes() + self.board.lost_bytes());
+        let by_congestion =
+            self.send_window_bytes().saturating_sub(self.in_flight_bytes() + self.board.lost_bytes());
         let by_peer = self.window_end.saturating_sub(self.next);
-        by_congestion
-            .min(by_peer)
-            .saturating_sub(self.unsent_bytes())
+        by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
     /// Payload of a full segment.
@@ -700,10 +663,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn flow_view(&self) -> FlowView {
-        let (window_bytes, ssthresh) = (
-            self.controller.window_bytes(),
-            self.controller.ssthresh_bytes(),
-        );
+        let (window_bytes, ssthresh) = (self.controller.window_bytes(), self.controller.ssthresh_bytes());
         FlowView {
             window_bytes,
             mss_bytes: self.mss_bytes(),
@@ -765,10 +725,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             timeouts: self.totals.timeouts,
             spurious: self.totals.spurious,
             dsacks: self.totals.dsacks,
-            delivery_rate: BitRate::from_bytes_over(
-                self.delivery.sample_bytes,
-                self.delivery.sample_span,
-            ),
+            delivery_rate: BitRate::from_bytes_over(self.delivery.sample_bytes, self.delivery.sample_span),
         }
     }
 
@@ -787,8 +744,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The acknowledgment number to send.
     #[inline]
     fn wire_ack(&self) -> SeqNumber {
-        self.wire_receive(self.receive.next())
-            .add(u32::from(self.fin_received))
+        self.wire_receive(self.receive.next()).add(u32::from(self.fin_received))
     }
 
     /// The peer's sequence number of a stream offset.
@@ -807,9 +763,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn own_window_bytes(&self) -> u64 {
         // Data behind gaps lies inside of the window, so only what waits to be read takes room from it.
-        self.config
-            .receive_buffer_bytes
-            .saturating_sub(self.receive.ready_bytes())
+        self.config.receive_buffer_bytes.saturating_sub(self.receive.ready_bytes())
     }
 
     /// The window as the header carries it.
@@ -834,8 +788,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// An ICMP message about this flow (RFC 5927: believed only if it quotes something in flight).
     pub fn handle_icmp(&mut self, now: Instant, message: &IcmpMessage) {
-        let (IcmpMessage::PacketTooBig { seq, .. } | IcmpMessage::Unreachable { seq, .. }) =
-            message;
+        let (IcmpMessage::PacketTooBig { seq, .. } | IcmpMessage::Unreachable { seq, .. }) = message;
         let ahead = i64::from(seq.diff(self.wire_seq(self.una)));
         if ahead < 0 || ahead as u64 >= self.outstanding_bytes().max(1) {
             return;
@@ -857,7 +810,5 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
 /// The least shift with which `bytes` fit the header's field (RFC 7323 §2.3: at most 14).
 fn scale_for(bytes: u64) -> u8 {
-    (0..14)
-        .find(|shift| bytes >> shift <= u64::from(u16::MAX))
-        .unwrap_or(14)
+    (0..14).find(|shift| bytes >> shift <= u64::from(u16::MAX)).unwrap_or(14)
 }

@@ -26,19 +26,9 @@ pub(super) struct PathMtu {
 
 impl PathMtu {
     pub(super) fn new(configured: u16, least: u16, is_v6: bool) -> Self {
-        let (overhead, least) = if is_v6 {
-            (60, least.max(1280))
-        } else {
-            (40, least)
-        };
+        let (overhead, least) = if is_v6 { (60, least.max(1280)) } else { (40, least) };
         let current = configured.max(overhead + 1);
-        Self {
-            current,
-            configured: current,
-            least: least.min(current),
-            overhead,
-            lowered_at: Instant::ZERO,
-        }
+        Self { current, configured: current, least: least.min(current), overhead, lowered_at: Instant::ZERO }
     }
 
     pub(super) fn current_bytes(&self) -> u16 {
@@ -60,9 +50,7 @@ impl PathMtu {
     }
 
     fn step_down(&mut self) -> bool {
-        let next = PLATEAUS
-            .into_iter()
-            .find(|step| *step < self.current && *step >= self.least);
+        let next = PLATEAUS.into_iter().find(|step| *step < self.current && *step >= self.least);
         next.is_some_and(|mtu| self.lower_to(mtu))
     }
 }
@@ -70,12 +58,8 @@ impl PathMtu {
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Called at each timeout: repeated loss of full-sized segments while nothing else is known points to a black hole.
     pub(super) fn suspect_black_hole(&mut self, now: Instant) {
-        let probing =
-            self.config.mtu_probing && self.consecutive_timeouts % BLACK_HOLE_TIMEOUTS == 0;
-        let full = self
-            .board
-            .front()
-            .is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
+        let probing = self.config.mtu_probing && self.consecutive_timeouts % BLACK_HOLE_TIMEOUTS == 0;
+        let full = self.board.front().is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
         if probing && full && self.mtu.step_down() {
             self.mtu.lowered_at = now;
             self.segment_size_changed(now);

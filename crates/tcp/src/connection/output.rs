@@ -3,9 +3,7 @@
 use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{
-    Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps,
-};
+use polypath_wire::{Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps};
 
 use super::{Connection, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
@@ -17,11 +15,7 @@ const BURST_SEGMENTS: u64 = 2;
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The next segment to send; call until `None`.
     #[must_use]
-    pub fn poll_transmit<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        ext: &mut X,
-    ) -> Option<Packet> {
+    pub fn poll_transmit<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         if self.pending.reset {
             self.pending.reset = false;
             return Some(self.reset(now, ext));
@@ -32,8 +26,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             _ => {}
         }
         // Blocks that do not fit beside data go first, on their own.
-        let owes_sack =
-            self.pending.ack && self.sack && (self.receive.has_gap() || self.dsack.is_some());
+        let owes_sack = self.pending.ack && self.sack && (self.receive.has_gap() || self.dsack.is_some());
         if owes_sack {
             return Some(self.acknowledge(now, ext));
         }
@@ -62,11 +55,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.finish_segment(now, segment, OutgoingKind::Reset, None, ext)
     }
 
-    fn transmit_syn<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        ext: &mut X,
-    ) -> Option<Packet> {
+    fn transmit_syn<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         if !self.pending.syn {
             return None;
         }
@@ -77,10 +66,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let (flags, kind) = if self.state == State::SynSent {
             (TcpFlags::SYN, OutgoingKind::Syn { retransmission })
         } else {
-            (
-                TcpFlags::SYN.with(TcpFlags::ACK),
-                OutgoingKind::SynAck { retransmission },
-            )
+            (TcpFlags::SYN.with(TcpFlags::ACK), OutgoingKind::SynAck { retransmission })
         };
         self.next = 1;
         self.last_sent_at = now;
@@ -92,11 +78,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     // ---- data
 
-    fn transmit_data<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        ext: &mut X,
-    ) -> Option<Packet> {
+    fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         let segment_bytes = self.segment_payload_bytes(ext) as u64;
         if self.pending.tail_probe {
             self.pending.tail_probe = false;
@@ -118,9 +100,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if lost > 0 {
             let (delivered, delivered_at) = (self.delivery.delivered, self.delivery.delivered_at);
-            let sent = self
-                .board
-                .take_lost(now, segment_bytes, delivered, delivered_at)?;
+            let sent = self.board.take_lost(now, segment_bytes, delivered, delivered_at)?;
             return Some(self.retransmit(now, sent, ext));
         }
         self.transmit_new(now, segment_bytes, window.saturating_sub(pipe), ext)
@@ -144,10 +124,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if unsent > 0 {
             let most = self.most_bytes_at_once(segment_bytes);
             let contiguous = self.queue.contiguous_bytes(self.next - 1);
-            count = contiguous
-                .min(by_peer)
-                .min(most)
-                .min(room.max(segment_bytes));
+            count = contiguous.min(by_peer).min(most).min(room.max(segment_bytes));
             if count > segment_bytes && count < contiguous {
                 count -= count % segment_bytes;
             }
@@ -167,8 +144,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if idle && now.since(self.last_sent_at) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
             self.controller.on_idle_restart(now);
         }
-        let fin =
-            self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
+        let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
         self.send_stretch(now, self.next, count, fin, ext)
     }
 
@@ -216,31 +192,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             at: now,
             delivered: self.delivery.delivered,
             delivered_at: self.delivery.delivered_at,
-            flags: if app_limited {
-                Flags::APP_LIMITED
-            } else {
-                Flags::NONE
-            },
+            flags: if app_limited { Flags::APP_LIMITED } else { Flags::NONE },
         });
         self.next = end;
         if fin {
             self.fin_at = Some(end - 1);
-            self.state = if self.state == State::CloseWait {
-                State::LastAck
-            } else {
-                State::FinWait1
-            };
+            self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         }
         let segment_bytes = self.segment_payload_bytes(ext);
         Some(self.send_data_segment(now, position, payload, mapping, fin, segment_bytes, ext))
     }
 
-    fn retransmit<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        sent: Sent,
-        ext: &mut X,
-    ) -> Packet {
+    fn retransmit<X: Extension<Mapping = M>>(&mut self, now: Instant, sent: Sent, ext: &mut X) -> Packet {
         let fin = self.fin_at == Some(sent.end - 1);
         let count = sent.len() - u64::from(fin);
         let (payload, mapping) = match self.queue.slice(sent.start - 1, count as usize) {
@@ -262,15 +225,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let unsent = self
-            .unsent_bytes()
-            .min(self.window_end.saturating_sub(self.next))
-            .min(segment_bytes);
+        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next)).min(segment_bytes);
         if unsent > 0 {
             let count = self.queue.contiguous_bytes(self.next - 1).min(unsent);
-            let fin = self.finishing
-                && self.fin_at.is_none()
-                && self.next + count == self.queue.end() + 1;
+            let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
             let packet = self.send_stretch(now, self.next, count, fin, ext);
             self.note_tail_probe(false);
             return packet;
@@ -306,17 +264,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
         let mut segment = self.segment_at(now, position, flags, ext);
-        segment.segment_size = if len > segment_bytes {
-            segment_bytes as u16
-        } else {
-            0
-        };
+        segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
-        let kind = if len > 0 {
-            OutgoingKind::Data
-        } else {
-            OutgoingKind::Ack
-        };
+        let kind = if len > 0 { OutgoingKind::Data } else { OutgoingKind::Ack };
         self.finish_segment(now, segment, kind, mapping, ext)
     }
 
@@ -332,20 +282,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Some(rate) => rate.time_to_send(segment_bytes).as_nanos(),
             None if srtt == 0 => return,
             None => {
-                let tenths = if self.controller.in_slow_start() {
-                    20
-                } else {
-                    12
-                };
-                srtt * segment_bytes * 10
-                    / (self.controller.window_bytes().max(segment_bytes) * tenths)
+                let tenths = if self.controller.in_slow_start() { 20 } else { 12 };
+                srtt * segment_bytes * 10 / (self.controller.window_bytes().max(segment_bytes) * tenths)
             }
         };
-        let cost = if bytes == segment_bytes {
-            per_segment
-        } else {
-            per_segment * bytes / segment_bytes
-        };
+        let cost = if bytes == segment_bytes { per_segment } else { per_segment * bytes / segment_bytes };
         let burst = BURST_SEGMENTS.max(u64::from(self.config.pacing_burst_bytes) / segment_bytes);
         let credit = Duration::from_nanos(per_segment * burst);
         self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
@@ -378,13 +319,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             polypath_wire::SeqNumber(0)
         };
         let seq = self.wire_seq(position);
-        Segment {
-            seq,
-            ack,
-            flags,
-            window: field as u16,
-            ..Segment::default()
-        }
+        Segment { seq, ack, flags, window: field as u16, ..Segment::default() }
     }
 
     /// The window for the header: the edge stays until it can move by a segment or half the buffer (RFC 9293
@@ -394,9 +329,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let next = self.receive.next();
         let window = ext.receive_window_bytes(self.own_window_bytes());
         let edge = next + window;
-        let step = u64::from(self.peer_mss)
-            .min(self.config.receive_buffer_bytes / 2)
-            .max(1);
+        let step = u64::from(self.peer_mss).min(self.config.receive_buffer_bytes / 2).max(1);
         if edge > self.window_edge && edge - self.window_edge < step && self.window_edge >= next {
             self.window_edge - next
         } else {
@@ -420,33 +353,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if self.timestamps && kind != OutgoingKind::Reset {
             let value = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
-            let echo = if segment.flags.ack() {
-                self.ts_recent
-            } else {
-                0
-            };
+            let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
             segment.options.timestamps = Some(Timestamps { value, echo });
         }
-        let outgoing = Outgoing {
-            kind,
-            payload_len_bytes: segment.payload.len(),
-            mapping,
-            fin: segment.flags.fin(),
-        };
+        let outgoing =
+            Outgoing { kind, payload_len_bytes: segment.payload.len(), mapping, fin: segment.flags.fin() };
         let mut space = OptionSpace::new(&mut segment.options, kind == OutgoingKind::Ack);
         ext.write_options(&outgoing, &mut space);
-        if kind == OutgoingKind::Ack
-            && self.sack
-            && (self.dsack.is_some() || self.receive.has_gap())
-        {
+        if kind == OutgoingKind::Ack && self.sack && (self.dsack.is_some() || self.receive.has_gap()) {
             let first = self.dsack.take();
             let blocks = first.into_iter().chain(self.receive.blocks());
             let peer_isn = self.peer_isn;
             let wire = |offset: u64| peer_isn.add(1).add(offset as u32);
-            space.push_sack(blocks.map(|(start, end)| SackBlock {
-                start: wire(start),
-                end: wire(end),
-            }));
+            space.push_sack(blocks.map(|(start, end)| SackBlock { start: wire(start), end: wire(end) }));
         }
         Packet::tcp(self.tuple, segment)
     }

@@ -31,6 +31,8 @@ pub(super) struct Recovery {
     reordering_persist: u8,
     prr: Prr,
     duplicates: u32,
+    /// The episode began with nothing resent in flight, so that its acknowledgments can be told from older ones'.
+    may_undo: bool,
     /// Timestamp of the first retransmission of the episode: an echo older than it proves that it was spurious.
     first_resend_ms: Option<u32>,
     /// Retransmissions of the episode that no DSACK has reported yet.
@@ -99,8 +101,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         match self.recovery.phase {
             Phase::Fast { .. } if !self.controller.steers_recovery() => self.recovery.prr.window,
             Phase::Timeout { .. } if self.recovery.frto == Frto::SentNew => {
-                self.in_flight_bytes()
-                    + 2 * u64::from(self.mss_bytes()).saturating_sub(self.recovery.prr.out)
+                self.in_flight_bytes() + 2 * u64::from(self.mss_bytes()).saturating_sub(self.recovery.prr.out)
             }
             _ => self.controller.window_bytes(),
         }
@@ -179,13 +180,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         Duration::from_nanos(self.rtt.min().as_nanos() / 4 * quarters).min(self.rtt.srtt())
     }
 
-    fn find_losses(
-        &mut self,
-        now: Instant,
-        newly: &Newly,
-        advanced: bool,
-        pure_duplicate: bool,
-    ) -> u64 {
+    fn find_losses(&mut self, now: Instant, newly: &Newly, advanced: bool, pure_duplicate: bool) -> u64 {
         if !self.sack {
             return self.find_losses_without_sack(advanced, pure_duplicate);
         }
@@ -256,25 +251,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.reduce_in_proportion(newly.bytes, lost);
     }
 
-    fn enter_fast_recovery<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        in_flight: u64,
-        ext: &mut X,
-    ) {
+    fn enter_fast_recovery<X: Extension<Mapping = M>>(&mut self, now: Instant, in_flight: u64, ext: &mut X) {
         let own = self.flow_view();
-        self.controller
-            .on_congestion(now, in_flight, &ext.flows(&own));
+        self.controller.on_congestion(now, in_flight, &ext.flows(&own));
         self.delivery.acked_between_losses = self.delivery.acked_since_loss;
         self.delivery.acked_since_loss = 0;
+        // What the last episode resent and is still on its way would look like this one's original.
+        let clean = !self.board.has_resent();
         let recovery = &mut self.recovery;
         recovery.phase = Phase::Fast { until: self.next };
-        recovery.prr = Prr {
-            flight_at_start: in_flight.max(1),
-            ..Prr::default()
-        };
+        recovery.prr = Prr { flight_at_start: in_flight.max(1), ..Prr::default() };
+        recovery.may_undo = clean;
         recovery.first_resend_ms = None;
-        recovery.undo_left = Some(0);
+        recovery.undo_left = clean.then_some(0);
         recovery.tail_probe_end = None;
     }
 
@@ -284,17 +273,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let pipe = self.in_flight_bytes();
         let target = self.controller.window_bytes();
         // Without SACK a duplicate acknowledgment stands for a delivered segment.
-        let delivered = if delivered == 0 && !self.sack {
-            mss
-        } else {
-            delivered
-        };
+        let delivered = if delivered == 0 && !self.sack { mss } else { delivered };
         let prr = &mut self.recovery.prr;
         prr.delivered += delivered;
         let quota = if pipe > target {
-            (prr.delivered * target)
-                .div_ceil(prr.flight_at_start)
-                .saturating_sub(prr.out)
+            (prr.delivered * target).div_ceil(prr.flight_at_start).saturating_sub(prr.out)
         } else {
             let mut limit = prr.delivered.saturating_sub(prr.out).max(delivered);
             if lost == 0 {
@@ -334,12 +317,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// An acknowledgment that echoes a timestamp from before the first retransmission answers the original.
     fn is_spurious_by_timestamp(&self, segment: &Segment) -> bool {
-        let (Some(resent), Some(timestamps)) =
-            (self.recovery.first_resend_ms, segment.options.timestamps)
+        let (Some(resent), Some(timestamps)) = (self.recovery.first_resend_ms, segment.options.timestamps)
         else {
             return false;
         };
         self.recovery.is_active()
+            && self.recovery.may_undo
             && self.timestamps
             && timestamps.echo != 0
             && (timestamps.echo.wrapping_sub(resent) as i32) < 0
@@ -373,11 +356,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     // ---- timeouts
 
-    pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        ext: &mut X,
-    ) {
+    pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
         if matches!(self.state, State::SynSent | State::SynReceived) {
             return self.handshake_timeout();
         }
@@ -398,13 +377,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.delivery.acked_between_losses = self.delivery.acked_since_loss;
             self.delivery.acked_since_loss = 0;
         }
+        let clean = !self.board.has_resent() && self.recovery.phase == Phase::Open;
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
         let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
-        self.recovery.frto = if first && !self.timestamps {
-            Frto::Resent
-        } else {
-            Frto::Off
-        };
+        self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
         if self.recovery.frto == Frto::Resent {
             let most = self.segment_payload_bytes(ext) as u64;
             self.board.mark_front_lost(most);
@@ -414,8 +390,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let recovery = &mut self.recovery;
         recovery.phase = Phase::Timeout { until: self.next };
         recovery.prr = Prr::default();
+        recovery.may_undo = clean;
         recovery.first_resend_ms = None;
-        recovery.undo_left = Some(0);
+        recovery.undo_left = clean.then_some(0);
         recovery.tail_probe_end = None;
         self.rtt.back_off();
         self.pace_at = now;
@@ -425,11 +402,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn lose_everything(&mut self) {
         // A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
-        if self
-            .board
-            .front()
-            .is_some_and(|front| front.flags.has(crate::scoreboard::Flags::SACKED))
-        {
+        if self.board.front().is_some_and(|front| front.flags.has(crate::scoreboard::Flags::SACKED)) {
             self.board.forget_sacks();
         }
         self.board.mark_all_lost();
@@ -437,11 +410,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn handshake_timeout(&mut self) {
-        let limit = if self.state == State::SynSent {
-            self.config.syn_retries
-        } else {
-            self.config.syn_ack_retries
-        };
+        let limit =
+            if self.state == State::SynSent { self.config.syn_retries } else { self.config.syn_ack_retries };
         if self.syn_sent > limit {
             return self.close(CloseReason::TimedOut);
         }
@@ -493,10 +463,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) {
         let resent = self.recovery.tail_probe_resent;
         // An acknowledgment of just what was probed may be the original's; a DSACK would tell, or later data.
-        let decided = self
-            .recovery
-            .tail_probe_end
-            .is_some_and(|end| self.una > end || self.una == end && !resent);
+        let decided =
+            self.recovery.tail_probe_end.is_some_and(|end| self.una > end || self.una == end && !resent);
         if !decided && !duplicate_sack {
             return;
         }
@@ -505,8 +473,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.recovery.tail_probe_resent = false;
         if repaired {
             let own = self.flow_view();
-            self.controller
-                .on_congestion(now, in_flight, &ext.flows(&own));
+            self.controller.on_congestion(now, in_flight, &ext.flows(&own));
             self.controller.on_recovery_end(now);
         }
     }

@@ -107,16 +107,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let rto = self.rtt.rto();
         let (srtt, alone) = (self.rtt.srtt(), self.board.len() <= 1);
-        let may_probe = self.sack
-            && !srtt.is_zero()
-            && self.recovery.may_probe_tail()
-            && self.board.sacked_bytes() == 0;
-        let wait = srtt * 2
-            + if alone {
-                WORST_DELAYED_ACK
-            } else {
-                Duration::from_millis(2)
-            };
+        let may_probe =
+            self.sack && !srtt.is_zero() && self.recovery.may_probe_tail() && self.board.sacked_bytes() == 0;
+        let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
         (self.timers.retransmit_kind, self.timers.retransmit) = if may_probe && wait < rto {
             (RetransmitKind::TailProbe, now + wait)
         } else {
@@ -168,8 +161,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     pub(super) fn user_timeout_passed(&self, now: Instant) -> bool {
-        self.config
-            .user_timeout
-            .is_some_and(|limit| now.since(self.stalled_since) >= limit)
+        self.config.user_timeout.is_some_and(|limit| now.since(self.stalled_since) >= limit)
     }
 }

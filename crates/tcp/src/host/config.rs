@@ -1,0 +1,36 @@
+use core::ops::RangeInclusive;
+
+use alloc::sync::Arc;
+
+use polypath_congestion::Algorithm;
+
+use crate::Config;
+
+/// Settings of a [`super::Host`].
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Settings of its connections, shared by all.
+    pub connection: Arc<Config>,
+    /// Congestion control of its connections. Default CUBIC (RFC 9438).
+    pub congestion: Algorithm,
+    /// Local ports of connections that don't name one. Default 32 768 to 60 999, as Linux.
+    pub ephemeral_ports: RangeInclusive<u16>,
+    /// Most connections at a time, half-open and closed ones that the application still holds included.
+    /// Beyond them SYNs are dropped and `connect` fails. Default 1 048 576.
+    pub max_connections: usize,
+    /// Most TIME-WAIT records; a connection beyond them goes without (as Linux's `tcp_max_tw_buckets`). About
+    /// 170 bytes each, index and timer included. Default 262 144.
+    pub max_time_wait: usize,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            connection: Arc::new(Config::default()),
+            congestion: Algorithm::CUBIC,
+            ephemeral_ports: 32_768..=60_999,
+            max_connections: 1 << 20,
+            max_time_wait: 1 << 18,
+        }
+    }
+}

@@ -1,0 +1,4 @@
+mod lifecycle;
+mod network;
+mod random;
+mod transfer;
