@@ -186,9 +186,9 @@ impl Connection {
 
     /// Takes what TCP has in order, and makes data of it.
     pub(super) fn receive_data(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
-        loop {
-            let Some(subflow) = self.subflows.get_mut(position) else { break };
-            let Some(bytes) = subflow.tcp.read() else { break };
+        while let Some(subflow) = self.subflows.get_mut(position)
+            && let Some(bytes) = subflow.tcp.read()
+        {
             match (&mut subflow.rx.mode, self.shared.mode) {
                 (ReceiveMode::Mapped, Mode::Mptcp) => self.receive_mapped(cx, position, bytes, segment),
                 (ReceiveMode::Mapped, _) => {

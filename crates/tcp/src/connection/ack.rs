@@ -26,7 +26,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if ahead < 0 {
             let far = self.peer_window_bytes.max(1 << 16) as i64;
-            return if -ahead > far { Err(DropReason::Ack) } else { self.handle_old_sack(segment) };
+            return if -ahead > far { Err(DropReason::Ack) } else { Ok(()) };
         }
         let window_changed = self.update_window(segment);
         let in_flight = self.in_flight_bytes();
@@ -36,10 +36,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.advance(now, until, &mut newly);
         }
         let duplicate_sack = !segment.options.sack.is_empty() && self.handle_sack(segment, &mut newly);
-        if newly.bytes == 0 && !self.recovery.is_active() && self.board.sacked_bytes() == 0 {
-            if self.una == self.next || self.sack || segment.flags.fin() {
-                return Ok(());
-            }
+        let quiet = newly.bytes == 0
+            && !duplicate_sack
+            && !self.recovery.is_active()
+            && self.board.sacked_bytes() == 0;
+        if quiet && (self.una == self.next || self.sack || segment.flags.fin()) {
+            return Ok(());
         }
         self.sample_rtt(now, segment, &newly);
         self.count_delivered(now, &newly);
@@ -58,11 +60,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if ahead > 0 {
             self.arm_retransmit(now, true);
         }
-        Ok(())
-    }
-
-    /// An old acknowledgment can still carry news of duplicates.
-    fn handle_old_sack(&mut self, _segment: &Segment) -> Result<(), DropReason> {
         Ok(())
     }
 
@@ -102,11 +99,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.window_ack = ack;
         self.peer_window_bytes = window;
         self.window_end = ack + window;
-        if self.window_end > self.next {
-            if self.timers.persist != Instant::FAR_FUTURE {
-                self.timers.persist = Instant::FAR_FUTURE;
-                self.rtt.reset_backoff();
-            }
+        if self.window_end > self.next && self.timers.persist != Instant::FAR_FUTURE {
+            self.timers.persist = Instant::FAR_FUTURE;
+            self.rtt.reset_backoff();
         }
         changed
     }

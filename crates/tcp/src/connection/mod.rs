@@ -8,6 +8,8 @@ mod input;
 mod mtu;
 mod output;
 mod recovery;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use alloc::boxed::Box;
@@ -418,9 +420,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Sends FIN after everything queued.
     pub fn finish(&mut self) {
         self.finishing = true;
-        if self.state == State::SynSent && self.syn_sent == 0 {
-            self.close(CloseReason::Finished);
-        }
     }
 
     /// Resets the connection: a RST leaves, if the peer knows of us, and it is over.

@@ -288,7 +288,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         let cost = if bytes == segment_bytes { per_segment } else { per_segment * bytes / segment_bytes };
         let burst = BURST_SEGMENTS.max(u64::from(self.config.pacing_burst_bytes) / segment_bytes);
-        let credit = Duration::from_nanos(per_segment * burst);
+        let credit = Duration::from_nanos(per_segment * (burst - 1));
         self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
     }
 

@@ -346,6 +346,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn undo(&mut self, now: Instant) {
         self.totals.spurious += 1;
+        self.withdraw_suspicion();
         self.board.unmark_lost();
         self.controller.on_spurious(now);
         self.recovery.phase = Phase::Open;
@@ -377,7 +378,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.delivery.acked_between_losses = self.delivery.acked_since_loss;
             self.delivery.acked_since_loss = 0;
         }
-        let clean = !self.board.has_resent() && self.recovery.phase == Phase::Open;
+        let clean = !self.board.has_resent();
+        let phase = self.recovery.phase;
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
         let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
         self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
@@ -390,9 +392,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let recovery = &mut self.recovery;
         recovery.phase = Phase::Timeout { until: self.next };
         recovery.prr = Prr::default();
-        recovery.may_undo = clean;
-        recovery.first_resend_ms = None;
-        recovery.undo_left = clean.then_some(0);
+        // A further timeout of the same episode leaves open that the first one was spurious.
+        if !matches!(phase, Phase::Timeout { .. }) {
+            recovery.may_undo = clean && phase == Phase::Open;
+            recovery.first_resend_ms = None;
+            recovery.undo_left = recovery.may_undo.then_some(0);
+        }
         recovery.tail_probe_end = None;
         self.rtt.back_off();
         self.pace_at = now;

@@ -110,8 +110,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let may_probe =
             self.sack && !srtt.is_zero() && self.recovery.may_probe_tail() && self.board.sacked_bytes() == 0;
         let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
-        (self.timers.retransmit_kind, self.timers.retransmit) = if may_probe && wait < rto {
-            (RetransmitKind::TailProbe, now + wait)
+        (self.timers.retransmit_kind, self.timers.retransmit) = if may_probe {
+            (RetransmitKind::TailProbe, now + wait.min(rto))
         } else {
             (RetransmitKind::Timeout, now + rto)
         };

@@ -1,0 +1,251 @@
+//! Loss, reordering, duplication: detection, recovery, and undoing what was not needed.
+
+use std::boxed::Box;
+use std::vec;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::{Ecn, SackBlock, Segment, SeqNumber, TcpFlags, Timestamps};
+use proptest::prelude::*;
+
+use super::super::{Connection, State};
+use super::pair::{From, Pair, pass, pattern, setup};
+use crate::Config;
+
+fn config() -> Config {
+    Config { max_aggregate_bytes: 0, ..Config::default() }
+}
+
+/// Drops the client's data segments whose ordinals, counted from 1 with retransmissions, are listed.
+fn drop_nth(pair: &mut Pair, victims: &'static [usize]) {
+    let mut seen = 0;
+    pair.meddle = Box::new(move |from, segment| {
+        if from == From::Client && !segment.payload.is_empty() {
+            seen += 1;
+            if victims.contains(&seen) {
+                return vec![];
+            }
+        }
+        pass(segment)
+    });
+}
+
+#[track_caller]
+fn transfer(pair: &mut Pair, total: usize) -> Duration {
+    pair.send(From::Client, pattern(0, total));
+    let start = pair.now;
+    while pair.at_server.len() < total && pair.step() {}
+    assert!(pair.at_server == pattern(0, total), "{} of {total}", pair.at_server.len());
+    pair.now - start
+}
+
+#[test]
+fn one_lost_segment_costs_one_retransmission_and_no_timeout() {
+    let mut pair = Pair::established(config(), config(), 1);
+    drop_nth(&mut pair, &[30]);
+    transfer(&mut pair, 300_000);
+    let info = pair.client.info();
+    assert_eq!((info.retransmits, info.timeouts, info.spurious), (1, 0, 0));
+    assert!(info.ssthresh_bytes < u64::MAX, "the window was reduced");
+}
+
+#[test]
+fn many_lost_segments_are_repaired_in_one_recovery() {
+    let mut pair = Pair::established(config(), config(), 1);
+    drop_nth(&mut pair, &[60, 62, 64, 66, 70, 71, 72, 80, 90]);
+    transfer(&mut pair, 600_000);
+    let info = pair.client.info();
+    assert_eq!((info.retransmits, info.timeouts), (9, 0));
+}
+
+#[test]
+fn a_retransmission_that_is_lost_again_is_resent_without_timeout() {
+    let mut pair = Pair::established(config(), config(), 1);
+    let mut lost = 0;
+    let mut victim = None;
+    let mut seen = 0;
+    pair.meddle = Box::new(move |from, segment| {
+        if from == From::Client && !segment.payload.is_empty() {
+            seen += 1;
+            if seen == 40 {
+                victim = Some(segment.seq);
+            }
+            if victim == Some(segment.seq) && lost < 2 {
+                lost += 1;
+                return vec![];
+            }
+        }
+        pass(segment)
+    });
+    transfer(&mut pair, 600_000);
+    let info = pair.client.info();
+    assert_eq!((info.retransmits, info.timeouts), (2, 0), "RACK sees it by time");
+}
+
+#[test]
+fn a_lost_tail_is_probed() {
+    let mut pair = Pair::established(config(), config(), 1);
+    drop_nth(&mut pair, &[10]);
+    let took = transfer(&mut pair, 14_480);
+    assert_eq!(pair.client.info().timeouts, 0);
+    assert!(took < Duration::from_millis(300), "{took}");
+}
+
+#[test]
+fn without_sack_new_reno_repairs() {
+    let plain = Config { sack: false, ..config() };
+    let mut pair = Pair::established(plain.clone(), plain, 1);
+    drop_nth(&mut pair, &[60, 63, 66]);
+    transfer(&mut pair, 600_000);
+    let info = pair.client.info();
+    assert_eq!((info.retransmits, info.timeouts), (3, 0));
+}
+
+#[test]
+fn reordering_is_not_loss() {
+    let mut pair = Pair::established(config(), config(), 1);
+    let mut seen = 0;
+    pair.meddle = Box::new(move |from, segment| {
+        seen += usize::from(from == From::Client);
+        let late =
+            if from == From::Client && seen % 7 == 0 { Duration::from_millis(4) } else { Duration::ZERO };
+        vec![(late, segment)]
+    });
+    transfer(&mut pair, 3_000_000);
+    let info = pair.client.info();
+    assert_eq!(info.timeouts, 0);
+    assert!(info.retransmits < 20, "{} retransmissions", info.retransmits);
+    assert!(!pair.client.in_recovery());
+}
+
+#[test]
+fn a_delay_spike_is_undone_with_and_without_timestamps() {
+    for timestamps in [true, false] {
+        let with = Config { timestamps, sack: true, ..config() };
+        let mut pair = Pair::established(with.clone(), with, 1);
+        let mut seen = 0;
+        pair.meddle = Box::new(move |from, segment| {
+            seen += usize::from(from == From::Client && !segment.payload.is_empty());
+            // The path grows longer by far more than the timeout.
+            let spike = if from == From::Client && seen >= 100 { 400 } else { 0 };
+            vec![(Duration::from_millis(spike), segment)]
+        });
+        transfer(&mut pair, 800_000);
+        let info = pair.client.info();
+        assert!(info.timeouts >= 1, "timestamps {timestamps}");
+        assert!(info.spurious >= 1, "timestamps {timestamps}: {info:?}");
+    }
+}
+
+#[test]
+fn a_dead_path_backs_off_and_recovers() {
+    let mut pair = Pair::established(config(), config(), 1);
+    pair.send(From::Client, pattern(0, 2_000_000));
+    pair.run_for(Duration::from_millis(60));
+    pair.loss_percent = 100;
+    pair.run_for(Duration::from_secs(10));
+    assert!(pair.client.consecutive_timeouts() >= 3);
+    pair.loss_percent = 0;
+    pair.run_for(Duration::from_secs(60));
+    assert!(pair.at_server == pattern(0, 2_000_000));
+    assert_eq!(pair.client.consecutive_timeouts(), 0);
+}
+
+#[test]
+fn a_receiver_that_forgets_selective_acknowledgments_is_survived() {
+    let mut pair = Pair::established(config(), config(), 1);
+    pair.meddle = Box::new(|from, mut segment| {
+        // Claims to have what it never says it has again.
+        if from == From::Server && !segment.options.sack.is_empty() {
+            segment.options.sack[0].end = segment.options.sack[0].end.add(1448);
+        }
+        pass(segment)
+    });
+    pair.loss_percent = 3;
+    transfer(&mut pair, 300_000);
+}
+
+#[test]
+fn random_loss_reordering_and_duplication_lose_nothing() {
+    for seed in 0..60 {
+        let aggregate = if seed % 2 == 0 { 0 } else { 65_000 };
+        let sack = seed % 3 != 0;
+        let timestamps = seed % 5 != 0;
+        let with = Config { max_aggregate_bytes: aggregate, sack, timestamps, ..config() };
+        let mut pair = Pair::new(with.clone(), with, seed);
+        pair.loss_percent = (seed % 8) as u32;
+        pair.jitter = Duration::from_millis(seed % 6 * 4);
+        if seed % 4 == 0 {
+            pair.meddle = Box::new(|_, segment| {
+                vec![(Duration::ZERO, segment.clone()), (Duration::from_millis(3), segment)]
+            });
+        }
+        pair.send(From::Client, pattern(0, 150_000));
+        pair.client.finish();
+        let mut answered = false;
+        for _ in 0..200_000 {
+            if pair.server.is_some() && !answered {
+                answered = true;
+                pair.send(From::Server, pattern(0, 90_000));
+                pair.server().finish();
+            }
+            if pair.states() == (State::Closed, State::Closed) && answered || !pair.step() {
+                break;
+            }
+        }
+        assert!(pair.at_server == pattern(0, 150_000), "seed {seed}: {} at server", pair.at_server.len());
+        assert!(pair.at_client == pattern(0, 90_000), "seed {seed}: {} at client", pair.at_client.len());
+        assert_eq!(pair.states(), (State::Closed, State::Closed), "seed {seed}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever a peer sends, nothing panics and the books balance.
+    #[test]
+    fn hostile_segments_are_survived(
+        hostile in prop::collection::vec(
+            (any::<u8>(), -3000i32..3000, -20_000i32..20_000, any::<u16>(), 0usize..3000,
+             prop::collection::vec((-5000i32..30_000, -5000i32..30_000), 0..4), any::<u16>()),
+            1..40,
+        ),
+    ) {
+        let now = Instant::from_secs(1);
+        let mut client = Connection::<()>::connect(now, setup(&config(), true, 100));
+        let mut server_isn = None;
+        client.enqueue(pattern(0, 50_000).into(), ());
+        let mut now = now;
+        for (flags, seq, ack, window, len, sacks, wait) in hostile {
+            while client.poll_transmit(now, &mut ()).is_some() {}
+            now += Duration::from_millis(u64::from(wait % 500));
+            client.handle_timeout(now, &mut ());
+            let expected = server_isn.map_or(SeqNumber(9), |isn: SeqNumber| isn.add(1));
+            let mut segment = Segment {
+                flags: TcpFlags(flags),
+                seq: SeqNumber(expected.0.wrapping_add_signed(seq)),
+                ack: SeqNumber(client.wire_seq(client.una).0.wrapping_add_signed(ack)),
+                window,
+                payload: pattern(0, len).into(),
+                ..Segment::default()
+            };
+            if client.state() == State::SynSent && flags & 1 == 0 {
+                segment.flags = TcpFlags::SYN.with(TcpFlags::ACK);
+                segment.ack = client.wire_seq(1);
+                segment.options.rest.push(polypath_wire::TcpOption::SackPermitted);
+                segment.options.timestamps = Some(Timestamps::default());
+                server_isn = Some(segment.seq);
+            }
+            for (start, end) in sacks {
+                let una = client.wire_seq(client.una).0;
+                let _ = segment.options.sack.try_push(SackBlock {
+                    start: SeqNumber(una.wrapping_add_signed(start)),
+                    end: SeqNumber(una.wrapping_add_signed(end)),
+                });
+            }
+            client.handle_segment(now, Ecn::NotCapable, &mut segment, &mut ());
+            client.board.check();
+            prop_assert!(client.una <= client.next);
+            while client.read().is_some() {}
+        }
+    }
+}
