@@ -5,19 +5,26 @@
 //!
 //! # Contract
 //! - Parsing never panics, whatever the bytes; what cannot be understood is a typed [`ParseError`].
-//! - `parse(emit(packet)) == packet` for every packet that [`Packet`] can express within the 40 bytes of option space.
-//! - Emitting never panics on a packet that fits ([`Options::len_bytes`] ≤ [`MAX_OPTIONS_BYTES`]).
+//! - `parse(emit(packet)) == packet` for every packet in normal form: not an aggregate, an acknowledgment number only
+//!   with the ACK flag, options in the normal form of [`Options::emit`].
+//! - Emitting never panics. Options beyond [`MAX_OPTIONS_BYTES`] are left out.
 #![no_std]
 
 extern crate alloc;
 
+mod checksum;
+mod display;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod mptcp;
 mod options;
 mod packet;
 mod payload;
+mod reader;
 mod seq;
 
+pub use checksum::{DssChecksum, IncrementalSum, dss_checksum};
 pub use error::ParseError;
 pub use mptcp::{
     AddAddr, Dss, DssMapping, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, RemoveAddr,
@@ -25,7 +32,8 @@ pub use mptcp::{
 };
 pub use options::{FastOpenCookie, MAX_OPTIONS_BYTES, Options, SackBlock, SackBlocks, TcpOption, Timestamps};
 pub use packet::{
-    Datagram, Ecn, Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, TcpFlags, Transport,
+    Checksum, Checksums, Datagram, Ecn, Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, Segments,
+    TcpFlags, Transport,
 };
 pub use payload::Payload;
 pub use seq::{DataSeq, SeqNumber};

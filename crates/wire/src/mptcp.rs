@@ -1,8 +1,43 @@
+mod emit;
+mod parse;
+
 use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
 
 use crate::DataSeq;
+
+pub(crate) use emit::{emit, emit_dss};
+pub(crate) use parse::parse;
+
+/// Option subtypes (RFC 8684 §8.3).
+mod subtype {
+    pub(super) const CAPABLE: u8 = 0;
+    pub(super) const JOIN: u8 = 1;
+    pub(super) const DSS: u8 = 2;
+    pub(super) const ADD_ADDR: u8 = 3;
+    pub(super) const REMOVE_ADDR: u8 = 4;
+    pub(super) const PRIO: u8 = 5;
+    pub(super) const FAIL: u8 = 6;
+    pub(super) const FASTCLOSE: u8 = 7;
+    pub(super) const RESET: u8 = 8;
+}
+
+/// Flag bits of a DSS (RFC 8684 §3.3).
+mod dss_flags {
+    /// DATA_ACK is there.
+    pub(super) const ACK: u8 = 0x01;
+    /// DATA_ACK has 8 bytes.
+    pub(super) const ACK_FULL: u8 = 0x02;
+    /// A mapping is there.
+    pub(super) const MAPPING: u8 = 0x04;
+    /// The mapping's data sequence number has 8 bytes.
+    pub(super) const SEQ_FULL: u8 = 0x08;
+    /// DATA_FIN.
+    pub(super) const DATA_FIN: u8 = 0x10;
+    /// S: the last reserved bit, which marks the control stream.
+    pub(super) const CONTROL_STREAM: u8 = 0x20;
+}
 
 /// Which protocol version a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -53,7 +88,7 @@ pub enum MptcpOption {
         /// Reason code.
         reason: ResetReason,
     },
-    /// A subtype that is not known, kept as it came.
+    /// A subtype that is not known, or a known one whose length or content is malformed; kept as it came.
     Unknown {
         /// Subtype, 0–15.
         subtype: u8,
@@ -114,7 +149,8 @@ pub enum MpCapableKeys {
     },
     /// Length 8: a token in place of a key (low-overhead handshake: SYN and SYN/ACK).
     Token(u32),
-    /// Length 16: both tokens and padding-free 4-byte reserve (low-overhead handshake: third ACK).
+    /// Length 16: both tokens and 4 bytes of zeros, without which the length would be that of
+    /// [`MpCapableKeys::Sender`] (low-overhead handshake: third ACK).
     Tokens {
         /// Token of the sender of this option.
         sender: u32,
@@ -152,6 +188,30 @@ pub enum MpJoin {
     Ack {
         /// Leftmost 160 bits of the sender's HMAC.
         hmac: [u8; 20],
+    },
+    /// Third ACK with application-supplied keys, length 28: it repeats all that a listener needs that kept no state
+    /// for the SYN.
+    AckWithToken {
+        /// B: this subflow is a backup.
+        backup: bool,
+        /// Address identifier of the sender.
+        address_id: u8,
+        /// Leftmost 128 bits of the sender's HMAC.
+        truncated_hmac: [u8; 16],
+        /// Sender's nonce.
+        nonce: u32,
+        /// Token of the receiver.
+        token: u32,
+    },
+    /// Low-overhead handshake, without nonce and HMAC: length 8 with the receiver's token (SYN, third ACK), length 4
+    /// without it (SYN/ACK).
+    LowOverhead {
+        /// B: this subflow is a backup.
+        backup: bool,
+        /// Address identifier of the sender.
+        address_id: u8,
+        /// Token of the receiver.
+        token: Option<u32>,
     },
 }
 
@@ -193,6 +253,8 @@ pub struct Dss {
     pub mapping: Option<DssMapping>,
     /// DATA_FIN: the last byte of the mapping is the end of the stream. Needs a mapping.
     pub data_fin: bool,
+    /// S: sequence numbers and acknowledgment are those of the control stream, not of the data. Zero in RFC 8684.
+    pub control_stream: bool,
 }
 
 /// A mapping from subflow sequence space to data sequence space.
@@ -221,7 +283,7 @@ pub struct AddAddr {
     pub addr: IpAddr,
     /// Port, if not that of the initial subflow.
     pub port: Option<u16>,
-    /// Truncated HMAC; absent in an echo and in version 0.
+    /// Rightmost 64 bits of the HMAC; absent in an echo and in version 0.
     pub hmac: Option<u64>,
 }
 
@@ -229,7 +291,7 @@ pub struct AddAddr {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoveAddr {
     /// Address identifiers.
-    pub address_ids: ArrayVec<u8, 36>,
+    pub address_ids: ArrayVec<u8, 37>,
 }
 
 /// MP_TCPRST reason codes (RFC 8684 §3.6).
@@ -288,6 +350,9 @@ impl MptcpOption {
             Self::Join(MpJoin::Syn { .. }) => 12,
             Self::Join(MpJoin::SynAck { .. }) => 16,
             Self::Join(MpJoin::Ack { .. }) => 24,
+            Self::Join(MpJoin::AckWithToken { .. }) => 28,
+            Self::Join(MpJoin::LowOverhead { token: None, .. }) => 4,
+            Self::Join(MpJoin::LowOverhead { token: Some(_), .. }) => 8,
             Self::Dss(dss) => dss.len_bytes(),
             Self::AddAddr(add) => {
                 let addr = if add.addr.is_ipv4() { 4 } else { 16 };

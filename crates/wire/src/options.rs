@@ -1,8 +1,24 @@
+mod emit;
+mod parse;
+
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 
 use crate::{Dss, MptcpOption, SeqNumber};
+
+/// Option kinds (the registry of RFC 9293 §3.2).
+mod kind {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOP: u8 = 1;
+    pub(super) const MSS: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const MPTCP: u8 = 30;
+    pub(super) const FAST_OPEN: u8 = 34;
+}
 
 /// Option space of a TCP header in bytes (RFC 9293 §3.1: data offset is at most 15 words).
 pub const MAX_OPTIONS_BYTES: usize = 40;
@@ -28,7 +44,7 @@ pub struct SackBlock {
 /// At most four blocks: what fits a header.
 pub type SackBlocks = ArrayVec<SackBlock, 4>;
 
-/// A fast-open cookie (RFC 7413 §4.1.1): empty to request one, else 4–16 bytes.
+/// A fast-open cookie (RFC 7413 §4.1.1): empty to request one, else 4–16 bytes, an even number.
 pub type FastOpenCookie = ArrayVec<u8, 16>;
 
 /// The options of a segment.
@@ -57,7 +73,7 @@ pub enum TcpOption {
     WindowScale(u8),
     /// SACK permitted (RFC 2018 §2), SYN only.
     SackPermitted,
-    /// A repeated SACK option.
+    /// A repeated SACK option, not empty.
     Sack(SackBlocks),
     /// A repeated timestamps option.
     Timestamps(Timestamps),
@@ -65,7 +81,7 @@ pub enum TcpOption {
     FastOpen(FastOpenCookie),
     /// Any Multipath TCP option but the first DSS.
     Mptcp(MptcpOption),
-    /// Anything else, kept as it came.
+    /// Anything else, and a known kind with a length that it can't have; kept as it came.
     Unknown {
         /// Option kind.
         kind: u8,

@@ -1,7 +1,25 @@
+mod emit;
+mod icmp;
+mod ip;
+mod parse;
+mod segments;
+
 use core::fmt;
 use core::net::IpAddr;
 
 use crate::{Options, Payload, SeqNumber};
+
+pub use emit::Checksum;
+pub use parse::Checksums;
+pub use segments::Segments;
+
+/// Transport protocol numbers in an IP header.
+mod protocol {
+    pub(super) const ICMP: u8 = 1;
+    pub(super) const TCP: u8 = 6;
+    pub(super) const UDP: u8 = 17;
+    pub(super) const ICMPV6: u8 = 58;
+}
 
 /// An IP address and a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +87,19 @@ pub enum Ecn {
     Capable0 = 2,
     /// Congestion experienced.
     CongestionExperienced = 3,
+}
+
+impl Ecn {
+    /// The codepoint in the two low bits of the IPv4 type of service or the IPv6 traffic class.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotCapable,
+            1 => Self::Capable1,
+            2 => Self::Capable0,
+            _ => Self::CongestionExperienced,
+        }
+    }
 }
 
 /// What Polypath keeps of an IPv4 or IPv6 header. The version is that of the addresses, which are of one family.
@@ -165,7 +196,7 @@ pub struct Datagram {
     pub payload: Payload,
 }
 
-/// An ICMP (RFC 792) or ICMPv6 (RFC 4443) error about a TCP or UDP packet.
+/// An ICMP (RFC 792) or ICMPv6 (RFC 4443) error about a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpMessage {
     /// Fragmentation needed and DF set (RFC 1191), or Packet Too Big (RFC 8201).
@@ -179,7 +210,8 @@ pub enum IcmpMessage {
     },
     /// Destination unreachable: host, network, port or prohibited; `code` is the ICMPv4 code.
     Unreachable {
-        /// ICMPv4 code (0 network, 1 host, 3 port, 13 prohibited, …).
+        /// ICMPv4 code (0 network, 1 host, 3 port, 13 prohibited, …), never 4. Over IPv6 only these four exist;
+        /// others are written as the nearest.
         code: u8,
         /// The flow of the packet that caused it, as its sender sees it.
         flow: FourTuple,
