@@ -188,7 +188,13 @@ impl Connection {
         self.addresses.stop();
         self.forget_reinjections();
         self.shared.sent.clear();
-        self.emit(Event::Closed(reason));
+        if self.announced || self.shared.is_client {
+            self.emit(Event::Closed(reason));
+        } else {
+            // The application never heard of it, so nobody will let go of it.
+            self.events.clear();
+            self.released = true;
+        }
     }
 
     /// The application aborts: MP_FASTCLOSE in a RST on every subflow (RFC 8684 §3.5), or a plain RST.

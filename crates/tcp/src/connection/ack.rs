@@ -150,7 +150,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if newly.bytes == 0 {
             return;
         }
-        if let Some(sent_at) = newly.rtt_from {
+        if let Some(sent_at) = newly.rtt_from
+            && !newly.resent
+        {
             self.rtt.sample(now, now.since(sent_at));
         } else if let Some(timestamps) = segment.options.timestamps
             && self.timestamps
@@ -207,7 +209,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             now,
             acked_bytes: newly.bytes,
             in_flight_bytes,
-            rtt: newly.rtt_from.map(|at| now.since(at)),
+            rtt: newly.rtt_from.filter(|_| !newly.resent).map(|at| now.since(at)),
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min(),
             window_limited,

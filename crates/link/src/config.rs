@@ -1,0 +1,184 @@
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use polypath_units::{BitRate, Duration, Instant};
+
+use crate::queue::{Discipline, QueueLimit};
+
+/// What one direction of a line does to packets. The default passes everything at once.
+///
+/// Probabilities are of 0 to 1; what is outside counts as the nearest, not-a-number as 0.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// Rate of the transmitter, counting IP packets (header included). `None` is unlimited; zero lets nothing pass
+    /// and keeps what is there.
+    pub rate: Option<BitRate>,
+    /// Propagation delay: from the last bit sent to the last bit received.
+    pub delay: Duration,
+    /// Random variation of the delay.
+    pub jitter: Jitter,
+    /// Loss on the line. A lost packet has used the transmitter.
+    pub loss: Loss,
+    /// How much may wait for the transmitter. Default 1000 packets.
+    pub queue: QueueLimit,
+    /// What decides about waiting packets. Default drop-tail.
+    pub discipline: Discipline,
+    /// Probability that a packet arrives twice. The copy uses no capacity.
+    pub duplicate: f64,
+    /// Packets that others overtake.
+    pub reorder: Reordering,
+    /// Longest IP packet in bytes; `None` is unlimited. A longer one with "don't fragment" is dropped and its sender
+    /// told (RFC 1191, RFC 8201). A longer one without passes whole, in place of its fragments.
+    pub mtu_bytes: Option<u32>,
+    /// Nobody is told about a packet that is too long: a path-MTU black hole (RFC 2923 §2.1).
+    pub mtu_black_hole: bool,
+    /// Source of "packet too big" messages. Default (`None`): the address that the packet was sent to.
+    pub icmp_source: Option<IpAddr>,
+    /// What becomes of packets when the link goes down.
+    pub on_down: OnDown,
+    /// The link is down at the start.
+    pub down: bool,
+    /// Changes by time; those of the same time in their order here.
+    pub schedule: Vec<(Instant, Change)>,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            delay: Duration::ZERO,
+            jitter: Jitter::NONE,
+            loss: Loss::None,
+            queue: QueueLimit::Packets(1000),
+            discipline: Discipline::DropTail,
+            duplicate: 0.0,
+            reorder: Reordering::NONE,
+            mtu_bytes: None,
+            mtu_black_hole: false,
+            icmp_source: None,
+            on_down: OnDown::Flush,
+            down: false,
+            schedule: Vec::new(),
+        }
+    }
+}
+
+impl LinkConfig {
+    /// A line with a rate, a delay and a queue, and nothing wrong with it.
+    pub fn new(rate: BitRate, delay: Duration, queue: QueueLimit) -> Self {
+        Self { rate: Some(rate), delay, queue, ..Self::default() }
+    }
+}
+
+/// Random variation of the propagation delay, drawn for each packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter {
+    /// Shape of the distribution.
+    pub kind: JitterKind,
+    /// Uniform: at most so much more or less. Normal: the standard deviation. A delay is never below zero.
+    pub amount: Duration,
+    /// A packet never overtakes another: it arrives with the one ahead of it at the earliest.
+    pub keep_order: bool,
+}
+
+impl Jitter {
+    /// A constant delay.
+    pub const NONE: Self = Self { kind: JitterKind::Uniform, amount: Duration::ZERO, keep_order: true };
+
+    /// Uniform in delay ± `amount`, in order.
+    pub const fn uniform(amount: Duration) -> Self {
+        Self { kind: JitterKind::Uniform, amount, keep_order: true }
+    }
+
+    /// Normal with this standard deviation, in order.
+    pub const fn normal(standard_deviation: Duration) -> Self {
+        Self { kind: JitterKind::Normal, amount: standard_deviation, keep_order: true }
+    }
+
+    /// The same, but packets may overtake each other.
+    #[must_use]
+    pub const fn any_order(self) -> Self {
+        Self { keep_order: false, ..self }
+    }
+}
+
+/// Shape of the jitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JitterKind {
+    /// Every value in the range is as likely.
+    Uniform,
+    /// Normal distribution, cut off where the delay would be negative.
+    Normal,
+}
+
+/// Loss on the line.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum Loss {
+    /// Nothing is lost.
+    #[default]
+    None,
+    /// Each packet on its own, with this probability.
+    Random(f64),
+    /// The Gilbert-Elliott model: two states, with a loss probability each; starts in the good one. A packet is lost
+    /// or not by the present state, then the state may change.
+    GilbertElliott {
+        /// Probability of going from good to bad, at each packet.
+        p: f64,
+        /// Probability of going from bad to good, at each packet.
+        r: f64,
+        /// Loss in the bad state: the model's 1-h.
+        bad_loss: f64,
+        /// Loss in the good state: the model's 1-k.
+        good_loss: f64,
+    },
+}
+
+/// Packets that arrive late, so that others overtake them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reordering {
+    /// Which share of packets.
+    pub probability: f64,
+    /// How much later they arrive.
+    pub extra_delay: Duration,
+}
+
+impl Reordering {
+    /// Packets arrive in order.
+    pub const NONE: Self = Self { probability: 0.0, extra_delay: Duration::ZERO };
+}
+
+/// What becomes of packets when a link goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnDown {
+    /// All that wait or are under way are dropped, and so are those that come while it is down: a cut cable.
+    #[default]
+    Flush,
+    /// What was sent arrives; the transmitter stops where it is, packets wait within the queue's limit, and
+    /// it goes on when the link is up again: a phone in a tunnel.
+    Hold,
+}
+
+/// A change of a link while it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// New rate. What remains of the packet being sent goes at the new rate.
+    Rate(Option<BitRate>),
+    /// New propagation delay, for packets whose transmission starts from now on. They do not overtake those under way.
+    Delay(Duration),
+    /// New jitter.
+    Jitter(Jitter),
+    /// New loss; a Gilbert-Elliott model starts in its good state.
+    Loss(Loss),
+    /// New duplication probability.
+    Duplicate(f64),
+    /// New reordering.
+    Reorder(Reordering),
+    /// New queue limit. What waits already may stay.
+    Queue(QueueLimit),
+    /// New MTU in bytes.
+    Mtu(Option<u32>),
+    /// The link comes back.
+    Up,
+    /// The link goes down; see [`OnDown`].
+    Down,
+}

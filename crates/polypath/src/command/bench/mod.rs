@@ -1,0 +1,110 @@
+//! `polypath bench`.
+
+mod state;
+
+use clap::{Args, Subcommand};
+use polypath::sim::{bench, matrix};
+use polypath::units::Duration;
+use serde::Serialize;
+
+use super::{Failure, print_json, print_line};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// Speed of the simulator: two paths of 100 Mbit/s, 100 simulated seconds
+    Sim(Sim),
+    /// Every middlebox, on every subflow, at either side, in both wire versions
+    Middleboxes(Middleboxes),
+    /// Memory and speed of a host with many idle connections
+    State(state::Arguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Sim {
+    /// Connections, each with two paths of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    connections: u16,
+    /// Simulated seconds
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..))]
+    seconds: u64,
+    /// Congestion control: lia, reno or cubic
+    #[arg(long, default_value = "lia")]
+    congestion: String,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Middleboxes {
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct MiddleboxResult {
+    cases: usize,
+    passed: usize,
+    failures: Vec<String>,
+}
+
+pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Sim(arguments) => sim(arguments),
+        Bench::Middleboxes(arguments) => middleboxes(arguments),
+        Bench::State(arguments) => state::run(arguments),
+    }
+}
+
+fn sim(arguments: &Sim) -> Result<(), Failure> {
+    let congestion = polypath::congestion::by_name(&arguments.congestion)
+        .ok_or_else(|| {
+            Failure::Input(format!(
+                "--congestion: no \"{}\"; expected one of lia, reno, cubic",
+                arguments.congestion
+            ))
+        })?
+        .name();
+    let result = bench::run(&bench::BenchConfig {
+        connections: usize::from(arguments.connections),
+        simulated: Duration::from_secs(arguments.seconds),
+        congestion,
+        ..bench::BenchConfig::default()
+    });
+    if arguments.json {
+        return print_json(&result);
+    }
+    let least = result.path_utilisation.iter().copied().fold(f64::INFINITY, f64::min);
+    print_line(&format!(
+        "{:.2} million data packets per second ({} in {:.3} s), least path utilisation {:.1} %, peak {} kB",
+        result.packets_per_s / 1e6,
+        result.data_packets,
+        result.wall_s,
+        least * 100.0,
+        result.peak_rss_kb
+    ))
+}
+
+fn middleboxes(arguments: &Middleboxes) -> Result<(), Failure> {
+    let mut result = MiddleboxResult { cases: 0, passed: 0, failures: Vec::new() };
+    for case in matrix::cases() {
+        result.cases += 1;
+        match matrix::run(&case) {
+            Ok(_) => result.passed += 1,
+            Err(failure) => result.failures.push(failure.to_string()),
+        }
+    }
+    if arguments.json {
+        print_json(&result)?;
+    } else {
+        for failure in &result.failures {
+            print_line(failure)?;
+        }
+        print_line(&format!("{} of {} cases passed", result.passed, result.cases))?;
+    }
+    match result.failures.first() {
+        None => Ok(()),
+        Some(failure) => Err(Failure::run(failure)),
+    }
+}

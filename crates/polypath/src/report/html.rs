@@ -1,0 +1,132 @@
+//! The page around the charts.
+
+use std::fmt::Write;
+
+use super::{Report, Table, chart, colour};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --text: #1c2026; --dim: #667080; --line: #dde1e7; --page: #f6f7f9; --card: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6e9ee; --dim: #9aa4b2; --line: #343a44; --page: #14171c; --card: #1d2128; }
+  figure svg { filter: invert(.9) hue-rotate(180deg); }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--text); font: 15px/1.5 system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; }
+main { max-width: 1060px; margin: 0 auto; padding: 36px 24px 60px; }
+h1 { font-size: 27px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -.01em; }
+h2 { font-size: 16px; margin: 0 0 10px; }
+p.summary { color: var(--dim); margin: 0 0 24px; max-width: 78ch; }
+.headlines { display: flex; flex-wrap: wrap; gap: 14px; margin: 0 0 22px; }
+.headlines div { flex: 1 1 170px; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
+.headlines b { display: block; font-size: 25px; line-height: 1.2; font-variant-numeric: tabular-nums; }
+.headlines span { color: var(--dim); font-size: 13px; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px; margin: 0 0 18px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: 6px 10px; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th { color: var(--dim); font-weight: 500; font-size: 13px; }
+tr:last-child td { border-bottom: 0; }
+tr.strong td { font-weight: 650; }
+.note { color: var(--dim); font-size: 13px; margin: 8px 0 0; }
+figure { margin: 0; }
+figure svg { display: block; width: 100%; height: auto; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; color: var(--dim); margin: 0 0 4px; }
+.legend i { display: inline-block; width: 18px; height: 3px; border-radius: 2px; vertical-align: middle; margin-right: 7px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 22px; margin: 0; font-size: 14px; }
+dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+";
+
+/// The report as one HTML page without any outside reference.
+#[must_use]
+pub fn render(report: &Report) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_page(&mut page, report);
+    page
+}
+
+fn write_page(page: &mut String, report: &Report) -> std::fmt::Result {
+    let title = escape(&report.title);
+    write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title}</title><style>{STYLE}</style></head><body><main>\n<h1>{title}</h1>\n\
+         <p class=\"summary\">{}</p>\n",
+        escape(&report.summary)
+    )?;
+    if !report.headlines.is_empty() {
+        page.push_str("<div class=\"headlines\">");
+        for (value, meaning) in &report.headlines {
+            write!(page, "<div><b>{}</b><span>{}</span></div>", escape(value), escape(meaning))?;
+        }
+        page.push_str("</div>\n");
+    }
+    for table in &report.tables {
+        write_table(page, table)?;
+    }
+    let points = report.charts.iter().flat_map(|chart| &chart.series).flat_map(|series| &series.points);
+    let end_s = points.map(|(at, _)| *at).fold(0.0, f64::max);
+    for one in &report.charts {
+        write!(page, "<section><h2>{}</h2><div class=\"legend\">", escape(&one.title))?;
+        for series in &one.series {
+            let (red, green, blue) = colour(series.colour);
+            let name = escape(&series.name);
+            write!(page, "<span><i style=\"background:rgb({red},{green},{blue})\"></i>{name}</span>")?;
+        }
+        let svg = chart::draw(one, &report.marks, end_s);
+        write!(page, "</div><figure aria-label=\"{}\">{svg}</figure></section>\n", escape(&one.title))?;
+    }
+    if !report.parameters.is_empty() {
+        page.push_str("<section><h2>Run</h2><dl>");
+        for (name, value) in &report.parameters {
+            write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value))?;
+        }
+        page.push_str("</dl></section>\n");
+    }
+    page.push_str("</main></body></html>\n");
+    Ok(())
+}
+
+fn write_table(page: &mut String, table: &Table) -> std::fmt::Result {
+    write!(page, "<section><h2>{}</h2><table><thead><tr>", escape(&table.title))?;
+    for column in &table.columns {
+        write!(page, "<th>{}</th>", escape(column))?;
+    }
+    page.push_str("</tr></thead><tbody>");
+    for row in &table.rows {
+        let strong = row.first().is_some_and(|name| name.starts_with("Multipath TCP"));
+        page.push_str(if strong { "<tr class=\"strong\">" } else { "<tr>" });
+        for cell in row {
+            write!(page, "<td>{}</td>", escape(cell))?;
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</tbody></table>");
+    if !table.note.is_empty() {
+        write!(page, "<p class=\"note\">{}</p>", escape(&table.note))?;
+    }
+    page.push_str("</section>\n");
+    Ok(())
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_needs_nothing_from_outside_and_text_stays_text() {
+        let report = Report {
+            title: "<script>alert(1)</script>".into(),
+            tables: vec![Table { rows: vec![vec!["a & b".into(), "\"1\"".into()]], ..Table::default() }],
+            ..Report::default()
+        };
+        let page = render(&report);
+        assert!(!page.contains("<script") && page.contains("a &amp; b"));
+        assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("@import"));
+    }
+}

@@ -1,0 +1,299 @@
+//! Every middlebox, everywhere: on the first subflow, on a joined one, on both, near the client and near the server, with
+//! both wire versions, alone and in pairs. Whatever the box does, bytes arrive unchanged both ways and the connection
+//! ends in order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use polypath_link::middlebox::{
+    Chain, EditTarget, Kind, Middlebox, RewriteLength, RewriteLengthConfig, RewritePayload, RewritePayloadConfig,
+};
+use polypath_link::{LinkConfig, QueueLimit};
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::{Endpoint, MptcpVersion};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+
+use crate::conversation::{Conversation, Ends};
+use crate::network::{BoxPosition, Network};
+use crate::topologies::{ParallelPaths, PathConfig, parallel_paths};
+use crate::trace::TraceOutputs;
+
+/// On which of the two paths the boxes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The path of the first subflow.
+    First,
+    /// The path of the subflow that joins.
+    Joined,
+    /// Both, each with boxes of its own.
+    Both,
+}
+
+/// Boxes at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Names of boxes, from the client's end: [`box_names`].
+    pub boxes: Vec<&'static str>,
+    /// On which paths.
+    pub place: Place,
+    /// At the client's end of the path, else at the server's.
+    pub at_client: bool,
+    /// Wire version.
+    pub version: MptcpVersion,
+    /// Seed of the boxes and hosts.
+    pub seed: u64,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self.place {
+            Place::First => "first",
+            Place::Joined => "joined",
+            Place::Both => "both",
+        };
+        let side = if self.at_client { "client" } else { "server" };
+        let version = if self.version == MptcpVersion::V0 { 0 } else { 1 };
+        write!(f, "{} {place} {side} v{version}", self.boxes.join("+"))
+    }
+}
+
+/// A case in which something did not arrive, or not unchanged, or did not end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The case.
+    pub case: Case,
+    /// What was found.
+    pub details: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.case, self.details)
+    }
+}
+
+/// What a case showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// When both ends were done.
+    pub finished_at: Instant,
+    /// Why the connection fell back to TCP, if it did.
+    pub fell_back: Option<&'static str>,
+}
+
+/// All cases together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Cases that were run.
+    pub cases: usize,
+    /// Cases in which everything arrived.
+    pub passed: usize,
+    /// The others, a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
+}
+
+/// Bytes that go each way.
+const TRANSFER_BYTES: u64 = 300_000;
+
+/// Pairs of boxes beside the single ones.
+const PAIRS: usize = 72;
+
+/// Where the late variants of the rewriting boxes strike: when the second subflow carries data too.
+const LATE_OFFSET: u64 = 100_000;
+
+/// A transfer takes a second; falling back after three lost SYNs takes seven, and proxies and losses some more.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// The names of all boxes: those of [`Kind::ALL`], and the rewriting ones a second time, late in the transfer.
+pub fn box_names() -> Vec<&'static str> {
+    Kind::ALL.iter().map(|kind| kind.name).chain(["rewrite-payload-late", "rewrite-length-late"]).collect()
+}
+
+/// The box of a name. Those that change data leave a flow alone once it is plain TCP: nobody could notice there.
+fn middlebox(name: &str, seed: u64) -> Option<Box<dyn Middlebox>> {
+    let target = |late: bool| match late {
+        true => EditTarget::Place { offset: LATE_OFFSET, len: 4 },
+        false => RewritePayloadConfig::default().target,
+    };
+    Some(match name {
+        "rewrite-payload" | "rewrite-payload-late" => Box::new(RewritePayload::new(RewritePayloadConfig {
+            target: target(name.ends_with("late")),
+            stop_at_infinite_mapping: true,
+            ..RewritePayloadConfig::default()
+        })),
+        "rewrite-length" | "rewrite-length-late" => Box::new(RewriteLength::new(RewriteLengthConfig {
+            target: target(name.ends_with("late")),
+            stop_at_infinite_mapping: true,
+            ..RewriteLengthConfig::default()
+        })),
+        _ => Kind::by_name(name)?.build(seed),
+    })
+}
+
+/// One of the boxes makes the connection plain TCP from the start, so that nobody could notice what the other changes.
+fn contradict(first: &str, second: &str) -> bool {
+    let rewrites = |name: &str| name.starts_with("rewrite");
+    let falls_back = |name: &str| name.starts_with("strip") || matches!(name, "drop-unknown-syn" | "mirror-synack");
+    first == second || rewrites(first) && falls_back(second) || falls_back(first) && rewrites(second)
+}
+
+/// All cases: every box at every place, and pairs that follow from a fixed seed.
+pub fn cases() -> Vec<Case> {
+    const PLACES: [Place; 3] = [Place::First, Place::Joined, Place::Both];
+    const VERSIONS: [MptcpVersion; 2] = [MptcpVersion::V0, MptcpVersion::V1];
+    let names = box_names();
+    let mut cases = Vec::new();
+    for name in &names {
+        for place in PLACES {
+            for at_client in [true, false] {
+                for version in VERSIONS {
+                    let seed = cases.len() as u64;
+                    cases.push(Case { boxes: vec![name], place, at_client, version, seed });
+                }
+            }
+        }
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(0xb0c5);
+    let mut pick = |count: usize| random.next_u32() as usize % count;
+    for _ in 0..PAIRS {
+        let first = pick(names.len());
+        let mut second = (first + 1 + pick(names.len() - 1)) % names.len();
+        while contradict(names[first], names[second]) {
+            second = (second + 1) % names.len();
+        }
+        cases.push(Case {
+            boxes: vec![names[first], names[second]],
+            place: PLACES[pick(PLACES.len())],
+            at_client: pick(2) == 0,
+            version: VERSIONS[pick(VERSIONS.len())],
+            seed: cases.len() as u64,
+        });
+    }
+    cases
+}
+
+/// Runs all cases.
+pub fn run_all() -> Summary {
+    let mut summary = Summary::default();
+    for case in cases() {
+        summary.cases += 1;
+        match run(&case) {
+            Ok(_) => summary.passed += 1,
+            Err(failure) => summary.failures.push(failure.to_string()),
+        }
+    }
+    summary
+}
+
+/// Runs one case.
+///
+/// # Errors
+/// What did not arrive or did not end.
+pub fn run(case: &Case) -> Result<Outcome, Failure> {
+    run_traced(case, None)
+}
+
+/// Runs one case and records it.
+///
+/// # Errors
+/// What did not arrive or did not end.
+pub fn run_traced(case: &Case, outputs: Option<TraceOutputs>) -> Result<Outcome, Failure> {
+    let (mut network, net, ends) = build(case, outputs);
+    let over = |network: &Network| [ends.opener, ends.acceptor].iter().all(|end| network.traffic(*end).is_over());
+    while network.now() < Instant::ZERO + TIME_LIMIT && !over(&network) {
+        network.run_for(Duration::from_millis(500));
+    }
+    let finished_at = network.now();
+    let reports = [ends.opener, ends.acceptor].map(|end| network.report(end).clone());
+    let failure = |details: String| Err(Failure { case: case.clone(), details });
+    for (name, report) in ["client", "server"].iter().zip(&reports) {
+        if let Some(mismatch) = report.mismatch {
+            return failure(format!("{name} received a wrong byte at offset {}", mismatch.offset));
+        }
+        let in_order = report.closed.is_some_and(|(_, in_order, _)| in_order);
+        if report.received_bytes != TRANSFER_BYTES || !in_order {
+            return failure(format!("{name}: {report:?}"));
+        }
+    }
+    network.run_for(TIME_LIMIT);
+    for (name, node) in [("client", net.client), ("server", net.server)] {
+        let stack = &network.host(node).stack;
+        if stack.connection_count() + stack.flow_count() + stack.token_count() > 0 {
+            return failure(format!("{name} still has {} flows", stack.flow_count()));
+        }
+    }
+    if let Some(tracer) = network.take_tracer() {
+        // What a trace could not write shows in the file.
+        let _written = tracer.finish();
+    }
+    Ok(Outcome { finished_at, fell_back: reports[0].fell_back.or(reports[1].fell_back) })
+}
+
+fn build(case: &Case, outputs: Option<TraceOutputs>) -> (Network, ParallelPaths, Ends) {
+    let config = ConnectionConfig {
+        version: case.version,
+        // Only the checksum tells that a box has changed data.
+        checksum: case.boxes.iter().any(|name| name.starts_with("rewrite")) || case.seed % 3 == 0,
+        ..ConnectionConfig::default()
+    };
+    let mut config = config;
+    let mut tcp = (*config.tcp).clone();
+    // Aggregates in half of the cases: a box sees segments in any case, its hosts do not.
+    if case.seed % 2 == 0 {
+        tcp.max_aggregate_bytes = 0;
+    }
+    config.tcp = Arc::new(tcp);
+    let host = HostConfig { connection: Arc::new(config), ..HostConfig::default() };
+    let position = if case.at_client { BoxPosition::First } else { BoxPosition::Second };
+    let paths = [(20, 10, Place::First), (10, 20, Place::Joined)].map(|(mbps, delay_ms, place)| {
+        let queue = QueueLimit::Delay(Duration::from_millis(100));
+        let link = LinkConfig::new(BitRate::from_mbps(mbps), Duration::from_millis(delay_ms), queue);
+        let has_boxes = case.place == place || case.place == Place::Both;
+        let seed = case.seed << 8 | delay_ms;
+        let boxes = (0..).zip(&case.boxes).filter_map(|(number, name)| middlebox(name, seed + (number << 5)));
+        let chain: Option<Chain> = has_boxes.then(|| boxes.collect());
+        let boxes = chain.map(|chain| (position, chain));
+        PathConfig { boxes, ..PathConfig::symmetric(format!("{place:?}"), link) }
+    });
+    let (builder, net) = parallel_paths(case.seed, paths, host.clone(), host);
+    let tracer = outputs.and_then(|outputs| builder.tracer(outputs).ok());
+    let mut network = builder.build();
+    network.set_tracer(tracer);
+    let (opener, acceptor) = Conversation::plans(case.seed, Some(TRANSFER_BYTES), Some(TRANSFER_BYTES));
+    let ends = network.converse(Conversation {
+        from: net.client,
+        local: net.client_addrs[0],
+        to: net.server,
+        remote: Endpoint::new(net.server_addr, 80),
+        start: Instant::ZERO,
+        config: None,
+        opener,
+        acceptor,
+    });
+    (network, net, ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_box_lets_every_byte_pass() {
+        let summary = run_all();
+        assert!(summary.cases >= 200);
+        let lines = summary.failures.join("\n");
+        assert_eq!(summary.passed, summary.cases, "\n{lines}");
+    }
+
+    #[test]
+    fn boxes_do_something() {
+        // Without a box there is no fallback; with options stripped from the first SYN there is.
+        let case = |name| cases().into_iter().find(|case| case.boxes == [name]).unwrap();
+        assert_eq!(run(&case("nat")).unwrap().fell_back, None);
+        assert!(run(&case("strip-mptcp-syn")).unwrap().fell_back.is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! Time series of a running network, sampled at an interval.
+
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::FourTuple;
+
+use crate::app::StackInfo;
+use crate::scenario::{Series, SubflowResult, SubflowSeries};
+
+/// A stream's goodput over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamRecorder {
+    last: Option<(Instant, u64)>,
+    series: Series,
+}
+
+impl StreamRecorder {
+    /// So many bytes have arrived by `now`.
+    pub(crate) fn sample(&mut self, now: Instant, received_bytes: u64) {
+        if let Some((since, bytes)) = self.last {
+            let rate = BitRate::from_bytes_over(received_bytes - bytes, now.since(since));
+            self.series.time_s.push(now.as_secs_f64());
+            self.series.goodput_bps.push(rate.as_bps() as f64);
+        }
+        self.last = Some((now, received_bytes));
+    }
+
+    pub(crate) fn into_series(self) -> Series {
+        self.series
+    }
+}
+
+/// The subflows of a connection over time, as the sender of a stream sees them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SubflowRecorder {
+    subflows: Vec<Recorded>,
+}
+
+#[derive(Clone, Debug)]
+struct Recorded {
+    tuple: FourTuple,
+    last: Option<(Instant, u64)>,
+    result: SubflowResult,
+}
+
+impl SubflowRecorder {
+    pub(crate) fn sample(&mut self, now: Instant, info: &StackInfo) {
+        for subflow in &info.subflows {
+            let known = self.subflows.iter().position(|known| {
+                known.result.id == subflow.id && known.tuple == subflow.tuple
+            });
+            let index = known.unwrap_or_else(|| {
+                self.subflows.push(Recorded {
+                    tuple: subflow.tuple,
+                    last: None,
+                    result: SubflowResult {
+                        id: subflow.id,
+                        local: subflow.tuple.local.to_string(),
+                        remote: subflow.tuple.remote.to_string(),
+                        ..SubflowResult::default()
+                    },
+                });
+                self.subflows.len() - 1
+            });
+            let recorded = &mut self.subflows[index];
+            let result = &mut recorded.result;
+            result.sent_bytes = subflow.sent_bytes;
+            result.acked_bytes = subflow.acked_bytes;
+            result.retransmitted_packets = subflow.retransmitted_packets;
+            let (since, bytes) = recorded.last.unwrap_or((now, 0));
+            let span = now.since(since);
+            let rate = BitRate::from_bytes_over(subflow.acked_bytes.saturating_sub(bytes), span);
+            let SubflowSeries { time_s, throughput_bps, cwnd_bytes, srtt_ms, in_flight_bytes } =
+                &mut result.series;
+            time_s.push(now.as_secs_f64());
+            throughput_bps.push(rate.as_bps() as f64);
+            cwnd_bytes.push(subflow.cwnd_bytes);
+            srtt_ms.push(subflow.srtt.as_millis_f64());
+            in_flight_bytes.push(subflow.in_flight_bytes);
+            recorded.last = Some((now, subflow.acked_bytes));
+        }
+    }
+
+    /// The subflows in the order of their first sight, each with both ends.
+    pub(crate) fn into_results(self) -> impl Iterator<Item = (FourTuple, SubflowResult)> {
+        self.subflows.into_iter().map(|recorded| (recorded.tuple, recorded.result))
+    }
+}
+
+/// The instants at which to sample a run.
+pub(crate) fn sample_times(interval: Duration, end: Instant) -> impl Iterator<Item = Instant> {
+    let count = end.as_nanos().div_ceil(interval.as_nanos().max(1));
+    (1..=count).map(move |index| (Instant::ZERO + interval * index).min(end))
+}

@@ -1,0 +1,172 @@
+//! The links of a scenario: its words turned into link settings.
+
+use std::net::IpAddr;
+
+use polypath_link::middlebox::{self, Chain};
+use polypath_link::{Change, Jitter, LinkConfig, QueueLimit, Reordering};
+use polypath_units::{Duration, Instant};
+
+use super::check::Check;
+use super::error::ScenarioError;
+use super::file::{ChangeFile, DirectionFile, LinkFile};
+use super::units::{Limit, Loss};
+use crate::network::{End, NodeId};
+
+/// A link that makes sense.
+#[derive(Debug)]
+pub(super) struct LinkPlan {
+    pub(super) name: String,
+    pub(super) nodes: [usize; 2],
+    pub(super) addrs: [Option<IpAddr>; 2],
+    pub(super) forward: LinkConfig,
+    pub(super) backward: LinkConfig,
+    pub(super) boxes: Vec<middlebox::Kind>,
+}
+
+impl LinkPlan {
+    pub(super) fn ends(&self) -> [End; 2] {
+        [0, 1].map(|end| End { node: NodeId(self.nodes[end] as u32), addr: self.addrs[end] })
+    }
+
+    /// The link's middleboxes, if it has any.
+    pub(super) fn chain(&self, seed: u64) -> Option<Chain> {
+        let boxes = (1..).zip(&self.boxes).map(|(number, kind)| kind.build(seed ^ number << 32));
+        (!self.boxes.is_empty()).then(|| boxes.collect())
+    }
+}
+
+impl Check<'_> {
+    pub(super) fn links(&self) -> Result<Vec<LinkPlan>, ScenarioError> {
+        if self.file.links.is_empty() {
+            return Err(self.wrong("links", "is empty; expected a link at least"));
+        }
+        let mut plans: Vec<LinkPlan> = Vec::new();
+        for (index, file) in self.file.links.iter().enumerate() {
+            let plan = self.link(index, file)?;
+            if let Some(other) = plans.iter().position(|other| other.name == plan.name) {
+                let message = format!("\"{}\" is taken by links[{other}]; expected a name of its own", plan.name);
+                return Err(self.wrong(format!("links[{index}].name"), message));
+            }
+            plans.push(plan);
+        }
+        Ok(plans)
+    }
+
+    fn link(&self, index: usize, file: &LinkFile) -> Result<LinkPlan, ScenarioError> {
+        let key = |field: &str| format!("links[{index}].{field}");
+        let mut nodes = [0; 2];
+        for (end, name) in file.between.iter().enumerate() {
+            nodes[end] = self.node(&key(&format!("between[{end}]")), name)?;
+        }
+        if nodes[0] == nodes[1] {
+            return Err(self.wrong(key("between"), "has the same node twice; expected two nodes"));
+        }
+        let addrs = match file.addresses {
+            Some(addresses) => addresses.map(Some),
+            None => [0, 1].map(|end| self.default_address(nodes[end], index, end)),
+        };
+        if let [Some(first), Some(second)] = addrs
+            && first.is_ipv4() != second.is_ipv4()
+        {
+            return Err(self.wrong(key("addresses"), "are of two families; expected two IPv4 or two IPv6 addresses"));
+        }
+        let mut schedule = Vec::new();
+        for (number, change) in file.change.iter().enumerate() {
+            if change.at.0 >= self.file.duration.0 {
+                let message = "is not before the end of the run; expected less than `duration`";
+                return Err(self.wrong(key(&format!("change[{number}].at")), message));
+            }
+            let changes = changes(change);
+            if changes.is_empty() {
+                let message = "changes nothing; expected `rate`, `delay`, `loss`, `limit`, `down`, …";
+                return Err(self.wrong(key(&format!("change[{number}]")), message));
+            }
+            let at = Instant::ZERO + change.at.0;
+            schedule.extend(changes.into_iter().map(|change| (at, change)));
+        }
+        let mut boxes = Vec::new();
+        for (number, name) in file.middleboxes.iter().enumerate() {
+            let kind = middlebox::Kind::by_name(name).ok_or_else(|| {
+                let known = middlebox::Kind::ALL.iter().map(|kind| kind.name);
+                self.unknown(key(&format!("middleboxes[{number}]")), "middlebox", name, known)
+            })?;
+            boxes.push(kind);
+        }
+        for (field, direction) in [("limit", file.forward()), ("reverse.limit", file.backward())] {
+            if matches!(direction.limit, Some(Limit::Time(_))) && direction.rate.is_none() {
+                let message = "is a time, but the link has no rate; expected bytes or packets, or a `rate`";
+                return Err(self.wrong(key(field), message));
+            }
+        }
+        let default_name = || format!("{}-{}", file.between[0], file.between[1]);
+        Ok(LinkPlan {
+            name: file.name.clone().unwrap_or_else(default_name),
+            nodes,
+            addrs,
+            forward: LinkConfig { schedule: schedule.clone(), ..link_config(&file.forward()) },
+            backward: LinkConfig { schedule, ..link_config(&file.backward()) },
+            boxes,
+        })
+    }
+}
+
+/// How much later than others a reordered packet arrives: long enough for several of any rate to overtake it.
+const REORDER_DELAY: Duration = Duration::from_millis(10);
+
+fn jitter(span: Duration) -> Jitter {
+    Jitter::uniform(span)
+}
+
+fn loss(loss: Loss) -> polypath_link::Loss {
+    match loss {
+        Loss::Random(probability) => polypath_link::Loss::Random(probability),
+        Loss::GilbertElliott { p, r, bad_loss, good_loss } => {
+            polypath_link::Loss::GilbertElliott { p, r, bad_loss, good_loss }
+        }
+    }
+}
+
+fn queue(limit: Limit) -> QueueLimit {
+    match limit {
+        Limit::Bytes(bytes) => QueueLimit::Bytes(bytes),
+        Limit::Packets(packets) => QueueLimit::Packets(packets),
+        Limit::Time(span) => QueueLimit::Delay(span),
+    }
+}
+
+fn link_config(direction: &DirectionFile) -> LinkConfig {
+    let mut config = LinkConfig {
+        rate: direction.rate.map(|rate| rate.0),
+        delay: direction.delay.map_or(Duration::ZERO, |delay| delay.0),
+        duplicate: direction.duplicate.map_or(0.0, |share| share.0),
+        mtu_bytes: direction.mtu.map(u32::from),
+        ..LinkConfig::default()
+    };
+    if let Some(span) = direction.jitter {
+        config.jitter = jitter(span.0);
+    }
+    if let Some(words) = direction.loss {
+        config.loss = loss(words);
+    }
+    if let Some(share) = direction.reorder {
+        config.reorder = Reordering { probability: share.0, extra_delay: REORDER_DELAY };
+    }
+    if let Some(limit) = direction.limit {
+        config.queue = queue(limit);
+    }
+    config
+}
+
+/// Settings first, so that a link that comes back comes back with them.
+fn changes(file: &ChangeFile) -> Vec<Change> {
+    let down = file.down.map(|down| if down { Change::Down } else { Change::Up });
+    let changes = [
+        file.rate.map(|rate| Change::Rate(Some(rate.0))),
+        file.delay.map(|delay| Change::Delay(delay.0)),
+        file.jitter.map(|span| Change::Jitter(jitter(span.0))),
+        file.loss.map(|words| Change::Loss(loss(words))),
+        file.limit.map(|limit| Change::Queue(queue(limit))),
+        down,
+    ];
+    changes.into_iter().flatten().collect()
+}

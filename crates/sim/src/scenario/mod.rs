@@ -1,0 +1,208 @@
+//! Scenarios: runs described in a TOML file.
+//!
+//! ```toml
+//! duration = "30s"
+//! seed = 7
+//!
+//! [[hosts]]
+//! name = "phone"
+//!
+//! [[hosts]]
+//! name = "server"
+//!
+//! [[links]]
+//! name = "wifi"
+//! between = ["phone", "server"]
+//! rate = "40mbit"
+//! delay = "10ms"          # one way, as in netem
+//! limit = "80ms"
+//! loss = "0.1%"
+//! reverse = { rate = "10mbit" }
+//!
+//! [[links.change]]
+//! at = "5s"
+//! down = true
+//!
+//! [[links.change]]
+//! at = "12s"
+//! down = false
+//!
+//! [[links]]
+//! name = "lte"
+//! between = ["phone", "server"]
+//! rate = "20mbit"
+//! delay = "30ms"
+//! limit = "200ms"
+//!
+//! [[connections]]
+//! from = "phone"
+//! to = "server"
+//! direction = "download"
+//! bytes = "20MB"
+//! scheduler = "lowest-rtt"
+//! congestion = "lia"
+//! ```
+//!
+//! A mistake gives a [`ScenarioError`], which is one line that names the file, the key and what was expected.
+
+mod check;
+mod error;
+mod file;
+mod links;
+mod result;
+mod run;
+mod units;
+
+use std::path::{Path, PathBuf};
+
+use polypath_units::{Duration, Instant};
+
+use check::Plan;
+pub use error::{ScenarioError, ScenarioErrorKind};
+use error::Source;
+use file::File;
+pub use result::{
+    ChannelResult, ConnectionResult, LinkResult, RunResult, Series, StreamResult, SubflowResult, SubflowSeries,
+};
+
+pub use units::{parse_rate, parse_span};
+
+/// A scenario that was read and found to make sense.
+#[derive(Debug)]
+pub struct Scenario {
+    path: PathBuf,
+    plan: Plan,
+}
+
+/// What a run tells while it goes on.
+pub trait Progress {
+    /// The run is at `now` of at most `end`, and `received_bytes` have arrived in all connections.
+    fn at(&mut self, now: Instant, end: Instant, received_bytes: u64);
+}
+
+/// Tells nobody.
+impl Progress for () {
+    fn at(&mut self, _now: Instant, _end: Instant, _received_bytes: u64) {}
+}
+
+/// Where the results of a scenario are to go, as its file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// Results in JSON.
+    pub json: Option<PathBuf>,
+    /// Packets in pcapng. Written by [`Scenario::run`].
+    pub pcap: Option<PathBuf>,
+    /// Packets in text. Written by [`Scenario::run`].
+    pub trace: Option<PathBuf>,
+    /// A report in HTML.
+    pub report: Option<PathBuf>,
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file.
+    ///
+    /// # Errors
+    /// The first mistake in it.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let message = match error.kind() {
+                std::io::ErrorKind::NotFound => "no such file; expected a scenario in TOML".to_string(),
+                std::io::ErrorKind::InvalidData => "no text; expected a scenario in TOML".to_string(),
+                _ => format!("can't be read ({error}); expected a scenario in TOML"),
+            };
+            ScenarioError {
+                file: path.to_path_buf(),
+                line: None,
+                key: String::new(),
+                kind: ScenarioErrorKind::Unreadable,
+                message,
+            }
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Checks a scenario that was already read; `path` is for messages.
+    ///
+    /// # Errors
+    /// The first mistake in it.
+    pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, ScenarioError> {
+        let path = path.as_ref();
+        let source = Source { file: path, text };
+        let file = read(source)?;
+        let plan = Plan::new(source, &file)?;
+        Ok(Self { path: path.to_path_buf(), plan })
+    }
+
+    /// The file that it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the run is called.
+    pub fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// How long the run lasts at most.
+    pub fn duration(&self) -> Duration {
+        self.plan.duration
+    }
+
+    /// The seed of everything random in it.
+    pub fn seed(&self) -> u64 {
+        self.plan.seed
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.plan.seed = seed;
+        self
+    }
+
+    /// Where its results are to go.
+    pub fn outputs(&self) -> &Outputs {
+        &self.plan.outputs
+    }
+
+    /// Changes where its results go.
+    pub fn outputs_mut(&mut self) -> &mut Outputs {
+        &mut self.plan.outputs
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A trace that can't be written.
+    pub fn run(&self, progress: &mut dyn Progress) -> Result<RunResult, ScenarioError> {
+        run::run(self, progress)
+    }
+}
+
+/// TOML to the words of a scenario.
+fn read(source: Source<'_>) -> Result<File, ScenarioError> {
+    let syntax = |error: &toml::de::Error| {
+        let line = error.span().map(|span| source.line_at(span.start));
+        (line, error.message().to_string())
+    };
+    let deserializer = toml::Deserializer::parse(source.text).map_err(|error| {
+        let (line, message) = syntax(&error);
+        ScenarioError {
+            file: source.file.to_path_buf(),
+            line,
+            key: String::new(),
+            kind: ScenarioErrorKind::Syntax,
+            message: format!("{message}; expected TOML"),
+        }
+    })?;
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let key = error.path().to_string();
+        let (line, message) = syntax(error.inner());
+        let located = source.error(ScenarioErrorKind::Value, if key == "." { "" } else { &key }, message);
+        ScenarioError { line: line.or(located.line), ..located }
+    })
+}
+
+#[cfg(test)]
+mod tests;

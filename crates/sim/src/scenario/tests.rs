@@ -1,0 +1,148 @@
+use super::*;
+
+/// Two paths, one of which is cut; 2 MB each way.
+const GOOD: &str = r#"
+duration = "30s"
+seed = 7
+
+[[hosts]]
+name = "phone"
+
+[[hosts]]
+name = "server"
+
+[[links]]
+name = "wifi"
+between = ["phone", "server"]
+rate = "40mbit"
+delay = "10ms"
+limit = "80ms"
+reverse = { rate = "20mbit" }
+
+[[links.change]]
+at = "200ms"
+down = true
+
+[[links.change]]
+at = "1s"
+down = false
+
+[[links]]
+name = "lte"
+between = ["phone", "server"]
+rate = "20mbit"
+delay = "30ms"
+limit = "100p"
+
+[[connections]]
+from = "phone"
+to = "server"
+direction = "both"
+bytes = "2MB"
+"#;
+
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse("wifi.toml", text)
+}
+
+/// The error line of the good scenario with `from` replaced by `to`.
+#[track_caller]
+fn mistake(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from:?} is not in the scenario");
+    let error = parse(&GOOD.replacen(from, to, 1)).expect_err("the mistake should be found");
+    let line = error.to_string();
+    assert!(!line.contains('\n'), "{line}");
+    line
+}
+
+#[test]
+fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
+    let cases = [
+        // Unknown keys, at the top, in a table, in an array of tables, in an inline table.
+        ("seed = 7", "sed = 7", "wifi.toml:3: sed: unknown field `sed`, expected one of `name`, `duration`"),
+        ("limit = \"80ms\"", "queue = \"80ms\"", "wifi.toml:16: links[0].queue: unknown field `queue`"),
+        ("down = true", "dawn = true", "wifi.toml:21: links[0].change[0].dawn: unknown field `dawn`"),
+        ("{ rate = \"20mbit\" }", "{ rat = \"20mbit\" }", "wifi.toml:17: links[0].reverse.rat: unknown field `rat`"),
+        // Values.
+        ("\"40mbit\"", "\"-40mbit\"", "wifi.toml:14: links[0].rate: \"-40mbit\" is negative; expected a rate such as"),
+        ("\"20mbit\"\ndelay", "\"20ms\"\ndelay", "wifi.toml:30: links[1].rate: \"20ms\" has the unknown unit \"ms\""),
+        ("\"40mbit\"", "40", "wifi.toml:14: links[0].rate: invalid type: integer `40`, expected a rate such as"),
+        ("\"100p\"", "\"100\"", "wifi.toml:32: links[1].limit: \"100\" has no unit; expected a queue limit such as"),
+        ("\"2MB\"", "\"much\"", "wifi.toml:38: connections[0].bytes: \"much\" has no number; expected a size"),
+        ("\"30s\"", "\"0s\"", "wifi.toml:2: duration: is zero; expected a time such as"),
+        ("\"both\"", "\"up\"", "wifi.toml:37: connections[0].direction: unknown variant `up`, expected one of `upload`"),
+        // Missing keys.
+        ("duration = \"30s\"", "", "wifi.toml:1: missing field `duration`"),
+        // References.
+        ("from = \"phone\"", "from = \"fone\"", "wifi.toml:35: connections[0].from: unknown host \"fone\"; expected one of"),
+        ("[\"phone\", \"server\"]\nrate = \"20", "[\"phone\", \"r1\"]\nrate = \"20", "wifi.toml:29: links[1].between[1]: unknown node \"r1\""),
+        ("name = \"lte\"", "name = \"wifi\"", "wifi.toml:28: links[1].name: \"wifi\" is taken by links[0]"),
+        ("name = \"server\"", "name = \"phone\"", "wifi.toml:9: hosts[1].name: \"phone\" is taken"),
+        ("bytes = \"2MB\"", "version = 2", "wifi.toml:38: connections[0].version: is 2; expected 0 or 1"),
+        ("bytes = \"2MB\"", "scheduler = \"best\"", "wifi.toml:38: connections[0].scheduler: unknown scheduler \"best\"; expected one of \"lowest-rtt\""),
+        ("bytes = \"2MB\"", "congestion = \"best\"", "wifi.toml:38: connections[0].congestion: unknown congestion control \"best\""),
+        ("bytes = \"2MB\"", "block = \"8KB\"", "wifi.toml:38: connections[0].block: comes without `block_rate`"),
+        ("bytes = \"2MB\"", "start = \"31s\"", "wifi.toml:38: connections[0].start: is not before the end of the run"),
+        ("limit = \"100p\"", "middleboxes = [\"nut\"]", "wifi.toml:32: links[1].middleboxes[0]: unknown middlebox \"nut\""),
+    ];
+    let wrong: Vec<String> = cases
+        .iter()
+        .map(|(from, to, expected)| (mistake(from, to), expected))
+        .filter(|(line, expected)| !line.starts_with(**expected))
+        .map(|(line, expected)| format!("     got {line}\nexpected {expected}\n"))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.concat());
+}
+
+#[test]
+fn hosts_without_a_way_between_them_are_named() {
+    let text = GOOD.replace("[[links]]\nname = \"wifi\"", "[[hosts]]\nname = \"island\"\n\n[[links]]\nname = \"wifi\"");
+    let text = text.replace("to = \"server\"\ndirection", "to = \"island\"\ndirection");
+    let error = parse(&text).unwrap_err();
+    assert_eq!(error.kind, ScenarioErrorKind::NoRoute);
+    assert_eq!(
+        error.to_string(),
+        "wifi.toml:39: connections[0].to: no route from \"phone\" to \"island\" and back; \
+         expected links that join them"
+    );
+}
+
+#[test]
+fn files_that_are_not_there_or_are_no_toml_are_named() {
+    let error = Scenario::load("does/not/exist.toml").unwrap_err();
+    assert_eq!(error.kind, ScenarioErrorKind::Unreadable);
+    assert_eq!(error.to_string(), "does/not/exist.toml: no such file; expected a scenario in TOML");
+    let error = parse("duration = \"30s\"\n[[hosts]\n").unwrap_err();
+    assert_eq!(error.kind, ScenarioErrorKind::Syntax);
+    assert!(error.to_string().starts_with("wifi.toml:2: "), "{error}");
+}
+
+#[test]
+fn a_run_delivers_everything_over_both_paths_and_repeats_itself() {
+    struct Last(u64);
+    impl Progress for Last {
+        fn at(&mut self, now: Instant, end: Instant, received_bytes: u64) {
+            assert!(now <= end && received_bytes >= self.0);
+            self.0 = received_bytes;
+        }
+    }
+    let scenario = parse(GOOD).unwrap();
+    let mut last = Last(0);
+    let result = scenario.run(&mut last).unwrap();
+    assert_eq!(last.0, 4_000_000);
+    let connection = &result.connections[0];
+    for stream in [connection.upload.as_ref().unwrap(), connection.download.as_ref().unwrap()] {
+        assert!(stream.intact);
+        assert_eq!(stream.bytes, 2_000_000);
+        assert!(stream.completed_at_s.unwrap() < 10.0);
+        let links: Vec<_> = stream.subflows.iter().filter_map(|subflow| subflow.link.as_deref()).collect();
+        assert!(links.contains(&"wifi") && links.contains(&"lte"), "{links:?}");
+        assert_eq!(stream.series.time_s.len(), stream.series.goodput_bps.len());
+    }
+    assert_eq!(connection.closed.as_deref(), Some("finished"));
+    assert_eq!(result.links[0].backward.rate_bps, Some(20_000_000));
+    let json = serde_json::to_string(&result).unwrap();
+    assert_eq!(json, serde_json::to_string(&scenario.run(&mut ()).unwrap()).unwrap());
+    let other = parse(GOOD).unwrap().with_seed(8).run(&mut ()).unwrap();
+    assert_ne!(result.trace_hash, other.trace_hash);
+}

@@ -1,0 +1,273 @@
+//! What is random about a soak scenario.
+
+use std::sync::Arc;
+
+use polypath_link::{Change, Jitter, LinkConfig, Loss, OnDown, QueueLimit, Reordering};
+use polypath_mptcp::{ConnectionConfig, HostConfig, scheduler};
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::{Endpoint, MptcpVersion};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::conversation::{Conversation, Ends};
+use crate::network::Network;
+use crate::topologies::{PathConfig, parallel_paths};
+use crate::trace::TraceOutputs;
+
+/// A random scenario; a function of its seed.
+#[derive(Clone, Debug)]
+pub struct SoakScenario {
+    /// The seed.
+    pub seed: u64,
+    /// One to four paths.
+    pub paths: Vec<PathPlan>,
+    /// What the client sends.
+    pub up_bytes: u64,
+    /// What the server sends.
+    pub down_bytes: u64,
+    /// Receive and send buffers of both ends: 4 KB to 16 MB.
+    pub window_bytes: u64,
+    /// Wire version.
+    pub version: MptcpVersion,
+    /// DSS checksums.
+    pub checksum: bool,
+    /// Segments leave as aggregates, as behind segmentation offload.
+    pub aggregates: bool,
+    /// Scheduler.
+    pub scheduler: &'static str,
+    /// Congestion control.
+    pub congestion: &'static str,
+    /// How the connection ends.
+    pub ending: Ending,
+}
+
+/// One path of a random scenario.
+#[derive(Clone, Debug)]
+pub struct PathPlan {
+    /// 0.5 to 100 Mbit/s.
+    pub rate: BitRate,
+    /// One way; 0 to 100 ms.
+    pub delay: Duration,
+    /// 0 to 20 ms.
+    pub jitter: Duration,
+    /// Packets of different delay overtake each other.
+    pub any_order: bool,
+    /// Loss in each direction: 0 to 5 %.
+    pub loss: f64,
+    /// Duplication: 0 to 2 %.
+    pub duplicate: f64,
+    /// Reordering: 0 to 2 %.
+    pub reorder: f64,
+    /// Queue: 5 to 500 ms.
+    pub queue: Duration,
+    /// When the path is down.
+    pub cuts: Vec<Cut>,
+    /// A cut drops what is under way; else it is held until the path is back.
+    pub flush: bool,
+}
+
+/// A time without a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// From …
+    pub from: Instant,
+    /// … for so long.
+    pub lasts: Duration,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Each end closes after its last byte.
+    Orderly,
+    /// Both ends stop and close at a moment, whatever has been sent by then.
+    Stop {
+        /// The moment.
+        at: Instant,
+    },
+    /// One end aborts at a moment.
+    Abort {
+        /// The moment.
+        at: Instant,
+        /// The client does, else the server.
+        client: bool,
+    },
+}
+
+impl Ending {
+    /// True if one end aborts.
+    pub fn is_abort(self) -> bool {
+        matches!(self, Self::Abort { .. })
+    }
+}
+
+/// A random number generator with the few shapes that scenarios need.
+struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// Uniform in 0..1.
+    fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// Uniform in the logarithm.
+    fn log_between(&mut self, low: f64, high: f64) -> f64 {
+        (self.between(low.ln(), high.ln())).exp()
+    }
+
+    fn millis(&mut self, low: f64, high: f64) -> Duration {
+        Duration::from_secs_f64(self.between(low, high) / 1e3)
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.unit() * from.len() as f64) as usize]
+    }
+
+    /// 0 B in one case of ten, else 1 B to 20 MB.
+    fn size(&mut self) -> u64 {
+        if self.chance(0.1) { 0 } else { self.log_between(1.0, 20e6) as u64 }
+    }
+}
+
+impl SoakScenario {
+    /// The scenario of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+        let paths: Vec<PathPlan> = (0..dice.pick(&[1, 2, 2, 3, 4])).map(|_| PathPlan::random(&mut dice)).collect();
+        let [up_bytes, down_bytes] = [dice.size(), dice.size()];
+        let ending = match dice.unit() {
+            ..0.7 => Ending::Orderly,
+            0.7..0.85 => Ending::Stop { at: Instant::ZERO + dice.millis(1.0, 8000.0) },
+            _ => Ending::Abort { at: Instant::ZERO + dice.millis(1.0, 8000.0), client: dice.chance(0.5) },
+        };
+        let algorithms = polypath_congestion::Algorithm::ALL;
+        Self {
+            seed,
+            paths,
+            up_bytes,
+            down_bytes,
+            window_bytes: dice.log_between(4096.0, 16.0 * 1_048_576.0) as u64,
+            version: dice.pick(&[MptcpVersion::V0, MptcpVersion::V1]),
+            checksum: dice.chance(0.3),
+            aggregates: dice.chance(0.3),
+            scheduler: dice.pick(scheduler::Policy::ALL).name,
+            congestion: algorithms[(dice.unit() * algorithms.len() as f64) as usize].name(),
+            ending,
+        }
+    }
+
+    /// Something that the plan sets for later is still to come.
+    pub(super) fn next_planned(&self, now: Instant) -> bool {
+        match self.ending {
+            Ending::Orderly => false,
+            Ending::Stop { at } | Ending::Abort { at, .. } => at > now,
+        }
+    }
+
+    fn connection_config(&self) -> ConnectionConfig {
+        let mut config = ConnectionConfig {
+            version: self.version,
+            checksum: self.checksum,
+            ..ConnectionConfig::default()
+        };
+        if let Some(policy) = scheduler::Policy::by_name(self.scheduler) {
+            config.scheduler = policy;
+        }
+        if let Some(algorithm) = polypath_congestion::by_name(self.congestion) {
+            config.congestion = algorithm;
+        }
+        let mut tcp = (*config.tcp).clone();
+        tcp.receive_buffer_bytes = self.window_bytes;
+        tcp.send_buffer_bytes = self.window_bytes;
+        if !self.aggregates {
+            tcp.max_aggregate_bytes = 0;
+        }
+        // An abort whose packet is lost is noticed by a silent peer no other way.
+        tcp.keepalive_idle = Some(Duration::from_secs(20));
+        tcp.keepalive_interval = Duration::from_secs(5);
+        config.tcp = Arc::new(tcp);
+        config
+    }
+
+    /// The network, its cuts scheduled, and the connection in it.
+    pub(super) fn build(&self, outputs: Option<TraceOutputs>) -> (Network, Ends) {
+        let connection = Arc::new(self.connection_config());
+        let host = HostConfig { connection, ..HostConfig::default() };
+        let paths = (0..).zip(&self.paths).map(|(number, path)| {
+            PathConfig::symmetric(format!("path {number}"), path.link())
+        });
+        let (builder, net) = parallel_paths(self.seed, paths, host.clone(), host);
+        // The outputs of tests are memory and files, whose errors show in the result.
+        let tracer = outputs.and_then(|outputs| builder.tracer(outputs).ok());
+        let mut network = builder.build();
+        network.set_tracer(tracer);
+        let (mut opener, mut acceptor) =
+            Conversation::plans(self.seed % 1000, Some(self.up_bytes), Some(self.down_bytes));
+        match self.ending {
+            Ending::Orderly => {}
+            Ending::Stop { at } => (opener.stop_at, acceptor.stop_at) = (Some(at), Some(at)),
+            Ending::Abort { at, client: true } => opener.abort_at = Some(at),
+            Ending::Abort { at, client: false } => acceptor.abort_at = Some(at),
+        }
+        let ends = network.converse(Conversation {
+            from: net.client,
+            local: net.client_addrs[0],
+            to: net.server,
+            remote: Endpoint::new(net.server_addr, 80),
+            start: Instant::ZERO,
+            config: None,
+            opener,
+            acceptor,
+        });
+        (network, ends)
+    }
+}
+
+impl PathPlan {
+    fn random(dice: &mut Dice) -> Self {
+        let mut cuts = Vec::new();
+        if dice.chance(0.25) {
+            let mut at = Instant::ZERO + dice.millis(10.0, 6000.0);
+            for _ in 0..dice.pick(&[1, 1, 2, 3]) {
+                let lasts = dice.millis(50.0, 6000.0);
+                cuts.push(Cut { from: at, lasts });
+                at = at + lasts + dice.millis(500.0, 6000.0);
+            }
+        }
+        let mut some = |probability: f64, most: f64| if dice.chance(probability) { dice.unit() * most } else { 0.0 };
+        let (loss, duplicate, reorder, jitter) = (some(0.6, 0.05), some(0.2, 0.02), some(0.2, 0.02), some(0.3, 0.02));
+        Self {
+            rate: BitRate::from_bps(dice.log_between(0.5e6, 100e6) as u64),
+            delay: dice.millis(0.0, 100.0),
+            jitter: Duration::from_secs_f64(jitter),
+            any_order: dice.chance(0.3),
+            loss,
+            duplicate,
+            reorder,
+            queue: Duration::from_secs_f64(dice.log_between(0.005, 0.5)),
+            cuts,
+            flush: dice.chance(0.7),
+        }
+    }
+
+    fn link(&self) -> LinkConfig {
+        let cuts = self.cuts.iter();
+        LinkConfig {
+            jitter: Jitter { keep_order: !self.any_order, ..Jitter::uniform(self.jitter) },
+            on_down: if self.flush { OnDown::Flush } else { OnDown::Hold },
+            loss: Loss::Random(self.loss),
+            duplicate: self.duplicate,
+            reorder: Reordering { probability: self.reorder, extra_delay: self.delay / 2 + Duration::from_millis(5) },
+            schedule: cuts.flat_map(|cut| [(cut.from, Change::Down), (cut.from + cut.lasts, Change::Up)]).collect(),
+            ..LinkConfig::new(self.rate, self.delay, QueueLimit::Delay(self.queue))
+        }
+    }
+}

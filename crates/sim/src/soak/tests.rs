@@ -1,0 +1,39 @@
+use polypath_wire::MptcpVersion;
+
+use super::*;
+
+#[test]
+fn scenarios_cover_what_they_are_to_cover() {
+    let scenarios: Vec<SoakScenario> = (0..2_000).map(SoakScenario::from_seed).collect();
+    for scenario in &scenarios {
+        assert!((1..=4).contains(&scenario.paths.len()));
+        assert!((4096..=16 << 20).contains(&scenario.window_bytes));
+        assert!(scenario.up_bytes <= 20_000_000 && scenario.down_bytes <= 20_000_000);
+        assert!(scenario.paths.iter().all(|path| path.loss <= 0.05));
+    }
+    let share = |holds: &dyn Fn(&SoakScenario) -> bool| {
+        scenarios.iter().filter(|scenario| holds(scenario)).count() as f64 / scenarios.len() as f64
+    };
+    assert!(share(&|s| s.up_bytes == 0) > 0.05);
+    assert!(share(&|s| s.up_bytes > 10_000_000) > 0.01);
+    assert!(share(&|s| s.paths.len() == 4) > 0.1);
+    assert!(share(&|s| s.version == MptcpVersion::V0) > 0.4);
+    assert!(share(&|s| s.ending.is_abort()) > 0.1);
+    assert!(share(&|s| s.paths.iter().any(|path| !path.cuts.is_empty())) > 0.2);
+    assert_eq!(format!("{:?}", SoakScenario::from_seed(7)), format!("{:?}", SoakScenario::from_seed(7)));
+}
+
+#[test]
+fn random_scenarios_deliver_everything_and_leave_nothing() {
+    let failures: Vec<String> =
+        (0..60).filter_map(|seed| run(seed).err()).map(|failure| failure.to_string()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_again() {
+    for seed in [1, 5, 11] {
+        let outcome = run_twice(seed).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(outcome.trace_hash.is_some());
+    }
+}
