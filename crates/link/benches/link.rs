@@ -32,7 +32,10 @@ fn packet() -> Packet {
 
 fn link() -> Link {
     let rate = BitRate::from_mbps(100);
-    Link::new(LinkConfig::new(rate, Duration::from_millis(10), QueueLimit::Delay(Duration::from_millis(40))), 1)
+    Link::new(
+        LinkConfig::new(rate, Duration::from_millis(10), QueueLimit::Delay(Duration::from_millis(40))),
+        1,
+    )
 }
 
 /// Passes `PACKETS` packets, one each `interval`, round and round, so that none is built anew.
@@ -60,11 +63,16 @@ fn benchmark(c: &mut Criterion) {
         for _ in 0..filled {
             link.handle_packet(now, packet());
         }
-        let interval = if filled > 0 { BitRate::from_mbps(100).time_to_send(packet().len_bytes() as u64) } else { interval };
+        let interval = if filled > 0 {
+            BitRate::from_mbps(100).time_to_send(packet().len_bytes() as u64)
+        } else {
+            interval
+        };
         group.bench_function(name, |b| b.iter(|| pass(&mut link, &mut now, &mut spare, interval)));
     }
     // What two moves of a packet through a ring cost by themselves, for comparison.
-    let mut ring: std::collections::VecDeque<(Instant, Packet)> = (0..80).map(|_| (Instant::ZERO, packet())).collect();
+    let mut ring: std::collections::VecDeque<(Instant, Packet)> =
+        (0..80).map(|_| (Instant::ZERO, packet())).collect();
     let mut spare: Vec<Packet> = (0..20).map(|_| packet()).collect();
     group.bench_function("bare ring", |b| {
         b.iter(|| {

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
-use polypath_wire::{Datagram, Endpoint, FourTuple, IpHeader, Packet, Segment, SeqNumber, TcpFlags, Transport};
+use polypath_wire::{
+    Datagram, Endpoint, FourTuple, IpHeader, Packet, Segment, SeqNumber, TcpFlags, Transport,
+};
 
 pub(crate) const CLIENT: Endpoint = Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40000);
 pub(crate) const SERVER: Endpoint = Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 9, 1)), 80);
@@ -16,7 +18,12 @@ pub(crate) fn data(seq: u32, len: usize) -> Packet {
 }
 
 pub(crate) fn data_segment(seq: u32, len: usize) -> Segment {
-    Segment { seq: SeqNumber(seq), flags: TcpFlags::ACK, payload: stream(seq, len).into(), ..Segment::default() }
+    Segment {
+        seq: SeqNumber(seq),
+        flags: TcpFlags::ACK,
+        payload: stream(seq, len).into(),
+        ..Segment::default()
+    }
 }
 
 /// `len` bytes of the test stream from sequence number `seq`.

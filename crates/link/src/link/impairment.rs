@@ -32,7 +32,10 @@ impl Impairments {
             Loss::Random(probability) => !(probability > 0.0),
             Loss::GilbertElliott { .. } => false,
         };
-        lossless && self.jitter.amount.is_zero() && !(self.duplicate > 0.0) && !(self.reorder.probability > 0.0)
+        lossless
+            && self.jitter.amount.is_zero()
+            && !(self.duplicate > 0.0)
+            && !(self.reorder.probability > 0.0)
     }
 
     /// The next packet is lost.

@@ -455,7 +455,9 @@ impl Link {
             self.halted_work = self.transmitter.work_in(rest);
             self.stats.busy -= rest;
             let (end, transmission) = (self.busy_until, self.transmission);
-            while let Some(arrival) = self.arrivals.pop_back_if(|arrival| arrival.transmission == transmission) {
+            while let Some(arrival) =
+                self.arrivals.pop_back_if(|arrival| arrival.transmission == transmission)
+            {
                 if let Some(packet) = self.packets.remove(self.arrivals.len()) {
                     self.halted.push(Halted { offset: arrival.at - end, straggles: false, arrival, packet });
                 }
@@ -465,7 +467,12 @@ impl Link {
                 for straggler in core::mem::take(&mut self.stragglers) {
                     if straggler.arrival.transmission == transmission {
                         let Straggler { arrival, packet, .. } = straggler;
-                        self.halted.push(Halted { offset: arrival.at - end, straggles: true, arrival, packet });
+                        self.halted.push(Halted {
+                            offset: arrival.at - end,
+                            straggles: true,
+                            arrival,
+                            packet,
+                        });
                     } else {
                         self.stragglers.push(straggler);
                     }
@@ -483,7 +490,9 @@ impl Link {
         let rest = self.transmitter.time_for_work(core::mem::take(&mut self.halted_work));
         self.busy_until = at + rest;
         self.stats.busy += rest;
-        for Halted { offset, straggles, arrival, packet } in core::mem::take(&mut self.halted).into_iter().rev() {
+        for Halted { offset, straggles, arrival, packet } in
+            core::mem::take(&mut self.halted).into_iter().rev()
+        {
             self.fly(Arrival { at: self.busy_until + offset, ..arrival }, packet, straggles);
         }
         self.drain(at);

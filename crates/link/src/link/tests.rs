@@ -273,7 +273,9 @@ fn aggregates_are_cut_into_segments() {
     segment.flags = TcpFlags::ACK.with(TcpFlags::PSH);
     link.handle_packet(ms(0), packet);
     let shape: Vec<_> = core::iter::from_fn(|| link.poll_transmit(ms(10)))
-        .map(|packet| (segment_of(&packet).seq.0, segment_of(&packet).payload.len(), segment_of(&packet).segment_size))
+        .map(|packet| {
+            (segment_of(&packet).seq.0, segment_of(&packet).payload.len(), segment_of(&packet).segment_size)
+        })
         .collect();
     assert_eq!(shape, [(1, 1460, 0), (1461, 1460, 0), (2921, 1080, 0)]);
     assert_eq!(link.stats().sent_packets, 3);
@@ -361,7 +363,8 @@ fn jitter_spreads_the_delay_and_keeps_the_order_unless_told_otherwise() {
     let (mean, deviation) = moments(&delays(Jitter::normal(span(10))));
     assert!((mean - 50.0).abs() < 0.5 && (deviation - 10.0).abs() < 0.3, "{mean} {deviation}");
 
-    let in_order = |jitter| tags(&stream(&mut Link::new(LinkConfig { jitter, ..line(50) }, 3), 1000)).is_sorted();
+    let in_order =
+        |jitter| tags(&stream(&mut Link::new(LinkConfig { jitter, ..line(50) }, 3), 1000)).is_sorted();
     assert!(in_order(Jitter::uniform(span(10))));
     assert!(!in_order(Jitter::uniform(span(10)).any_order()));
 }

@@ -1,7 +1,5 @@
 use polypath_units::{BitRate, Duration};
 
-
-
 /// How long packets take to send, to the nanosecond in the long run: the fractions that integer time leaves over are
 /// carried from packet to packet.
 #[derive(Debug)]

@@ -137,7 +137,8 @@ mod tests {
     use crate::testing::{segment_of, stream};
 
     fn path() -> Path<Coalesce> {
-        let mut path = Path::new(Coalesce::new(CoalesceConfig { max_payload_bytes: 300, ..Default::default() }));
+        let mut path =
+            Path::new(Coalesce::new(CoalesceConfig { max_payload_bytes: 300, ..Default::default() }));
         path.handshake();
         path
     }

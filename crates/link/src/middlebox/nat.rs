@@ -40,6 +40,8 @@ pub struct Nat {
     mappings: BTreeMap<u16, Mapping>,
     /// Where the search for a free port goes on when random picks are taken.
     next_port: usize,
+    /// No mapping expires before.
+    next_expiry: Instant,
     random: Random,
 }
 
@@ -61,11 +63,19 @@ struct Mapping {
 impl Nat {
     /// A NAT without mappings.
     pub fn new(config: NatConfig, seed: u64) -> Self {
-        Self { config, ports: BTreeMap::new(), mappings: BTreeMap::new(), next_port: 0, random: Random::new(seed) }
+        Self {
+            config,
+            ports: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            next_port: 0,
+            next_expiry: Instant::ZERO,
+            random: Random::new(seed),
+        }
     }
 
     /// Loses all mappings: the next outgoing packet of each flow gets a new port.
     pub fn rebind(&mut self) {
+        self.next_expiry = Instant::ZERO;
         self.ports.clear();
         self.mappings.clear();
     }
@@ -98,10 +108,7 @@ impl Nat {
     fn free_port(&mut self, now: Instant) -> Option<u16> {
         let count = usize::from(u16::MAX - FIRST_PORT) + 1;
         if self.mappings.len() >= count {
-            let idle_timeout = self.config.idle_timeout;
-            self.mappings.retain(|_, mapping| now - mapping.last_used <= idle_timeout);
-            let mappings = &self.mappings;
-            self.ports.retain(|_, port| mappings.contains_key(port));
+            self.forget_expired(now);
             if self.mappings.len() >= count {
                 return None;
             }
@@ -119,17 +126,33 @@ impl Nat {
         Some(port_at(step))
     }
 
+    fn forget_expired(&mut self, now: Instant) {
+        if now <= self.next_expiry {
+            return;
+        }
+        let idle_timeout = self.config.idle_timeout;
+        self.mappings.retain(|_, mapping| now - mapping.last_used <= idle_timeout);
+        let mappings = &self.mappings;
+        self.ports.retain(|_, port| mappings.contains_key(port));
+        let oldest = self.mappings.values().map(|mapping| mapping.last_used).min().unwrap_or(now);
+        self.next_expiry = oldest + idle_timeout;
+    }
+
     fn mapping_in(&mut self, now: Instant, protocol: Protocol, public: Endpoint) -> Option<&mut Mapping> {
         let idle_timeout = self.config.idle_timeout;
         self.mappings.get_mut(&public.port).filter(|mapping| {
-            mapping.protocol == protocol && mapping.public == public && now - mapping.last_used <= idle_timeout
+            mapping.protocol == protocol
+                && mapping.public == public
+                && now - mapping.last_used <= idle_timeout
         })
     }
 
     /// Translates an outgoing packet; false drops it.
     fn outgoing(&mut self, now: Instant, packet: &mut Packet) -> bool {
         if let Some((protocol, flow)) = ports_of(packet, Direction::Forward) {
-            let Some(public) = self.translate_out(now, (protocol, flow.local, flow.remote)) else { return false };
+            let Some(public) = self.translate_out(now, (protocol, flow.local, flow.remote)) else {
+                return false;
+            };
             packet.ip.src = public.addr;
             set_source_port(packet, public.port);
             return true;

@@ -41,9 +41,7 @@ pub(super) fn has_infinite_mapping(options: &Options) -> bool {
 }
 
 /// The flow and sequence number in an ICMP error about TCP, for boxes that change either.
-pub(super) fn icmp_quote(
-    packet: &mut Packet,
-) -> Option<(&mut polypath_wire::FourTuple, &mut SeqNumber)> {
+pub(super) fn icmp_quote(packet: &mut Packet) -> Option<(&mut polypath_wire::FourTuple, &mut SeqNumber)> {
     use polypath_wire::{IcmpMessage, Transport};
     match &mut packet.transport {
         Transport::Icmp(

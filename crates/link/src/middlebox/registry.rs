@@ -44,7 +44,9 @@ impl Kind {
         Self::new("strip-mptcp-data", "removes Multipath TCP options from all but SYNs", |_| {
             Box::new(StripMptcp::new(StripFrom::Data))
         }),
-        Self::new("drop-unknown-syn", "drops SYNs with a Multipath TCP option", |_| Box::new(DropUnknownSyn::new())),
+        Self::new("drop-unknown-syn", "drops SYNs with a Multipath TCP option", |_| {
+            Box::new(DropUnknownSyn::new())
+        }),
         Self::new("randomize-isn", "shifts the sequence numbers of each flow", |seed| {
             Box::new(RandomizeIsn::new(seed))
         }),
@@ -67,7 +69,9 @@ impl Kind {
         Self::new("mirror-synack", "puts the client's Multipath TCP options into the SYN/ACK", |_| {
             Box::new(MirrorSynAck::new())
         }),
-        Self::new("duplicate-options", "writes Multipath TCP options twice", |_| Box::new(DuplicateOptions::new())),
+        Self::new("duplicate-options", "writes Multipath TCP options twice", |_| {
+            Box::new(DuplicateOptions::new())
+        }),
         Self::new("reorder", "holds some packets back", |seed| {
             Box::new(Reorder::new(ReorderConfig::default(), seed))
         }),

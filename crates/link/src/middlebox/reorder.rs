@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn held_packets_come_behind_later_ones_and_none_is_lost() {
         let run = |seed| {
-            let mut path = Path::new(Reorder::new(ReorderConfig { probability: 0.1, ..Default::default() }, seed));
+            let mut path =
+                Path::new(Reorder::new(ReorderConfig { probability: 0.1, ..Default::default() }, seed));
             let mut order = Vec::new();
             for n in 0..1000 {
                 order.extend(path.client(seg(n, 1, 10)));

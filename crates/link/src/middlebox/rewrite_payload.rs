@@ -101,7 +101,11 @@ mod tests {
             expected[34..38].copy_from_slice(&put);
             assert_eq!(segment_of(&passed[0]).payload.to_vec(), expected);
             assert_eq!(path.middlebox.rewrites()[0].inserted, put);
-            assert_eq!(path.server(seg(501, 201, 100)), [turned(seg(501, 201, 100))], "one change is the limit");
+            assert_eq!(
+                path.server(seg(501, 201, 100)),
+                [turned(seg(501, 201, 100))],
+                "one change is the limit"
+            );
         }
     }
 

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    Dss, DssMapping, MpCapable, MpCapableKeys, MptcpOption, Options, Packet, Segment, SeqNumber, TcpFlags, TcpOption,
-    WireDataSeq,
+    Dss, DssMapping, MpCapable, MpCapableKeys, MptcpOption, Options, Packet, Segment, SeqNumber, TcpFlags,
+    TcpOption, WireDataSeq,
 };
 
 use super::{Direction, Middlebox, Outputs};

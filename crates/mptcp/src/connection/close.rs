@@ -96,7 +96,7 @@ impl Connection {
         if self.shared.mode != Mode::Mptcp {
             if !self.shared.peer_finished {
                 self.shared.peer_finished = true;
-                self.emit(Event::PeerFinished);
+                self.notify_peer_finished();
             }
             return;
         }

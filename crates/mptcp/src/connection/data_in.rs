@@ -5,7 +5,7 @@ use polypath_wire::{DataSeq, Dss, DssMapping, MptcpOption, Payload, ResetReason,
 
 use super::state::Mode;
 use super::{Connection, Context};
-use crate::event::{CloseReason, Event, SubflowError};
+use crate::event::{CloseReason, SubflowError};
 use crate::reassembly::Inserted;
 use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
 
@@ -118,7 +118,7 @@ impl Connection {
         let _ = cx;
     }
 
-    fn handle_mapping(
+    pub(super) fn handle_mapping(
         &mut self,
         cx: &mut Context<'_>,
         position: usize,
@@ -172,7 +172,7 @@ impl Connection {
         self.shared.peer_finished = true;
         self.shared.receive_next = self.shared.receive_next.add(1);
         self.shared.reassembly.clear();
-        self.emit(Event::PeerFinished);
+        self.notify_peer_finished();
         self.acknowledge_everywhere();
     }
 
@@ -189,21 +189,16 @@ impl Connection {
         while let Some(subflow) = self.subflows.get_mut(position)
             && let Some(bytes) = subflow.tcp.read()
         {
-            match (&mut subflow.rx.mode, self.shared.mode) {
-                (ReceiveMode::Mapped, Mode::Mptcp) => self.receive_mapped(cx, position, bytes, segment),
-                (ReceiveMode::Mapped, _) => {
-                    // Fallback in the handshake: the subflow is the stream.
-                    subflow.rx.offset += bytes.len() as u64;
-                    self.deliver_in_order(bytes);
-                }
-                (ReceiveMode::Held { bytes: held, .. }, _) => {
+            match &mut subflow.rx.mode {
+                ReceiveMode::Mapped => self.receive_mapped(cx, position, bytes, segment),
+                ReceiveMode::Held { bytes: held, .. } => {
                     subflow.rx.offset += bytes.len() as u64;
                     held.append(bytes);
                     if segment.options.dss.is_none() && segment.options.rest.is_empty() {
                         self.plain_data_while_held(cx, position);
                     }
                 }
-                (ReceiveMode::Infinite { offset, data_seq }, _) => {
+                ReceiveMode::Infinite { offset, data_seq } => {
                     let at = subflow.rx.offset;
                     let seq = data_seq.add(at.saturating_sub(*offset));
                     let skip = offset.saturating_sub(at).min(bytes.len() as u64);
@@ -302,11 +297,13 @@ impl Connection {
         segment: &Segment,
     ) -> bool {
         cx.mib.dss_not_matching += 1;
+        if self.shared.mode == Mode::Plain {
+            // We have fallen back; so has the peer, and what told so was lost.
+            self.infinite_from_here(cx, position, bytes.clone());
+            return true;
+        }
         let alone = self.established_count() <= 1;
-        if segment.options.dss.is_some()
-            || !segment.options.rest.is_empty()
-            || !alone && self.shared.mode == Mode::Plain
-        {
+        if segment.options.dss.is_some() || !segment.options.rest.is_empty() {
             // Coalesced with a mapped segment: the peer sees that DATA_ACK leaves them out and sends them again.
             return false;
         }
@@ -358,7 +355,10 @@ impl Connection {
         self.check_peer_fin();
     }
 
-    fn deliver_in_order(&mut self, data: Payload) {
+    pub(super) fn deliver_in_order(&mut self, data: Payload) {
+        if data.is_empty() {
+            return;
+        }
         let shared = &mut self.shared;
         shared.receive_next = shared.receive_next.add(data.len() as u64);
         if !shared.discard {

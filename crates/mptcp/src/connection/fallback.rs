@@ -22,18 +22,11 @@ impl Connection {
             subflow.meta.stage = Stage::Plain;
             subflow.meta.signals.clear();
             // Mappings that arrived say nothing that the subflow itself does not.
-            let at = subflow.rx.offset;
             let gathered = core::mem::take(&mut subflow.rx.gathered);
             subflow.rx.forget_mappings();
-            let data_seq = self.shared.receive_next;
-            if !gathered.is_empty() {
-                let offset = at - gathered.len() as u64;
-                subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
-                subflow.rx.offset = offset + gathered.len() as u64;
-                self.shared.unread_bytes += gathered.len() as u64;
-                self.shared.receive_next = data_seq.add(gathered.len() as u64);
-                self.shared.in_order.push_back(gathered);
-            }
+            let (offset, data_seq) = (subflow.rx.offset - gathered.len() as u64, self.shared.receive_next);
+            subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
+            self.deliver_in_order(gathered);
         }
         self.emit(Event::FellBack(reason));
         self.needs_schedule = true;
@@ -254,11 +247,13 @@ impl Connection {
     /// Data without DSS on the only subflow, right where the last mapping ended: options pass no more.
     pub(super) fn infinite_from_here(&mut self, cx: &mut Context<'_>, position: usize, bytes: Payload) {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        let offset = subflow.rx.offset;
+        let mut all = core::mem::take(&mut subflow.rx.gathered);
+        let offset = subflow.rx.offset - all.len() as u64;
         subflow.rx.offset += bytes.len() as u64;
+        all.append(bytes);
         subflow.rx.forget_mappings();
         let next = self.shared.receive_next;
-        self.start_infinite(cx, position, offset, next, offset, bytes);
+        self.start_infinite(cx, position, offset, next, offset, all);
         if self.shared.mode == Mode::Mptcp {
             let una = self.shared.send.start();
             self.send_infinite(cx, position, una, FallbackReason::DssMissing);
@@ -286,10 +281,9 @@ impl Connection {
                 self.shared.infinite_mapping = None;
             }
         }
-        if let Some(mapping) = segment.options.dss.and_then(|dss| dss.mapping)
-            && mapping.len == 0
-        {
-            self.handle_infinite_mapping(cx, position, &mapping);
+        // Until the peer's infinite mapping arrives, its data has mappings.
+        if let Some((mapping, data_fin)) = segment.options.dss.and_then(|dss| Some((dss.mapping?, dss.data_fin))) {
+            self.handle_mapping(cx, position, &mapping, data_fin);
         }
         let fails = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Fail { .. }));
         if fails && self.shared.infinite_mapping.is_some() {

@@ -30,7 +30,7 @@ use crate::event::{CloseReason, Event};
 use crate::mib::Mib;
 use crate::path_manager::{Limits, LocalEndpoint, PathEvent};
 use crate::scheduler::{Scheduler, SubflowView};
-use crate::subflow::{Meta, Receiver, Stage, Subflow};
+use crate::subflow::{Meta, ReceiveMode, Receiver, Stage, Subflow};
 
 use addresses::Addresses;
 use state::{Mode, Shared, SubflowExtension};
@@ -180,7 +180,11 @@ impl Connection {
         }
         self.next_subflow_id = id.wrapping_add(1);
         self.shared.views.push(tcp.flow_view());
-        self.subflows.push(Box::new(Subflow { tcp, meta: Meta::new(id, stage), rx: Receiver::default() }));
+        let mut rx = Receiver::default();
+        if stage == Stage::Plain {
+            rx.mode = ReceiveMode::Infinite { offset: 0, data_seq: self.shared.receive_next };
+        }
+        self.subflows.push(Box::new(Subflow { tcp, meta: Meta::new(id, stage), rx }));
         self.needs_schedule = true;
         id
     }
@@ -433,7 +437,7 @@ impl Connection {
     }
 
     fn notify_readable(&mut self) {
-        if !self.readable_notified && self.shared.unread_bytes > 0 {
+        if self.announced && !self.readable_notified && self.shared.unread_bytes > 0 {
             self.readable_notified = true;
             self.emit(Event::Readable);
         }
@@ -452,6 +456,17 @@ impl Connection {
         }
         let local = self.addresses.initial.local;
         self.emit(if self.shared.is_client { Event::Connected } else { Event::Accepted { local } });
+        // Data, and even the end of it, may have come with the segment that completed the handshake.
+        self.notify_readable();
+        if self.shared.peer_finished {
+            self.emit(Event::PeerFinished);
+        }
+    }
+
+    fn notify_peer_finished(&mut self) {
+        if self.announced {
+            self.emit(Event::PeerFinished);
+        }
     }
 
     fn notify_path_manager(&mut self, cx: &mut Context<'_>, event: PathEvent) {

@@ -52,6 +52,11 @@ impl Pattern {
         Bytes::from_static(&self.table[start..start + len])
     }
 
+    /// The first `count` bytes of the stream.
+    pub fn to_vec(&self, count: u64) -> Vec<u8> {
+        (0..count).map(|offset| self.table[self.position(offset)]).collect()
+    }
+
     /// Compares received bytes, which begin at `offset` of the stream, with the pattern.
     ///
     /// # Errors

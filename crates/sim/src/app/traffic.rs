@@ -16,6 +16,8 @@ pub struct TrafficPlan {
     pub receive_stream: u64,
     /// Compare what arrives with what was to arrive. Off saves time in benchmarks.
     pub verify: bool,
+    /// Keep what arrives, for a closer look.
+    pub keep: bool,
     /// Close the sending direction after the last byte. Off keeps it open to the end of the run.
     pub close_when_sent: bool,
     /// Stop sending at this time, as if everything had been sent.
@@ -32,6 +34,7 @@ impl Default for TrafficPlan {
             send_stream: 1,
             receive_stream: 0,
             verify: true,
+            keep: false,
             close_when_sent: true,
             stop_at: None,
             abort_at: None,
@@ -79,6 +82,8 @@ pub struct TrafficReport {
     pub sent_bytes: u64,
     /// Bytes that arrived, in order.
     pub received_bytes: u64,
+    /// What arrived, if the plan keeps it.
+    pub kept: Vec<u8>,
     /// When the latest byte arrived.
     pub last_received_at: Option<Instant>,
     /// When the peer's last byte and the end of its stream had arrived.
@@ -233,6 +238,9 @@ impl Traffic {
                 && let Err(mismatch) = self.receive_pattern.verify(self.report.received_bytes, slice)
             {
                 self.report.mismatch = Some(mismatch);
+            }
+            if self.plan.keep {
+                self.report.kept.extend_from_slice(slice);
             }
             self.report.received_bytes += slice.len() as u64;
         }

@@ -70,7 +70,14 @@ impl AckProxy {
         Self { config, flows: FlowTable::new(), timers: BTreeSet::new() }
     }
 
-    fn handle_segment(&mut self, now: Instant, direction: Direction, flow: FourTuple, packet: Packet, out: &mut Outputs) {
+    fn handle_segment(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        flow: FourTuple,
+        packet: Packet,
+        out: &mut Outputs,
+    ) {
         let Some(segment) = segment(&packet) else { return };
         if segment.flags.rst() {
             self.flows.remove(flow);
@@ -227,7 +234,8 @@ impl ProxiedFlow {
         let Some(relays) = &self.relays else { return self.latest[side].window };
         let relay = &relays[1 - side];
         let room = u32::try_from(relay.room_bytes()).unwrap_or(u32::MAX);
-        let window = (u32::from(self.latest[side].window) << shift).saturating_sub(relay.owed_bytes()).min(room);
+        let window =
+            (u32::from(self.latest[side].window) << shift).saturating_sub(relay.owed_bytes()).min(room);
         (window >> shift) as u16
     }
 

@@ -120,7 +120,11 @@ impl Relay {
             return;
         }
         let at = self.early.partition_point(|other| seq_of(other).before(seq));
-        if self.early.get(at).is_none_or(|other| end_of(other).before(end_of(&packet)) || seq_of(other) != seq) {
+        if self
+            .early
+            .get(at)
+            .is_none_or(|other| end_of(other).before(end_of(&packet)) || seq_of(other) != seq)
+        {
             self.early.insert(at, packet);
         }
     }

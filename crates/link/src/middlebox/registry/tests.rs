@@ -78,7 +78,9 @@ fn every_pair_of_boxes_gets_along() {
 #[test]
 fn forward_packets_meet_the_first_box_first_and_backward_ones_the_last() {
     // The options of a SYN/ACK that is mirrored behind a stripping box are gone; before it, they are back.
-    for (order, expected) in [(["mirror-synack", "strip-mptcp-synack"], 1), (["strip-mptcp-synack", "mirror-synack"], 0)] {
+    for (order, expected) in
+        [(["mirror-synack", "strip-mptcp-synack"], 1), (["strip-mptcp-synack", "mirror-synack"], 0)]
+    {
         let mut chain: Chain = order.into_iter().filter_map(|name| by_name(name, 1)).collect();
         let mut out = Outputs::new();
         let now = polypath_units::Instant::ZERO;

@@ -84,7 +84,12 @@ impl Half {
 
     /// Where an offset is in the edited stream. What is inserted belongs to the byte that it comes before.
     fn map(&self, offset: i64) -> i64 {
-        match self.edits.partition_point(|edit| edit.start < offset).checked_sub(1).and_then(|at| self.edits.get(at)) {
+        match self
+            .edits
+            .partition_point(|edit| edit.start < offset)
+            .checked_sub(1)
+            .and_then(|at| self.edits.get(at))
+        {
             Some(edit) => {
                 offset + edit.shift_before + edit.inserted_len() - edit.removed.min(offset - edit.start)
             }

@@ -165,7 +165,13 @@ impl StreamEditor {
             for (offset, removed, inserted) in self.rules.find(seen, start, &segment.payload, room) {
                 let edit = Edit::new(offset, removed.len() as u64, inserted.clone().into());
                 if half.add(edit) {
-                    self.rewrites.push(Rewrite { flow, direction, stream_offset: offset as u64, removed, inserted });
+                    self.rewrites.push(Rewrite {
+                        flow,
+                        direction,
+                        stream_offset: offset as u64,
+                        removed,
+                        inserted,
+                    });
                 }
             }
         }

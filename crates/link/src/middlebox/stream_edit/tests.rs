@@ -58,7 +58,11 @@ fn exchange(seed: u64, target: EditTarget, replacement: &[u8]) {
     let mut heard: BTreeMap<usize, u8> = BTreeMap::new();
     let (mut acked, mut sent, mut received) = (0, 0, 0);
     while acked < stream.len() {
-        let start = if sent > acked && below(3) == 0 { acked + below(sent - acked) } else { sent };
+        let start = match below(6) {
+            0 => acked,
+            1 => acked + below(sent - acked + 1),
+            _ => sent,
+        };
         let len = (1 + below(300)).min(stream.len() - start);
         sent = sent.max(start + len);
         let mut packet = seg(first.wrapping_add(start as u32), 501, 0);
@@ -77,7 +81,8 @@ fn exchange(seed: u64, target: EditTarget, replacement: &[u8]) {
         while heard.contains_key(&received) {
             received += 1;
         }
-        let ack = pass(&mut editor, Direction::Backward, turned(seg(501, first.wrapping_add(received as u32), 0)));
+        let ack =
+            pass(&mut editor, Direction::Backward, turned(seg(501, first.wrapping_add(received as u32), 0)));
         let ack = segment_of(&ack[0]).ack.diff(SeqNumber(first)) as usize;
         assert!(ack >= acked && ack <= sent, "seed {seed}: {acked}..{sent} acknowledged up to {ack}");
         acked = ack;
@@ -174,7 +179,8 @@ fn retransmissions_are_edited_again_or_not_at_all() {
         let rules = EditRules { retransmissions, ..rules(EditTarget::Bytes(alloc::vec![103]), b"!") };
         let mut editor = StreamEditor::new(rules);
         handshake(&mut editor, 100);
-        let mut send = || segment_of(&pass(&mut editor, Direction::Forward, seg(101, 501, 10))[0]).payload.to_vec();
+        let mut send =
+            || segment_of(&pass(&mut editor, Direction::Forward, seg(101, 501, 10))[0]).payload.to_vec();
         assert_eq!(send()[2], b'!');
         assert_eq!(send()[2], again);
         assert_eq!(editor.rewrites().len(), 1);
@@ -183,7 +189,8 @@ fn retransmissions_are_edited_again_or_not_at_all() {
 
 #[test]
 fn an_infinite_mapping_ends_the_editing() {
-    let rules = EditRules { stop_at_infinite_mapping: true, ..rules(EditTarget::Bytes(alloc::vec![103]), b"longer") };
+    let rules =
+        EditRules { stop_at_infinite_mapping: true, ..rules(EditTarget::Bytes(alloc::vec![103]), b"longer") };
     let mut editor = StreamEditor::new(rules);
     handshake(&mut editor, 100);
     pass(&mut editor, Direction::Forward, with_dss(seg(101, 501, 100), 1, 100));
@@ -198,8 +205,14 @@ fn a_new_connection_on_the_same_ports_starts_anew() {
     let mut editor = StreamEditor::new(rules(EditTarget::Place { offset: 0, len: 1 }, b"123"));
     for isn in [100, 90_000] {
         handshake(&mut editor, isn);
-        assert_eq!(shapes(&pass(&mut editor, Direction::Forward, seg(isn + 1, 501, 10))), [(isn + 1, 12, false)]);
+        assert_eq!(
+            shapes(&pass(&mut editor, Direction::Forward, seg(isn + 1, 501, 10))),
+            [(isn + 1, 12, false)]
+        );
         assert_eq!(shapes(&pass(&mut editor, Direction::Forward, syn(isn)))[0].0, isn, "the same SYN again");
-        assert_eq!(shapes(&pass(&mut editor, Direction::Forward, seg(isn + 11, 501, 10))), [(isn + 13, 10, false)]);
+        assert_eq!(
+            shapes(&pass(&mut editor, Direction::Forward, seg(isn + 11, 501, 10))),
+            [(isn + 13, 10, false)]
+        );
     }
 }

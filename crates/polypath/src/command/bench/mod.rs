@@ -2,12 +2,15 @@
 
 mod state;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+use polypath::sim::trace::TraceOutputs;
 use polypath::sim::{bench, matrix};
 use polypath::units::Duration;
 use serde::Serialize;
 
-use super::{Failure, print_json, print_line};
+use super::{Failure, create_file, print_json, print_line};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
@@ -37,6 +40,12 @@ pub(super) struct Sim {
 
 #[derive(Args, Debug)]
 pub(super) struct Middleboxes {
+    /// Only cases whose name contains this, such as "nat both client v1"
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Write one line for each packet; of the last case, if several run
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -88,9 +97,11 @@ fn sim(arguments: &Sim) -> Result<(), Failure> {
 
 fn middleboxes(arguments: &Middleboxes) -> Result<(), Failure> {
     let mut result = MiddleboxResult { cases: 0, passed: 0, failures: Vec::new() };
-    for case in matrix::cases() {
+    for case in matrix::cases().iter().filter(|case| case.to_string().contains(&arguments.only)) {
         result.cases += 1;
-        match matrix::run(&case) {
+        let text = arguments.trace.as_deref().map(create_file).transpose()?;
+        let outputs = text.map(|text| TraceOutputs { text: Some(text), ..TraceOutputs::default() });
+        match matrix::run_traced(case, outputs) {
             Ok(_) => result.passed += 1,
             Err(failure) => result.failures.push(failure.to_string()),
         }
