@@ -4,6 +4,7 @@
 //! [`recovery`] (losses, timeouts, undo), [`output`] (what leaves, and with which options), [`timers`], [`mtu`].
 
 mod ack;
+mod getters;
 mod input;
 mod mtu;
 mod output;
@@ -16,18 +17,18 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
-use polypath_congestion::{Controller, FlowView};
-use polypath_units::{BitRate, Duration, Instant};
+use polypath_congestion::Controller;
+use polypath_units::{Duration, Instant};
 use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
 
 use crate::config::Config;
 use crate::extension::Extension;
-use crate::host::TimeWaitNumbers;
 use crate::reassembly::ReceiveQueue;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
 use crate::send_queue::SendQueue;
 
+pub use getters::Info;
 use mtu::PathMtu;
 use recovery::Recovery;
 use timers::Timers;
@@ -162,57 +163,6 @@ struct PendingEvents {
     timed_out: bool,
     mtu_changed: bool,
     closed: Option<CloseReason>,
-}
-
-/// State of a connection in the words of `TCP_INFO`.
-#[derive(Clone, Debug)]
-pub struct Info {
-    /// State.
-    pub state: State,
-    /// Congestion control.
-    pub congestion: &'static str,
-    /// Smoothed round-trip time.
-    pub srtt: Duration,
-    /// Its variation.
-    pub rttvar: Duration,
-    /// Least round-trip time of the last five minutes.
-    pub min_rtt: Duration,
-    /// Retransmission timeout, with backoff.
-    pub rto: Duration,
-    /// Congestion window.
-    pub cwnd_bytes: u64,
-    /// Slow-start threshold.
-    pub ssthresh_bytes: u64,
-    /// Bytes in flight.
-    pub in_flight_bytes: u64,
-    /// Bytes handed over that have not left.
-    pub unsent_bytes: u64,
-    /// The peer's window.
-    pub peer_window_bytes: u64,
-    /// Sender maximum segment size, without options.
-    pub mss_bytes: u32,
-    /// Path MTU.
-    pub pmtu_bytes: u32,
-    /// Payload acknowledged.
-    pub bytes_acked: u64,
-    /// Payload received in order.
-    pub bytes_received: u64,
-    /// Payload sent, retransmissions included.
-    pub bytes_sent: u64,
-    /// Payload retransmitted.
-    pub bytes_retrans: u64,
-    /// Data segments sent, an aggregate by its parts.
-    pub segs_out: u64,
-    /// Segments retransmitted.
-    pub retransmits: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Recoveries and timeouts that turned out spurious.
-    pub spurious: u64,
-    /// Duplicate selective acknowledgments received (RFC 2883).
-    pub dsacks: u64,
-    /// Latest delivery rate.
-    pub delivery_rate: BitRate,
 }
 
 /// Running totals.
@@ -498,234 +448,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         // The owner hears of the end after the RST has left.
         if self.pending.reset { None } else { events.closed.take().map(Event::Closed) }
-    }
-
-    // ---- getters
-
-    /// State.
-    #[inline]
-    #[must_use]
-    pub fn state(&self) -> State {
-        self.state
-    }
-
-    /// Both ends.
-    #[must_use]
-    pub fn tuple(&self) -> FourTuple {
-        self.tuple
-    }
-
-    /// Our initial sequence number.
-    #[must_use]
-    pub fn isn(&self) -> SeqNumber {
-        self.isn
-    }
-
-    /// The peer's initial sequence number; zero before its SYN.
-    #[must_use]
-    pub fn peer_isn(&self) -> SeqNumber {
-        self.peer_isn
-    }
-
-    /// Smoothed round-trip time; zero before the first sample.
-    #[must_use]
-    pub fn srtt(&self) -> Duration {
-        self.rtt.srtt()
-    }
-
-    /// Least round-trip time; zero before the first sample.
-    #[must_use]
-    pub fn min_rtt(&self) -> Duration {
-        self.rtt.min()
-    }
-
-    /// Retransmission timeout, with backoff.
-    #[must_use]
-    pub fn rto(&self) -> Duration {
-        self.rtt.rto()
-    }
-
-    /// Congestion window in bytes.
-    #[must_use]
-    pub fn window_bytes(&self) -> u64 {
-        self.controller.window_bytes()
-    }
-
-    /// Slow-start threshold in bytes.
-    #[must_use]
-    pub fn ssthresh_bytes(&self) -> u64 {
-        self.controller.ssthresh_bytes()
-    }
-
-    /// Bytes in flight: RFC 6675's pipe.
-    #[must_use]
-    #[inline]
-    pub fn in_flight_bytes(&self) -> u64 {
-        self.board.pipe_bytes(self.outstanding_bytes())
-    }
-
-    /// Bytes queued that have not left.
-    #[must_use]
-    pub fn unsent_bytes(&self) -> u64 {
-        (self.queue.end() + 1).saturating_sub(self.next.max(1))
-    }
-
-    /// Stream offset up to which the peer has acknowledged.
-    #[inline]
-    #[must_use]
-    pub fn acked_offset(&self) -> u64 {
-        self.una.saturating_sub(1).min(self.queue.end())
-    }
-
-    /// Stream offset up to which data has left.
-    #[must_use]
-    pub fn sent_offset(&self) -> u64 {
-        self.next.saturating_sub(1).min(self.queue.end())
-    }
-
-    /// Stream offset after the last byte queued.
-    #[must_use]
-    pub fn enqueued_offset(&self) -> u64 {
-        self.queue.end()
-    }
-
-    /// Stream offset of the next byte expected from the peer.
-    #[must_use]
-    pub fn received_offset(&self) -> u64 {
-        self.receive.next()
-    }
-
-    /// Bytes that can be read.
-    #[must_use]
-    pub fn readable_bytes(&self) -> u64 {
-        self.receive.ready_bytes()
-    }
-
-    /// The peer's last window, scaled.
-    #[must_use]
-    pub fn peer_window_bytes(&self) -> u64 {
-        self.peer_window_bytes
-    }
-
-    /// Retransmission timeouts since the peer last acknowledged something new.
-    #[must_use]
-    pub fn consecutive_timeouts(&self) -> u8 {
-        self.consecutive_timeouts
-    }
-
-    /// When the last segment of the peer came.
-    #[must_use]
-    pub fn last_received_at(&self) -> Instant {
-        self.last_received_at
-    }
-
-    /// A loss is being repaired.
-    #[must_use]
-    pub fn in_recovery(&self) -> bool {
-        self.recovery.is_active()
-    }
-
-    /// How much more could leave now: congestion window and peer window less what is in flight and what waits.
-    #[must_use]
-    pub fn window_room_bytes(&self) -> u64 {
-        if !self.state.may_send() {
-            return 0;
-        }
-        let by_congestion =
-            self.send_window_bytes().saturating_sub(self.in_flight_bytes() + self.board.lost_bytes());
-        let by_peer = self.window_end.saturating_sub(self.next);
-        by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
-    }
-
-    /// Payload of a full segment.
-    #[must_use]
-    pub fn segment_payload_bytes<X: Extension<Mapping = M>>(&self, ext: &X) -> usize {
-        self.segment_payload_bytes_with(ext.data_option_bytes())
-    }
-
-    /// Payload of a full segment that leaves `option_bytes` for an extension's options.
-    #[must_use]
-    #[inline]
-    pub fn segment_payload_bytes_with(&self, option_bytes: usize) -> usize {
-        let options = option_bytes + if self.timestamps { 12 } else { 0 };
-        (self.mss_bytes() as usize).saturating_sub(options).max(1)
-    }
-
-    /// Sender maximum segment size without options (RFC 6691).
-    #[inline]
-    #[must_use]
-    pub fn mss_bytes(&self) -> u32 {
-        u32::from(self.peer_mss.min(self.mtu.mss_bytes()))
-    }
-
-    /// What coupled congestion control sees of this flow.
-    #[must_use]
-    #[inline]
-    pub fn flow_view(&self) -> FlowView {
-        let (window_bytes, ssthresh) = (self.controller.window_bytes(), self.controller.ssthresh_bytes());
-        FlowView {
-            window_bytes,
-            mss_bytes: self.mss_bytes(),
-            srtt: self.rtt.srtt(),
-            min_rtt: self.rtt.min(),
-            acked_since_loss_bytes: self.delivery.acked_since_loss,
-            acked_between_losses_bytes: self.delivery.acked_between_losses,
-            in_slow_start: window_bytes < ssthresh,
-            group: 0,
-        }
-    }
-
-    /// Congestion control.
-    #[must_use]
-    pub fn controller(&self) -> &dyn Controller {
-        &*self.controller
-    }
-
-    /// Congestion control, to be steered from outside.
-    pub fn controller_mut(&mut self) -> &mut dyn Controller {
-        &mut *self.controller
-    }
-
-    /// Everything that a TIME-WAIT record needs.
-    #[must_use]
-    pub fn time_wait_numbers(&self) -> TimeWaitNumbers {
-        TimeWaitNumbers {
-            snd_nxt: self.wire_seq(self.next),
-            rcv_nxt: self.wire_ack(),
-            window: self.window_field(self.own_window_bytes()),
-            ts_recent: self.timestamps.then_some(self.ts_recent),
-            timestamp_offset: self.timestamp_offset,
-        }
-    }
-
-    /// State in numbers.
-    #[must_use]
-    pub fn info(&self) -> Info {
-        Info {
-            state: self.state,
-            congestion: self.controller.name(),
-            srtt: self.rtt.srtt(),
-            rttvar: self.rtt.variance(),
-            min_rtt: self.rtt.min(),
-            rto: self.rtt.rto(),
-            cwnd_bytes: self.controller.window_bytes(),
-            ssthresh_bytes: self.controller.ssthresh_bytes(),
-            in_flight_bytes: self.in_flight_bytes(),
-            unsent_bytes: self.unsent_bytes(),
-            peer_window_bytes: self.peer_window_bytes,
-            mss_bytes: self.mss_bytes(),
-            pmtu_bytes: u32::from(self.mtu.current_bytes()),
-            bytes_acked: self.acked_offset(),
-            bytes_received: self.receive.next(),
-            bytes_sent: self.totals.bytes_sent,
-            bytes_retrans: self.totals.bytes_retrans,
-            segs_out: self.totals.segs_out,
-            retransmits: self.totals.retransmits,
-            timeouts: self.totals.timeouts,
-            spurious: self.totals.spurious,
-            dsacks: self.totals.dsacks,
-            delivery_rate: BitRate::from_bytes_over(self.delivery.sample_bytes, self.delivery.sample_span),
-        }
     }
 
     // ---- positions and sequence numbers

@@ -1,0 +1,51 @@
+# Everything that a fresh machine needs is set up here; nothing else comes before `make demo` or `make test`.
+
+CARGO ?= cargo
+# Debian packages for the oracle test: tshark reads our traces.
+APT_PACKAGES := tshark
+
+.PHONY: help demo test check lint doc bench soak fuzz setup setup-tshark
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
+	$(CARGO) run --release --quiet -p polypath -- demo
+
+test: setup setup-tshark ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
+	$(CARGO) test --workspace --no-fail-fast
+
+check: lint doc test ## What CI runs
+
+lint: setup ## Formatting and clippy, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+
+doc: setup ## Documentation, broken links denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+bench: setup ## Speed, middleboxes and memory, as the documentation states them
+	$(CARGO) run --release --quiet -p polypath -- bench sim --json
+	$(CARGO) run --release --quiet -p polypath -- bench sim --connections 10 --json
+	$(CARGO) run --release --quiet -p polypath -- bench middleboxes --json
+	$(CARGO) run --release --quiet -p polypath -- bench state --json
+
+soak: setup ## 10 000 random scenarios
+	$(CARGO) run --release --quiet -p polypath -- soak --count 10000
+
+fuzz: setup ## Each fuzz target for half a minute (needs a nightly toolchain and cargo-fuzz)
+	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
+	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=30 || exit 1; done
+
+setup:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "polypath: cargo is missing; install Rust 1.95 or newer with rustup, then run make again" >&2; exit 1; }
+
+setup-tshark:
+	@if ! command -v tshark >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(APT_PACKAGES) >/dev/null; \
+	  else \
+	    echo "polypath: SKIPPING the oracle test: tshark is missing (apt-get install $(APT_PACKAGES), as root)" >&2; \
+	  fi; \
+	fi
