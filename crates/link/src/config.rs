@@ -10,8 +10,8 @@ use crate::queue::{Discipline, QueueLimit};
 /// Probabilities are of 0 to 1; what is outside counts as the nearest, not-a-number as 0.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// Rate of the transmitter, counting IP packets (header included). `None` is unlimited; zero lets nothing pass
-    /// and keeps what is there.
+    /// Rate of the transmitter, counting IP packets (header included). `None` is unlimited; zero lets nothing
+    /// pass and keeps what is there.
     pub rate: Option<BitRate>,
     /// Propagation delay: from the last bit sent to the last bit received.
     pub delay: Duration,
@@ -27,8 +27,8 @@ pub struct LinkConfig {
     pub duplicate: f64,
     /// Packets that others overtake.
     pub reorder: Reordering,
-    /// Longest IP packet in bytes; `None` is unlimited. A longer one with "don't fragment" is dropped and its sender
-    /// told (RFC 1191, RFC 8201). A longer one without passes whole, in place of its fragments.
+    /// Longest IP packet in bytes; `None` is unlimited. A longer one with "don't fragment" is dropped and its
+    /// sender told (RFC 1191, RFC 8201). A longer one without passes whole, in place of its fragments.
     pub mtu_bytes: Option<u32>,
     /// Nobody is told about a packet that is too long: a path-MTU black hole (RFC 2923 §2.1).
     pub mtu_black_hole: bool,
@@ -119,8 +119,8 @@ pub enum Loss {
     None,
     /// Each packet on its own, with this probability.
     Random(f64),
-    /// The Gilbert-Elliott model: two states, with a loss probability each; starts in the good one. A packet is lost
-    /// or not by the present state, then the state may change.
+    /// The Gilbert-Elliott model: two states, with a loss probability each; starts in the good one. A packet
+    /// is lost or not by the present state, then the state may change.
     GilbertElliott {
         /// Probability of going from good to bad, at each packet.
         p: f64,
@@ -163,7 +163,8 @@ pub enum OnDown {
 pub enum Change {
     /// New rate. What remains of the packet being sent goes at the new rate.
     Rate(Option<BitRate>),
-    /// New propagation delay, for packets whose transmission starts from now on. They do not overtake those under way.
+    /// New propagation delay, for packets whose transmission starts from now on. They do not overtake those
+    /// under way.
     Delay(Duration),
     /// New jitter.
     Jitter(Jitter),

@@ -1,11 +1,12 @@
 //! What happens to a packet between two hosts: links, queues, loss, middleboxes.
 //!
-//! A [`Link`] is one direction of a line: a queue, a transmitter with a rate, and a propagation delay, with loss, jitter,
-//! duplication and reordering where wanted, and a schedule of changes. A [`middlebox::Chain`] stands anywhere on the
-//! way and sees both directions.
+//! A [`Link`] is one direction of a line: a queue, a transmitter with a rate, and a propagation delay, with
+//! loss, jitter, duplication and reordering where wanted, and a schedule of changes. A [`middlebox::Chain`]
+//! stands anywhere on the way and sees both directions.
 //!
-//! Both are sans-IO. Time comes in as an argument and packets come out of `poll_*`, so that the simulator (virtual
-//! time) and the emulator between real interfaces run the same code. Everything random follows from a seed.
+//! Both are sans-IO. Time comes in as an argument and packets come out of `poll_*`, so that the simulator
+//! (virtual time) and the emulator between real interfaces run the same code. Everything random follows from
+//! a seed.
 #![no_std]
 
 extern crate alloc;

@@ -8,8 +8,8 @@ pub(crate) fn is_aggregate(packet: &Packet) -> bool {
     matches!(&packet.transport, Transport::Tcp(segment) if segment.segment_size > 0)
 }
 
-/// Cuts a TCP packet into pieces of at most `piece_bytes` of payload, each with all the options. Anything else, a SYN, and
-/// what is short enough comes out as it is, but is an aggregate no more.
+/// Cuts a TCP packet into pieces of at most `piece_bytes` of payload, each with all the options. Anything
+/// else, a SYN, and what is short enough comes out as it is, but is an aggregate no more.
 pub(crate) fn cut(mut packet: Packet, piece_bytes: usize) -> Segments {
     if let Transport::Tcp(segment) = &mut packet.transport {
         let piece_bytes = if segment.flags.syn() { usize::MAX } else { piece_bytes.max(1) };

@@ -75,12 +75,12 @@ fn run(case: Case, folder: &Path) -> (PathBuf, String, BTreeSet<u32>) {
     };
     let addr = |path: u8, last: u8| [10, 0, path, last].into();
     let mut builder = NetworkBuilder::new(7);
-    let client =
-        builder.host("client", host((0..2).map(|p| LocalEndpoint::subflow(addr(p, 1), p + 1)).collect()));
+    let paths = if case.middlebox.is_some() { 1 } else { 2 };
+    let uplinks = (0..paths).map(|path| LocalEndpoint::subflow(addr(path, 1), path + 1));
+    let client = builder.host("client", host(uplinks.collect()));
     let server = builder.host("server", host(vec![LocalEndpoint::signal(addr(1, 2), 9)]));
     let queue = QueueLimit::Delay(Duration::from_millis(50));
     let link = LinkConfig::new(BitRate::from_mbps(20), Duration::from_millis(10), queue);
-    let paths = if case.middlebox.is_some() { 1 } else { 2 };
     for path in 0..paths {
         let mut spec = LinkSpec::new(
             format!("path {path}"),

@@ -1,12 +1,16 @@
-//! The middlebox matrix: `cargo run --release --example matrix [WORD]` runs the cases whose name contains the word; a
-//! single one is also printed packet by packet.
+//! The middlebox matrix: `cargo run --release --example matrix [WORD]` runs the cases whose name contains the
+//! word; a single one is also printed packet by packet.
 
 use polypath_sim::matrix;
 use polypath_sim::trace::TraceOutputs;
 
 fn main() {
     let word = std::env::args().nth(1).unwrap_or_default();
-    let cases: Vec<_> = matrix::cases().into_iter().filter(|case| case.to_string().contains(&word)).collect();
+    let mut cases = matrix::cases();
+    match cases.iter().position(|case| case.to_string() == word) {
+        Some(exact) => cases = vec![cases.swap_remove(exact)],
+        None => cases.retain(|case| case.to_string().contains(&word)),
+    }
     let mut failures = 0;
     for case in &cases {
         let outputs = (cases.len() == 1)

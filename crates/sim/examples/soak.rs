@@ -1,4 +1,5 @@
-//! Soak scenarios: `cargo run --release --example soak [FIRST [COUNT]]`; a failing seed is replayed with a count of 1.
+//! Soak scenarios: `cargo run --release --example soak [FIRST [COUNT]]`; a failing seed is replayed with a
+//! count of 1.
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<u64>().expect("a number"));
@@ -8,8 +9,11 @@ fn main() {
     let (mut failures, mut packets) = (0, 0);
     for seed in first..first + count {
         // One in twenty runs twice, to compare the traces.
-        let result =
-            if seed % 20 == 0 { polypath_sim::soak::run_twice(seed) } else { polypath_sim::soak::run(seed) };
+        let result = if seed.is_multiple_of(20) {
+            polypath_sim::soak::run_twice(seed)
+        } else {
+            polypath_sim::soak::run(seed)
+        };
         match result {
             Ok(outcome) => packets += outcome.packets,
             Err(failure) => {

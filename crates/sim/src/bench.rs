@@ -1,5 +1,6 @@
-//! How fast the simulator is: two paths of 100 Mbit/s with round trips of 20 and 40 ms and queues of 40 ms, one connection
-//! (or several, each with two paths of its own), coupled congestion control, segment by segment.
+//! How fast the simulator is: two paths of 100 Mbit/s with round trips of 20 and 40 ms and queues of 40 ms,
+//! one connection (or several, each with two paths of its own), coupled congestion control, segment by
+//! segment.
 
 use std::sync::Arc;
 
@@ -61,9 +62,11 @@ pub struct BenchResult {
     pub peak_rss_kb: u64,
     /// Events that the simulator processed.
     pub events: u64,
-    /// Share of each path's rate that was filled after the warm-up, IP headers included, by connection and path.
+    /// Share of each path's rate that was filled after the warm-up, IP headers included, by connection and
+    /// path.
     pub path_utilisation: Vec<f64>,
-    /// Bytes that reached the applications after the warm-up, as a rate in bits per second, over all connections.
+    /// Bytes that reached the applications after the warm-up, as a rate in bits per second, over all
+    /// connections.
     pub goodput_bps: f64,
 }
 
@@ -98,7 +101,8 @@ pub fn run(config: &BenchConfig) -> BenchResult {
         path_utilisation: std::iter::zip(&after.paths, &before.paths)
             .map(|((_, after), (_, before))| (after - before) as f64 / possible)
             .collect(),
-        goodput_bps: BitRate::from_bytes_over(after.received_bytes - before.received_bytes, span).as_bps() as f64,
+        goodput_bps: BitRate::from_bytes_over(after.received_bytes - before.received_bytes, span).as_bps()
+            as f64,
     }
 }
 

@@ -1,8 +1,9 @@
 //! The pending events of a simulation: one deadline for each source, and the earliest of them.
 //!
-//! A source is a node, one direction of a link, or a service of the simulator. Each has at most one pending event, so
-//! that the calendar is a table of deadlines under a tournament tree: the root is the next event, and a change of one
-//! deadline replays that source's matches, which is log₂ of the number of sources and stops where the winner stays.
+//! A source is a node, one direction of a link, or a service of the simulator. Each has at most one pending
+//! event, so that the calendar is a table of deadlines under a tournament tree: the root is the next event,
+//! and a change of one deadline replays that source's matches, which is log₂ of the number of sources and
+//! stops where the winner stays.
 
 use polypath_units::Instant;
 
@@ -15,7 +16,8 @@ struct Entry {
 /// Deadlines keyed by source, with the earliest at hand. Equal deadlines come in the order of their sources.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    // A complete binary tree in an array: the root is 1, the children of n are 2n and 2n + 1, the leaves come last.
+    // A complete binary tree in an array: the root is 1, the children of n are 2n and 2n + 1, the leaves come
+    // last.
     tree: Vec<Entry>,
     leaves: usize,
 }

@@ -24,7 +24,8 @@ pub struct Conversation {
     pub remote: Endpoint,
     /// When it is opened.
     pub start: Instant,
-    /// Settings of the end that opens; those of its host if `None`. The end that accepts has those of its host.
+    /// Settings of the end that opens; those of its host if `None`. The end that accepts has those of its
+    /// host.
     pub config: Option<Arc<ConnectionConfig>>,
     /// What the end that opens does.
     pub opener: TrafficPlan,
@@ -51,8 +52,8 @@ pub struct Ends {
 }
 
 impl Conversation {
-    /// Number `index` of a network's conversations: `bytes` go up (from the opener) and `bytes` go down, where `None` is
-    /// nothing at all; streams are numbered so that no two have the same content.
+    /// Number `index` of a network's conversations: `bytes` go up (from the opener) and `bytes` go down,
+    /// where `None` is nothing at all; streams are numbered so that no two have the same content.
     pub fn plans(index: u64, up: Option<u64>, down: Option<u64>) -> (TrafficPlan, TrafficPlan) {
         let plan = |sends: Option<u64>, send_stream, receive_stream| TrafficPlan {
             send: SendPlan::Bytes(sends.unwrap_or(0)),

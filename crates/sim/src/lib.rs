@@ -9,8 +9,8 @@
 //! - [`matrix`]: every middlebox, everywhere;
 //! - [`bench`](mod@bench): how fast all of this is.
 //!
-//! The same construction and seeds give the same run, bit for bit: nothing here reads a clock but the benchmark, and
-//! nothing depends on the order of a hash map.
+//! The same construction and seeds give the same run, bit for bit: nothing here reads a clock but the
+//! benchmark, and nothing depends on the order of a hash map.
 
 pub mod app;
 pub mod bench;

@@ -1,17 +1,18 @@
-//! Every middlebox, everywhere: on the first subflow, on a joined one, on both, near the client and near the server, with
-//! both wire versions, alone and in pairs. Whatever the box does, bytes arrive unchanged both ways and the connection
-//! ends in order.
+//! Every middlebox, everywhere: on the first subflow, on a joined one, on both, near the client and near the
+//! server, with both wire versions, alone and in pairs. Whatever the box does, bytes arrive unchanged both
+//! ways and the connection ends in order.
 //!
-//! One exception is the protocol's own: when a box that changes data is on the last path, the connection becomes plain
-//! TCP, with an infinite mapping that reaches back to the change (RFC 8684 §3.7). Then, and only then, what the box put
-//! in arrives in place of what it took out, exactly as plain TCP would deliver it.
+//! One exception is the protocol's own: when a box that changes data is on the last path, the connection
+//! becomes plain TCP, with an infinite mapping that reaches back to the change (RFC 8684 §3.7). Then, and
+//! only then, what the box put in arrives in place of what it took out, exactly as plain TCP would deliver
+//! it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use polypath_link::middlebox::{
-    Chain, Direction, EditTarget, Kind, Middlebox, Rewrite, RewriteLength, RewriteLengthConfig, RewritePayload,
-    RewritePayloadConfig,
+    Chain, Direction, EditTarget, Kind, Middlebox, Rewrite, RewriteLength, RewriteLengthConfig,
+    RewritePayload, RewritePayloadConfig,
 };
 use polypath_link::{LinkConfig, QueueLimit};
 use polypath_mptcp::{ConnectionConfig, HostConfig};
@@ -111,10 +112,12 @@ const PAIRS: usize = 72;
 /// Where the late variants of the rewriting boxes strike: when the second subflow carries data too.
 const LATE_OFFSET: u64 = 100_000;
 
-/// A transfer takes a second; falling back after three lost SYNs takes seven, and proxies and losses some more.
+/// A transfer takes a second; falling back after three lost SYNs takes seven, and proxies and losses some
+/// more.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// The names of all boxes: those of [`Kind::ALL`], and the rewriting ones a second time, late in the transfer.
+/// The names of all boxes: those of [`Kind::ALL`], and the rewriting ones a second time, late in the
+/// transfer.
 pub fn box_names() -> Vec<&'static str> {
     Kind::ALL.iter().map(|kind| kind.name).chain(["rewrite-payload-late", "rewrite-length-late"]).collect()
 }
@@ -192,7 +195,8 @@ pub fn run(case: &Case) -> Result<Outcome, Failure> {
 /// What did not arrive or did not end.
 pub fn run_traced(case: &Case, outputs: Option<TraceOutputs>) -> Result<Outcome, Failure> {
     let (mut network, net, ends) = build(case, outputs);
-    let over = |network: &Network| [ends.opener, ends.acceptor].iter().all(|end| network.traffic(*end).is_over());
+    let over =
+        |network: &Network| [ends.opener, ends.acceptor].iter().all(|end| network.traffic(*end).is_over());
     while network.now() < Instant::ZERO + TIME_LIMIT && !over(&network) {
         network.run_for(Duration::from_millis(500));
     }
@@ -239,8 +243,8 @@ fn rewrites(network: &Network, net: &ParallelPaths, direction: Direction) -> Vec
 fn compare(sent: &[u8], received: &[u8], rewrites: &[Rewrite]) -> Result<(), usize> {
     let (mut from, mut at) = (0, 0);
     while from < sent.len() {
-        // A rewrite knows its place in its subflow's stream; its place in the connection's is where its bytes are. They
-        // are few, but random.
+        // A rewrite knows its place in its subflow's stream; its place in the connection's is where its bytes
+        // are. They are few, but random.
         let done = rewrites.iter().find(|rewrite| {
             let (there, here) = (&sent[from..], received.get(at..).unwrap_or(&[]));
             !rewrite.removed.is_empty()
@@ -264,16 +268,15 @@ fn compare(sent: &[u8], received: &[u8], rewrites: &[Rewrite]) -> Result<(), usi
 }
 
 fn build(case: &Case, outputs: Option<TraceOutputs>) -> (Network, ParallelPaths, Ends) {
-    let config = ConnectionConfig {
+    let mut config = ConnectionConfig {
         version: case.version,
         // Only the checksum tells that a box has changed data.
-        checksum: case.boxes.iter().any(|name| name.starts_with("rewrite")) || case.seed % 3 == 0,
+        checksum: case.boxes.iter().any(|name| name.starts_with("rewrite")) || case.seed.is_multiple_of(3),
         ..ConnectionConfig::default()
     };
-    let mut config = config;
     let mut tcp = (*config.tcp).clone();
     // Aggregates in half of the cases: a box sees segments in any case, its hosts do not.
-    if case.seed % 2 == 0 {
+    if case.seed.is_multiple_of(2) {
         tcp.max_aggregate_bytes = 0;
     }
     config.tcp = Arc::new(tcp);

@@ -45,9 +45,10 @@ struct Recorded {
 impl SubflowRecorder {
     pub(crate) fn sample(&mut self, now: Instant, info: &StackInfo) {
         for subflow in &info.subflows {
-            let known = self.subflows.iter().position(|known| {
-                known.result.id == subflow.id && known.tuple == subflow.tuple
-            });
+            let known = self
+                .subflows
+                .iter()
+                .position(|known| known.result.id == subflow.id && known.tuple == subflow.tuple);
             let index = known.unwrap_or_else(|| {
                 self.subflows.push(Recorded {
                     tuple: subflow.tuple,

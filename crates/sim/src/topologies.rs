@@ -29,8 +29,8 @@ impl PathConfig {
     }
 }
 
-/// A client and a server with links between them, one for each path. The client has an address on each; the server has
-/// one address, as behind a provider's network.
+/// A client and a server with links between them, one for each path. The client has an address on each; the
+/// server has one address, as behind a provider's network.
 #[derive(Clone, Debug)]
 pub struct ParallelPaths {
     /// The host with an address for each path.
@@ -57,8 +57,9 @@ pub fn parallel_paths(
     (builder, net)
 }
 
-/// Adds parallel paths between two new hosts; `number` sets their addresses apart from those of other pairs. The client's
-/// addresses become endpoints of its path manager with `subflow` and `fullmesh`, unless it has endpoints of its own.
+/// Adds parallel paths between two new hosts; `number` sets their addresses apart from those of other pairs.
+/// The client's addresses become endpoints of its path manager with `subflow` and `fullmesh`, unless it has
+/// endpoints of its own.
 pub fn add_parallel_paths(
     builder: &mut NetworkBuilder,
     number: usize,
@@ -74,7 +75,8 @@ pub fn add_parallel_paths(
     let server_addr = addr(1);
     let client_addrs: Vec<IpAddr> = (0..paths.len()).map(|path| addr(2 + path)).collect();
     if client.endpoints.is_empty() {
-        client.endpoints = (1..).zip(&client_addrs).map(|(id, addr)| LocalEndpoint::subflow(*addr, id)).collect();
+        client.endpoints =
+            (1..).zip(&client_addrs).map(|(id, addr)| LocalEndpoint::subflow(*addr, id)).collect();
     }
     let client = builder.host(format!("client {number}"), client);
     let server = builder.host(format!("server {number}"), server);
@@ -101,7 +103,8 @@ pub struct Dumbbell {
     pub bottleneck: LinkId,
 }
 
-/// A dumbbell with a pair of hosts for each entry of `access`, which is the link of both hosts to their routers.
+/// A dumbbell with a pair of hosts for each entry of `access`, which is the link of both hosts to their
+/// routers.
 pub fn dumbbell(
     seed: u64,
     bottleneck: LinkConfig,
@@ -117,7 +120,8 @@ pub fn dumbbell(
         for (side, name) in ["left", "right"].iter().enumerate() {
             let host = builder.host(format!("{name} {pair}"), config.clone());
             let addr = IpAddr::V4(Ipv4Addr::new(10, 1 + side as u8, (pair >> 8) as u8, 1 + pair as u8));
-            let spec = LinkSpec::new(format!("{name} access {pair}"), [host, routers[side]], [Some(addr), None]);
+            let spec =
+                LinkSpec::new(format!("{name} access {pair}"), [host, routers[side]], [Some(addr), None]);
             builder.link(spec.with(link.clone(), link.clone()));
             sides[side].push((host, addr));
         }

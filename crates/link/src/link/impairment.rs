@@ -27,15 +27,13 @@ impl Impairments {
 
     /// Nothing is random: no packet needs the generator.
     pub(super) fn none(&self) -> bool {
-        let lossless = match self.loss {
-            Loss::None => true,
-            Loss::Random(probability) => !(probability > 0.0),
-            Loss::GilbertElliott { .. } => false,
+        let lossy = match self.loss {
+            Loss::None => false,
+            Loss::Random(probability) => probability > 0.0,
+            Loss::GilbertElliott { .. } => true,
         };
-        lossless
-            && self.jitter.amount.is_zero()
-            && !(self.duplicate > 0.0)
-            && !(self.reorder.probability > 0.0)
+        let disorderly = self.duplicate > 0.0 || self.reorder.probability > 0.0;
+        !lossy && !disorderly && self.jitter.amount.is_zero()
     }
 
     /// The next packet is lost.

@@ -26,19 +26,19 @@ const MAX_REVERSE_PACKETS: usize = 64;
 /// - [`handle_packet`](Self::handle_packet) puts a packet in; afterwards fetch what
 ///   [`poll_reverse`](Self::poll_reverse) has for its sender;
 /// - [`poll_timeout`](Self::poll_timeout) says when to look again;
-/// - [`poll_transmit`](Self::poll_transmit) takes out what has arrived, until it has no more. It does all that is due;
-///   [`handle_timeout`](Self::handle_timeout) beforehand is allowed and changes nothing.
+/// - [`poll_transmit`](Self::poll_transmit) takes out what has arrived, until it has no more. It does all
+///   that is due; [`handle_timeout`](Self::handle_timeout) beforehand is allowed and changes nothing.
 ///
 /// Time never goes backwards from call to call. A call too early does nothing.
 ///
-/// # How it works
-/// When a packet starts to be sent, its arrival is known: start + size / rate + delay. So it goes into the line of
-/// arrivals right then, and there is one event per packet: its arrival. Packets that find the transmitter busy wait in the
-/// queue, and are started, each at the instant that the transmitter became free, whenever the link is next looked at.
+/// # How it works When a packet starts to be sent, its arrival is known: start + size / rate + delay. So it
+/// goes into the line of arrivals right then, and there is one event per packet: its arrival. Packets that
+/// find the transmitter busy wait in the queue, and are started, each at the instant that the transmitter
+/// became free, whenever the link is next looked at.
 #[derive(Debug)]
 pub struct Link {
-    /// When the transmitter is free; [`Instant::FAR_FUTURE`] while it is stopped. Once all that is due is done, packets
-    /// wait only if this is in the future.
+    /// When the transmitter is free; [`Instant::FAR_FUTURE`] while it is stopped. Once all that is due is
+    /// done, packets wait only if this is in the future.
     busy_until: Instant,
     /// When the next scheduled change is.
     next_change: Instant,
@@ -53,7 +53,8 @@ pub struct Link {
     transmitter: Transmitter,
     /// Arrivals of the first packets in `packets`, in order.
     arrivals: VecDeque<Arrival>,
-    /// Packets under way in the order of their arrival, then, if the queue is a drop-tail queue, those that wait.
+    /// Packets under way in the order of their arrival, then, if the queue is a drop-tail queue, those that
+    /// wait.
     packets: VecDeque<Packet>,
     /// Packets that others may overtake or that overtake others.
     stragglers: BinaryHeap<Straggler>,

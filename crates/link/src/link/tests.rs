@@ -244,8 +244,8 @@ fn the_schedule_is_kept_to_the_nanosecond_whoever_looks_when() {
     out.extend(run(&mut often, ms(1000)));
     assert_eq!(tags(&run(&mut seldom, ms(1000))), tags(&out));
     assert_eq!(often.stats(), LinkStats { ..seldom.stats() });
-    // Sent at 2n ms: 1 + 1 ms of way before 10 ms, 2 + 5 ms after it; between 30 and 40 ms there is nothing, and what
-    // was sent at 24 ms and after was under way when the link went down.
+    // Sent at 2n ms: 1 + 1 ms of way before 10 ms, 2 + 5 ms after it; between 30 and 40 ms there is nothing,
+    // and what was sent at 24 ms and after was under way when the link went down.
     let expected = (0..5)
         .map(|tag| (ms(tag * 2 + 2), tag as u16))
         .chain((5..12).map(|tag| (ms(tag * 2 + 7), tag as u16)))

@@ -1,7 +1,7 @@
 use polypath_units::{BitRate, Duration};
 
-/// How long packets take to send, to the nanosecond in the long run: the fractions that integer time leaves over are
-/// carried from packet to packet.
+/// How long packets take to send, to the nanosecond in the long run: the fractions that integer time leaves
+/// over are carried from packet to packet.
 #[derive(Debug)]
 pub(super) struct Transmitter {
     rate: Option<BitRate>,
@@ -9,8 +9,8 @@ pub(super) struct Transmitter {
     divisor: u64,
     /// Fraction of a nanosecond not yet spent, in units of 1 / `divisor`.
     carry: u64,
-    /// The last size asked for and its time: most packets of a direction are of one size, and a division takes longer
-    /// than all the rest.
+    /// The last size asked for and its time: most packets of a direction are of one size, and a division
+    /// takes longer than all the rest.
     size_bytes: u32,
     time: Duration,
     fraction: u64,

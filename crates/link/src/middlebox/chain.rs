@@ -7,7 +7,8 @@ use polypath_wire::Packet;
 
 use super::{Direction, Middlebox, Outputs};
 
-/// Boxes behind each other at one place of the way. Forward packets meet the first box first, backward packets the last.
+/// Boxes behind each other at one place of the way. Forward packets meet the first box first, backward
+/// packets the last.
 #[derive(Debug, Default)]
 pub struct Chain {
     boxes: Vec<Box<dyn Middlebox>>,

@@ -23,8 +23,9 @@ impl Default for CoalesceConfig {
 
 /// Merges segments that follow each other, as receive offload and some firewalls do (P 2.3.1).
 ///
-/// The merged segment has the options of the first one; those of the others, mappings included, are gone. A segment
-/// leaves when it is full, with PSH or FIN, after the holding time, and ahead of anything else of its flow.
+/// The merged segment has the options of the first one; those of the others, mappings included, are gone. A
+/// segment leaves when it is full, with PSH or FIN, after the holding time, and ahead of anything else of its
+/// flow.
 #[derive(Debug)]
 pub struct Coalesce {
     config: CoalesceConfig,

@@ -5,8 +5,8 @@ use super::flows::segment;
 use super::options::has_mptcp;
 use super::{Direction, Middlebox, Outputs};
 
-/// Drops, without a word, a SYN with a Multipath TCP option (P 2.3.1: firewalls that drop SYNs with options that they do
-/// not know). A connection comes about only if the client tries without.
+/// Drops, without a word, a SYN with a Multipath TCP option (P 2.3.1: firewalls that drop SYNs with options
+/// that they do not know). A connection comes about only if the client tries without.
 #[derive(Debug, Default)]
 pub struct DropUnknownSyn {
     _private: (),

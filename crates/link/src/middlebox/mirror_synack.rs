@@ -7,11 +7,11 @@ use super::flows::{FlowTable, flow_of, segment_mut};
 use super::options::remove_mptcp;
 use super::{Direction, Middlebox, Outputs};
 
-/// A front end that copies the Multipath TCP options of the client's SYN into the SYN/ACK, in place of the server's: the
-/// client sees its own MP_CAPABLE come back (the baidu.com case).
+/// A front end that copies the Multipath TCP options of the client's SYN into the SYN/ACK, in place of the
+/// server's: the client sees its own MP_CAPABLE come back (the baidu.com case).
 ///
-/// The server behind it sees the SYN as it was, so that a server that knows Multipath TCP believes in it until the
-/// client's third ACK.
+/// The server behind it sees the SYN as it was, so that a server that knows Multipath TCP believes in it
+/// until the client's third ACK.
 #[derive(Debug)]
 pub struct MirrorSynAck {
     /// Sequence number and options of the last SYN.

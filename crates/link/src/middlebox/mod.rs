@@ -1,7 +1,8 @@
 //! Middleboxes: what networks do to connections besides carrying them. One file per box.
 //!
-//! A box is a sans-IO state machine that sees both directions; [`Chain`] puts several behind each other. Each is built
-//! from its own configuration and a seed, or by name with settings that show its behavior: see [`Kind`].
+//! A box is a sans-IO state machine that sees both directions; [`Chain`] puts several behind each other. Each
+//! is built from its own configuration and a seed, or by name with settings that show its behavior: see
+//! [`Kind`].
 
 mod ack_proxy;
 mod chain;
@@ -105,8 +106,8 @@ impl Outputs {
 
 /// A box in the middle of the way.
 ///
-/// Segments may come in as aggregates ([`polypath_wire::Segment::segment_size`]); [`Chain`] cuts them first, so that a
-/// box behind it sees what the wire would carry.
+/// Segments may come in as aggregates ([`polypath_wire::Segment::segment_size`]); [`Chain`] cuts them first,
+/// so that a box behind it sees what the wire would carry.
 pub trait Middlebox: fmt::Debug + Send {
     /// The name by which [`by_name`] knows it.
     fn name(&self) -> &'static str;

@@ -14,8 +14,8 @@ const FIRST_PORT: u16 = 1024;
 /// Settings of a [`Nat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NatConfig {
-    /// The address that the outside sees. `None` (the default) leaves addresses as they are and changes ports only, for
-    /// places where nobody routes another address to the box.
+    /// The address that the outside sees. `None` (the default) leaves addresses as they are and changes ports
+    /// only, for places where nobody routes another address to the box.
     pub public_addr: Option<IpAddr>,
     /// A mapping without packets for so long is gone. Default 2 h 4 min (RFC 5382 REQ-5).
     pub idle_timeout: Duration,
@@ -29,9 +29,11 @@ impl Default for NatConfig {
     }
 }
 
-/// Network address and port translation for TCP, UDP, and ICMP errors about them. The client's side is private.
+/// Network address and port translation for TCP, UDP, and ICMP errors about them. The client's side is
+/// private.
 ///
-/// A mapping is made by an outgoing packet and is for one pair of endpoints. Incoming packets without one are dropped.
+/// A mapping is made by an outgoing packet and is for one pair of endpoints. Incoming packets without one are
+/// dropped.
 #[derive(Debug)]
 pub struct Nat {
     config: NatConfig,

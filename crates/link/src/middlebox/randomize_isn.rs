@@ -6,8 +6,9 @@ use super::options::{icmp_quote, map_sack};
 use super::{Direction, Middlebox, Outputs};
 use crate::random::Random;
 
-/// A firewall that "randomizes" initial sequence numbers (P 2.3.1): in each direction of each flow it adds a random number
-/// to all sequence numbers, and takes it off acknowledgments. Mappings in a DSS are relative, and it leaves them alone.
+/// A firewall that "randomizes" initial sequence numbers (P 2.3.1): in each direction of each flow it adds a
+/// random number to all sequence numbers, and takes it off acknowledgments. Mappings in a DSS are relative,
+/// and it leaves them alone.
 ///
 /// Flows whose SYN it has not seen pass as they are.
 #[derive(Debug)]

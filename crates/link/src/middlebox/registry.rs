@@ -3,7 +3,8 @@ use core::fmt;
 
 use super::*;
 
-/// A box that can be chosen: its name, what it does, and how to build one with the settings that show its behavior.
+/// A box that can be chosen: its name, what it does, and how to build one with the settings that show its
+/// behavior.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// The name, in lower case.

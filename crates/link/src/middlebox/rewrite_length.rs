@@ -19,7 +19,8 @@ pub struct RewriteLengthConfig {
     pub direction: Option<Direction>,
     /// Most changes that the box makes in all. Default 1.
     pub limit: u64,
-    /// A flow with an infinite mapping, and so without Multipath TCP, is left alone from there. Default false.
+    /// A flow with an infinite mapping, and so without Multipath TCP, is left alone from there. Default
+    /// false.
     pub stop_at_infinite_mapping: bool,
 }
 
@@ -36,9 +37,10 @@ impl Default for RewriteLengthConfig {
     }
 }
 
-/// An application-level gateway, as for FTP (P 2.3.1, Fig. 2.15): puts longer or shorter data in the place of what was
-/// there, and from then on shifts the sequence numbers of the flow, and the acknowledgments and SACK blocks that come
-/// back, so that both ends see a consistent stream. Mappings in a DSS keep pointing to where they did.
+/// An application-level gateway, as for FTP (P 2.3.1, Fig. 2.15): puts longer or shorter data in the place of
+/// what was there, and from then on shifts the sequence numbers of the flow, and the acknowledgments and SACK
+/// blocks that come back, so that both ends see a consistent stream. Mappings in a DSS keep pointing to where
+/// they did.
 ///
 /// Data that is sent again is changed in the same way, however it is cut.
 #[derive(Debug)]
@@ -83,7 +85,8 @@ mod tests {
     use super::*;
     use crate::testing::segment_of;
 
-    /// The exchange of P Fig. 2.15: ten bytes at 110 become twelve; what comes at 120 leaves at 122, its mapping as it was.
+    /// The exchange of P Fig. 2.15: ten bytes at 110 become twelve; what comes at 120 leaves at 122, its
+    /// mapping as it was.
     #[test]
     fn the_mapping_is_no_longer_in_step_with_the_sequence_numbers() {
         let mut path = Path::new(RewriteLength::new(RewriteLengthConfig {

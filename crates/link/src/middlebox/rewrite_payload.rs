@@ -11,7 +11,8 @@ use super::{Direction, EditTarget, Flows, Middlebox, Outputs, Retransmissions, R
 pub struct RewritePayloadConfig {
     /// What is changed. Default: four bytes from offset 3000 of each stream.
     pub target: EditTarget,
-    /// What takes its place, cut or filled with zeros to the same length; `None` (the default) inverts every bit.
+    /// What takes its place, cut or filled with zeros to the same length; `None` (the default) inverts every
+    /// bit.
     pub replacement: Option<Vec<u8>>,
     /// In which flows. Default all.
     pub flows: Flows,
@@ -21,7 +22,8 @@ pub struct RewritePayloadConfig {
     pub limit: u64,
     /// What happens to data that is sent again. Default the same.
     pub retransmissions: Retransmissions,
-    /// A flow with an infinite mapping, and so without Multipath TCP, is left alone from there. Default false.
+    /// A flow with an infinite mapping, and so without Multipath TCP, is left alone from there. Default
+    /// false.
     pub stop_at_infinite_mapping: bool,
 }
 
@@ -39,7 +41,8 @@ impl Default for RewritePayloadConfig {
     }
 }
 
-/// Changes data and keeps its length, as a gateway that rewrites an address. No TCP end can notice; the DSS checksum does.
+/// Changes data and keeps its length, as a gateway that rewrites an address. No TCP end can notice; the DSS
+/// checksum does.
 ///
 /// [`Middlebox::rewrites`] says what a plain TCP receiver has got in place of what was sent.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ impl Default for ShrinkWindowConfig {
     }
 }
 
-/// Writes a smaller receive window into segments, in both directions, with regard to window scaling (RFC 7323 §2.2).
+/// Writes a smaller receive window into segments, in both directions, with regard to window scaling (RFC 7323
+/// §2.2).
 ///
 /// Flows whose handshake it has not seen pass as they are.
 #[derive(Debug)]

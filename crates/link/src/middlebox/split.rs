@@ -8,11 +8,13 @@ use crate::segmentation;
 /// Settings of a [`Split`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SplitConfig {
-    /// Most bytes of payload in a piece; `None` (the default) cuts every segment with two bytes or more in two.
+    /// Most bytes of payload in a piece; `None` (the default) cuts every segment with two bytes or more in
+    /// two.
     pub max_payload_bytes: Option<u16>,
 }
 
-/// Cuts segments as segmentation offload does (P 2.3.1): each piece has all options of the segment, its DSS included.
+/// Cuts segments as segmentation offload does (P 2.3.1): each piece has all options of the segment, its DSS
+/// included.
 #[derive(Debug, Default)]
 pub struct Split {
     config: SplitConfig,

@@ -16,8 +16,8 @@ pub enum StripFrom {
     Data,
 }
 
-/// Takes Multipath TCP options out of segments of one kind, in both directions (P 2.3.1: firewalls that remove options
-/// that they do not know).
+/// Takes Multipath TCP options out of segments of one kind, in both directions (P 2.3.1: firewalls that
+/// remove options that they do not know).
 #[derive(Debug)]
 pub struct StripMptcp {
     from: StripFrom,

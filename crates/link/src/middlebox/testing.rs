@@ -29,7 +29,8 @@ impl<M: Middlebox> Path<M> {
         self.pass(Direction::Forward, packet)
     }
 
-    /// The server sends; what the client hears. The packet is one that the client would send, ends exchanged here.
+    /// The server sends; what the client hears. The packet is one that the client would send, ends exchanged
+    /// here.
     pub(super) fn server(&mut self, packet: Packet) -> Vec<Packet> {
         self.pass(Direction::Backward, turned(packet))
     }
@@ -63,7 +64,8 @@ impl<M: Middlebox> Path<M> {
         all
     }
 
-    /// The three packets of a handshake, with Multipath TCP: the client's numbers start at 101, the server's at 501.
+    /// The three packets of a handshake, with Multipath TCP: the client's numbers start at 101, the server's
+    /// at 501.
     pub(super) fn handshake(&mut self) {
         assert_eq!(self.client(syn(100)).len(), 1);
         assert_eq!(self.server(syn_ack(500, 101)).len(), 1);

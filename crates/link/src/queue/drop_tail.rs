@@ -6,8 +6,8 @@ use super::{Bounds, QueueLimit};
 
 /// First in, first out; a packet that would go past the limit is dropped.
 ///
-/// It only counts: since packets leave as they came, the link keeps those that wait right behind those under way, and
-/// a transmission that starts moves no packet.
+/// It only counts: since packets leave as they came, the link keeps those that wait right behind those under
+/// way, and a transmission that starts moves no packet.
 #[derive(Debug)]
 pub(crate) struct DropTail {
     sizes_bytes: VecDeque<u32>,

@@ -10,8 +10,8 @@ use polypath_wire::Packet;
 
 pub(crate) use drop_tail::DropTail;
 
-/// How much may wait for the transmitter. The packet being sent does not count, and a packet that finds nothing waiting
-/// is always let in.
+/// How much may wait for the transmitter. The packet being sent does not count, and a packet that finds
+/// nothing waiting is always let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// Bytes, IP headers included.
@@ -83,7 +83,8 @@ pub trait Queue: fmt::Debug + Send {
     /// The transmitter is free: the next packet. `now` is when it became free.
     fn dequeue(&mut self, now: Instant, dropped: &mut Dropped) -> Option<Queued>;
 
-    /// A packet comes while nothing waits and the transmitter is free; false drops it. It does not enter the queue.
+    /// A packet comes while nothing waits and the transmitter is free; false drops it. It does not enter the
+    /// queue.
     fn pass(&mut self, now: Instant, packet: &mut Packet) -> bool {
         let _ = (now, packet);
         true

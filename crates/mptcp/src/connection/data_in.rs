@@ -243,7 +243,11 @@ impl Connection {
                 Payload::EMPTY
             };
             subflow.rx.offset += bytes.len() as u64;
-            if mapping.checksum.is_some() {
+            if mapping.checksum.is_some() && subflow.rx.gathered.len() as u64 != into {
+                // Its head came without a mapping and was dropped, so it can't be verified; all of it comes again.
+                cx.mib.dss_not_matching += 1;
+                subflow.rx.gathered = Payload::EMPTY;
+            } else if mapping.checksum.is_some() {
                 subflow.rx.gathered.append(bytes);
                 if subflow.rx.offset == mapping.end() {
                     let gathered = core::mem::take(&mut subflow.rx.gathered);

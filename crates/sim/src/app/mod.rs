@@ -1,7 +1,7 @@
 //! Traffic: what runs on the hosts.
 
-mod pattern;
 mod mptcp;
+mod pattern;
 mod stack;
 mod tcp;
 mod traffic;

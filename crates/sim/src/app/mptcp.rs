@@ -41,10 +41,9 @@ impl Stack for Host {
             Event::Accepted { local } => StreamEvent::Accepted { local },
             Event::Connected => StreamEvent::Connected,
             Event::PeerFinished => StreamEvent::PeerFinished,
-            Event::Closed(reason) => StreamEvent::Closed {
-                in_order: reason == CloseReason::Finished,
-                reason: close_words(reason),
-            },
+            Event::Closed(reason) => {
+                StreamEvent::Closed { in_order: reason == CloseReason::Finished, reason: close_words(reason) }
+            }
             Event::FellBack(reason) => StreamEvent::FellBack { reason: fallback_words(reason) },
             Event::SubflowEstablished { .. } => StreamEvent::SubflowEstablished,
             Event::SubflowClosed { .. } => StreamEvent::SubflowClosed,

@@ -1,5 +1,6 @@
-//! The content of simulated streams: a function of the stream offset, so that a receiver can check every byte without
-//! anything being kept, and a table in static storage, so that sending neither copies nor counts references.
+//! The content of simulated streams: a function of the stream offset, so that a receiver can check every byte
+//! without anything being kept, and a table in static storage, so that sending neither copies nor counts
+//! references.
 
 use std::sync::OnceLock;
 
@@ -44,8 +45,8 @@ impl Pattern {
         ((offset + self.start as u64) % PERIOD_BYTES as u64) as usize
     }
 
-    /// At most `max_bytes` bytes of the stream from `offset`, without a copy. Shorter where the table ends; never
-    /// empty unless `max_bytes` is zero.
+    /// At most `max_bytes` bytes of the stream from `offset`, without a copy. Shorter where the table ends;
+    /// never empty unless `max_bytes` is zero.
     pub fn slice(&self, offset: u64, max_bytes: u64) -> Bytes {
         let start = self.position(offset);
         let len = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(PERIOD_BYTES - start);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple, Packet, Payload};
 
-/// A host stack as applications and the simulator see it: packets and time on one side, byte streams on the other.
-/// Multipath TCP hosts and plain TCP hosts are both.
+/// A host stack as applications and the simulator see it: packets and time on one side, byte streams on the
+/// other. Multipath TCP hosts and plain TCP hosts are both.
 pub trait Stack: fmt::Debug {
     /// Names a connection.
     type Id: Copy + PartialEq + fmt::Debug;

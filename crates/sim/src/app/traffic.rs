@@ -138,7 +138,9 @@ impl Traffic {
         let allowed_bytes = match plan.send {
             SendPlan::Bytes(bytes) => bytes,
             SendPlan::Blocks { .. } => 0,
-            SendPlan::Exchange(exchange) if exchange.initiates && exchange.count > 0 => exchange.request_bytes,
+            SendPlan::Exchange(exchange) if exchange.initiates && exchange.count > 0 => {
+                exchange.request_bytes
+            }
             SendPlan::Exchange(_) => 0,
         };
         Self {

@@ -121,8 +121,8 @@ impl NetworkBuilder {
         self.topology.add_link([first, second])
     }
 
-    /// Adds a static route: `node` sends what goes to `prefix` over `link`. The longest prefix wins, and any static route
-    /// goes before the shortest way, which is what counts elsewhere.
+    /// Adds a static route: `node` sends what goes to `prefix` over `link`. The longest prefix wins, and any
+    /// static route goes before the shortest way, which is what counts elsewhere.
     pub fn route(&mut self, node: NodeId, prefix: Prefix, link: LinkId) {
         let forward = link.forward();
         let channel = if self.topology.from(forward).node == node { forward } else { link.backward() };

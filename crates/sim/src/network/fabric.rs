@@ -69,7 +69,8 @@ impl Fabric {
         self.channels.len()
     }
 
-    /// The source of scheduled actions, which is the last: nodes, channels and the middleboxes of each link come first.
+    /// The source of scheduled actions, which is the last: nodes, channels and the middleboxes of each link
+    /// come first.
     pub(super) fn agenda_source(&self) -> usize {
         self.first_channel_source + self.channels.len() + self.boxes.len()
     }
@@ -162,8 +163,8 @@ impl Fabric {
         self.calendar.set(self.first_channel_source + id.index(), deadline);
     }
 
-    /// Takes a packet through the middleboxes of its link. What comes out goes on in its direction: to the link if it is
-    /// ahead, else to the node.
+    /// Takes a packet through the middleboxes of its link. What comes out goes on in its direction: to the
+    /// link if it is ahead, else to the node.
     fn through_boxes(&mut self, id: ChannelId, packet: Packet) {
         let Some(mut boxes) = self.boxes[id.link().index()].take() else { return };
         let direction = if id.is_forward() { Direction::Forward } else { Direction::Backward };
@@ -222,8 +223,8 @@ impl Fabric {
         }
     }
 
-    /// The address that a router's messages to `peer` come from: one of its own, or the dummy address for routers without
-    /// one (RFC 7600 §4.8).
+    /// The address that a router's messages to `peer` come from: one of its own, or the dummy address for
+    /// routers without one (RFC 7600 §4.8).
     pub(super) fn router_address(&self, node: NodeId, peer: IpAddr) -> Option<IpAddr> {
         let own = self.topology.addresses(node).into_iter().find(|addr| addr.is_ipv4() == peer.is_ipv4());
         own.or(peer.is_ipv4().then_some(IpAddr::V4(Ipv4Addr::new(192, 0, 0, 8))))

@@ -17,8 +17,8 @@ use crate::app::Stack;
 use crate::trace::Tracer;
 
 pub use builder::{BoxPosition, LinkSpec, NetworkBuilder};
-use fabric::Fabric;
 pub use fabric::ChannelStats;
+use fabric::Fabric;
 pub use node::{AppId, HostNode, Node, RouterStats};
 pub use topology::{ChannelId, LinkId, NodeId, Prefix};
 pub(crate) use topology::{End, Topology};
@@ -42,9 +42,9 @@ type Action = Box<dyn FnOnce(&mut Network)>;
 
 /// A network in virtual time.
 ///
-/// Everything random in it follows from seeds given at construction, and events at the same instant come in a fixed
-/// order (nodes, channels and middleboxes by number, then scheduled actions by the order of their scheduling), so that
-/// the same construction gives the same run, bit for bit.
+/// Everything random in it follows from seeds given at construction, and events at the same instant come in a
+/// fixed order (nodes, channels and middleboxes by number, then scheduled actions by the order of their
+/// scheduling), so that the same construction gives the same run, bit for bit.
 pub struct Network {
     nodes: Vec<NodeKind>,
     names: Vec<String>,
@@ -56,7 +56,10 @@ pub struct Network {
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").field("now", &self.now()).field("nodes", &self.names).finish_non_exhaustive()
+        f.debug_struct("Network")
+            .field("now", &self.now())
+            .field("nodes", &self.names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -92,12 +95,7 @@ impl Network {
     }
 
     /// The channel by which `node` sends packets from `src` to `dst`.
-    pub fn next_hop(
-        &self,
-        node: NodeId,
-        src: std::net::IpAddr,
-        dst: std::net::IpAddr,
-    ) -> Option<ChannelId> {
+    pub fn next_hop(&self, node: NodeId, src: std::net::IpAddr, dst: std::net::IpAddr) -> Option<ChannelId> {
         self.fabric.topology.next_hop(node, src, dst)
     }
 
@@ -287,7 +285,7 @@ impl Network {
     }
 
     fn refresh_agenda(&mut self) {
- self.fabric.calendar.set(self.fabric.agenda_source(), self.agenda.keys().next().map(|(at, _)| *at));
+        self.fabric.calendar.set(self.fabric.agenda_source(), self.agenda.keys().next().map(|(at, _)| *at));
     }
 
     /// Hands a packet to a node and sends what follows from it.

@@ -8,8 +8,8 @@ use crate::app::{App, Stack, StackInfo, StreamEvent};
 
 /// A node that takes packets and gives packets: the shape of every protocol stack here.
 ///
-/// After each call, the network takes packets from [`Node::poll_transmit`] until there are none, and then asks
-/// [`Node::poll_timeout`]. Time never goes backwards.
+/// After each call, the network takes packets from [`Node::poll_transmit`] until there are none, and then
+/// asks [`Node::poll_timeout`]. Time never goes backwards.
 pub trait Node: fmt::Debug {
     /// A packet arrived.
     fn handle_packet(&mut self, now: Instant, packet: Packet);

@@ -11,7 +11,8 @@ use polypath_wire::{Datagram, Payload};
 use super::*;
 use crate::trace::TraceOutputs;
 
-/// Sends `pings` datagrams, one each `interval`, answers what it did not ask for, and notes when answers came.
+/// Sends `pings` datagrams, one each `interval`, answers what it did not ask for, and notes when answers
+/// came.
 #[derive(Debug)]
 struct Ping {
     own: IpAddr,

@@ -186,8 +186,8 @@ impl Topology {
 
     /// The channel by which `node` sends a packet from `src` to `dst`, or `None` if there is no way.
     ///
-    /// A host leaves by a link that owns the source address, as multipath needs; of several such links, or where none
-    /// owns it, by the one from which the way is shortest.
+    /// A host leaves by a link that owns the source address, as multipath needs; of several such links, or
+    /// where none owns it, by the one from which the way is shortest.
     pub(crate) fn next_hop(&self, node: NodeId, src: IpAddr, dst: IpAddr) -> Option<ChannelId> {
         let vertex = &self.vertices[node.index()];
         if let Some((_, channel)) = vertex.static_routes.iter().find(|(prefix, _)| prefix.contains(dst)) {
@@ -205,12 +205,16 @@ impl Topology {
             if end.addr == Some(dst) {
                 return Some(0);
             }
-            // A neighbour that has the address on another of its links takes the packet as well, if there is no way
-            // over the link of that address.
+            // A neighbour that has the address on another of its links takes the packet as well, if there is
+            // no way over the link of that address.
             let detour = self.owns(end.node, dst).then_some(u32::MAX);
             distances[end.node.index()].map(|hops| hops + 1).or(detour)
         };
-        candidates.iter().filter_map(|channel| hops(*channel).map(|hops| (hops, *channel))).min().map(|(_, c)| c)
+        candidates
+            .iter()
+            .filter_map(|channel| hops(*channel).map(|hops| (hops, *channel)))
+            .min()
+            .map(|(_, c)| c)
     }
 
     /// Hops from each router to the link end that has `dst`.

@@ -8,11 +8,11 @@ use polypath_mptcp::{ConnectionConfig, HostConfig, scheduler};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
 
+use super::Outputs;
 use super::error::{ScenarioError, ScenarioErrorKind, Source};
 use super::file::{ConnectionFile, DirectionWord, File, HostFile};
 use super::links::LinkPlan;
 use super::units::Amount;
-use super::Outputs;
 use crate::network::{Prefix, Topology};
 
 /// A scenario that makes sense.
@@ -183,7 +183,10 @@ impl Check<'_> {
 
     fn host(&self, key: &str, name: &str) -> Result<usize, ScenarioError> {
         let mut hosts = self.file.hosts.iter().map(|host| host.name.as_str());
-        hosts.clone().position(|known| known == name).ok_or_else(|| self.unknown(key, "host", name, &mut hosts))
+        hosts
+            .clone()
+            .position(|known| known == name)
+            .ok_or_else(|| self.unknown(key, "host", name, &mut hosts))
     }
 
     /// True if the host opens connections.
@@ -226,7 +229,8 @@ impl Check<'_> {
                 let via = self.node(&key("via"), &route.via)?;
                 let is_between = |link: &LinkPlan| link.nodes == [node, via] || link.nodes == [via, node];
                 let link = links.iter().position(is_between).ok_or_else(|| {
-                    let message = format!("\"{}\" is no neighbour; expected a node with a link to it", route.via);
+                    let message =
+                        format!("\"{}\" is no neighbour; expected a node with a link to it", route.via);
                     self.wrong(key("via"), message)
                 })?;
                 plans.push(RoutePlan { node, prefix, link });
@@ -252,7 +256,10 @@ impl Check<'_> {
             for (number, endpoint) in listed.iter().enumerate() {
                 let key = |field: &str| format!("hosts[{index}].endpoints[{number}].{field}");
                 if !addresses.contains(&endpoint.address) {
-                    let message = format!("{} is no address of \"{}\"; expected one of its links'", endpoint.address, host.name);
+                    let message = format!(
+                        "{} is no address of \"{}\"; expected one of its links'",
+                        endpoint.address, host.name
+                    );
                     return Err(self.wrong(key("address"), message));
                 }
                 let mut local = LocalEndpoint::subflow(endpoint.address, number as u8 + 1);
@@ -315,7 +322,9 @@ impl Check<'_> {
         let from = self.host(&key("from"), &file.from)?;
         let to = self.host(&key("to"), &file.to)?;
         if from == to {
-            return Err(self.wrong(key("to"), format!("\"{}\" is also `from`; expected another host", file.to)));
+            return Err(
+                self.wrong(key("to"), format!("\"{}\" is also `from`; expected another host", file.to))
+            );
         }
         let [from_node, to_node] = [from, to].map(|node| crate::network::NodeId(node as u32));
         let locals = topology.addresses(from_node);
@@ -324,16 +333,21 @@ impl Check<'_> {
             return Err(self.wrong(key("local"), message));
         }
         let reachable = |local: &IpAddr| {
-            topology.addresses(to_node).into_iter().map(move |remote| (*local, remote)).find(|(local, remote)| {
-                local.is_ipv4() == remote.is_ipv4()
-                    && topology.reaches(from_node, *local, *remote)
-                    && topology.reaches(to_node, *remote, *local)
-            })
+            topology.addresses(to_node).into_iter().map(move |remote| (*local, remote)).find(
+                |(local, remote)| {
+                    local.is_ipv4() == remote.is_ipv4()
+                        && topology.reaches(from_node, *local, *remote)
+                        && topology.reaches(to_node, *remote, *local)
+                },
+            )
         };
-        let chosen = file.local.iter().chain(locals.iter().filter(|_| file.local.is_none())).find_map(reachable);
+        let chosen =
+            file.local.iter().chain(locals.iter().filter(|_| file.local.is_none())).find_map(reachable);
         let Some((local, remote)) = chosen else {
-            let message =
-                format!("no route from \"{}\" to \"{}\" and back; expected links that join them", file.from, file.to);
+            let message = format!(
+                "no route from \"{}\" to \"{}\" and back; expected links that join them",
+                file.from, file.to
+            );
             return Err(self.source.error(ScenarioErrorKind::NoRoute, key("to"), message));
         };
         let port = file.port.unwrap_or(FIRST_PORT.wrapping_add(index as u16));
@@ -342,7 +356,9 @@ impl Check<'_> {
         }
         let start = Instant::ZERO + file.start.map_or(Duration::ZERO, |start| start.0);
         if start.since(Instant::ZERO) >= self.file.duration.0 {
-            return Err(self.wrong(key("start"), "is not before the end of the run; expected less than `duration`"));
+            return Err(
+                self.wrong(key("start"), "is not before the end of the run; expected less than `duration`")
+            );
         }
         let stop = file.stop.map(|stop| Instant::ZERO + stop.0);
         if stop.is_some_and(|stop| stop <= start) {
@@ -351,9 +367,15 @@ impl Check<'_> {
         let blocks = match (file.block, file.block_rate) {
             (None, None) => None,
             (Some(block), Some(rate)) if block.0 > 0 => Some((block.0, rate.0)),
-            (Some(_), Some(_)) => return Err(self.wrong(key("block"), "is zero; expected a size such as \"8KB\"")),
-            (Some(_), None) => return Err(self.wrong(key("block"), "comes without `block_rate`; expected both")),
-            (None, Some(_)) => return Err(self.wrong(key("block_rate"), "comes without `block`; expected both")),
+            (Some(_), Some(_)) => {
+                return Err(self.wrong(key("block"), "is zero; expected a size such as \"8KB\""));
+            }
+            (Some(_), None) => {
+                return Err(self.wrong(key("block"), "comes without `block_rate`; expected both"));
+            }
+            (None, Some(_)) => {
+                return Err(self.wrong(key("block_rate"), "comes without `block`; expected both"));
+            }
         };
         let bytes = match file.bytes {
             Some(Amount::Bytes(bytes)) => bytes,
@@ -394,7 +416,12 @@ impl Check<'_> {
         };
         if let Some(name) = &file.scheduler {
             config.scheduler = scheduler::Policy::by_name(name).ok_or_else(|| {
-                self.unknown(key("scheduler"), "scheduler", name, scheduler::Policy::ALL.iter().map(|p| p.name))
+                self.unknown(
+                    key("scheduler"),
+                    "scheduler",
+                    name,
+                    scheduler::Policy::ALL.iter().map(|p| p.name),
+                )
             })?;
         }
         if let Some(name) = &file.path_manager {

@@ -42,8 +42,8 @@ fn one() -> u64 {
 #[serde(deny_unknown_fields)]
 pub(super) struct HostFile {
     pub(super) name: String,
-    /// One address for all its links. Without it, and without addresses at the links, a host that opens connections
-    /// gets an address for each link, and any other host gets one in all.
+    /// One address for all its links. Without it, and without addresses at the links, a host that opens
+    /// connections gets an address for each link, and any other host gets one in all.
     pub(super) address: Option<IpAddr>,
     /// What `ip mptcp endpoint` would list. Default: every address with `subflow fullmesh` if the host opens
     /// connections, else every address with `signal` if it has several.

@@ -44,7 +44,8 @@ impl Check<'_> {
         for (index, file) in self.file.links.iter().enumerate() {
             let plan = self.link(index, file)?;
             if let Some(other) = plans.iter().position(|other| other.name == plan.name) {
-                let message = format!("\"{}\" is taken by links[{other}]; expected a name of its own", plan.name);
+                let message =
+                    format!("\"{}\" is taken by links[{other}]; expected a name of its own", plan.name);
                 return Err(self.wrong(format!("links[{index}].name"), message));
             }
             plans.push(plan);
@@ -68,7 +69,9 @@ impl Check<'_> {
         if let [Some(first), Some(second)] = addrs
             && first.is_ipv4() != second.is_ipv4()
         {
-            return Err(self.wrong(key("addresses"), "are of two families; expected two IPv4 or two IPv6 addresses"));
+            return Err(
+                self.wrong(key("addresses"), "are of two families; expected two IPv4 or two IPv6 addresses")
+            );
         }
         let mut schedule = Vec::new();
         for (number, change) in file.change.iter().enumerate() {

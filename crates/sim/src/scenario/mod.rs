@@ -58,11 +58,12 @@ use std::path::{Path, PathBuf};
 use polypath_units::{Duration, Instant};
 
 use check::Plan;
-pub use error::{ScenarioError, ScenarioErrorKind};
 use error::Source;
+pub use error::{ScenarioError, ScenarioErrorKind};
 use file::File;
 pub use result::{
-    ChannelResult, ConnectionResult, LinkResult, RunResult, Series, StreamResult, SubflowResult, SubflowSeries,
+    ChannelResult, ConnectionResult, LinkResult, RunResult, Series, StreamResult, SubflowResult,
+    SubflowSeries,
 };
 
 pub use units::{parse_rate, parse_span};

@@ -99,7 +99,8 @@ fn build(scenario: &Scenario) -> Result<Network, ScenarioError> {
         snap_bytes: 0,
         comment: format!("{}, seed {}", plan.name, plan.seed),
     };
-    let tracer = builder.tracer(outputs).map_err(|error| unwritable(scenario, "output.pcap", None, &error))?;
+    let tracer =
+        builder.tracer(outputs).map_err(|error| unwritable(scenario, "output.pcap", None, &error))?;
     let mut network = builder.build();
     network.set_tracer(Some(tracer));
     Ok(network)
@@ -166,7 +167,8 @@ fn finish(
     });
     let links = links.collect();
     let connections = plan.connections.iter().zip(running);
-    let connections = connections.map(|(connection, running)| connection_result(plan, connection, &network, running));
+    let connections =
+        connections.map(|(connection, running)| connection_result(plan, connection, &network, running));
     Ok(RunResult {
         name: plan.name.clone(),
         seed: plan.seed,
@@ -193,9 +195,11 @@ fn connection_result(
 ) -> ConnectionResult {
     let Running { ends, upload, download } = running;
     let [opener, acceptor] = [ends.opener, ends.acceptor].map(|end| network.report(end));
-    let upload = connection.upload.then(|| stream_result(plan, connection, network, upload, ends.opener, acceptor));
-    let download =
-        connection.download.then(|| stream_result(plan, connection, network, download, ends.acceptor, opener));
+    let upload =
+        connection.upload.then(|| stream_result(plan, connection, network, upload, ends.opener, acceptor));
+    let download = connection
+        .download
+        .then(|| stream_result(plan, connection, network, download, ends.acceptor, opener));
     let name = |node: usize| plan.nodes[node].name.clone();
     ConnectionResult {
         name: connection.name.clone(),

@@ -62,28 +62,84 @@ fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
         ("seed = 7", "sed = 7", "wifi.toml:3: sed: unknown field `sed`, expected one of `name`, `duration`"),
         ("limit = \"80ms\"", "queue = \"80ms\"", "wifi.toml:16: links[0].queue: unknown field `queue`"),
         ("down = true", "dawn = true", "wifi.toml:21: links[0].change[0].dawn: unknown field `dawn`"),
-        ("{ rate = \"20mbit\" }", "{ rat = \"20mbit\" }", "wifi.toml:17: links[0].reverse.rat: unknown field `rat`"),
+        (
+            "{ rate = \"20mbit\" }",
+            "{ rat = \"20mbit\" }",
+            "wifi.toml:17: links[0].reverse.rat: unknown field `rat`",
+        ),
         // Values.
-        ("\"40mbit\"", "\"-40mbit\"", "wifi.toml:14: links[0].rate: \"-40mbit\" is negative; expected a rate such as"),
-        ("\"20mbit\"\ndelay", "\"20ms\"\ndelay", "wifi.toml:30: links[1].rate: \"20ms\" has the unknown unit \"ms\""),
-        ("\"40mbit\"", "40", "wifi.toml:14: links[0].rate: invalid type: integer `40`, expected a rate such as"),
-        ("\"100p\"", "\"100\"", "wifi.toml:32: links[1].limit: \"100\" has no unit; expected a queue limit such as"),
-        ("\"2MB\"", "\"much\"", "wifi.toml:38: connections[0].bytes: \"much\" has no number; expected a size"),
+        (
+            "\"40mbit\"",
+            "\"-40mbit\"",
+            "wifi.toml:14: links[0].rate: \"-40mbit\" is negative; expected a rate such as",
+        ),
+        (
+            "\"20mbit\"\ndelay",
+            "\"20ms\"\ndelay",
+            "wifi.toml:30: links[1].rate: \"20ms\" has the unknown unit \"ms\"",
+        ),
+        (
+            "\"40mbit\"",
+            "40",
+            "wifi.toml:14: links[0].rate: invalid type: integer `40`, expected a rate such as",
+        ),
+        (
+            "\"100p\"",
+            "\"100\"",
+            "wifi.toml:32: links[1].limit: \"100\" has no unit; expected a queue limit such as",
+        ),
+        (
+            "\"2MB\"",
+            "\"much\"",
+            "wifi.toml:38: connections[0].bytes: \"much\" has no number; expected a size",
+        ),
         ("\"30s\"", "\"0s\"", "wifi.toml:2: duration: is zero; expected a time such as"),
-        ("\"both\"", "\"up\"", "wifi.toml:37: connections[0].direction: unknown variant `up`, expected one of `upload`"),
+        (
+            "\"both\"",
+            "\"up\"",
+            "wifi.toml:37: connections[0].direction: unknown variant `up`, expected one of `upload`",
+        ),
         // Missing keys.
         ("duration = \"30s\"", "", "wifi.toml:1: missing field `duration`"),
         // References.
-        ("from = \"phone\"", "from = \"fone\"", "wifi.toml:35: connections[0].from: unknown host \"fone\"; expected one of"),
-        ("[\"phone\", \"server\"]\nrate = \"20", "[\"phone\", \"r1\"]\nrate = \"20", "wifi.toml:29: links[1].between[1]: unknown node \"r1\""),
+        (
+            "from = \"phone\"",
+            "from = \"fone\"",
+            "wifi.toml:35: connections[0].from: unknown host \"fone\"; expected one of",
+        ),
+        (
+            "[\"phone\", \"server\"]\nrate = \"20",
+            "[\"phone\", \"r1\"]\nrate = \"20",
+            "wifi.toml:29: links[1].between[1]: unknown node \"r1\"",
+        ),
         ("name = \"lte\"", "name = \"wifi\"", "wifi.toml:28: links[1].name: \"wifi\" is taken by links[0]"),
         ("name = \"server\"", "name = \"phone\"", "wifi.toml:9: hosts[1].name: \"phone\" is taken"),
         ("bytes = \"2MB\"", "version = 2", "wifi.toml:38: connections[0].version: is 2; expected 0 or 1"),
-        ("bytes = \"2MB\"", "scheduler = \"best\"", "wifi.toml:38: connections[0].scheduler: unknown scheduler \"best\"; expected one of \"lowest-rtt\""),
-        ("bytes = \"2MB\"", "congestion = \"best\"", "wifi.toml:38: connections[0].congestion: unknown congestion control \"best\""),
-        ("bytes = \"2MB\"", "block = \"8KB\"", "wifi.toml:38: connections[0].block: comes without `block_rate`"),
-        ("bytes = \"2MB\"", "start = \"31s\"", "wifi.toml:38: connections[0].start: is not before the end of the run"),
-        ("limit = \"100p\"", "middleboxes = [\"nut\"]", "wifi.toml:32: links[1].middleboxes[0]: unknown middlebox \"nut\""),
+        (
+            "bytes = \"2MB\"",
+            "scheduler = \"best\"",
+            "wifi.toml:38: connections[0].scheduler: unknown scheduler \"best\"; expected one of \"lowest-rtt\"",
+        ),
+        (
+            "bytes = \"2MB\"",
+            "congestion = \"best\"",
+            "wifi.toml:38: connections[0].congestion: unknown congestion control \"best\"",
+        ),
+        (
+            "bytes = \"2MB\"",
+            "block = \"8KB\"",
+            "wifi.toml:38: connections[0].block: comes without `block_rate`",
+        ),
+        (
+            "bytes = \"2MB\"",
+            "start = \"31s\"",
+            "wifi.toml:38: connections[0].start: is not before the end of the run",
+        ),
+        (
+            "limit = \"100p\"",
+            "middleboxes = [\"nut\"]",
+            "wifi.toml:32: links[1].middleboxes[0]: unknown middlebox \"nut\"",
+        ),
     ];
     let wrong: Vec<String> = cases
         .iter()
@@ -96,7 +152,8 @@ fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
 
 #[test]
 fn hosts_without_a_way_between_them_are_named() {
-    let text = GOOD.replace("[[links]]\nname = \"wifi\"", "[[hosts]]\nname = \"island\"\n\n[[links]]\nname = \"wifi\"");
+    let text = GOOD
+        .replace("[[links]]\nname = \"wifi\"", "[[hosts]]\nname = \"island\"\n\n[[links]]\nname = \"wifi\"");
     let text = text.replace("to = \"server\"\ndirection", "to = \"island\"\ndirection");
     let error = parse(&text).unwrap_err();
     assert_eq!(error.kind, ScenarioErrorKind::NoRoute);

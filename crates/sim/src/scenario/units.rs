@@ -1,5 +1,6 @@
-//! Quantities as people write them in a scenario: `"40mbit"`, `"20ms"`, `"1%"`, `"100KB"`. The words are netem's and
-//! tc's, except that `KB` is 1000 bytes and `KiB` 1024, and that `mbps`, which tc reads as megabytes, is refused.
+//! Quantities as people write them in a scenario: `"40mbit"`, `"20ms"`, `"1%"`, `"100KB"`. The words are
+//! netem's and tc's, except that `KB` is 1000 bytes and `KiB` 1024, and that `mbps`, which tc reads as
+//! megabytes, is refused.
 
 use std::fmt;
 

@@ -63,8 +63,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The longest time without progress that is no stall: keep-alive and the time without subflows take 150 s together, and a
-/// backed-off timer adds to it.
+/// The longest time without progress that is no stall: keep-alive and the time without subflows take 150 s
+/// together, and a backed-off timer adds to it.
 pub const STALL_BOUND: Duration = Duration::from_secs(240);
 
 /// TIME-WAIT and orphans are gone this long after the end.
@@ -169,8 +169,12 @@ impl Observer<'_> {
         let mut progress = 0;
         for end in [self.ends.opener, self.ends.acceptor] {
             let report = network.report(end);
-            let marks =
-                [report.opened_at.is_some(), report.peer_finished_at.is_some(), report.closed.is_some(), report.aborted];
+            let marks = [
+                report.opened_at.is_some(),
+                report.peer_finished_at.is_some(),
+                report.closed.is_some(),
+                report.aborted,
+            ];
             progress += report.received_bytes + marks.into_iter().filter(|mark| *mark).count() as u64;
         }
         // A planned abort is something to wait for.
@@ -189,11 +193,13 @@ impl Observer<'_> {
             return Ok(());
         }
         let [opener, acceptor] = [self.ends.opener, self.ends.acceptor].map(|end| network.report(end));
-        let in_order = [opener, acceptor].iter().all(|report| report.closed.is_some_and(|(_, in_order, _)| in_order));
+        let in_order =
+            [opener, acceptor].iter().all(|report| report.closed.is_some_and(|(_, in_order, _)| in_order));
         let arrived =
             opener.sent_bytes == acceptor.received_bytes && acceptor.sent_bytes == opener.received_bytes;
         let all_sent = matches!(self.scenario.ending, Ending::Stop { .. })
-            || (opener.sent_bytes == self.scenario.up_bytes && acceptor.sent_bytes == self.scenario.down_bytes);
+            || (opener.sent_bytes == self.scenario.up_bytes
+                && acceptor.sent_bytes == self.scenario.down_bytes);
         if in_order && arrived && all_sent {
             return Ok(());
         }
@@ -223,7 +229,11 @@ impl Observer<'_> {
             let subflows = network.connection_info(end).map_or(0, |info| info.subflows.len());
             format!(
                 "sent {} received {} opened {:?} finished {:?} closed {:?} subflows {subflows}",
-                report.sent_bytes, report.received_bytes, report.opened_at, report.peer_finished_at, report.closed
+                report.sent_bytes,
+                report.received_bytes,
+                report.opened_at,
+                report.peer_finished_at,
+                report.closed
             )
         };
         format!("client {}; server {}; {:?}", end(self.ends.opener), end(self.ends.acceptor), self.scenario)

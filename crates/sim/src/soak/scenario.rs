@@ -141,7 +141,8 @@ impl SoakScenario {
     /// The scenario of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
-        let paths: Vec<PathPlan> = (0..dice.pick(&[1, 2, 2, 3, 4])).map(|_| PathPlan::random(&mut dice)).collect();
+        let paths: Vec<PathPlan> =
+            (0..dice.pick(&[1, 2, 2, 3, 4])).map(|_| PathPlan::random(&mut dice)).collect();
         let [up_bytes, down_bytes] = [dice.size(), dice.size()];
         let ending = match dice.unit() {
             ..0.7 => Ending::Orderly,
@@ -201,9 +202,9 @@ impl SoakScenario {
     pub(super) fn build(&self, outputs: Option<TraceOutputs>) -> (Network, Ends) {
         let connection = Arc::new(self.connection_config());
         let host = HostConfig { connection, ..HostConfig::default() };
-        let paths = (0..).zip(&self.paths).map(|(number, path)| {
-            PathConfig::symmetric(format!("path {number}"), path.link())
-        });
+        let paths = (0..)
+            .zip(&self.paths)
+            .map(|(number, path)| PathConfig::symmetric(format!("path {number}"), path.link()));
         let (builder, net) = parallel_paths(self.seed, paths, host.clone(), host);
         // The outputs of tests are memory and files, whose errors show in the result.
         let tracer = outputs.and_then(|outputs| builder.tracer(outputs).ok());
@@ -242,8 +243,10 @@ impl PathPlan {
                 at = at + lasts + dice.millis(500.0, 6000.0);
             }
         }
-        let mut some = |probability: f64, most: f64| if dice.chance(probability) { dice.unit() * most } else { 0.0 };
-        let (loss, duplicate, reorder, jitter) = (some(0.6, 0.05), some(0.2, 0.02), some(0.2, 0.02), some(0.3, 0.02));
+        let mut some =
+            |probability: f64, most: f64| if dice.chance(probability) { dice.unit() * most } else { 0.0 };
+        let (loss, duplicate, reorder, jitter) =
+            (some(0.6, 0.05), some(0.2, 0.02), some(0.2, 0.02), some(0.3, 0.02));
         Self {
             rate: BitRate::from_bps(dice.log_between(0.5e6, 100e6) as u64),
             delay: dice.millis(0.0, 100.0),
@@ -265,8 +268,13 @@ impl PathPlan {
             on_down: if self.flush { OnDown::Flush } else { OnDown::Hold },
             loss: Loss::Random(self.loss),
             duplicate: self.duplicate,
-            reorder: Reordering { probability: self.reorder, extra_delay: self.delay / 2 + Duration::from_millis(5) },
-            schedule: cuts.flat_map(|cut| [(cut.from, Change::Down), (cut.from + cut.lasts, Change::Up)]).collect(),
+            reorder: Reordering {
+                probability: self.reorder,
+                extra_delay: self.delay / 2 + Duration::from_millis(5),
+            },
+            schedule: cuts
+                .flat_map(|cut| [(cut.from, Change::Down), (cut.from + cut.lasts, Change::Up)])
+                .collect(),
             ..LinkConfig::new(self.rate, self.delay, QueueLimit::Delay(self.queue))
         }
     }

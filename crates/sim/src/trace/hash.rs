@@ -39,8 +39,8 @@ impl TraceHash {
         self.add(bytes.len() as u64);
     }
 
-    /// Adds the sight of a packet at a place: time, headers, options and payload length. Payload bytes are checked by
-    /// the receiving application and left out here.
+    /// Adds the sight of a packet at a place: time, headers, options and payload length. Payload bytes are
+    /// checked by the receiving application and left out here.
     pub fn add_packet(&mut self, at: Instant, place: u64, packet: &Packet) {
         self.add(at.as_nanos());
         self.add(place << 8 | u64::from(packet.ip.ttl));

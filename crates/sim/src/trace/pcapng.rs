@@ -103,9 +103,7 @@ impl<W: Write> PcapngWriter<W> {
         let nanos = at.as_nanos();
         let block = &mut self.block;
         begin(block, ENHANCED_PACKET);
-        for word in
-            [interface, (nanos >> 32) as u32, nanos as u32, kept.len() as u32, bytes.len() as u32]
-        {
+        for word in [interface, (nanos >> 32) as u32, nanos as u32, kept.len() as u32, bytes.len() as u32] {
             block.extend_from_slice(&word.to_le_bytes());
         }
         block.extend_from_slice(kept);
@@ -177,7 +175,11 @@ mod tests {
     #[test]
     fn blocks_chain_by_their_lengths_and_hold_what_was_written() {
         let mut writer = PcapngWriter::new(Vec::new(), 0, "a run").unwrap();
-        let wifi = Interface { name: "wifi".into(), description: String::new(), speed: Some(BitRate::from_mbps(40)) };
+        let wifi = Interface {
+            name: "wifi".into(),
+            description: String::new(),
+            speed: Some(BitRate::from_mbps(40)),
+        };
         assert_eq!(writer.add_interface(&wifi).unwrap(), 0);
         assert_eq!(writer.add_interface(&Interface { name: "lte".into(), ..wifi }).unwrap(), 1);
         let at = Instant::from_nanos(0x1_0000_0007);

@@ -62,7 +62,7 @@ impl Packet {
         out.extend_from_slice(&segment.seq.0.to_be_bytes());
         let ack = if segment.flags.ack() { segment.ack.0 } else { 0 };
         out.extend_from_slice(&ack.to_be_bytes());
-        out.extend_from_slice(&[((header_len / 4) << 4) as u8, segment.flags.0]);
+        out.extend_from_slice(&[(header_len / 4 << 4) as u8, segment.flags.0]);
         out.extend_from_slice(&segment.window.to_be_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&segment.urgent.to_be_bytes());

@@ -27,12 +27,13 @@ impl Default for AckProxyConfig {
     }
 }
 
-/// A proxy that acknowledges data to its sender as soon as it sees it, and then has to bring it to the receiver itself: it
-/// keeps a copy, has a congestion window of its own, and retransmits what is lost behind it.
+/// A proxy that acknowledges data to its sender as soon as it sees it, and then has to bring it to the
+/// receiver itself: it keeps a copy, has a congestion window of its own, and retransmits what is lost behind
+/// it.
 ///
-/// Data keeps its options, DSS included. The box's own ACKs have none but timestamps and SACK. The receiver's ACKs pass
-/// with their options, so that DATA_ACKs reach the sender; their subflow acknowledgment becomes that of the box, and
-/// their window is made smaller by what the box still owes the receiver.
+/// Data keeps its options, DSS included. The box's own ACKs have none but timestamps and SACK. The receiver's
+/// ACKs pass with their options, so that DATA_ACKs reach the sender; their subflow acknowledgment becomes
+/// that of the box, and their window is made smaller by what the box still owes the receiver.
 ///
 /// Flows whose handshake it has not seen, or with data in a SYN, pass as they are.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ struct ProxiedFlow {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Latest {
-    window: u16,
+    window_bytes: u32,
     timestamps: Option<Timestamps>,
     /// The window that was last sent on.
     window_shown: Option<u16>,
@@ -128,6 +129,9 @@ impl ProxiedFlow {
             return;
         }
         self.isn[side] = Some(segment.seq);
+        // The window of a SYN is not scaled (RFC 7323 §2.2).
+        self.latest[side].window_bytes = u32::from(segment.window);
+        self.latest[side].timestamps = segment.options.timestamps;
         self.sack_permitted[side] = segment.options.sack_permitted();
         self.scale[side] = segment.options.window_scale();
         self.data_in_syn |= !segment.payload.is_empty();
@@ -139,15 +143,16 @@ impl ProxiedFlow {
     fn handle(&mut self, now: Instant, direction: Direction, packet: Packet, out: &mut Outputs) {
         let Some(segment) = segment(&packet) else { return };
         let side = direction.index();
-        self.latest[side].window = segment.window;
+        self.latest[side].window_bytes = u32::from(segment.window) << self.shift(side);
         if segment.options.timestamps.is_some() {
             self.latest[side].timestamps = segment.options.timestamps;
         }
         let (ip, ports) = (packet.ip, (segment.src_port, segment.dst_port));
         let acknowledges = segment.flags.ack().then_some(segment.ack);
         let has_data = segment.sequence_len() > 0;
-        let could_be_duplicate =
-            !has_data && (!self.sack_permitted.contains(&false)) == !segment.options.sack.is_empty();
+        // With SACK, a duplicate acknowledgment has news in it (RFC 6675 §2).
+        let sack_in_use = self.sack_permitted == [true, true];
+        let could_be_duplicate = !has_data && sack_in_use != segment.options.sack.is_empty();
         // What the segment acknowledges has gone the other way.
         if let Some(ack) = acknowledges {
             let again = self
@@ -223,20 +228,24 @@ impl ProxiedFlow {
         self.latest[direction.index()].window_shown = Some(window);
     }
 
-    /// The window to show in segments of `direction`: that of their sender, less what the box owes it, and no more than
-    /// the box has room for.
+    /// The window to show in segments of `direction`: that of their sender, less what the box owes it, and no
+    /// more than the box has room for.
     fn window_of(&self, direction: Direction) -> u16 {
         let side = direction.index();
-        let shift = match self.scale {
-            [Some(_), Some(_)] => self.scale[side].unwrap_or(0).min(14),
-            _ => 0,
-        };
-        let Some(relays) = &self.relays else { return self.latest[side].window };
+        let Some(relays) = &self.relays else { return 0 };
         let relay = &relays[1 - side];
         let room = u32::try_from(relay.room_bytes()).unwrap_or(u32::MAX);
         let window =
-            (u32::from(self.latest[side].window) << shift).saturating_sub(relay.owed_bytes()).min(room);
-        (window >> shift) as u16
+            self.latest[side].window_bytes.saturating_sub(relay.owed_bytes()).min(room) >> self.shift(side);
+        u16::try_from(window).unwrap_or(u16::MAX)
+    }
+
+    /// The window scale shift of segments from a side.
+    fn shift(&self, side: usize) -> u8 {
+        match self.scale {
+            [Some(_), Some(_)] => self.scale[side].unwrap_or(0).min(14),
+            _ => 0,
+        }
     }
 
     /// Acknowledges what came in `direction`, in the name of its receiver.

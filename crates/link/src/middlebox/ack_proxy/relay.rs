@@ -13,8 +13,8 @@ const MAX_TIMEOUTS: u32 = 15;
 /// Initial window in packets (RFC 6928).
 const INITIAL_WINDOW: f64 = 10.0;
 
-/// The data of one direction: what the box has acknowledged to its sender and now has to bring to its receiver. A small
-/// TCP sender: slow start, congestion avoidance, NewReno, RTO with go-back-N.
+/// The data of one direction: what the box has acknowledged to its sender and now has to bring to its
+/// receiver. A small TCP sender: slow start, congestion avoidance, NewReno, RTO with go-back-N.
 #[derive(Debug)]
 pub(super) struct Relay {
     config: AckProxyConfig,
@@ -144,8 +144,8 @@ impl Relay {
         blocks
     }
 
-    /// The receiver acknowledges; `duplicate` if the segment can be a duplicate acknowledgment by its form. Returns a
-    /// segment to send again at once.
+    /// The receiver acknowledges; `duplicate` if the segment can be a duplicate acknowledgment by its form.
+    /// Returns a segment to send again at once.
     pub(super) fn acknowledge(&mut self, now: Instant, ack: SeqNumber, duplicate: bool) -> Option<Packet> {
         if ack.after(self.sent_end) || ack.before(self.unacknowledged) {
             return None;

@@ -40,6 +40,21 @@ fn data_is_acknowledged_at_once_and_passes_with_its_mapping() {
 }
 
 #[test]
+fn before_the_receiver_says_anything_its_syn_counts() {
+    let mut path = Path::new(AckProxy::new(AckProxyConfig::default()));
+    let stamped = |mut packet, value, echo| {
+        segment_mut(&mut packet).unwrap().options.timestamps = Some(Timestamps { value, echo });
+        packet
+    };
+    path.client(stamped(syn(100), 7, 0));
+    path.server(stamped(syn_ack(500, 101), 3_000_000_000, 7));
+    path.client(stamped(seg(101, 501, 1000), 9, 3_000_000_000));
+    let ack = segment_of(&path.back[0]);
+    assert_eq!(ack.options.timestamps, Some(Timestamps { value: 3_000_000_000, echo: 9 }));
+    assert_eq!(ack.window, (65_000 - 1000) >> 7);
+}
+
+#[test]
 fn what_is_lost_behind_the_box_it_sends_again() {
     let mut path = path();
     path.client(with_dss(seg(101, 501, 100), 1, 100));
@@ -141,7 +156,8 @@ fn without_a_handshake_everything_passes() {
     assert!(path.back.is_empty());
 }
 
-/// A stream through the box onto a way that loses a packet in five, in both directions, with a delay behind the box.
+/// A stream through the box onto a way that loses a packet in five, in both directions, with a delay behind
+/// the box.
 #[test]
 fn every_byte_arrives_over_a_lossy_way() {
     for seed in 0..20 {

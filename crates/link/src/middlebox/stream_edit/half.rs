@@ -3,8 +3,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use polypath_wire::{Payload, SeqNumber};
 
-/// One direction of a flow, and what was edited in it. Offsets count from the first byte after SYN; what comes before is
-/// negative.
+/// One direction of a flow, and what was edited in it. Offsets count from the first byte after SYN; what
+/// comes before is negative.
 #[derive(Debug)]
 pub(super) struct Half {
     isn: SeqNumber,
@@ -97,8 +97,8 @@ impl Half {
         }
     }
 
-    /// The last offset that [`Half::map`] puts at or before `offset`: so much of the stream as it was sent has arrived
-    /// when so much of the edited one has.
+    /// The last offset that [`Half::map`] puts at or before `offset`: so much of the stream as it was sent
+    /// has arrived when so much of the edited one has.
     fn unmap(&self, offset: i64) -> i64 {
         let before = self.edits.partition_point(|edit| edit.start + edit.shift_before <= offset);
         let Some(edit) = before.checked_sub(1).and_then(|at| self.edits.get(at)) else { return offset };
@@ -118,7 +118,8 @@ impl Half {
         self.seq(self.unmap(offset))
     }
 
-    /// The edited form of the data at `start`, by the edits from number `first` on; `None` if none concerns it.
+    /// The edited form of the data at `start`, by the edits from number `first` on; `None` if none concerns
+    /// it.
     pub(super) fn apply(&self, start: i64, payload: &Payload, first: usize) -> Option<Payload> {
         let end = start + payload.len() as i64;
         let concerned = |edit: &&Edit| edit.start < end && edit.end().max(edit.start + 1) > start;

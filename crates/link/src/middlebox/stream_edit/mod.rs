@@ -1,4 +1,5 @@
-//! Editing the byte stream of a flow, as an application-level gateway does, and keeping sequence numbers consistent.
+//! Editing the byte stream of a flow, as an application-level gateway does, and keeping sequence numbers
+//! consistent.
 
 mod half;
 
@@ -15,8 +16,8 @@ use half::{Edit, Half};
 /// Most changes that one box makes, whatever its limit: what it has to remember is bounded.
 const MAX_REWRITES: u64 = 65_536;
 
-/// A segment that an insertion makes longer is cut into pieces of its old length, but not into shorter ones than this: the
-/// default MSS of IPv4 (RFC 9293 §3.7.1).
+/// A segment that an insertion makes longer is cut into pieces of its old length, but not into shorter ones
+/// than this: the default MSS of IPv4 (RFC 9293 §3.7.1).
 const MIN_PIECE_BYTES: usize = 536;
 
 /// What an editing box looks for.
@@ -190,8 +191,8 @@ impl StreamEditor {
 }
 
 impl EditRules {
-    /// What is to be edited in `payload`, which begins at `start`, from offset `from` on: offset, what is there, and what
-    /// takes its place. At most `room` of it.
+    /// What is to be edited in `payload`, which begins at `start`, from offset `from` on: offset, what is
+    /// there, and what takes its place. At most `room` of it.
     fn find(
         &self,
         from: i64,

@@ -119,6 +119,15 @@ fn everything_behind_an_edit_is_shifted_in_both_directions() {
     assert_eq!(shapes(&next), [(204, 100, true)]);
     assert_eq!(segment_of(&next[0]).options.dss.unwrap().mapping.unwrap().subflow_offset, 101);
 
+    let acked = |editor: &mut StreamEditor, ack| {
+        let heard = pass(editor, Direction::Backward, turned(seg(501, ack, 0)));
+        segment_of(&heard[0]).ack.0
+    };
+    // 111 and 112 became 111 to 115: they have arrived when all of that has.
+    assert_eq!(
+        [110, 111, 113, 115, 116, 117].map(|ack| acked(&mut editor, ack)),
+        [110, 111, 111, 111, 113, 114]
+    );
     let mut ack = seg(501, 204, 0);
     let block = |start, end| SackBlock { start: SeqNumber(start), end: SeqNumber(end) };
     segment_mut(&mut ack).unwrap().options.sack.push(block(254, 304));
