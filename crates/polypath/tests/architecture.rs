@@ -23,7 +23,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &["units", "wire", "congestion", "tcp", "mptcp", "link"];
 
 /// Words that have no place in the code of a pure crate.
-const IMPURE: &[&str] = &["std::time", "SystemTime", "std::net", "std::thread", "tokio", "thread_rng", "RandomState", "std::fs"];
+const IMPURE: &[&str] =
+    &["std::time", "SystemTime", "std::net", "std::thread", "tokio", "thread_rng", "RandomState", "std::fs"];
 
 /// Lines of code, tests included, that a file may have. Longer ones are listed with a reason.
 const CEILING: usize = 800;
@@ -41,7 +42,8 @@ fn dependencies_point_downwards() {
     let allowed: BTreeMap<&str, &[&str]> = LAYERS.iter().copied().collect();
     for package in &metadata.packages {
         let name = short(&package.name);
-        let below = allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no place in LAYERS"));
+        let below =
+            allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no place in LAYERS"));
         for dependency in &package.dependencies {
             let ours = dependency.path.is_some();
             if ours && dependency.kind == DependencyKind::Normal {
@@ -74,7 +76,8 @@ fn pure_crates_are_pure() {
         for file in files {
             let text = fs::read_to_string(&file).expect("a source file");
             // Tests may use the standard library; they end a file, or are a file of their own.
-            let is_test = file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs");
+            let is_test =
+                file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs");
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             for (number, line) in code.lines().enumerate().filter(|_| !is_test) {
                 let line = line.split("//").next().unwrap_or_default();
@@ -93,6 +96,10 @@ fn files_can_be_held_in_mind() {
     for file in files {
         let lines = fs::read_to_string(&file).expect("a source file").lines().count();
         let listed = EXCEPTIONS.iter().any(|(name, _)| file.ends_with(name));
-        assert!(lines <= CEILING || listed, "{} has {lines} lines; what in it wants its own name?", file.display());
+        assert!(
+            lines <= CEILING || listed,
+            "{} has {lines} lines; what in it wants its own name?",
+            file.display()
+        );
     }
 }

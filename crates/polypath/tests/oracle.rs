@@ -34,11 +34,46 @@ const V0: MptcpVersion = MptcpVersion::V0;
 const V1: MptcpVersion = MptcpVersion::V1;
 
 const CASES: [Case; 8] = [
-    Case { name: "full-v1", version: V1, checksum: false, middlebox: None, abort: false, subtypes: &[0, 1, 2, 3] },
-    Case { name: "full-v0", version: V0, checksum: false, middlebox: None, abort: false, subtypes: &[0, 1, 2, 3] },
-    Case { name: "checksum-v1", version: V1, checksum: true, middlebox: None, abort: false, subtypes: &[0, 1, 2] },
-    Case { name: "checksum-v0", version: V0, checksum: true, middlebox: None, abort: false, subtypes: &[0, 1, 2] },
-    Case { name: "abort-v1", version: V1, checksum: false, middlebox: None, abort: true, subtypes: &[0, 1, 2, 7] },
+    Case {
+        name: "full-v1",
+        version: V1,
+        checksum: false,
+        middlebox: None,
+        abort: false,
+        subtypes: &[0, 1, 2, 3],
+    },
+    Case {
+        name: "full-v0",
+        version: V0,
+        checksum: false,
+        middlebox: None,
+        abort: false,
+        subtypes: &[0, 1, 2, 3],
+    },
+    Case {
+        name: "checksum-v1",
+        version: V1,
+        checksum: true,
+        middlebox: None,
+        abort: false,
+        subtypes: &[0, 1, 2],
+    },
+    Case {
+        name: "checksum-v0",
+        version: V0,
+        checksum: true,
+        middlebox: None,
+        abort: false,
+        subtypes: &[0, 1, 2],
+    },
+    Case {
+        name: "abort-v1",
+        version: V1,
+        checksum: false,
+        middlebox: None,
+        abort: true,
+        subtypes: &[0, 1, 2, 7],
+    },
     Case {
         name: "fail-v1",
         version: V1,
@@ -67,7 +102,8 @@ const CASES: [Case; 8] = [
 
 /// Runs a case; returns the trace file, the text trace, and the tokens that its hosts name.
 fn run(case: Case, folder: &Path) -> (PathBuf, String, BTreeSet<u32>) {
-    let connection = ConnectionConfig { version: case.version, checksum: case.checksum, ..Default::default() };
+    let connection =
+        ConnectionConfig { version: case.version, checksum: case.checksum, ..Default::default() };
     let host = |endpoints| HostConfig {
         connection: Arc::new(connection.clone()),
         endpoints,
@@ -175,11 +211,17 @@ fn tshark_reads_what_we_write() {
         let bad = "_ws.malformed || tcp.checksum.status == \"Bad\" || ip.checksum.status == \"Bad\" || tcp.option.len.invalid";
         let wrong = tshark(&file, bad, &["frame.number", "_ws.col.Info"]);
         assert!(wrong.is_empty(), "{}: {wrong:?}", case.name);
-        assert!(!tshark(&file, "tcp.checksum.status == \"Good\"", &["frame.number"]).is_empty(), "{}", case.name);
+        assert!(
+            !tshark(&file, "tcp.checksum.status == \"Good\"", &["frame.number"]).is_empty(),
+            "{}",
+            case.name
+        );
 
         let seen: BTreeSet<u8> = tshark(&file, "tcp.options.mptcp.subtype", &["tcp.options.mptcp.subtype"])
             .iter()
-            .flat_map(|line| line.split(',').map(|subtype| subtype.parse().expect("a number")).collect::<Vec<_>>())
+            .flat_map(|line| {
+                line.split(',').map(|subtype| subtype.parse().expect("a number")).collect::<Vec<_>>()
+            })
             .collect();
         for subtype in case.subtypes {
             assert!(seen.contains(subtype), "{}: subtype {subtype} is not among {seen:?}", case.name);
@@ -196,7 +238,9 @@ fn tshark_reads_what_we_write() {
         let theirs: Vec<u64> =
             tshark(&file, "tcp.options.mptcp.rawdataseqno", &["tcp.options.mptcp.rawdataseqno"])
                 .iter()
-                .flat_map(|line| line.split(',').map(|seq| seq.parse().expect("a number")).collect::<Vec<u64>>())
+                .flat_map(|line| {
+                    line.split(',').map(|seq| seq.parse().expect("a number")).collect::<Vec<u64>>()
+                })
                 .collect();
         let mut ours = Vec::new();
         for line in text.lines() {

@@ -124,12 +124,15 @@ pub fn box_names() -> Vec<&'static str> {
 
 /// The box of a name.
 fn middlebox(name: &str, seed: u64) -> Option<Box<dyn Middlebox>> {
-    let target = EditTarget::Place { offset: LATE_OFFSET, len: 4 };
+    // Apart, so that a pair of them does not edit the same bytes.
+    let late = |offset| EditTarget::Place { offset, len: 4 };
     Some(match name {
         "rewrite-payload-late" => {
+            let target = late(LATE_OFFSET);
             Box::new(RewritePayload::new(RewritePayloadConfig { target, ..RewritePayloadConfig::default() }))
         }
         "rewrite-length-late" => {
+            let target = late(LATE_OFFSET + 5_000);
             Box::new(RewriteLength::new(RewriteLengthConfig { target, ..RewriteLengthConfig::default() }))
         }
         _ => Kind::by_name(name)?.build(seed),

@@ -3,7 +3,8 @@
 use core::fmt::{self, Display, Formatter};
 
 use crate::{
-    Dss, IcmpMessage, MpCapableKeys, MpJoin, MptcpOption, Options, Packet, Segment, TcpOption, Transport, WireDataSeq,
+    Dss, IcmpMessage, MpCapableKeys, MpJoin, MptcpOption, Options, Packet, Segment, TcpOption, Transport,
+    WireDataSeq,
 };
 
 impl Display for Packet {
@@ -33,7 +34,9 @@ impl Display for IcmpMessage {
             Self::PacketTooBig { mtu, flow, .. } => {
                 write!(f, "ICMP {} unreachable - need to frag (mtu {mtu})", flow.remote)
             }
-            Self::Unreachable { code, flow, .. } => write!(f, "ICMP {} unreachable, code {code}", flow.remote),
+            Self::Unreachable { code, flow, .. } => {
+                write!(f, "ICMP {} unreachable, code {code}", flow.remote)
+            }
         }
     }
 }
@@ -115,7 +118,13 @@ impl Display for Dss {
             write!(f, " ack {}", number(ack))?;
         }
         if let Some(mapping) = &self.mapping {
-            write!(f, " seq {} subseq {} len {}", number(mapping.data_seq), mapping.subflow_offset, mapping.len)?;
+            write!(
+                f,
+                " seq {} subseq {} len {}",
+                number(mapping.data_seq),
+                mapping.subflow_offset,
+                mapping.len
+            )?;
             if let Some(checksum) = mapping.checksum {
                 write!(f, " csum {checksum:#x}")?;
             }

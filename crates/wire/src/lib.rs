@@ -32,8 +32,8 @@ pub use mptcp::{
 };
 pub use options::{FastOpenCookie, MAX_OPTIONS_BYTES, Options, SackBlock, SackBlocks, TcpOption, Timestamps};
 pub use packet::{
-    Checksum, Checksums, Datagram, Ecn, Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, Segments,
-    TcpFlags, Transport,
+    Checksum, Checksums, Datagram, Ecn, Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment,
+    Segments, TcpFlags, Transport,
 };
 pub use payload::Payload;
 pub use seq::{DataSeq, SeqNumber};

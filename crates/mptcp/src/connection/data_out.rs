@@ -236,10 +236,15 @@ impl Connection {
                 return;
             }
             let seq = self.shared.send.next();
-            let data = self.shared.send.take_new(room.max(1) as usize);
+            // While an infinite mapping is on its way, each segment carries its own (see `InfiniteMapping::anew`).
+            let announcing = self.shared.infinite_mapping.is_some_and(|infinite| infinite.anew);
+            let most = if announcing { subflow.tcp.segment_payload_bytes_with(24) as u64 } else { room };
+            let data = self.shared.send.take_new(room.min(most).max(1) as usize);
             let len = data.len() as u32;
             if let Some(subflow) = self.subflows.first_mut() {
-                subflow.tcp.enqueue(data, Mapping::default());
+                let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
+                let own = Mapping { data_seq: seq, subflow_offset, len_bytes: len as u16, checksum: None };
+                subflow.tcp.enqueue(data, if announcing { own } else { Mapping::default() });
                 let end_offset = subflow.tcp.enqueued_offset();
                 self.shared.sent.push_back(SentChunk { seq, len, subflow: id, queued: false, end_offset });
             }

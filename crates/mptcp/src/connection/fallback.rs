@@ -122,7 +122,8 @@ impl Connection {
         }
         let Some(subflow) = self.subflows.get(position) else { return };
         let (id, enqueued) = (subflow.meta.id, subflow.tcp.enqueued_offset());
-        let (data_seq, offset) = match self.contiguous_from(id, wanted) {
+        let found = self.contiguous_from(id, wanted);
+        let (data_seq, offset) = match found {
             Some(found) => found,
             None => {
                 let una = self.shared.send.start();
@@ -133,7 +134,8 @@ impl Connection {
         };
         cx.mib.infinite_map_tx += 1;
         let seen_at = enqueued + 1;
-        self.shared.infinite_mapping = Some(InfiniteMapping { data_seq, offset, seen_at });
+        self.shared.infinite_mapping =
+            Some(InfiniteMapping { data_seq, offset, seen_at, anew: found.is_none() });
         self.become_plain(cx, position, reason);
     }
 
@@ -206,6 +208,16 @@ impl Connection {
         let start = mapping.subflow_offset.wrapping_sub(1);
         let Some(offset) = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32)) else {
             return;
+        };
+        let first_missing = match &subflow.rx.mode {
+            ReceiveMode::Held { from, .. } => *from,
+            _ => near - subflow.rx.gathered.len() as u64,
+        };
+        let offset = match self.segment_offset {
+            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::anew`).
+            Some(own) if offset > first_missing => own,
+            None if offset > first_missing => return,
+            _ => offset,
         };
         cx.mib.infinite_map_rx += 1;
         let held = core::mem::take(&mut subflow.rx.mode);
@@ -282,7 +294,9 @@ impl Connection {
             }
         }
         // Until the peer's infinite mapping arrives, its data has mappings.
-        if let Some((mapping, data_fin)) = segment.options.dss.and_then(|dss| Some((dss.mapping?, dss.data_fin))) {
+        if let Some((mapping, data_fin)) =
+            segment.options.dss.and_then(|dss| Some((dss.mapping?, dss.data_fin)))
+        {
             self.handle_mapping(cx, position, &mapping, data_fin);
         }
         let fails = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Fail { .. }));

@@ -124,6 +124,8 @@ pub(crate) struct Connection {
     transmit_position: usize,
     /// How often data was lost above the subflows: from the third time on mappings are long.
     data_level_losses: u32,
+    /// Subflow stream offset of the segment that is being handled, if it has payload.
+    segment_offset: Option<u64>,
     readable_notified: bool,
     writable_wanted: bool,
     /// The application knows that the connection is open.
@@ -162,6 +164,7 @@ impl Connection {
             next_subflow_id: 0,
             transmit_position: 0,
             data_level_losses: 0,
+            segment_offset: None,
             readable_notified: false,
             writable_wanted: false,
             announced: false,
@@ -203,6 +206,9 @@ impl Connection {
         }
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         let Subflow { tcp, meta, .. } = &mut **subflow;
+        let has_payload = !segment.payload.is_empty();
+        self.segment_offset =
+            has_payload.then(|| tcp.offset_of(segment.seq)).and_then(|at| u64::try_from(at).ok());
         let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
         let disposition = tcp.handle_segment(cx.now, ecn, segment, &mut extension);
         if let Some(view) = self.shared.views.get_mut(position) {
@@ -330,6 +336,13 @@ impl Connection {
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Gives back the memory of an empty event queue: an idle connection holds little.
+    pub(crate) fn trim(&mut self) {
+        self.events.shrink_to(0);
+        self.requests.shrink_to(0);
+        self.shared.views.shrink_to(0);
     }
 
     pub(crate) fn has_requests(&self) -> bool {

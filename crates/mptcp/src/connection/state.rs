@@ -107,6 +107,9 @@ pub(crate) struct InfiniteMapping {
     pub(crate) offset: u64,
     /// When the peer has acknowledged the subflow up to here, it has seen the mapping.
     pub(crate) seen_at: u64,
+    /// Not retroactive: data begins anew at `offset`. Each segment then says where itself belongs, for a middlebox that
+    /// changes lengths shifts offsets, but not what a segment says of its own first byte.
+    pub(crate) anew: bool,
 }
 
 impl Shared {
@@ -231,9 +234,9 @@ impl Extension for SubflowExtension<'_> {
     fn write_options(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) {
         // What does not fit is left out: the tests of this function show that what matters fits.
         let _fits = match (self.meta.stage, segment.kind) {
-            (Stage::Plain, OutgoingKind::Data) => self.write_infinite_mapping(space),
+            (Stage::Plain, OutgoingKind::Data) => self.write_infinite_mapping(segment.mapping, space),
             (Stage::Plain, OutgoingKind::Ack) => {
-                self.write_infinite_mapping(space) && self.write_signals(space)
+                self.write_infinite_mapping(None, space) && self.write_signals(space)
             }
             (Stage::Plain, OutgoingKind::Reset) => true,
             (_, OutgoingKind::Reset) => self.write_reset(space),
@@ -337,18 +340,20 @@ impl SubflowExtension<'_> {
         fail.is_none_or(|option| space.try_push(option)) && reset.is_none_or(|option| space.try_push(option))
     }
 
-    fn write_infinite_mapping(&mut self, space: &mut OptionSpace<'_>) -> bool {
-        let mut fits = true;
-        if let Some(infinite) = self.shared.infinite_mapping {
-            let mapping = DssMapping {
-                data_seq: WireDataSeq::Full(infinite.data_seq),
-                subflow_offset: infinite.offset as u32 + 1,
-                len: 0,
-                checksum: None,
-            };
-            fits = space.try_dss(Dss { mapping: Some(mapping), ..Dss::default() });
-        }
-        fits
+    fn write_infinite_mapping(&mut self, segment: Option<Mapping>, space: &mut OptionSpace<'_>) -> bool {
+        let Some(infinite) = self.shared.infinite_mapping else { return true };
+        let retroactive = (infinite.data_seq, infinite.offset as u32 + 1);
+        let (data_seq, subflow_offset) = match segment {
+            _ if !infinite.anew => retroactive,
+            Some(own) if own.subflow_offset.wrapping_sub(retroactive.1) as i32 >= 0 => {
+                (own.data_seq, own.subflow_offset)
+            }
+            // What was queued before is mapped as it was, and an acknowledgment has no place of its own.
+            _ => return true,
+        };
+        let data_seq = WireDataSeq::Full(data_seq);
+        let mapping = DssMapping { data_seq, subflow_offset, len: 0, checksum: None };
+        space.try_dss(Dss { mapping: Some(mapping), ..Dss::default() })
     }
 }
 

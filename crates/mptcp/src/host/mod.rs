@@ -470,13 +470,18 @@ impl Host {
     /// Takes a connection's events and requests, and forgets it if it is done.
     fn collect(&mut self, now: Instant, key: Key) {
         let Some(entry) = self.connections.get_mut(key) else { return };
+        let mut rare = false;
         while let Some(event) = entry.connection.poll_event() {
+            rare |= !matches!(event, Event::Readable | Event::Writable);
             if matches!(event, Event::Accepted { .. })
                 && let Some(listener) = entry.half_open.take().and_then(|id| self.listeners.get_mut(id))
             {
                 listener.half_open = listener.half_open.saturating_sub(1);
             }
             self.events.push_back((ConnectionId(key), event));
+        }
+        if rare {
+            entry.connection.trim();
         }
         if entry.connection.has_requests() {
             let requests = entry.connection.take_requests();

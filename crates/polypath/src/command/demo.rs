@@ -7,7 +7,9 @@ use bytes::Bytes;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use polypath::congestion;
-use polypath::demo::{Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table};
+use polypath::demo::{
+    Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table,
+};
 use polypath::mptcp::{ConnectionConfig, scheduler};
 use polypath::report::{Table, render};
 use polypath::units::Duration;
@@ -119,7 +121,9 @@ fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
         arguments.paths.clone()
     };
     let cut = match &arguments.cut {
-        Some(text) => Some(Cut::parse(text, &paths).map_err(|error| Failure::Input(format!("--cut: {error}")))?),
+        Some(text) => {
+            Some(Cut::parse(text, &paths).map_err(|error| Failure::Input(format!("--cut: {error}")))?)
+        }
         None if arguments.no_cut || paths.len() < 2 => None,
         None => Some(Cut { path: 0, from: Duration::from_secs(2), to: Duration::from_secs(5) }),
     };
@@ -142,8 +146,13 @@ fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
         Failure::Input(format!("--congestion: no \"{}\"; expected one of {known}", arguments.congestion))
     })?;
     let version = if arguments.mptcp_version == 0 { MptcpVersion::V0 } else { MptcpVersion::V1 };
-    let connection =
-        ConnectionConfig { scheduler, congestion, version, checksum: arguments.checksum, ..Default::default() };
+    let connection = ConnectionConfig {
+        scheduler,
+        congestion,
+        version,
+        checksum: arguments.checksum,
+        ..Default::default()
+    };
     Ok(Demo {
         paths,
         content,
@@ -178,7 +187,9 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
 
 fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Result<(), Failure> {
     let width = table.rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
-    let line = |cells: &[String]| format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3]);
+    let line = |cells: &[String]| {
+        format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3])
+    };
     print_line("")?;
     print_line(&line(&table.columns))?;
     for row in &table.rows {
@@ -209,8 +220,9 @@ impl Bars {
         let total = demo.content.len() as u64;
         let width = demo.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).max(4);
         let path_style = format!("  {{prefix:<{width}}} {{bar:36.cyan/238}} {{msg}}");
-        let file_style =
-            format!("  {{prefix:<{width}}} {{bar:36.green/238}} {{percent:>3}} %  {{bytes:>10}} of {{total_bytes}}");
+        let file_style = format!(
+            "  {{prefix:<{width}}} {{bar:36.green/238}} {{percent:>3}} %  {{bytes:>10}} of {{total_bytes}}"
+        );
         // The templates are constant but for a number.
         let style = |template: &str| {
             ProgressStyle::with_template(template)
@@ -223,8 +235,7 @@ impl Bars {
             bar.set_prefix(prefix.to_string());
             bar
         };
-        let paths =
-            demo.paths.iter().map(|path| bar(path.rate.as_bps(), &path.name, &path_style)).collect();
+        let paths = demo.paths.iter().map(|path| bar(path.rate.as_bps(), &path.name, &path_style)).collect();
         let file = bar(total, "file", &file_style);
         file.enable_steady_tick(SystemDuration::from_millis(200));
         let names = demo.paths.iter().map(|path| path.name.clone()).collect();

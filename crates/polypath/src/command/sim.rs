@@ -163,7 +163,8 @@ fn link_table(result: &RunResult) -> Table {
 fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> {
     type Value = fn(&polypath::sim::scenario::SubflowSeries, usize) -> f64;
     let per_subflow = |value: Value| -> Vec<Series> {
-        let subflows = streams.iter().flat_map(|(name, _, stream)| stream.subflows.iter().map(move |s| (name, s)));
+        let subflows =
+            streams.iter().flat_map(|(name, _, stream)| stream.subflows.iter().map(move |s| (name, s)));
         subflows
             .enumerate()
             .map(|(colour, (name, subflow))| Series {
@@ -176,16 +177,18 @@ fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> 
             .collect()
     };
     let mut throughput = per_subflow(|series, at| series.throughput_bps[at] / 1e6);
-    throughput.extend(streams.iter().map(|(name, _, stream)| Series {
-        name: format!("{name}, data at the application"),
-        colour: Series::TOTAL,
-        points: stream
-            .series
-            .time_s
-            .iter()
-            .copied()
-            .zip(stream.series.goodput_bps.iter().map(|bps| bps / 1e6))
-            .collect(),
+    throughput.extend(streams.iter().map(|(name, _, stream)| {
+        Series {
+            name: format!("{name}, data at the application"),
+            colour: Series::TOTAL,
+            points: stream
+                .series
+                .time_s
+                .iter()
+                .copied()
+                .zip(stream.series.goodput_bps.iter().map(|bps| bps / 1e6))
+                .collect(),
+        }
     }));
     let chart = |title: &str, unit: &str, series| Chart { title: title.into(), unit: unit.into(), series };
     vec![

@@ -68,10 +68,17 @@ fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
 
 fn run_many(arguments: &Arguments) -> Result<(), Failure> {
     let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(arguments.count) };
-    let style = ProgressStyle::with_template("  {bar:40.cyan/238} {pos} of {len}  {per_sec}  {eta} left  {msg}");
+    let style =
+        ProgressStyle::with_template("  {bar:40.cyan/238} {pos} of {len}  {per_sec}  {eta} left  {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
-    let mut result =
-        Json { scenarios: 0, passed: 0, run_twice: 0, received_bytes: 0, packets: 0, failed_seeds: Vec::new() };
+    let mut result = Json {
+        scenarios: 0,
+        passed: 0,
+        run_twice: 0,
+        received_bytes: 0,
+        packets: 0,
+        failed_seeds: Vec::new(),
+    };
     let mut first_failure = None;
     for seed in arguments.from..arguments.from + arguments.count {
         let twice = arguments.twice > 0 && seed % arguments.twice == 0;
@@ -106,6 +113,8 @@ fn run_many(arguments: &Arguments) -> Result<(), Failure> {
     }
     match first_failure {
         None => Ok(()),
-        Some(failure) => Err(Failure::run(format!("{failure}; replay: polypath soak --seed {}", failure.seed))),
+        Some(failure) => {
+            Err(Failure::run(format!("{failure}; replay: polypath soak --seed {}", failure.seed)))
+        }
     }
 }

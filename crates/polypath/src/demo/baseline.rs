@@ -58,7 +58,11 @@ pub fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
             congestion: crate::congestion::Algorithm::CUBIC,
             ..demo.connection.clone()
         };
-        tcp_alone_bps.push(goodput(&Demo { paths: vec![path.clone()], connection: tcp, ..undisturbed.clone() })?);
+        tcp_alone_bps.push(goodput(&Demo {
+            paths: vec![path.clone()],
+            connection: tcp,
+            ..undisturbed.clone()
+        })?);
     }
     Ok(Baselines { tcp_alone_bps, mptcp_bps: goodput(&undisturbed)? })
 }

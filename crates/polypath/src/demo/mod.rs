@@ -153,7 +153,11 @@ impl Demo {
     ///
     /// # Errors
     /// A trace that can't be written.
-    pub fn run(&self, pcapng: Option<Box<dyn io::Write>>, mut watch: impl FnMut(&Sample)) -> io::Result<Outcome> {
+    pub fn run(
+        &self,
+        pcapng: Option<Box<dyn io::Write>>,
+        mut watch: impl FnMut(&Sample),
+    ) -> io::Result<Outcome> {
         let mut running = self.start(pcapng)?;
         let mut step = |running: &mut Running, now: Instant| {
             running.sample(now);
@@ -186,7 +190,11 @@ impl Demo {
         let tracer = match pcapng {
             Some(out) => {
                 let comment = "polypath demo".to_string();
-                Some(builder.tracer(TraceOutputs { pcapng: Some(out), comment, ..TraceOutputs::default() })?)
+                Some(builder.tracer(TraceOutputs {
+                    pcapng: Some(out),
+                    comment,
+                    ..TraceOutputs::default()
+                })?)
             }
             None => None,
         };
@@ -205,7 +213,10 @@ impl Demo {
         let client_app = App::Custom(Box::new(Client::new(progress.clone())));
         network.with_host(net.client, |now, host| {
             let app = host.add(client_app);
-            host.stack.connect(now, local, remote, None).map(|id| host.bind(id, app)).map_err(io::Error::other)
+            host.stack
+                .connect(now, local, remote, None)
+                .map(|id| host.bind(id, app))
+                .map_err(io::Error::other)
         })?;
         Ok(Running {
             network,
@@ -257,7 +268,8 @@ impl Running {
         let info = host.connection(self.serving).map(|id| Stack::info(&host.stack, id)).unwrap_or_default();
         let mut current = vec![0; self.client_addrs.len()];
         for subflow in &info.subflows {
-            let Some(path) = self.client_addrs.iter().position(|addr| *addr == subflow.tuple.remote.addr) else {
+            let Some(path) = self.client_addrs.iter().position(|addr| *addr == subflow.tuple.remote.addr)
+            else {
                 continue;
             };
             current[path] += subflow.acked_bytes;

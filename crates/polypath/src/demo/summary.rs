@@ -22,7 +22,9 @@ pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
     }
     rows.push(row("Multipath TCP".into(), baselines.mptcp_bps, Some(baselines.benefit(baselines.mptcp_bps))));
     let live = match demo.cut {
-        Some(cut) => format!("Multipath TCP, {} cut from {} to {}", demo.paths[cut.path].name, cut.from, cut.to),
+        Some(cut) => {
+            format!("Multipath TCP, {} cut from {} to {}", demo.paths[cut.path].name, cut.from, cut.to)
+        }
         None => "Multipath TCP, this run".into(),
     };
     rows.push(row(live, outcome.goodput_bps, Some(baselines.benefit(outcome.goodput_bps))));
@@ -38,7 +40,12 @@ pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
 
 /// The whole result as a report.
 #[must_use]
-pub fn report(demo: &Demo, baselines: &Baselines, outcome: &Outcome, parameters: Vec<(String, String)>) -> Report {
+pub fn report(
+    demo: &Demo,
+    baselines: &Baselines,
+    outcome: &Outcome,
+    parameters: Vec<(String, String)>,
+) -> Report {
     let names: Vec<&str> = demo.paths.iter().map(|path| path.name.as_str()).collect();
     let intact = if outcome.is_intact() { "identical" } else { "DIFFERENT" };
     let mut all = vec![
@@ -111,7 +118,9 @@ fn charts(names: &[&str], samples: &[Sample]) -> Vec<Chart> {
         name: "all: data at the application".into(),
         colour: Series::TOTAL,
         points: smooth(samples)
-            .map(|(before, after)| (after.at_s, mbps(after.received_bytes - before.received_bytes, before, after)))
+            .map(|(before, after)| {
+                (after.at_s, mbps(after.received_bytes - before.received_bytes, before, after))
+            })
             .collect(),
     });
     let chart = |title: &str, unit: &str, series| Chart { title: title.into(), unit: unit.into(), series };

@@ -36,10 +36,15 @@ fn draw_into(
         .y_label_area_size(58)
         .build_cartesian_2d(0.0..end_s, 0.0..top)?;
     for mark in marks {
-        let band = Rectangle::new([(mark.from_s, 0.0), (mark.to_s, top)], RGBAColor(200, 60, 60, 0.10).filled());
+        let band =
+            Rectangle::new([(mark.from_s, 0.0), (mark.to_s, top)], RGBAColor(200, 60, 60, 0.10).filled());
         context.draw_series([band])?;
         let style = (FONT, 12).into_font().color(&RGBColor(165, 50, 50));
-        context.draw_series([Text::new(mark.label.clone(), (mark.from_s + end_s * 0.006, top * 0.97), style)])?;
+        context.draw_series([Text::new(
+            mark.label.clone(),
+            (mark.from_s + end_s * 0.006, top * 0.97),
+            style,
+        )])?;
     }
     context
         .configure_mesh()
@@ -106,8 +111,7 @@ mod tests {
 
     #[test]
     fn gaps_are_not_drawn_over() {
-        let points: Vec<(f64, f64)> =
-            [0.1, 0.2, 0.3, 2.0, 2.1].into_iter().map(|at| (at, 1.0)).collect();
+        let points: Vec<(f64, f64)> = [0.1, 0.2, 0.3, 2.0, 2.1].into_iter().map(|at| (at, 1.0)).collect();
         assert_eq!(stretches(&points).iter().map(|part| part.len()).collect::<Vec<_>>(), [3, 2]);
     }
 

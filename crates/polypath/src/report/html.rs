@@ -75,7 +75,7 @@ fn write_page(page: &mut String, report: &Report) -> std::fmt::Result {
             write!(page, "<span><i style=\"background:rgb({red},{green},{blue})\"></i>{name}</span>")?;
         }
         let svg = chart::draw(one, &report.marks, end_s);
-        write!(page, "</div><figure aria-label=\"{}\">{svg}</figure></section>\n", escape(&one.title))?;
+        writeln!(page, "</div><figure aria-label=\"{}\">{svg}</figure></section>", escape(&one.title))?;
     }
     if !report.parameters.is_empty() {
         page.push_str("<section><h2>Run</h2><dl>");

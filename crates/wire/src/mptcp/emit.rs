@@ -2,7 +2,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    AddAddr, Dss, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, WireDataSeq, dss_flags, subtype,
+    AddAddr, Dss, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, WireDataSeq, dss_flags,
+    subtype,
 };
 
 /// Appends what follows kind and length.

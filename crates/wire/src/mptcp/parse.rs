@@ -3,8 +3,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use arrayvec::ArrayVec;
 
 use super::{
-    AddAddr, Dss, DssMapping, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, RemoveAddr, ResetReason,
-    WireDataSeq, dss_flags, subtype,
+    AddAddr, Dss, DssMapping, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, RemoveAddr,
+    ResetReason, WireDataSeq, dss_flags, subtype,
 };
 use crate::DataSeq;
 use crate::reader::Reader;
@@ -90,11 +90,7 @@ fn join(nibble: u8, mut reader: Reader<'_>) -> Option<MpJoin> {
 }
 
 fn data_seq(reader: &mut Reader<'_>, full: bool) -> Option<WireDataSeq> {
-    if full {
-        Some(WireDataSeq::Full(DataSeq(reader.u64()?)))
-    } else {
-        Some(WireDataSeq::Low(reader.u32()?))
-    }
+    if full { Some(WireDataSeq::Full(DataSeq(reader.u64()?))) } else { Some(WireDataSeq::Low(reader.u32()?)) }
 }
 
 /// RFC 8684 §3.3: the flags say what is there, but for the checksum, which is there if the length leaves room.

@@ -18,8 +18,7 @@ impl Options {
     /// An option that does not fit [`MAX_OPTIONS_BYTES`] is left out.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let unpadded = self.unpadded_len_bytes();
-        let mut writer =
-            Writer { start: out.len(), nops: unpadded.next_multiple_of(4) - unpadded, out };
+        let mut writer = Writer { start: out.len(), nops: unpadded.next_multiple_of(4) - unpadded, out };
         writer.out.reserve(MAX_OPTIONS_BYTES);
         let leading = self
             .rest
@@ -131,7 +130,7 @@ impl Writer<'_> {
 
     /// Pads what an option that was left out has put out of step.
     fn finish(self) {
-        while (self.out.len() - self.start) % 4 != 0 {
+        while !(self.out.len() - self.start).is_multiple_of(4) {
             self.out.push(kind::NOP);
         }
     }

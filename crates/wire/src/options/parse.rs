@@ -90,7 +90,7 @@ fn known(kind: u8, data: &[u8]) -> Option<TcpOption> {
         (kind::MSS, 2) => Some(TcpOption::Mss(reader.u16()?)),
         (kind::WINDOW_SCALE, 1) => Some(TcpOption::WindowScale(reader.u8()?)),
         (kind::SACK_PERMITTED, 0) => Some(TcpOption::SackPermitted),
-        (kind::FAST_OPEN, 0 | 4..=16) if data.len() % 2 == 0 => {
+        (kind::FAST_OPEN, 0 | 4..=16) if data.len().is_multiple_of(2) => {
             Some(TcpOption::FastOpen(ArrayVec::try_from(data).ok()?))
         }
         _ => None,

@@ -19,7 +19,9 @@ impl Packet {
     /// Appends the whole packet, with all checksums.
     pub fn emit(&self, out: &mut Vec<u8>) {
         self.emit_header(out, Checksum::Full);
-        if let Transport::Tcp(Segment { payload, .. }) | Transport::Udp(Datagram { payload, .. }) = &self.transport {
+        if let Transport::Tcp(Segment { payload, .. }) | Transport::Udp(Datagram { payload, .. }) =
+            &self.transport
+        {
             for slice in payload.slices() {
                 out.extend_from_slice(slice);
             }
@@ -62,7 +64,7 @@ impl Packet {
         out.extend_from_slice(&segment.seq.0.to_be_bytes());
         let ack = if segment.flags.ack() { segment.ack.0 } else { 0 };
         out.extend_from_slice(&ack.to_be_bytes());
-        out.extend_from_slice(&[(header_len / 4 << 4) as u8, segment.flags.0]);
+        out.extend_from_slice(&[((header_len / 4) << 4) as u8, segment.flags.0]);
         out.extend_from_slice(&segment.window.to_be_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&segment.urgent.to_be_bytes());

@@ -96,7 +96,8 @@ fn parse_v6(bytes: &[u8], quoted: bool) -> Result<Parsed, ParseError> {
     let mut start = 40;
     // Hop-by-hop, routing, destination options: skipped (RFC 8200 §4).
     while matches!(protocol, 0 | 43 | 60) {
-        let fixed = bytes.get(start..start + 2).ok_or_else(|| truncated("IPv6 extension", start + 2, bytes.len()))?;
+        let fixed =
+            bytes.get(start..start + 2).ok_or_else(|| truncated("IPv6 extension", start + 2, bytes.len()))?;
         protocol = fixed[0];
         start += (usize::from(fixed[1]) + 1) * 8;
         if start > end {

@@ -112,7 +112,9 @@ impl Pair {
         self.settle();
         let subflows = self.client.flow_count();
         if subflows != connections as usize * usize::from(PATHS) {
-            return Err(Failure::run(format!("only {subflows} subflows of {connections} connections came up")));
+            return Err(Failure::run(format!(
+                "only {subflows} subflows of {connections} connections came up"
+            )));
         }
         Ok(())
     }
