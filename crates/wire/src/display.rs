@@ -1,29 +1,27 @@
-//! Packets in the words of tcpdump.
+//! Packets and options in the words of tcpdump.
 
 use core::fmt::{self, Display, Formatter};
+use core::net::IpAddr;
 
 use crate::{
-    Dss, IcmpMessage, MpCapableKeys, MpJoin, MptcpOption, Options, Packet, Segment, TcpOption, Transport,
-    WireDataSeq,
+    AddAddr, Dss, Endpoint, IcmpMessage, MpCapable, MpCapableKeys, MpJoin, MptcpOption, Options, Packet,
+    SackBlock, Segment, TcpFlags, TcpOption, Timestamps, Transport, WireDataSeq,
 };
 
 impl Display for Packet {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (src, dst) = (self.ip.src, self.ip.dst);
+        f.write_str(if src.is_ipv6() { "IP6" } else { "IP" })?;
         match &self.transport {
             Transport::Tcp(segment) => {
-                let (src, dst) = (self.ip.src, self.ip.dst);
-                write!(f, "{src}.{} > {dst}.{}: {segment}", segment.src_port, segment.dst_port)
+                write!(f, " {src}.{} > {dst}.{}: {segment}", segment.src_port, segment.dst_port)
             }
-            Transport::Udp(datagram) => write!(
-                f,
-                "{}.{} > {}.{}: UDP, length {}",
-                self.ip.src,
-                datagram.src_port,
-                self.ip.dst,
-                datagram.dst_port,
-                datagram.payload.len()
-            ),
-            Transport::Icmp(message) => write!(f, "{} > {}: {message}", self.ip.src, self.ip.dst),
+            Transport::Udp(datagram) => {
+                let (src_port, dst_port, len) =
+                    (datagram.src_port, datagram.dst_port, datagram.payload.len());
+                write!(f, " {src}.{src_port} > {dst}.{dst_port}: UDP, length {len}")
+            }
+            Transport::Icmp(message) => write!(f, " {src} > {dst}: {message}"),
         }
     }
 }
@@ -31,61 +29,89 @@ impl Display for Packet {
 impl Display for IcmpMessage {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PacketTooBig { mtu, flow, .. } => {
-                write!(f, "ICMP {} unreachable - need to frag (mtu {mtu})", flow.remote)
+            Self::PacketTooBig { mtu, flow, seq } => {
+                write!(f, "ICMP {} unreachable - need to frag (mtu {mtu}), about seq {seq}", flow.remote)
             }
-            Self::Unreachable { code, flow, .. } => {
-                write!(f, "ICMP {} unreachable, code {code}", flow.remote)
+            Self::Unreachable { code, flow, seq } => {
+                write!(f, "ICMP {} unreachable - code {code}, about seq {seq}", flow.remote)
             }
         }
+    }
+}
+
+impl Display for TcpFlags {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("none") } else { fmt::Debug::fmt(self, f) }
     }
 }
 
 impl Display for Segment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "Flags [{:?}], seq {}", self.flags, self.seq)?;
-        if !self.payload.is_empty() {
-            write!(f, ":{}", self.seq.add(self.payload.len() as u32))?;
+        let len = self.payload.len();
+        write!(f, "Flags [{}], seq {}", self.flags, self.seq)?;
+        if len > 0 {
+            write!(f, ":{}", self.seq.add(len as u32))?;
         }
         if self.flags.ack() {
             write!(f, ", ack {}", self.ack)?;
         }
-        write!(f, ", win {}{}, length {}", self.window, self.options, self.payload.len())
+        write!(f, ", win {}", self.window)?;
+        if self.flags.contains(TcpFlags::URG) {
+            write!(f, ", urg {}", self.urgent)?;
+        }
+        if self.options != Options::default() {
+            write!(f, ", options {}", self.options)?;
+        }
+        write!(f, ", length {len}")?;
+        if self.segment_size > 0 {
+            write!(f, " in segments of {}", self.segment_size)?;
+        }
+        Ok(())
     }
 }
 
 impl Display for Options {
-    /// `, options [TS val 1 ecr 2,mptcp dss ack 3]`, or nothing.
+    /// In the order in which they are written: `[TS val 1 ecr 2,mptcp 8 dss ack 3]`.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut separator = ", options [";
-        let mut begin = |f: &mut Formatter<'_>| {
-            f.write_str(separator)?;
+        let mut separator = "[";
+        let mut item = |f: &mut Formatter<'_>, option: &dyn Display| {
+            write!(f, "{separator}{option}")?;
             separator = ",";
             Ok(())
         };
-        for option in &self.rest {
-            begin(f)?;
-            write!(f, "{option}")?;
+        let (leading, remaining) = self.around_fields();
+        for option in leading {
+            item(f, option)?;
         }
-        if let Some(timestamps) = self.timestamps {
-            begin(f)?;
-            write!(f, "TS val {} ecr {}", timestamps.value, timestamps.echo)?;
-        }
-        if let Some(dss) = &self.dss {
-            begin(f)?;
-            write!(f, "{dss}")?;
+        if let Some(timestamps) = &self.timestamps {
+            item(f, timestamps)?;
         }
         if !self.sack.is_empty() {
-            begin(f)?;
-            write_sack(f, &self.sack)?;
+            item(f, &Sack(&self.sack))?;
         }
-        if separator == "," { f.write_str("]") } else { Ok(()) }
+        if let Some(dss) = &self.dss {
+            item(f, dss)?;
+        }
+        for option in remaining {
+            item(f, option)?;
+        }
+        f.write_str(if separator == "[" { "[]" } else { "]" })
     }
 }
 
-fn write_sack(f: &mut Formatter<'_>, blocks: &[crate::SackBlock]) -> fmt::Result {
-    write!(f, "sack {} ", blocks.len())?;
-    blocks.iter().try_for_each(|block| write!(f, "{{{}:{}}}", block.start, block.end))
+impl Display for Timestamps {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "TS val {} ecr {}", self.value, self.echo)
+    }
+}
+
+struct Sack<'a>(&'a [SackBlock]);
+
+impl Display for Sack<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "sack {} ", self.0.len())?;
+        self.0.iter().try_for_each(|block| write!(f, "{{{}:{}}}", block.start, block.end))
+    }
 }
 
 impl Display for TcpOption {
@@ -94,37 +120,47 @@ impl Display for TcpOption {
             Self::Mss(mss) => write!(f, "mss {mss}"),
             Self::WindowScale(shift) => write!(f, "wscale {shift}"),
             Self::SackPermitted => f.write_str("sackOK"),
-            Self::Sack(blocks) => write_sack(f, blocks),
-            Self::Timestamps(timestamps) => write!(f, "TS val {} ecr {}", timestamps.value, timestamps.echo),
+            Self::Sack(blocks) => Sack(blocks).fmt(f),
+            Self::Timestamps(timestamps) => timestamps.fmt(f),
             Self::FastOpen(cookie) if cookie.is_empty() => f.write_str("tfo cookiereq"),
-            Self::FastOpen(_) => f.write_str("tfo cookie"),
-            Self::Mptcp(option) => write!(f, "{option}"),
-            Self::Unknown { kind, data } => write!(f, "unknown-{kind} {} bytes", data.len()),
+            Self::FastOpen(cookie) => write!(f, "tfo cookie {}", Hex(cookie)),
+            Self::Mptcp(option) => option.fmt(f),
+            Self::Unknown { kind, data } => write!(f, "unknown-{kind} 0x{}", Hex(data)),
+        }
+    }
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl Display for Hex<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Display for WireDataSeq {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Low(low) => low.fmt(f),
+            Self::Full(seq) => seq.fmt(f),
         }
     }
 }
 
 impl Display for Dss {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let number = |seq: WireDataSeq| match seq {
-            WireDataSeq::Low(low) => u64::from(low),
-            WireDataSeq::Full(seq) => seq.0,
-        };
         write!(f, "mptcp {} dss", self.len_bytes())?;
+        if self.control_stream {
+            f.write_str(" control")?;
+        }
         if self.data_fin {
             f.write_str(" fin")?;
         }
         if let Some(ack) = self.data_ack {
-            write!(f, " ack {}", number(ack))?;
+            write!(f, " ack {ack}")?;
         }
-        if let Some(mapping) = &self.mapping {
-            write!(
-                f,
-                " seq {} subseq {} len {}",
-                number(mapping.data_seq),
-                mapping.subflow_offset,
-                mapping.len
-            )?;
+        if let Some(mapping) = self.mapping {
+            write!(f, " seq {} subseq {} len {}", mapping.data_seq, mapping.subflow_offset, mapping.len)?;
             if let Some(checksum) = mapping.checksum {
                 write!(f, " csum {checksum:#x}")?;
             }
@@ -133,44 +169,94 @@ impl Display for Dss {
     }
 }
 
+const fn backup_word(backup: bool) -> &'static str {
+    if backup { " backup" } else { "" }
+}
+
 impl Display for MptcpOption {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Self::Dss(dss) = self {
-            return write!(f, "{dss}");
+            return dss.fmt(f);
         }
         write!(f, "mptcp {} ", self.len_bytes())?;
         match self {
-            Self::Capable(capable) => {
-                write!(f, "capable v{}", capable.version)?;
-                match capable.keys {
-                    MpCapableKeys::Sender(key) => write!(f, " {{{key:#x}}}"),
-                    MpCapableKeys::Both { sender, receiver } => write!(f, " {{{sender:#x},{receiver:#x}}}"),
-                    MpCapableKeys::BothWithData { sender, receiver, data_len, .. } => {
-                        write!(f, " {{{sender:#x},{receiver:#x}}} len {data_len}")
-                    }
-                    _ => Ok(()),
-                }
+            Self::Capable(capable) => capable.fmt(f),
+            Self::Join(join) => join.fmt(f),
+            Self::Dss(dss) => dss.fmt(f),
+            Self::AddAddr(add) => add.fmt(f),
+            Self::RemoveAddr(remove) => {
+                f.write_str("rem-addr id")?;
+                remove.address_ids.iter().try_for_each(|address_id| write!(f, " {address_id}"))
             }
-            Self::Join(MpJoin::Syn { backup, address_id, token, nonce }) => {
-                let backup = if *backup { " backup" } else { "" };
-                write!(f, "join{backup} id {address_id} token {token:#x} nonce {nonce:#x}")
+            Self::Prio { backup, address_id } => {
+                write!(f, "prio{}", backup_word(*backup))?;
+                address_id.map_or(Ok(()), |address_id| write!(f, " id {address_id}"))
             }
-            Self::Join(MpJoin::SynAck { backup, address_id, truncated_hmac, nonce }) => {
-                let backup = if *backup { " backup" } else { "" };
-                write!(f, "join{backup} id {address_id} hmac {truncated_hmac:#x} nonce {nonce:#x}")
-            }
-            Self::Join(_) => f.write_str("join hmac"),
-            Self::AddAddr(add) => {
-                let echo = if add.echo { " echo" } else { "" };
-                write!(f, "add-addr{echo} id {} {}", add.address_id, add.addr)?;
-                add.port.map_or(Ok(()), |port| write!(f, ":{port}"))
-            }
-            Self::RemoveAddr(remove) => write!(f, "rem-addr id {:?}", remove.address_ids.as_slice()),
-            Self::Prio { backup, .. } => write!(f, "prio{}", if *backup { " backup" } else { "" }),
             Self::Fail { data_seq } => write!(f, "fail seq {data_seq}"),
             Self::Fastclose { receiver_key } => write!(f, "fast-close key {receiver_key:#x}"),
-            Self::Reset { reason, .. } => write!(f, "tcprst reason {}", reason.0),
-            _ => f.write_str("unknown"),
+            Self::Reset { flags, reason } => {
+                write!(f, "tcprst reason {}", reason.0)?;
+                f.write_str(if flags & 1 != 0 { " transient" } else { "" })
+            }
+            Self::Unknown { subtype, data, .. } => write!(f, "unknown-{subtype} 0x{}", Hex(data)),
         }
+    }
+}
+
+impl Display for MpCapable {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "capable v{}", self.version)?;
+        if self.flags & Self::CHECKSUM != 0 {
+            f.write_str(" csum")?;
+        }
+        match self.keys {
+            MpCapableKeys::None => Ok(()),
+            MpCapableKeys::Sender(key) => write!(f, " {{{key:#x}}}"),
+            MpCapableKeys::Both { sender, receiver } => write!(f, " {{{sender:#x},{receiver:#x}}}"),
+            MpCapableKeys::BothWithData { sender, receiver, data_len, checksum } => {
+                write!(f, " {{{sender:#x},{receiver:#x}}} len {data_len}")?;
+                checksum.map_or(Ok(()), |checksum| write!(f, " csum {checksum:#x}"))
+            }
+            MpCapableKeys::Token(token) => write!(f, " token {token:#x}"),
+            MpCapableKeys::Tokens { sender, receiver } => write!(f, " tokens {sender:#x},{receiver:#x}"),
+        }
+    }
+}
+
+impl Display for MpJoin {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut head =
+            |backup: bool, address_id: u8| write!(f, "join{} id {address_id}", backup_word(backup));
+        match self {
+            Self::Syn { backup, address_id, token, nonce } => {
+                head(*backup, *address_id)?;
+                write!(f, " token {token:#x} nonce {nonce:#x}")
+            }
+            Self::SynAck { backup, address_id, truncated_hmac, nonce } => {
+                head(*backup, *address_id)?;
+                write!(f, " hmac {truncated_hmac:#x} nonce {nonce:#x}")
+            }
+            Self::Ack { hmac } => write!(f, "join hmac 0x{}", Hex(hmac)),
+            Self::AckWithToken { backup, address_id, truncated_hmac, nonce, token } => {
+                head(*backup, *address_id)?;
+                write!(f, " hmac 0x{} nonce {nonce:#x} token {token:#x}", Hex(truncated_hmac))
+            }
+            Self::LowOverhead { backup, address_id, token } => {
+                head(*backup, *address_id)?;
+                token.map_or(Ok(()), |token| write!(f, " token {token:#x}"))
+            }
+        }
+    }
+}
+
+impl Display for AddAddr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "add-addr{} id {} ", if self.echo { " echo" } else { "" }, self.address_id)?;
+        match (self.addr, self.port) {
+            (addr, Some(port)) => Endpoint::new(addr, port).fmt(f)?,
+            (IpAddr::V4(addr), None) => addr.fmt(f)?,
+            (IpAddr::V6(addr), None) => addr.fmt(f)?,
+        }
+        self.hmac.map_or(Ok(()), |hmac| write!(f, " hmac {hmac:#x}"))
     }
 }

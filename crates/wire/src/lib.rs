@@ -1,12 +1,12 @@
 //! IPv4, IPv6, TCP, and every TCP and Multipath TCP option: parse, emit, checksum.
 //!
-//! Inside Polypath a [`Packet`] is headers plus a rope of reference-counted slices ([`Payload`]); bytes are made only
-//! at a driver's edge (`Packet::emit`) and read only there (`Packet::parse`).
+//! Inside Polypath a [`Packet`] is headers plus a rope of reference-counted slices ([`Payload`]); bytes are
+//! made only at a driver's edge (`Packet::emit`) and read only there (`Packet::parse`).
 //!
 //! # Contract
 //! - Parsing never panics, whatever the bytes; what cannot be understood is a typed [`ParseError`].
-//! - `parse(emit(packet)) == packet` for every packet in normal form: not an aggregate, an acknowledgment number only
-//!   with the ACK flag, options in the normal form of [`Options::emit`].
+//! - `parse(emit(packet)) == packet` for every packet in normal form: not an aggregate, an acknowledgment
+//!   number only with the ACK flag, options in the normal form of [`Options::emit`].
 //! - Emitting never panics. Options beyond [`MAX_OPTIONS_BYTES`] are left out.
 #![no_std]
 

@@ -135,8 +135,8 @@ pub enum MpCapableKeys {
         /// Key of the receiver of this option.
         receiver: u64,
     },
-    /// Length 22 or 24: version 1, third ACK with data, or the first data segment. The mapping starts at the initial
-    /// data sequence number plus one and at subflow offset one.
+    /// Length 22 or 24: version 1, third ACK with data, or the first data segment. The mapping starts at the
+    /// initial data sequence number plus one and at subflow offset one.
     BothWithData {
         /// Key of the sender of this option.
         sender: u64,
@@ -189,8 +189,8 @@ pub enum MpJoin {
         /// Leftmost 160 bits of the sender's HMAC.
         hmac: [u8; 20],
     },
-    /// Third ACK with application-supplied keys, length 28: it repeats all that a listener needs that kept no state
-    /// for the SYN.
+    /// Third ACK with application-supplied keys, length 28: it repeats all that a listener needs that kept no
+    /// state for the SYN.
     AckWithToken {
         /// B: this subflow is a backup.
         backup: bool,
@@ -203,8 +203,8 @@ pub enum MpJoin {
         /// Token of the receiver.
         token: u32,
     },
-    /// Low-overhead handshake, without nonce and HMAC: length 8 with the receiver's token (SYN, third ACK), length 4
-    /// without it (SYN/ACK).
+    /// Low-overhead handshake, without nonce and HMAC: length 8 with the receiver's token (SYN, third ACK),
+    /// length 4 without it (SYN/ACK).
     LowOverhead {
         /// B: this subflow is a backup.
         backup: bool,
@@ -253,7 +253,8 @@ pub struct Dss {
     pub mapping: Option<DssMapping>,
     /// DATA_FIN: the last byte of the mapping is the end of the stream. Needs a mapping.
     pub data_fin: bool,
-    /// S: sequence numbers and acknowledgment are those of the control stream, not of the data. Zero in RFC 8684.
+    /// S: sequence numbers and acknowledgment are those of the control stream, not of the data. Zero in RFC
+    /// 8684.
     pub control_stream: bool,
 }
 

@@ -49,8 +49,8 @@ pub type FastOpenCookie = ArrayVec<u8, 16>;
 
 /// The options of a segment.
 ///
-/// The three that data segments and acknowledgments carry have a field each, so that the packet path neither searches
-/// nor allocates; everything else, and every repetition, is in `rest` in the order of arrival.
+/// The three that data segments and acknowledgments carry have a field each, so that the packet path neither
+/// searches nor allocates; everything else, and every repetition, is in `rest` in the order of arrival.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Options {
     /// RFC 7323 timestamps.

@@ -102,7 +102,8 @@ impl Ecn {
     }
 }
 
-/// What Polypath keeps of an IPv4 or IPv6 header. The version is that of the addresses, which are of one family.
+/// What Polypath keeps of an IPv4 or IPv6 header. The version is that of the addresses, which are of one
+/// family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpHeader {
     /// Source address.
@@ -173,8 +174,8 @@ impl Packet {
         })
     }
 
-    /// Length on the wire in bytes, IP header included. An aggregate (see [`Segment::segment_size`]) counts as one
-    /// packet with one header.
+    /// Length on the wire in bytes, IP header included. An aggregate (see [`Segment::segment_size`]) counts
+    /// as one packet with one header.
     pub fn len_bytes(&self) -> usize {
         self.ip.len_bytes()
             + match &self.transport {
@@ -210,8 +211,8 @@ pub enum IcmpMessage {
     },
     /// Destination unreachable: host, network, port or prohibited; `code` is the ICMPv4 code.
     Unreachable {
-        /// ICMPv4 code (0 network, 1 host, 3 port, 13 prohibited, …), never 4. Over IPv6 only these four exist;
-        /// others are written as the nearest.
+        /// ICMPv4 code (0 network, 1 host, 3 port, 13 prohibited, …), never 4. Over IPv6 only these four
+        /// exist; others are written as the nearest.
         code: u8,
         /// The flow of the packet that caused it, as its sender sees it.
         flow: FourTuple,
@@ -333,7 +334,8 @@ pub struct Segment {
     pub options: Options,
     /// Data: up to 64 KB.
     pub payload: Payload,
-    /// Payload bytes of each segment that a driver or link cuts this aggregate into; 0 when it is one segment.
+    /// Payload bytes of each segment that a driver or link cuts this aggregate into; 0 when it is one
+    /// segment.
     pub segment_size: u16,
 }
 

@@ -88,6 +88,33 @@ impl Payload {
         }
     }
 
+    /// Takes the first `count` bytes out (all of them if there are fewer), sharing the storage.
+    #[must_use]
+    pub fn split_to(&mut self, count: usize) -> Self {
+        match &mut self.rope {
+            Rope::One(slice) if count > 0 && count < slice.len() => slice.split_to(count).into(),
+            Rope::Many(slices) if count > 0 => {
+                let (mut whole, mut part) = (0, count);
+                while let Some(slice) = slices.get(whole).filter(|slice| slice.len() <= part) {
+                    part -= slice.len();
+                    whole += 1;
+                }
+                let mut head = Self::EMPTY;
+                let split = slices.get_mut(whole).filter(|_| part > 0).map(|slice| slice.split_to(part));
+                for slice in slices.drain(..whole).chain(split) {
+                    head.push(slice);
+                }
+                if slices.len() < 2 {
+                    let last = slices.pop();
+                    self.rope = last.map_or(Rope::Empty, Rope::One);
+                }
+                head
+            }
+            _ if count == 0 => Self::EMPTY,
+            _ => core::mem::take(self),
+        }
+    }
+
     /// Keeps the first `count` bytes.
     pub fn truncate(&mut self, count: usize) {
         match &mut self.rope {
@@ -225,6 +252,11 @@ mod tests {
             let mut head = rope();
             head.truncate(offset);
             assert_eq!(head.to_vec(), all[..offset.min(all.len())]);
+            let mut tail = rope();
+            let head = tail.split_to(offset);
+            assert_eq!(head.to_vec(), all[..offset.min(all.len())]);
+            assert_eq!(tail.to_vec(), all[offset.min(all.len())..]);
+            assert_eq!((head.is_empty(), tail.is_empty()), (offset == 0, offset >= all.len()));
         }
     }
 

@@ -32,9 +32,4 @@ impl<'a> Reader<'a> {
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
-
-    /// All bytes not yet read.
-    pub(crate) const fn rest(self) -> &'a [u8] {
-        self.0
-    }
 }

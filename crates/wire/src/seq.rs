@@ -62,8 +62,8 @@ impl fmt::Display for SeqNumber {
     }
 }
 
-/// A Multipath TCP data sequence number: 64 bits that wrap (RFC 8684 §3.3.1). No operation panics, and it can't be
-/// mixed up with a subflow's [`SeqNumber`].
+/// A Multipath TCP data sequence number: 64 bits that wrap (RFC 8684 §3.3.1). No operation panics, and it
+/// can't be mixed up with a subflow's [`SeqNumber`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DataSeq(pub u64);
 
@@ -98,7 +98,8 @@ impl DataSeq {
         if self.before(other) { other } else { self }
     }
 
-    /// The number whose low 32 bits are `low` and that is nearest to `self`: what a 4-byte form on the wire means.
+    /// The number whose low 32 bits are `low` and that is nearest to `self`: what a 4-byte form on the wire
+    /// means.
     #[must_use]
     pub const fn nearest(self, low: u32) -> Self {
         let ahead = low.wrapping_sub(self.0 as u32) as i32;

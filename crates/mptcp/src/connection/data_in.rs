@@ -1,7 +1,7 @@
 //! Receiving: options of established subflows, mappings, reassembly (RFC 8684 §3.3.2).
 
 use polypath_units::Instant;
-use polypath_wire::{DataSeq, Dss, DssMapping, MptcpOption, Payload, ResetReason, Segment, dss_checksum};
+use polypath_wire::{DataSeq, Dss, DssChecksum, DssMapping, MptcpOption, Payload, ResetReason, Segment};
 
 use super::state::Mode;
 use super::{Connection, Context};
@@ -277,8 +277,9 @@ impl Connection {
         data: Payload,
         rest: &Payload,
     ) -> bool {
-        let sum = dss_checksum(mapping.data_seq, mapping.subflow_offset, mapping.wire_len, &data);
-        if mapping.checksum == Some(sum) {
+        let mut sum = DssChecksum::new(mapping.data_seq, mapping.subflow_offset, mapping.wire_len);
+        sum.push_payload(&data);
+        if mapping.checksum.is_some_and(|checksum| sum.matches(checksum)) {
             self.deliver(cx, mapping.data_seq, data);
             return true;
         }

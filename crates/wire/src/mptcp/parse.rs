@@ -9,8 +9,8 @@ use super::{
 use crate::DataSeq;
 use crate::reader::Reader;
 
-/// Reads what follows kind and length of an option of kind 30. `None` only if that is empty or longer than a TCP
-/// header has room for; what is malformed becomes [`MptcpOption::Unknown`]. Reserved bits are ignored.
+/// Reads what follows kind and length of an option of kind 30. `None` only if that is empty or longer than a
+/// TCP header has room for; what is malformed becomes [`MptcpOption::Unknown`]. Reserved bits are ignored.
 pub(crate) fn parse(body: &[u8]) -> Option<MptcpOption> {
     let (&first, rest) = body.split_first()?;
     let (subtype, nibble) = (first >> 4, first & 0x0f);
@@ -93,7 +93,8 @@ fn data_seq(reader: &mut Reader<'_>, full: bool) -> Option<WireDataSeq> {
     if full { Some(WireDataSeq::Full(DataSeq(reader.u64()?))) } else { Some(WireDataSeq::Low(reader.u32()?)) }
 }
 
-/// RFC 8684 §3.3: the flags say what is there, but for the checksum, which is there if the length leaves room.
+/// RFC 8684 §3.3: the flags say what is there, but for the checksum, which is there if the length leaves
+/// room.
 fn dss(mut reader: Reader<'_>) -> Option<Dss> {
     let flags = reader.u8()?;
     let is_set = |flag| flags & flag != 0;
@@ -116,8 +117,8 @@ fn dss(mut reader: Reader<'_>) -> Option<Dss> {
     (reader.len() == 0).then_some(dss)
 }
 
-/// RFC 8684 §3.4.1 and RFC 6824 §3.4.1. Version 0 has the IP version (4 or 6) where version 1 has the E flag, and no
-/// HMAC; so a nibble of 4 or 6 that agrees with a length without HMAC is version 0.
+/// RFC 8684 §3.4.1 and RFC 6824 §3.4.1. Version 0 has the IP version (4 or 6) where version 1 has the E flag,
+/// and no HMAC; so a nibble of 4 or 6 that agrees with a length without HMAC is version 0.
 fn add_addr(nibble: u8, mut reader: Reader<'_>) -> Option<AddAddr> {
     let address_id = reader.u8()?;
     let (is_v6, has_port, has_hmac) = match reader.len() {

@@ -6,26 +6,21 @@ use crate::{Dss, mptcp};
 impl Options {
     /// Appends the options and their padding: [`Options::len_bytes`] bytes.
     ///
-    /// Order: leading MSS and SACK-permitted options of `rest`, timestamps, SACK, DSS, what remains of `rest`. The
-    /// padding is NOPs in front of options, spent so that options end on a multiple of four (`NOP NOP TS`, `NOP WS`),
-    /// as long as that costs no space.
+    /// Order: leading MSS and SACK-permitted options of `rest`, timestamps, SACK, DSS, what remains of
+    /// `rest`. The padding is NOPs in front of options, spent so that options end on a multiple of four (`NOP
+    /// NOP TS`, `NOP WS`), as long as that costs no space.
     ///
-    /// [`Options::parse`] gives back the same value for every value in normal form: what fits 40 bytes; where a field
-    /// is empty, no such option in `rest`; nothing in [`TcpOption::Unknown`] or [`crate::MptcpOption::Unknown`] that is
-    /// a known option; cookies, SACK repetitions, and address lists of the sizes that their types name; an ADD_ADDR of
-    /// version 0 with neither HMAC nor echo.
+    /// [`Options::parse`] gives back the same value for every value in normal form: what fits 40 bytes; where
+    /// a field is empty, no such option in `rest`; nothing in [`TcpOption::Unknown`] or
+    /// [`crate::MptcpOption::Unknown`] that is a known option; cookies, SACK repetitions, and address lists
+    /// of the sizes that their types name; an ADD_ADDR of version 0 with neither HMAC nor echo.
     ///
     /// An option that does not fit [`MAX_OPTIONS_BYTES`] is left out.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let unpadded = self.unpadded_len_bytes();
         let mut writer = Writer { start: out.len(), nops: unpadded.next_multiple_of(4) - unpadded, out };
         writer.out.reserve(MAX_OPTIONS_BYTES);
-        let leading = self
-            .rest
-            .iter()
-            .take_while(|option| matches!(option, TcpOption::Mss(_) | TcpOption::SackPermitted))
-            .count();
-        let (leading, remaining) = self.rest.split_at(leading);
+        let (leading, remaining) = self.around_fields();
         for option in leading {
             writer.option(option);
         }
@@ -42,6 +37,13 @@ impl Options {
             writer.option(option);
         }
         writer.finish();
+    }
+
+    /// `rest` as cut by the options that have fields: what is written before them, and what after.
+    pub(crate) fn around_fields(&self) -> (&[TcpOption], &[TcpOption]) {
+        let is_leading = |option: &&TcpOption| matches!(option, TcpOption::Mss(_) | TcpOption::SackPermitted);
+        let leading = self.rest.iter().take_while(is_leading).count();
+        self.rest.split_at(leading)
     }
 }
 

@@ -20,9 +20,9 @@ impl Options {
         Ok(options)
     }
 
-    /// Reads the options of a TCP header as far as they can be read: an illegal length hides what follows it, and what
-    /// came before it stands (RFC 9293 §3.1, MUST-7). A middlebox that mangles one option then costs that option, not
-    /// the segment. Bytes beyond [`MAX_OPTIONS_BYTES`] are ignored.
+    /// Reads the options of a TCP header as far as they can be read: an illegal length hides what follows it,
+    /// and what came before it stands (RFC 9293 §3.1, MUST-7). A middlebox that mangles one option then costs
+    /// that option, not the segment. Bytes beyond [`MAX_OPTIONS_BYTES`] are ignored.
     #[must_use]
     pub fn parse_lenient(bytes: &[u8]) -> Self {
         let mut options = Self::default();

@@ -1,120 +1,138 @@
-//! Bytes to packets.
+use core::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
-use super::{Datagram, Packet, Segment, TcpFlags, Transport, icmp, ip, protocol};
+use super::ip::{self, Extent};
+use super::{Datagram, IpHeader, Packet, Segment, TcpFlags, Transport, icmp, protocol};
 use crate::checksum::pseudo_header;
-use crate::reader::Reader;
-use crate::{Options, ParseError, SeqNumber};
+use crate::{Options, ParseError, Payload, SeqNumber};
 
-/// Whether to look at checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+const TCP_HEADER_BYTES: usize = 20;
+const UDP_HEADER_BYTES: usize = 8;
+
+/// Whether a parser verifies checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Checksums {
-    /// Wrong ones are an error.
+    /// Those of the IP header and of the transport.
+    #[default]
     Verify,
-    /// Somebody else has verified them, or will fill them in.
+    /// None: a device or the kernel has done it, or they are not filled in yet.
     Ignore,
 }
 
 impl Packet {
-    /// Reads a packet and verifies its checksums. The payload shares the storage of `bytes`.
+    /// Reads an IP packet and verifies its checksums. The payload is a slice of `bytes`, not a copy; bytes
+    /// after the length that the IP header names (padding of a link layer) are ignored.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What makes the packet unreadable; see [`ParseError`]. Malformed TCP options do not
+    /// ([`Options::parse_lenient`]).
     pub fn parse(bytes: Bytes) -> Result<Self, ParseError> {
         Self::parse_with(bytes, Checksums::Verify)
     }
 
-    /// Reads a packet.
+    /// As [`Packet::parse`], with a choice about checksums.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// As for [`Packet::parse`].
     pub fn parse_with(bytes: Bytes, checksums: Checksums) -> Result<Self, ParseError> {
-        let verify = checksums == Checksums::Verify;
-        let parsed = ip::parse(&bytes, verify, false)?;
-        let (header, number) = (parsed.header, parsed.protocol);
-        let body = bytes.slice(parsed.payload);
-        let sum_is_right = |with_pseudo_header: bool| {
-            let mut sum = if with_pseudo_header {
-                pseudo_header(header.src, header.dst, number, body.len() as u32)
-            } else {
-                crate::IncrementalSum::new()
-            };
-            sum.push(&body);
-            sum.finish() == 0
-        };
-        let transport = match number {
-            protocol::TCP => {
-                if verify && !sum_is_right(true) {
-                    return Err(ParseError::Checksum("TCP"));
-                }
-                Transport::Tcp(parse_tcp(&body)?)
-            }
-            protocol::UDP => {
-                let present = body.get(6..8).is_some_and(|field| field != [0, 0]);
-                if verify && present && !sum_is_right(true) {
-                    return Err(ParseError::Checksum("UDP"));
-                }
-                Transport::Udp(parse_udp(&body)?)
-            }
-            protocol::ICMP | protocol::ICMPV6 => {
-                let is_v6 = number == protocol::ICMPV6;
-                if is_v6 != header.src.is_ipv6() {
-                    return Err(ParseError::Malformed("ICMP of the other IP version"));
-                }
-                if verify && !sum_is_right(is_v6) {
-                    return Err(ParseError::Checksum("ICMP"));
-                }
-                Transport::Icmp(icmp::parse(&body, is_v6)?)
+        let parsed = ip::parse(&bytes, Extent::Whole(checksums))?;
+        let (ip, range) = (parsed.header, parsed.transport);
+        let transport = bytes.get(range.clone()).unwrap_or_default();
+        let transport = match parsed.protocol {
+            protocol::TCP => Transport::Tcp(parse_tcp(&ip, bytes, range, checksums)?),
+            protocol::UDP => Transport::Udp(parse_udp(&ip, bytes, range, checksums)?),
+            protocol if protocol == ip::icmp_protocol(&ip) => {
+                Transport::Icmp(icmp::parse(&ip, transport, checksums)?)
             }
             _ => return Err(ParseError::Unsupported("transport protocol")),
         };
-        Ok(Self { ip: header, transport })
+        Ok(Self { ip, transport })
     }
 }
 
-fn parse_tcp(body: &Bytes) -> Result<Segment, ParseError> {
-    let short = || ParseError::Truncated { what: "TCP header", needed: 20, available: body.len() };
-    let mut reader = Reader::new(body);
-    let src_port = reader.u16().ok_or_else(short)?;
-    let dst_port = reader.u16().ok_or_else(short)?;
-    let seq = SeqNumber(reader.u32().ok_or_else(short)?);
-    let ack = SeqNumber(reader.u32().ok_or_else(short)?);
-    let header_len = usize::from(reader.u8().ok_or_else(short)? >> 4) * 4;
-    let flags = TcpFlags(reader.u8().ok_or_else(short)?);
-    let window = reader.u16().ok_or_else(short)?;
-    let _checksum = reader.u16().ok_or_else(short)?;
-    let urgent = reader.u16().ok_or_else(short)?;
-    if header_len < 20 {
-        return Err(ParseError::Malformed("TCP data offset"));
+/// `range` of `bytes`, less `header_len` bytes at its start, without a copy.
+fn payload(mut bytes: Bytes, range: Range<usize>, header_len: usize) -> Payload {
+    bytes.truncate(range.end);
+    bytes.advance((range.start + header_len).min(bytes.len()));
+    bytes.into()
+}
+
+fn checksum_is_right(ip: &IpHeader, protocol: u8, transport: &[u8]) -> bool {
+    let mut sum = pseudo_header(ip.src, ip.dst, protocol, transport.len());
+    sum.push(transport);
+    sum.finish() == 0
+}
+
+/// RFC 9293 §3.1.
+fn parse_tcp(
+    ip: &IpHeader,
+    bytes: Bytes,
+    range: Range<usize>,
+    checksums: Checksums,
+) -> Result<Segment, ParseError> {
+    let transport = bytes.get(range.clone()).unwrap_or_default();
+    let available = transport.len();
+    let Some((&fixed, after)) = transport.split_first_chunk::<TCP_HEADER_BYTES>() else {
+        return Err(ParseError::Truncated { what: "TCP header", needed: TCP_HEADER_BYTES, available });
+    };
+    let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, u0, u1] = fixed;
+    let header_len = usize::from(offset >> 4) * 4;
+    let Some(options_len) = header_len.checked_sub(TCP_HEADER_BYTES) else {
+        return Err(ParseError::Malformed("TCP data offset below 20 bytes"));
+    };
+    let Some(options) = after.get(..options_len) else {
+        return Err(ParseError::Truncated { what: "TCP header", needed: header_len, available });
+    };
+    if checksums == Checksums::Verify && !checksum_is_right(ip, protocol::TCP, transport) {
+        return Err(ParseError::Checksum("TCP"));
     }
-    let options = body.get(20..header_len).ok_or(ParseError::Truncated {
-        what: "TCP options",
-        needed: header_len,
-        available: body.len(),
-    })?;
+    let flags = TcpFlags(flags);
+    let ack = if flags.ack() { u32::from_be_bytes([a0, a1, a2, a3]) } else { 0 };
     Ok(Segment {
-        src_port,
-        dst_port,
-        seq,
-        ack: if flags.ack() { ack } else { SeqNumber(0) },
+        src_port: u16::from_be_bytes([s0, s1]),
+        dst_port: u16::from_be_bytes([d0, d1]),
+        seq: SeqNumber(u32::from_be_bytes([q0, q1, q2, q3])),
+        ack: SeqNumber(ack),
         flags,
-        window,
-        urgent,
+        window: u16::from_be_bytes([w0, w1]),
+        urgent: u16::from_be_bytes([u0, u1]),
         options: Options::parse_lenient(options),
-        payload: body.slice(header_len..).into(),
+        payload: payload(bytes, range, header_len),
         segment_size: 0,
     })
 }
 
-fn parse_udp(body: &Bytes) -> Result<Datagram, ParseError> {
-    let short = || ParseError::Truncated { what: "UDP header", needed: 8, available: body.len() };
-    let mut reader = Reader::new(body);
-    let src_port = reader.u16().ok_or_else(short)?;
-    let dst_port = reader.u16().ok_or_else(short)?;
-    let len = usize::from(reader.u16().ok_or_else(short)?);
-    if len < 8 || len > body.len() {
-        return Err(ParseError::Malformed("UDP length"));
+/// RFC 768; over IPv6, RFC 8200 §8.1.
+fn parse_udp(
+    ip: &IpHeader,
+    bytes: Bytes,
+    range: Range<usize>,
+    checksums: Checksums,
+) -> Result<Datagram, ParseError> {
+    let transport = bytes.get(range.clone()).unwrap_or_default();
+    let available = transport.len();
+    let Some(&[s0, s1, d0, d1, l0, l1, c0, c1]) = transport.first_chunk::<UDP_HEADER_BYTES>() else {
+        return Err(ParseError::Truncated { what: "UDP header", needed: UDP_HEADER_BYTES, available });
+    };
+    let len = usize::from(u16::from_be_bytes([l0, l1]));
+    if len < UDP_HEADER_BYTES {
+        return Err(ParseError::Malformed("UDP length below 8 bytes"));
     }
-    Ok(Datagram { src_port, dst_port, payload: body.slice(8..len).into() })
+    let Some(datagram) = transport.get(..len) else {
+        return Err(ParseError::Truncated { what: "UDP datagram", needed: len, available });
+    };
+    // Zero says that there is no checksum, which IPv6 does not allow.
+    let has_checksum = [c0, c1] != [0, 0] || ip.src.is_ipv6();
+    if checksums == Checksums::Verify
+        && has_checksum
+        && ([c0, c1] == [0, 0] || !checksum_is_right(ip, protocol::UDP, datagram))
+    {
+        return Err(ParseError::Checksum("UDP"));
+    }
+    Ok(Datagram {
+        src_port: u16::from_be_bytes([s0, s1]),
+        dst_port: u16::from_be_bytes([d0, d1]),
+        payload: payload(bytes, range.start..range.start + len, UDP_HEADER_BYTES),
+    })
 }

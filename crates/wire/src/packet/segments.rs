@@ -1,14 +1,14 @@
-use super::{Packet, TcpFlags, Transport};
+use super::{Packet, Segment, TcpFlags, Transport};
 
-/// The segments of an aggregate, cut as segmentation offload cuts them: the same options on each, PSH and FIN on the last
-/// only, CWR on the first only.
+/// The segments of an aggregate, cut as segmentation offload cuts them: the same options on each, PSH and FIN
+/// on the last only, CWR on the first only.
 #[derive(Debug)]
 pub struct Segments {
     rest: Option<Packet>,
 }
 
 impl Packet {
-    /// This packet as packets of [`super::Segment::segment_size`]; itself if it is no aggregate.
+    /// This packet as packets of [`Segment::segment_size`]; itself if it is no aggregate.
     #[must_use]
     pub fn segments(self) -> Segments {
         Segments { rest: Some(self) }
@@ -26,11 +26,11 @@ impl Iterator for Segments {
             segment.segment_size = 0;
             return Some(packet);
         }
-        let mut head = segment.clone();
-        head.payload.truncate(size);
-        head.segment_size = 0;
+        let payload = segment.payload.split_to(size);
+        let remaining = core::mem::take(&mut segment.payload);
+        let mut head = Segment { payload, segment_size: 0, ..segment.clone() };
         head.flags = head.flags.without(TcpFlags::PSH.with(TcpFlags::FIN));
-        segment.payload.advance(size);
+        segment.payload = remaining;
         segment.seq = segment.seq.add(size as u32);
         segment.flags = segment.flags.without(TcpFlags::CWR);
         let ip = packet.ip;
@@ -45,7 +45,7 @@ mod tests {
     use core::net::Ipv4Addr;
 
     use super::*;
-    use crate::{Endpoint, FourTuple, Segment};
+    use crate::{Endpoint, FourTuple};
 
     #[test]
     fn an_aggregate_is_cut_as_offload_cuts_it() {

@@ -1,0 +1,108 @@
+//! The command as people run it: results, and one clear line for each mistake.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn polypath(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_polypath")).args(arguments).output().expect("the command runs")
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+const SCENARIO: &str = r#"
+duration = "20s"
+[[hosts]]
+name = "a"
+[[hosts]]
+name = "b"
+[[hosts]]
+name = "island"
+[[links]]
+between = ["a", "b"]
+rate = "10mbit"
+delay = "10ms"
+limit = "50ms"
+[[links]]
+between = ["a", "b"]
+rate = "5mbit"
+delay = "20ms"
+limit = "50ms"
+[[connections]]
+from = "a"
+to = "b"
+direction = "upload"
+bytes = "2MB"
+"#;
+
+/// A scenario with one word replaced ends with exit code 2 and one line that holds all of `wanted`.
+#[track_caller]
+fn refuses(name: &str, replace: &str, with: &str, wanted: &[&str]) {
+    let file = folder().join(format!("{name}.toml"));
+    assert!(SCENARIO.contains(replace));
+    fs::write(&file, SCENARIO.replacen(replace, with, 1)).expect("a file in the build's own folder");
+    let output = polypath(&["sim", file.to_str().expect("a path in UTF-8"), "--quiet"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+    for part in wanted.iter().chain(&[format!("{name}.toml").as_str()]) {
+        assert!(message.contains(part), "\"{part}\" is not in: {message}");
+    }
+}
+
+#[test]
+fn mistakes_in_a_scenario_end_with_one_clear_line() {
+    refuses("unknown-key", "rate = \"10mbit\"", "speed = \"10mbit\"", &["speed", "expected", "rate"]);
+    refuses("negative-rate", "10mbit", "-10mbit", &["links[0].rate", "negative", "expected a rate"]);
+    refuses("no-unit", "delay = \"10ms\"", "delay = \"10\"", &["links[0].delay", "no unit", "expected a time"]);
+    refuses("no-route", "to = \"b\"", "to = \"island\"", &["connections[0]", "island"]);
+    refuses("no-host", "to = \"b\"", "to = \"c\"", &["connections[0].to", "\"c\"", "expected"]);
+    refuses("no-toml", "[[hosts]]", "[[hosts", &["expected"]);
+    let missing = polypath(&["sim", "/nonexistent/scenario.toml"]);
+    let message = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(message.contains("scenario.toml") && message.contains("no such file"), "{message}");
+}
+
+#[test]
+fn a_scenario_gives_json_and_a_report() {
+    let file = folder().join("good.toml");
+    let report = folder().join("good.html");
+    fs::write(&file, SCENARIO).expect("a file in the build's own folder");
+    let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
+    let output = polypath(&["sim", &path(&file), "--report", &path(&report), "--quiet"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let upload = &result["connections"][0]["upload"];
+    assert_eq!((upload["bytes"].as_u64(), upload["intact"].as_bool()), (Some(2_000_000), Some(true)));
+    assert_eq!(upload["subflows"].as_array().map(Vec::len), Some(2));
+    let page = fs::read_to_string(report).expect("the report");
+    assert!(page.contains("<svg") && page.contains("polyline"));
+}
+
+#[test]
+fn the_demo_goes_on_through_a_cut() {
+    let (report, pcap) = (folder().join("demo.html"), folder().join("demo.pcapng"));
+    let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
+    let output = polypath(&[
+        "demo", "--virtual", "--size", "20", "--json", "--report", &path(&report), "--pcap", &path(&pcap),
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(result["intact"].as_bool(), Some(true));
+    assert!(result["aggregation_benefit_without_cut"].as_f64() > Some(0.5), "{}", result["baselines"]);
+    assert!(fs::metadata(pcap).expect("the trace").len() > 20_000_000);
+    for (arguments, wanted) in [
+        (vec!["demo", "--path", "name=x,rate=5"], "rate"),
+        (vec!["demo", "--cut", "dsl@1s..2s", "--virtual"], "expected wifi or lte"),
+        (vec!["demo", "--scheduler", "fastest", "--virtual"], "lowest-rtt"),
+        (vec!["demo", "--file", "/nonexistent", "--virtual"], "expected a file"),
+    ] {
+        let output = polypath(&arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(wanted), "{message}");
+    }
+}
