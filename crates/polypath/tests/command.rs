@@ -20,12 +20,21 @@ name = "a"
 name = "b"
 [[hosts]]
 name = "island"
+[[hosts]]
+name = "reef"
 [[links]]
+name = "ferry"
+between = ["island", "reef"]
+rate = "1mbit"
+delay = "1ms"
+[[links]]
+name = "fast"
 between = ["a", "b"]
 rate = "10mbit"
 delay = "10ms"
 limit = "50ms"
 [[links]]
+name = "slow"
 between = ["a", "b"]
 rate = "5mbit"
 delay = "20ms"
@@ -55,8 +64,8 @@ fn refuses(name: &str, replace: &str, with: &str, wanted: &[&str]) {
 #[test]
 fn mistakes_in_a_scenario_end_with_one_clear_line() {
     refuses("unknown-key", "rate = \"10mbit\"", "speed = \"10mbit\"", &["speed", "expected", "rate"]);
-    refuses("negative-rate", "10mbit", "-10mbit", &["links[0].rate", "negative", "expected a rate"]);
-    refuses("no-unit", "delay = \"10ms\"", "delay = \"10\"", &["links[0].delay", "no unit", "expected a time"]);
+    refuses("negative-rate", "10mbit", "-10mbit", &["links[1].rate", "negative", "expected a rate"]);
+    refuses("no-unit", "delay = \"10ms\"", "delay = \"10\"", &["links[1].delay", "no unit", "expected a time"]);
     refuses("no-route", "to = \"b\"", "to = \"island\"", &["connections[0]", "island"]);
     refuses("no-host", "to = \"b\"", "to = \"c\"", &["connections[0].to", "\"c\"", "expected"]);
     refuses("no-toml", "[[hosts]]", "[[hosts", &["expected"]);
