@@ -65,7 +65,12 @@ fn refuses(name: &str, replace: &str, with: &str, wanted: &[&str]) {
 fn mistakes_in_a_scenario_end_with_one_clear_line() {
     refuses("unknown-key", "rate = \"10mbit\"", "speed = \"10mbit\"", &["speed", "expected", "rate"]);
     refuses("negative-rate", "10mbit", "-10mbit", &["links[1].rate", "negative", "expected a rate"]);
-    refuses("no-unit", "delay = \"10ms\"", "delay = \"10\"", &["links[1].delay", "no unit", "expected a time"]);
+    refuses(
+        "no-unit",
+        "delay = \"10ms\"",
+        "delay = \"10\"",
+        &["links[1].delay", "no unit", "expected a time"],
+    );
     refuses("no-route", "to = \"b\"", "to = \"island\"", &["connections[0]", "island"]);
     refuses("no-host", "to = \"b\"", "to = \"c\"", &["connections[0].to", "\"c\"", "expected"]);
     refuses("no-toml", "[[hosts]]", "[[hosts", &["expected"]);
@@ -96,7 +101,15 @@ fn the_demo_goes_on_through_a_cut() {
     let (report, pcap) = (folder().join("demo.html"), folder().join("demo.pcapng"));
     let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
     let output = polypath(&[
-        "demo", "--virtual", "--size", "20", "--json", "--report", &path(&report), "--pcap", &path(&pcap),
+        "demo",
+        "--virtual",
+        "--size",
+        "20",
+        "--json",
+        "--report",
+        &path(&report),
+        "--pcap",
+        &path(&pcap),
     ]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
