@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::mem;
 
 use polypath_wire::Payload;
 
@@ -15,15 +16,25 @@ pub(crate) struct ReceiveQueue {
     /// Behind gaps, by start; stretches neither overlap nor touch. Empty while there is no gap, as nearly always.
     behind: BTreeMap<u64, Stretch>,
     behind_bytes: u64,
-    /// Starts of the stretches that grew last, most recent first: the order of SACK blocks (RFC 2018 §4).
+    /// An offset in each of the stretches that grew last, most recent first: the order of SACK blocks (RFC 2018 §4).
     recent: [u64; 4],
 }
+
+/// Where pieces are many and shorter than this on average, they are copied together: a peer that sends single bytes may
+/// not make the queue hold many times the memory that the window allows.
+const TINY_PIECE_BYTES: u64 = 64;
+
+/// So many pieces are never worth a copy.
+const FEW_PIECES: usize = 64;
+
+/// A queue that ran empty keeps room for so many pieces; an idle connection holds little memory.
+const KEPT_PIECES: usize = 16;
 
 /// Contiguous data behind a gap.
 #[derive(Debug, Default)]
 struct Stretch {
     end: u64,
-    pieces: Vec<Payload>,
+    pieces: VecDeque<Payload>,
 }
 
 /// What became of arrived data.
@@ -46,6 +57,11 @@ impl ReceiveQueue {
         self.next
     }
 
+    /// Offset after the last byte that is there, behind gaps or not.
+    pub(crate) fn highest(&self) -> u64 {
+        self.behind.last_key_value().map_or(self.next, |(_, stretch)| stretch.end)
+    }
+
     pub(crate) fn ready_bytes(&self) -> u64 {
         self.ready_bytes
     }
@@ -57,6 +73,9 @@ impl ReceiveQueue {
     pub(crate) fn read(&mut self) -> Option<Payload> {
         let data = self.ready.pop_front()?;
         self.ready_bytes -= data.len() as u64;
+        if self.ready.is_empty() && self.ready.capacity() > KEPT_PIECES {
+            self.ready = VecDeque::new();
+        }
         Some(data)
     }
 
@@ -97,6 +116,9 @@ impl ReceiveQueue {
             self.next += len;
             self.ready_bytes += len;
             self.ready.push_back(data);
+            if self.ready.len() > FEW_PIECES {
+                join_tiny(&mut self.ready, self.ready_bytes);
+            }
         }
     }
 
@@ -119,33 +141,45 @@ impl ReceiveQueue {
             }
             from = following.map_or(end, |(_, end)| end);
         }
-        if self.behind_bytes == before {
-            return Arrival::Duplicate;
-        }
         self.note_recent(offset);
-        Arrival::OutOfOrder
+        if self.behind_bytes == before { Arrival::Duplicate } else { Arrival::OutOfOrder }
     }
 
-    /// Adds data that nothing overlaps, and joins it with what touches it.
+    /// Adds data that nothing overlaps, and joins it with what touches it. Of two stretches the shorter moves, so that no
+    /// order of arrival costs more than a logarithm for each piece.
     fn insert_part(&mut self, start: u64, data: Payload) {
         let end = start + data.len() as u64;
         self.behind_bytes += end - start;
         let after = self.behind.remove(&end);
         let touching = self.behind.range_mut(..start).next_back().filter(|(_, stretch)| stretch.end == start);
-        let stretch = match touching {
-            Some((_, stretch)) => stretch,
-            None => self.behind.entry(start).or_default(),
+        let (from, stretch) = match touching {
+            Some((from, stretch)) => (*from, stretch),
+            None => (start, self.behind.entry(start).or_default()),
         };
-        stretch.pieces.push(data);
+        stretch.pieces.push_back(data);
         stretch.end = end;
         if let Some(mut after) = after {
             stretch.end = after.end;
-            stretch.pieces.append(&mut after.pieces);
+            if stretch.pieces.len() < after.pieces.len() {
+                mem::swap(&mut stretch.pieces, &mut after.pieces);
+                while let Some(piece) = after.pieces.pop_back() {
+                    stretch.pieces.push_front(piece);
+                }
+            } else {
+                stretch.pieces.append(&mut after.pieces);
+            }
+        }
+        if stretch.pieces.len() > FEW_PIECES {
+            join_tiny(&mut stretch.pieces, stretch.end - from);
         }
     }
 
+    /// Puts the stretch around `offset` first, once (RFC 2018 §4: blocks reported before are repeated after it).
     fn note_recent(&mut self, offset: u64) {
-        self.recent.rotate_right(1);
+        let (start, end) = self.stretch_around(offset);
+        let same = |known: &u64| start <= *known && *known < end;
+        let at = self.recent.iter().position(same).unwrap_or(self.recent.len() - 1);
+        self.recent[..=at].rotate_right(1);
         self.recent[0] = offset;
     }
 
@@ -176,6 +210,20 @@ impl ReceiveQueue {
     }
 }
 
+/// Copies pieces together if they are tiny. What was joined counts for the average from then on, so that each byte is
+/// copied a bounded number of times.
+#[cold]
+fn join_tiny(pieces: &mut VecDeque<Payload>, bytes: u64) {
+    if bytes / pieces.len().max(1) as u64 >= TINY_PIECE_BYTES {
+        return;
+    }
+    let mut joined = Vec::with_capacity(bytes as usize);
+    for slice in mem::take(pieces).into_iter().flatten() {
+        joined.extend_from_slice(&slice);
+    }
+    pieces.push_back(joined.into());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +247,39 @@ mod tests {
         assert_eq!(queue.insert(20, bytes(20, 20), 99), Arrival::FilledGap);
         assert_eq!((queue.next(), queue.has_gap()), (40, true));
         assert_eq!(queue.insert(60, bytes(60, 1), 1), Arrival::TooManyGaps);
+    }
+
+    #[test]
+    fn each_stretch_is_reported_though_another_grows() {
+        let mut queue = ReceiveQueue::default();
+        for at in [10, 20, 40, 41, 42, 43, 44] {
+            queue.insert(at as u64, bytes(at, 1), 99);
+        }
+        assert_eq!(queue.blocks().collect::<Vec<_>>(), [(40, 45), (20, 21), (10, 11)]);
+        // A duplicate is reported within its stretch (RFC 2883 §4).
+        assert_eq!(queue.insert(20, bytes(20, 1), 99), Arrival::Duplicate);
+        assert_eq!(queue.blocks().next(), Some((20, 21)));
+    }
+
+    #[test]
+    fn single_bytes_in_any_order_hold_little_memory() {
+        const COUNT: usize = 100_000;
+        for reversed in [false, true] {
+            let mut queue = ReceiveQueue::default();
+            for at in 1..=COUNT {
+                let at = if reversed { COUNT + 1 - at } else { at };
+                queue.insert(at as u64, bytes(at, 1), 99);
+            }
+            let stretch = queue.behind.values().next().unwrap();
+            assert!(stretch.pieces.len() <= 64 + COUNT / 64, "{}", stretch.pieces.len());
+            queue.insert(0, bytes(0, 1), 99);
+            assert_eq!(queue.next(), COUNT as u64 + 1);
+            let mut all = Vec::new();
+            while let Some(piece) = queue.read() {
+                all.extend(piece.to_vec());
+            }
+            assert_eq!(Payload::from(all), bytes(0, COUNT + 1));
+        }
     }
 
     proptest! {

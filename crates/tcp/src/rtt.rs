@@ -34,6 +34,22 @@ impl RttEstimator {
     pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
         // A clock that stands still measures nothing, but a round trip did happen.
         let rtt = rtt.max(Duration::from_nanos(1));
+        self.smooth(rtt);
+        if self.min.is_zero() || rtt <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
+            self.min = rtt;
+            self.min_at = now;
+        }
+    }
+
+    /// A sample too coarse to be a minimum.
+    pub(crate) fn sample_coarse(&mut self, rtt: Duration) {
+        self.smooth(rtt);
+        if self.min.is_zero() {
+            self.min = rtt;
+        }
+    }
+
+    fn smooth(&mut self, rtt: Duration) {
         if self.srtt.is_zero() {
             self.srtt = rtt;
             self.variance = rtt / 2;
@@ -41,10 +57,6 @@ impl RttEstimator {
             let error = if rtt > self.srtt { rtt - self.srtt } else { self.srtt - rtt };
             self.variance = Duration::from_nanos((self.variance.as_nanos() * 3 + error.as_nanos()) / 4);
             self.srtt = Duration::from_nanos((self.srtt.as_nanos() * 7 + rtt.as_nanos()) / 8);
-        }
-        if self.min.is_zero() || rtt <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
-            self.min = rtt;
-            self.min_at = now;
         }
         // The floor is on the variance term, as in Linux: a steady path of 300 ms keeps 500 ms, not 300.
         self.rto = (self.srtt + (self.variance * 4).max(self.least)).min(self.most);

@@ -1,4 +1,9 @@
 //! What has been sent and not acknowledged: RFC 6675's scoreboard with the send times that RACK needs (RFC 8985 §5.1).
+//!
+//! # Cost
+//! Nothing here walks the window for each acknowledgment. Stretches that are selectively acknowledged are joined, so
+//! that a SACK block is found and extended in place; RACK looks at originals from a hint on, which only moves forward,
+//! and at retransmissions in the order in which they left.
 
 use alloc::collections::VecDeque;
 
@@ -9,12 +14,14 @@ use polypath_units::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) start: u64,
-    pub(crate) end: u64,
     /// When it left last.
     pub(crate) at: Instant,
     /// Bytes delivered when it left, and when that was counted: the start of a delivery-rate sample.
     pub(crate) delivered: u64,
     pub(crate) delivered_at: Instant,
+    /// When the first segment of the flight left that was acknowledged last before this one left.
+    pub(crate) first_sent_at: Instant,
+    len: u32,
     pub(crate) flags: Flags,
 }
 
@@ -48,9 +55,44 @@ impl Flags {
     }
 }
 
+/// The start of a delivery-rate sample, as of the moment when a piece leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateStart {
+    pub(crate) delivered: u64,
+    pub(crate) delivered_at: Instant,
+    pub(crate) first_sent_at: Instant,
+}
+
 impl Sent {
+    pub(crate) fn new(start: u64, end: u64, at: Instant, rate: RateStart, flags: Flags) -> Self {
+        let RateStart { delivered, delivered_at, first_sent_at } = rate;
+        // No window is larger than 2³⁰ bytes (RFC 7323 §2.3).
+        Self { start, at, delivered, delivered_at, first_sent_at, len: (end - start) as u32, flags }
+    }
+
     pub(crate) const fn len(&self) -> u64 {
-        self.end - self.start
+        self.len as u64
+    }
+
+    pub(crate) const fn end(&self) -> u64 {
+        self.start + self.len as u64
+    }
+
+    fn leave(&mut self, now: Instant, rate: RateStart) {
+        self.at = now;
+        self.delivered = rate.delivered;
+        self.delivered_at = rate.delivered_at;
+        self.first_sent_at = rate.first_sent_at;
+    }
+
+    /// RACK's order: by time, then by position (RFC 8985 §6.1).
+    const fn order(&self) -> (Instant, u64) {
+        (self.at, self.end())
+    }
+
+    /// Taken for lost, and not resent yet.
+    const fn waits(&self) -> bool {
+        self.flags.has(Flags::LOST) && !self.flags.has(Flags::RESENT)
     }
 }
 
@@ -61,26 +103,25 @@ pub(crate) struct Newly {
     pub(crate) bytes: u64,
     /// The piece that left last among them: RACK's and the rate sample's reference.
     pub(crate) latest: Option<Sent>,
-    /// When the latest of the pieces left that left only once: the round-trip sample (RFC 6298 §3).
+    /// When the last of the pieces that left only once did: the round-trip sample (RFC 6298 §3).
     pub(crate) rtt_from: Option<Instant>,
-    /// Something resent, or taken for lost, was acknowledged. What was not resent may then have arrived long before, and its
-    /// round trip says nothing.
-    pub(crate) resent: bool,
     /// Something never retransmitted was acknowledged.
     pub(crate) original: bool,
+    /// Something lost or retransmitted was: what lies behind a hole may have arrived long before it was filled, so that no
+    /// round trip is measured.
+    pub(crate) resent: bool,
     /// A piece below the highest one acknowledged arrived now, and had not been retransmitted: reordering.
     pub(crate) reordered: bool,
 }
 
 impl Newly {
+    #[inline]
     fn count(&mut self, sent: &Sent, bytes: u64) {
         self.bytes += bytes;
-        if self.latest.is_none_or(|latest| (latest.at, latest.end) < (sent.at, sent.end)) {
+        if self.latest.is_none_or(|latest| latest.order() < sent.order()) {
             self.latest = Some(*sent);
         }
-        if sent.flags.has(Flags::EVER_RESENT.with(Flags::LOST)) {
-            self.resent = true;
-        }
+        self.resent |= sent.flags.has(Flags::EVER_RESENT.with(Flags::LOST));
         if !sent.flags.has(Flags::EVER_RESENT) {
             self.original = true;
             self.rtt_from = Some(self.rtt_from.map_or(sent.at, |at| at.max(sent.at)));
@@ -96,17 +137,20 @@ pub(crate) struct Scoreboard {
     resent_bytes: u64,
     /// Nothing before this position waits for retransmission.
     first_lost: u64,
+    /// Everything before this position is selectively acknowledged, lost, or was resent.
+    originals_from: u64,
+    /// Retransmissions as `(when, start)`, oldest first. Stale entries fall out when RACK's reference passes them.
+    resent: VecDeque<(Instant, u64)>,
     /// Highest position selectively acknowledged.
     high_sacked: u64,
-    /// Pieces selectively acknowledged.
+    /// Pieces selectively acknowledged since none was.
     sacked_pieces: u32,
 }
 
-impl Scoreboard {
-    pub(crate) fn len(&self) -> usize {
-        self.queue.len()
-    }
+/// A queue that ran empty keeps room for so many pieces; an idle connection holds little memory.
+const KEPT_PIECES: usize = 16;
 
+impl Scoreboard {
     pub(crate) fn sacked_bytes(&self) -> u64 {
         self.sacked_bytes
     }
@@ -129,12 +173,36 @@ impl Scoreboard {
     }
 
     /// Bytes in flight of `outstanding` ones: RFC 6675's pipe.
+    #[inline]
     pub(crate) fn pipe_bytes(&self, outstanding: u64) -> u64 {
         (outstanding + self.resent_bytes).saturating_sub(self.sacked_bytes + self.lost_bytes)
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, sent: Sent) {
         self.queue.push_back(sent);
+    }
+
+    /// Index of the piece that holds `position`, or of the first after it.
+    #[inline]
+    fn index_of(&self, position: u64) -> usize {
+        match self.queue.front() {
+            Some(front) if position >= front.end() => {
+                self.queue.partition_point(|sent| sent.end() <= position)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Takes the marks off the books of a piece that is delivered.
+    #[inline]
+    fn settle(&mut self, flags: Flags, bytes: u64) {
+        if flags.has(Flags::LOST) {
+            self.lost_bytes -= bytes;
+        }
+        if flags.has(Flags::RESENT) {
+            self.resent_bytes -= bytes;
+        }
     }
 
     /// A cumulative acknowledgment up to `until`.
@@ -145,36 +213,53 @@ impl Scoreboard {
                 break;
             }
             let mut piece = *front;
-            let whole = front.end <= until;
+            let whole = front.end() <= until;
             if whole {
                 self.queue.pop_front();
             } else {
+                piece.len = (until - piece.start) as u32;
                 front.start = until;
-                piece.end = until;
+                front.len -= piece.len;
             }
             let bytes = piece.len();
             if piece.flags.has(Flags::SACKED) {
                 self.sacked_bytes -= bytes;
-                self.sacked_pieces -= u32::from(whole);
             } else {
-                newly.reordered |= piece.end < self.high_sacked && !piece.flags.has(Flags::EVER_RESENT);
+                newly.reordered |= piece.end() < self.high_sacked && !piece.flags.has(Flags::EVER_RESENT);
                 newly.count(&piece, bytes);
             }
-            if piece.flags.has(Flags::LOST) {
-                self.lost_bytes -= bytes;
-            }
-            if piece.flags.has(Flags::RESENT) {
-                self.resent_bytes -= bytes;
-            }
+            self.settle(piece.flags, bytes);
             if !whole {
                 break;
             }
         }
+        if self.sacked_bytes == 0 {
+            self.sacked_pieces = 0;
+        }
+        if self.queue.is_empty() {
+            self.resent.clear();
+            if self.queue.capacity() > KEPT_PIECES {
+                self.queue = VecDeque::new();
+            }
+            if self.resent.capacity() > KEPT_PIECES {
+                self.resent = VecDeque::new();
+            }
+        }
     }
 
-    /// A selective acknowledgment of `start..end`; pieces in part covered are cut.
-    pub(crate) fn sack(&mut self, start: u64, end: u64, newly: &mut Newly) {
-        let mut at = self.queue.partition_point(|sent| sent.end <= start);
+    /// A selective acknowledgment of `start..end`. Pieces that it covers in part are cut, unless there are `most_pieces`
+    /// already: a peer may not grow the scoreboard beyond measure.
+    ///
+    /// `high_sacked` is [`Scoreboard::high_sacked`] before the segment that brought the block, as older blocks follow
+    /// newer ones.
+    pub(crate) fn sack(
+        &mut self,
+        (start, end): (u64, u64),
+        high_sacked: u64,
+        most_pieces: usize,
+        newly: &mut Newly,
+    ) {
+        let mut at = self.index_of(start);
         while let Some(piece) = self.queue.get(at).copied() {
             if piece.start >= end {
                 break;
@@ -183,41 +268,79 @@ impl Scoreboard {
                 at += 1;
                 continue;
             }
+            let part = piece.start < start || piece.end() > end;
+            if part && self.queue.len() >= most_pieces {
+                at += 1;
+                continue;
+            }
             if piece.start < start {
                 self.split(at, start);
                 at += 1;
                 continue;
             }
-            if piece.end > end {
+            if piece.end() > end {
                 self.split(at, end);
             }
             let Some(piece) = self.queue.get_mut(at) else {
                 break;
             };
-            let bytes = piece.len();
-            newly.reordered |= piece.end < self.high_sacked && !piece.flags.has(Flags::EVER_RESENT);
+            let (flags, bytes) = (piece.flags, piece.len());
+            newly.reordered |= piece.end() < high_sacked && !flags.has(Flags::EVER_RESENT);
             newly.count(piece, bytes);
-            if piece.flags.has(Flags::LOST) {
-                self.lost_bytes -= bytes;
-            }
-            if piece.flags.has(Flags::RESENT) {
-                self.resent_bytes -= bytes;
-            }
-            piece.flags = piece.flags.without(Flags::LOST.with(Flags::RESENT)).with(Flags::SACKED);
+            piece.flags = flags.without(Flags::LOST.with(Flags::RESENT)).with(Flags::SACKED);
+            self.settle(flags, bytes);
             self.sacked_bytes += bytes;
             self.sacked_pieces += 1;
-            at += 1;
+            at = self.join_sacked(at) + 1;
         }
         self.high_sacked = self.high_sacked.max(end);
+    }
+
+    /// Highest position selectively acknowledged.
+    pub(crate) fn high_sacked(&self) -> u64 {
+        self.high_sacked
+    }
+
+    /// Joins a selectively acknowledged piece with such neighbours; returns the index of the whole.
+    fn join_sacked(&mut self, at: usize) -> usize {
+        let mut at = at;
+        let is_sacked = |piece: Option<&Sent>| piece.is_some_and(|piece| piece.flags.has(Flags::SACKED));
+        if at > 0 && is_sacked(self.queue.get(at - 1)) {
+            at -= 1;
+            self.join_next(at);
+        }
+        if is_sacked(self.queue.get(at + 1)) {
+            self.join_next(at);
+        }
+        at
+    }
+
+    fn join_next(&mut self, at: usize) {
+        if let Some(next) = self.queue.remove(at + 1)
+            && let Some(piece) = self.queue.get_mut(at)
+        {
+            piece.len += next.len;
+            piece.flags = piece.flags.with(next.flags);
+            piece.at = piece.at.max(next.at);
+        }
     }
 
     fn split(&mut self, at: usize, position: u64) {
         if let Some(first) = self.queue.get_mut(at) {
             let mut second = *first;
+            first.len = (position - first.start) as u32;
             second.start = position;
-            first.end = position;
-            self.sacked_pieces += u32::from(second.flags.has(Flags::SACKED));
+            second.len -= first.len;
             self.queue.insert(at + 1, second);
+        }
+    }
+
+    /// Cuts the piece at `at` to `most` bytes.
+    fn cut(&mut self, at: usize, most: u64) {
+        if let Some(piece) = self.queue.get(at).copied()
+            && piece.len() > most
+        {
+            self.split(at, piece.start + most);
         }
     }
 
@@ -226,8 +349,7 @@ impl Scoreboard {
             return false;
         };
         let bytes = piece.len();
-        let waits = piece.flags.has(Flags::LOST) && !piece.flags.has(Flags::RESENT);
-        if piece.flags.has(Flags::SACKED) || waits {
+        if piece.flags.has(Flags::SACKED) || piece.waits() {
             return false;
         }
         if piece.flags.has(Flags::RESENT) {
@@ -250,27 +372,45 @@ impl Scoreboard {
         window: Duration,
     ) -> (u64, Option<Instant>) {
         let (mut marked, mut again) = (0, None);
-        for at in 0..self.queue.len() {
-            let Some(piece) = self.queue.get(at) else {
-                break;
-            };
-            if (piece.at, piece.end) >= reference && !piece.flags.has(Flags::EVER_RESENT) {
-                // Never resent, so everything behind it left later still.
-                break;
-            }
-            let waits = piece.flags.has(Flags::LOST) && !piece.flags.has(Flags::RESENT);
-            if piece.flags.has(Flags::SACKED) || waits || (piece.at, piece.end) >= reference {
-                continue;
-            }
-            let deadline = piece.at + window;
-            let bytes = piece.len();
-            if deadline <= now {
+        while let Some((sent_at, start)) = self.resent.front().copied() {
+            let at = self.index_of(start);
+            let piece = self
+                .queue
+                .get(at)
+                .filter(|piece| piece.at == sent_at && !piece.flags.has(Flags::SACKED) && !piece.waits());
+            if let Some(piece) = piece {
+                if piece.order() >= reference {
+                    break;
+                }
+                if piece.at + window > now {
+                    again = Some(piece.at + window);
+                    break;
+                }
+                let bytes = piece.len();
                 if self.mark_lost(at) {
                     marked += bytes;
                 }
-            } else {
-                again = Some(again.map_or(deadline, |other: Instant| other.max(deadline)));
             }
+            self.resent.pop_front();
+        }
+        let mut at = self.index_of(self.originals_from);
+        while let Some(piece) = self.queue.get(at) {
+            let settled = Flags::SACKED.with(Flags::LOST).with(Flags::EVER_RESENT);
+            if !piece.flags.has(settled) {
+                // Originals left in their order: behind one that is not late, none is.
+                if piece.order() >= reference {
+                    break;
+                }
+                let deadline = piece.at + window;
+                if deadline > now {
+                    again = Some(again.map_or(deadline, |other: Instant| other.min(deadline)));
+                    break;
+                }
+                marked += piece.len();
+                self.mark_lost(at);
+            }
+            self.originals_from = self.queue.get(at).map_or(0, Sent::end);
+            at += 1;
         }
         (marked, again)
     }
@@ -280,86 +420,102 @@ impl Scoreboard {
         for at in 0..self.queue.len() {
             self.mark_lost(at);
         }
+        self.resent.clear();
+    }
+
+    /// Marks what is longer than a segment may now be.
+    pub(crate) fn mark_longer_lost(&mut self, most: u64) {
+        for at in 0..self.queue.len() {
+            if self.queue.get(at).is_some_and(|piece| piece.len() > most) {
+                self.mark_lost(at);
+            }
+        }
     }
 
     /// Marks the first piece that is not selectively acknowledged, or its first `most` bytes.
     pub(crate) fn mark_front_lost(&mut self, most: u64) -> u64 {
         let first = self.queue.iter().position(|piece| !piece.flags.has(Flags::SACKED));
         let Some(at) = first else { return 0 };
-        if let Some(piece) = self.queue.get(at).copied()
-            && piece.len() > most
-        {
-            self.split(at, piece.start + most);
-        }
+        self.cut(at, most);
         let bytes = self.queue.get(at).map_or(0, Sent::len);
         if self.mark_lost(at) { bytes } else { 0 }
+    }
+
+    /// The piece that starts at `position` is taken for lost and waits.
+    pub(crate) fn waits_at(&self, position: u64) -> Option<u64> {
+        self.queue.get(self.index_of(position)).filter(|piece| piece.waits()).map(Sent::len)
     }
 
     /// Takes back the verdict on everything not resent: the timeout was spurious.
     pub(crate) fn unmark_lost(&mut self) {
         for piece in &mut self.queue {
-            if piece.flags.has(Flags::LOST) && !piece.flags.has(Flags::RESENT) {
+            if piece.waits() {
                 self.lost_bytes -= piece.len();
                 piece.flags = piece.flags.without(Flags::LOST);
             }
         }
+        self.originals_from = 0;
     }
 
     /// Forgets selective acknowledgments: the receiver may have (RFC 2018 §8).
     pub(crate) fn forget_sacks(&mut self) {
         for piece in &mut self.queue {
-            piece.flags = piece.flags.without(Flags::SACKED);
+            if piece.flags.has(Flags::SACKED) {
+                // Pieces were joined: whether each was resent is not known any more.
+                piece.flags = piece.flags.without(Flags::SACKED).with(Flags::EVER_RESENT);
+            }
         }
         self.sacked_bytes = 0;
         self.sacked_pieces = 0;
         self.high_sacked = 0;
+        self.originals_from = 0;
     }
 
-    /// The first lost stretch of up to `most` bytes, noted as resent at `now`.
-    pub(crate) fn take_lost(
-        &mut self,
-        now: Instant,
-        most: u64,
-        delivered: u64,
-        delivered_at: Instant,
-    ) -> Option<Sent> {
+    /// Index and start of the first piece that waits for retransmission.
+    pub(crate) fn next_lost(&mut self) -> Option<(usize, u64)> {
         if self.lost_bytes() == 0 {
             self.first_lost = u64::MAX;
             return None;
         }
-        let mut at = self.queue.partition_point(|piece| piece.end <= self.first_lost);
+        let mut at = self.index_of(self.first_lost);
         loop {
             let piece = self.queue.get(at)?;
-            if piece.flags.has(Flags::LOST) && !piece.flags.has(Flags::RESENT) {
-                break;
+            if piece.waits() {
+                self.first_lost = piece.start;
+                return Some((at, piece.start));
             }
             at += 1;
         }
-        if let Some(piece) = self.queue.get(at).copied()
-            && piece.len() > most
-        {
-            self.split(at, piece.start + most);
-        }
+    }
+
+    /// The piece at `at`, or its first `most` bytes, noted as resent at `now`.
+    pub(crate) fn resend(&mut self, at: usize, most: u64, now: Instant, rate: RateStart) -> Option<Sent> {
+        self.cut(at, most);
         let piece = self.queue.get_mut(at)?;
-        piece.flags = piece.flags.with(Flags::RESENT).with(Flags::EVER_RESENT);
-        piece.at = now;
-        piece.delivered = delivered;
-        piece.delivered_at = delivered_at;
-        self.resent_bytes += piece.len();
-        self.first_lost = piece.end;
+        if piece.flags.has(Flags::LOST) && !piece.flags.has(Flags::RESENT) {
+            piece.flags = piece.flags.with(Flags::RESENT);
+            self.resent_bytes += piece.len();
+            if piece.start <= self.first_lost {
+                self.first_lost = piece.end();
+            }
+        }
+        piece.flags = piece.flags.with(Flags::EVER_RESENT);
+        piece.leave(now, rate);
+        self.resent.push_back((now, piece.start));
         Some(*piece)
     }
 
-    /// The last piece, noted as resent: a tail loss probe (RFC 8985 §7.3).
-    pub(crate) fn resend_last(&mut self, now: Instant, most: u64) -> Option<Sent> {
-        let last = self.queue.back().copied()?;
+    /// Index and start of the last piece that is not selectively acknowledged, cut to its last `most` bytes: what a tail
+    /// loss probe resends (RFC 8985 §7.3).
+    pub(crate) fn last_piece(&mut self, most: u64) -> Option<(usize, u64)> {
+        let mut at = self.queue.iter().rposition(|piece| !piece.flags.has(Flags::SACKED))?;
+        let last = self.queue.get(at)?;
         if last.len() > most {
-            self.split(self.queue.len() - 1, last.end - most);
+            let cut = last.end() - most;
+            self.split(at, cut);
+            at += 1;
         }
-        let piece = self.queue.back_mut()?;
-        piece.flags = piece.flags.with(Flags::EVER_RESENT);
-        piece.at = now;
-        Some(*piece)
+        self.queue.get(at).map(|piece| (at, piece.start))
     }
 
     #[cfg(test)]
@@ -368,79 +524,29 @@ impl Scoreboard {
         assert_eq!(sum(Flags::SACKED), self.sacked_bytes);
         assert_eq!(sum(Flags::LOST), self.lost_bytes);
         assert_eq!(sum(Flags::RESENT), self.resent_bytes);
-        let pieces = self.queue.iter().filter(|p| p.flags.has(Flags::SACKED)).count();
-        assert_eq!(pieces as u32, self.sacked_pieces);
-        assert!(self.queue.iter().all(|p| p.start < p.end));
-        assert!(self.queue.iter().zip(self.queue.iter().skip(1)).all(|(a, b)| a.end == b.start));
+        assert_eq!(self.sacked_pieces == 0, self.sacked_bytes == 0);
+        assert!(self.queue.iter().all(|p| p.len() > 0));
+        for (one, next) in self.queue.iter().zip(self.queue.iter().skip(1)) {
+            assert_eq!(one.end(), next.start);
+            assert!(!one.flags.has(Flags::SACKED) || !next.flags.has(Flags::SACKED), "joined");
+        }
+        for piece in &self.queue {
+            assert!(!piece.waits() || piece.start >= self.first_lost || piece.end() > self.first_lost);
+            let settled = Flags::SACKED.with(Flags::LOST).with(Flags::EVER_RESENT);
+            assert!(piece.flags.has(settled) || piece.end() > self.originals_from, "RACK would overlook it");
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.queue.capacity()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pieces(&self) -> usize {
+        self.queue.len()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn board(count: u64) -> Scoreboard {
-        let mut board = Scoreboard::default();
-        for at in 0..count {
-            board.push(Sent {
-                start: at * 10,
-                end: at * 10 + 10,
-                at: Instant::from_millis(at),
-                delivered: 0,
-                delivered_at: Instant::ZERO,
-                flags: Flags::NONE,
-            });
-        }
-        board
-    }
-
-    #[test]
-    fn counts_each_byte_once() {
-        let mut board = board(10);
-        let mut newly = Newly::default();
-        board.sack(25, 47, &mut newly);
-        board.sack(30, 40, &mut newly);
-        assert_eq!((newly.bytes, board.pipe_bytes(100)), (22, 78));
-        board.check();
-        board.acknowledge(33, &mut newly);
-        assert_eq!(newly.bytes, 22 + 25);
-        board.check();
-        assert_eq!(board.pipe_bytes(67), 67 - 14);
-    }
-
-    #[test]
-    fn what_left_a_reordering_window_before_the_reference_is_lost() {
-        let mut board = board(10);
-        board.sack(50, 60, &mut Newly::default());
-        let reference = (Instant::from_millis(5), 60);
-        let window = Duration::from_millis(100);
-        assert_eq!(
-            board.detect_losses(Instant::from_millis(102), reference, window),
-            (30, Some(Instant::from_millis(104)))
-        );
-        board.check();
-        assert_eq!(board.lost_bytes(), 30);
-        let first = board.take_lost(Instant::from_millis(103), 6, 0, Instant::ZERO);
-        assert_eq!(first.map(|piece| (piece.start, piece.end)), Some((0, 6)));
-        assert_eq!((board.lost_bytes(), board.pipe_bytes(100)), (24, 100 - 10 - 30 + 6));
-        board.check();
-    }
-
-    #[test]
-    fn resent_and_lost_again_is_resent_again() {
-        let mut board = board(3);
-        board.mark_all_lost();
-        while board.take_lost(Instant::from_millis(50), 100, 0, Instant::ZERO).is_some() {}
-        assert_eq!((board.lost_bytes(), board.pipe_bytes(30)), (0, 30));
-        board.mark_all_lost();
-        assert_eq!((board.lost_bytes(), board.pipe_bytes(30)), (30, 0));
-        assert_eq!(
-            board.take_lost(Instant::from_millis(60), 100, 0, Instant::ZERO).map(|p| p.start),
-            Some(0)
-        );
-        board.check();
-        board.unmark_lost();
-        board.check();
-        assert_eq!(board.lost_bytes(), 0);
-    }
-}
+mod tests;

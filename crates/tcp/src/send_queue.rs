@@ -13,6 +13,9 @@ pub(crate) struct SendQueue<M> {
     cursor: usize,
 }
 
+/// A queue that ran empty keeps room for so many chunks; an idle connection holds little memory.
+const KEPT_CHUNKS: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Chunk<M> {
     pub(crate) start: u64,
@@ -40,6 +43,17 @@ impl<M: Copy> SendQueue<M> {
     }
 
     pub(crate) fn push(&mut self, data: Payload, mapping: M) {
+        if Self::MERGES && data.slices().len() > 1 {
+            // Slicing a chunk then never walks a rope.
+            for slice in data {
+                self.push_chunk(slice.into(), mapping);
+            }
+        } else {
+            self.push_chunk(data, mapping);
+        }
+    }
+
+    fn push_chunk(&mut self, data: Payload, mapping: M) {
         let len = data.len() as u32;
         if len > 0 {
             self.chunks.push_back(Chunk { start: self.end, data, len, mapping });
@@ -102,6 +116,14 @@ impl<M: Copy> SendQueue<M> {
             self.chunks.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
         }
+        if self.chunks.is_empty() && self.chunks.capacity() > KEPT_CHUNKS {
+            self.chunks = VecDeque::new();
+        }
+    }
+
+    /// The chunks that are not acknowledged as a whole, in order.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk<M>> {
+        self.chunks.iter()
     }
 }
 

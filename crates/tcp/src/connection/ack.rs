@@ -10,6 +10,10 @@ use super::{Connection, DropReason};
 use crate::extension::Extension;
 use crate::scoreboard::Newly;
 
+/// A peer may cut what is outstanding into pieces of this size, and so many more, by selective acknowledgments.
+const SMALL_SEGMENT_BYTES: usize = 512;
+const FREE_PIECES: usize = 1024;
+
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     pub(super) fn handle_acknowledgment<X: Extension<Mapping = M>>(
@@ -28,6 +32,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let far = self.peer_window_bytes.max(1 << 16) as i64;
             return if -ahead > far { Err(DropReason::Ack) } else { Ok(()) };
         }
+        if self.window_probes > 0 {
+            // The peer answers: it lives, and may keep its window closed.
+            self.window_probes = 0;
+            self.stalled_since = now;
+        }
         let window_changed = self.update_window(segment);
         let in_flight = self.in_flight_bytes();
         let until = self.una + ahead as u64;
@@ -35,9 +44,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if ahead > 0 {
             self.advance(now, until, &mut newly);
         }
-        let duplicate_sack = !segment.options.sack.is_empty() && self.handle_sack(segment, &mut newly);
+        let duplicate_sack =
+            if segment.options.sack.is_empty() { None } else { self.handle_sack(segment, &mut newly) };
         let quiet = newly.bytes == 0
-            && !duplicate_sack
+            && duplicate_sack.is_none()
             && !self.recovery.is_active()
             && self.board.sacked_bytes() == 0;
         if quiet && (self.una == self.next || self.sack || segment.flags.fin()) {
@@ -72,9 +82,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.consecutive_timeouts = 0;
             self.rtt.reset_backoff();
         }
-        if until > self.delivery.round_end {
-            self.maybe_raise_mtu(now);
-        }
+        self.follow_mtu_probe();
     }
 
     fn rtt_is_backed_off(&self) -> bool {
@@ -106,12 +114,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         changed
     }
 
-    /// Notes SACK blocks; true if the first reports a duplicate (RFC 2883).
-    fn handle_sack(&mut self, segment: &Segment, newly: &mut Newly) -> bool {
+    /// Notes SACK blocks; returns the first if it reports a duplicate (RFC 2883).
+    fn handle_sack(&mut self, segment: &Segment, newly: &mut Newly) -> Option<(u64, u64)> {
         if !self.sack {
-            return false;
+            return None;
         }
-        let mut duplicate = false;
+        let mut duplicate = None;
+        let high_sacked = self.board.high_sacked();
+        let most_pieces = FREE_PIECES + self.outstanding_bytes() as usize / SMALL_SEGMENT_BYTES;
         for (index, block) in segment.options.sack.iter().enumerate() {
             let Some((start, end)) = self.block_positions(block) else {
                 continue;
@@ -124,14 +134,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                     .and_then(|second| self.block_positions(second))
                     .is_some_and(|(second_start, second_end)| start >= second_start && end <= second_end);
             if index == 0 && (end <= self.una || inside_second) {
-                duplicate = true;
+                duplicate = Some((start, end));
                 self.totals.dsacks += 1;
                 continue;
             }
             if start < self.una || end > self.next {
                 continue;
             }
-            self.board.sack(start, end, newly);
+            self.board.sack((start, end), high_sacked, most_pieces, newly);
         }
         duplicate
     }
@@ -158,10 +168,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             && self.timestamps
             && timestamps.echo != 0
         {
-            let clock = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
-            let elapsed = clock.wrapping_sub(timestamps.echo);
+            let elapsed = self.clock(now).wrapping_sub(timestamps.echo);
             if elapsed < 1 << 20 {
-                self.rtt.sample(now, Duration::from_millis(u64::from(elapsed)));
+                // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.
+                self.rtt.sample_coarse(Duration::from_millis(u64::from(elapsed) + 1));
             }
         }
     }
@@ -175,8 +185,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             delivery.delivered_at = now;
         }
         if let Some(latest) = newly.latest {
-            delivery.sample_bytes = delivery.delivered - latest.delivered;
-            delivery.sample_span = now.since(latest.delivered_at.min(latest.at));
+            delivery.first_sent_at = latest.at;
+            // The slower of sending and acknowledging, as either may come in bursts.
+            let sending = latest.at.since(latest.first_sent_at);
+            let acknowledging = now.since(latest.delivered_at);
+            let span = sending.max(acknowledging);
+            if span >= self.rtt.min() {
+                delivery.sample_bytes = delivery.delivered - latest.delivered;
+                delivery.sample_span = span;
+            }
         }
     }
 

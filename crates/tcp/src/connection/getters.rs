@@ -1,10 +1,10 @@
-//! What can be asked of a connection. Nothing here changes anything.
+//! What a connection says of itself.
 
 use core::fmt::Debug;
 
 use polypath_congestion::{Controller, FlowView};
 use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{FourTuple, SeqNumber};
+use polypath_wire::{FourTuple, Payload, SeqNumber};
 
 use super::{Connection, State};
 use crate::extension::Extension;
@@ -31,6 +31,10 @@ pub struct Info {
     pub ssthresh_bytes: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+    /// Bytes taken for lost that have not been sent again.
+    pub lost_bytes: u64,
+    /// Bytes selectively acknowledged.
+    pub sacked_bytes: u64,
     /// Bytes handed over that have not left.
     pub unsent_bytes: u64,
     /// The peer's window.
@@ -57,8 +61,12 @@ pub struct Info {
     pub spurious: u64,
     /// Duplicate selective acknowledgments received (RFC 2883).
     pub dsacks: u64,
+    /// The path was seen to reorder (RFC 8985 §6.2).
+    pub reordering_seen: bool,
     /// Latest delivery rate.
     pub delivery_rate: BitRate,
+    /// Rate at which segments leave; zero while nothing limits it.
+    pub pacing_rate: BitRate,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -161,6 +169,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.receive.ready_bytes()
     }
 
+    /// Stream offset of the right edge of the peer's window: data before it may leave.
+    #[must_use]
+    pub fn peer_window_end_offset(&self) -> u64 {
+        self.window_end.saturating_sub(1)
+    }
+
     /// The peer's last window, scaled.
     #[must_use]
     pub fn peer_window_bytes(&self) -> u64 {
@@ -183,6 +197,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn in_recovery(&self) -> bool {
         self.recovery.is_active()
+    }
+
+    /// Something is lost and waits to be sent again, or was sent again and waits for its acknowledgment.
+    #[must_use]
+    pub fn is_retransmitting(&self) -> bool {
+        self.board.lost_bytes() > 0 || self.board.has_resent()
+    }
+
+    /// What was handed over and is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data. For
+    /// reinjection elsewhere.
+    pub fn mappings(&self) -> impl Iterator<Item = (u64, usize, M, &Payload)> {
+        self.queue.chunks().map(|chunk| (chunk.start, chunk.data.len(), chunk.mapping, &chunk.data))
     }
 
     /// How much more could leave now: congestion window and peer window less what is in flight and what waits.
@@ -271,6 +297,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             cwnd_bytes: self.controller.window_bytes(),
             ssthresh_bytes: self.controller.ssthresh_bytes(),
             in_flight_bytes: self.in_flight_bytes(),
+            lost_bytes: self.board.lost_bytes(),
+            sacked_bytes: self.board.sacked_bytes(),
             unsent_bytes: self.unsent_bytes(),
             peer_window_bytes: self.peer_window_bytes,
             mss_bytes: self.mss_bytes(),
@@ -284,6 +312,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             timeouts: self.totals.timeouts,
             spurious: self.totals.spurious,
             dsacks: self.totals.dsacks,
+            reordering_seen: self.recovery.reordering_seen(),
+            pacing_rate: self.pacing_rate(),
             delivery_rate: BitRate::from_bytes_over(self.delivery.sample_bytes, self.delivery.sample_span),
         }
     }

@@ -26,8 +26,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             State::SynSent => return self.handle_in_syn_sent(now, segment, ext),
             _ => {}
         }
-        if let Err(reason) = self.check_sequence(now, segment) {
-            return Disposition::Dropped(reason);
+        let offset = self.offset_of(segment.seq);
+        match self.check_sequence(now, segment, offset) {
+            Ok(()) => {}
+            Err(DropReason::Duplicate) => return self.handle_duplicate(now, segment, ext),
+            Err(reason) => return Disposition::Dropped(reason),
         }
         if segment.flags.rst() {
             return Disposition::Dropped(self.handle_reset(now, segment));
@@ -45,15 +48,40 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return Disposition::Dropped(reason);
         }
         self.note_alive(now);
+        // RFC 7323 §4.3: only an acceptable segment that covers the last acknowledgment we sent updates the echo.
+        if let Some(timestamps) = segment.options.timestamps
+            && self.timestamps
+            && offset <= self.acked_to as i64
+            && (timestamps.value.wrapping_sub(self.ts_recent) as i32) >= 0
+        {
+            self.ts_recent = timestamps.value;
+            self.ts_recent_at = now;
+        }
         // FIN comes after the payload, which is about to be taken.
-        let fin_offset =
-            segment.flags.fin().then(|| self.offset_of(segment.seq) + segment.payload.len() as i64);
+        let fin_offset = segment.flags.fin().then(|| offset + segment.payload.len() as i64);
         if !segment.payload.is_empty() {
-            self.handle_text(now, segment);
+            self.handle_text(now, segment, offset);
         }
         if fin_offset.is_some() || self.peer_fin.is_some() {
             self.handle_fin(now, fin_offset);
         }
+        self.follow_our_fin(now);
+        Disposition::Accepted
+    }
+
+    /// A retransmission of what was received before. It is not for the state machine, but it may bring the only copy of an
+    /// acknowledgment, and of an extension's options.
+    fn handle_duplicate<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        segment: &Segment,
+        ext: &mut X,
+    ) -> Disposition {
+        let plain = segment.flags.ack() && !segment.flags.syn() && !segment.flags.rst();
+        if !plain || !self.state.is_synchronized() || self.handle_acknowledgment(now, segment, ext).is_err() {
+            return Disposition::Dropped(DropReason::Duplicate);
+        }
+        self.note_alive(now);
         self.follow_our_fin(now);
         Disposition::Accepted
     }
@@ -68,6 +96,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Disposition {
         let acknowledges = segment.flags.ack();
         if acknowledges && segment.ack != self.wire_seq(1) {
+            // Of an earlier connection between the same ports that the peer still has: this ends it there (RFC 9293 §3.5.1).
+            if !segment.flags.rst() {
+                self.pending.stray_reset = Some(segment.ack);
+            }
             return Disposition::Dropped(DropReason::Ack);
         }
         if segment.flags.rst() {
@@ -94,6 +126,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.state = State::SynReceived;
             self.pending.syn = true;
             self.syn_sent = 0;
+            self.consecutive_timeouts = 0;
         }
         Disposition::Accepted
     }
@@ -122,7 +155,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn complete_handshake(&mut self, now: Instant, segment: &Segment) -> bool {
-        if segment.ack.before(self.wire_seq(1)) || segment.ack.after(self.wire_seq(self.next.max(1))) {
+        if segment.ack != self.wire_seq(1) {
+            self.pending.stray_reset = Some(segment.ack);
             return false;
         }
         if self.syn_sent == 1 {
@@ -149,8 +183,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- first: sequence number, and timestamps before it (RFC 7323 §5.3)
 
     #[inline]
-    fn check_sequence(&mut self, now: Instant, segment: &Segment) -> Result<(), DropReason> {
-        let offset = self.offset_of(segment.seq);
+    fn check_sequence(&mut self, now: Instant, segment: &Segment, offset: i64) -> Result<(), DropReason> {
         if let Some(timestamps) = segment.options.timestamps
             && self.timestamps
         {
@@ -158,11 +191,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             if older && !segment.flags.rst() && now.since(self.ts_recent_at) < PAWS_IDLE {
                 self.acknowledge_stray(now, segment, offset);
                 return Err(DropReason::Paws);
-            }
-            // RFC 7323 §4.3: only a segment that covers the last acknowledgment we sent updates the echo.
-            if !older && offset <= self.acked_to as i64 {
-                self.ts_recent = timestamps.value;
-                self.ts_recent_at = now;
             }
         }
         let next = self.receive.next() as i64 + i64::from(self.fin_received);
@@ -180,7 +208,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !segment.flags.rst() {
             self.acknowledge_stray(now, segment, offset);
         }
-        Err(DropReason::Sequence)
+        // As far back as a window reaches; beyond, a segment is more likely made up than old.
+        let oldest = next - (self.config.receive_buffer_bytes.max(1 << 16) as i64);
+        let old = offset < next && offset >= oldest.max(-1);
+        Err(if old { DropReason::Duplicate } else { DropReason::Sequence })
     }
 
     /// A segment outside of the window is answered with an acknowledgment. One without data is answered rarely, lest two
@@ -255,8 +286,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- seventh: text
 
     #[inline]
-    fn handle_text(&mut self, now: Instant, segment: &mut Segment) {
-        let offset = self.offset_of(segment.seq);
+    fn handle_text(&mut self, now: Instant, segment: &mut Segment, offset: i64) {
         if !self.state.may_receive() {
             // Data after the peer's FIN, or after we stopped listening to it: acknowledged, not kept.
             self.pending.ack = true;
@@ -324,7 +354,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if let Some(offset) = offset {
             self.pending.ack = true;
             let end = offset.max(0) as u64;
-            if self.peer_fin.is_none() && end <= self.window_edge.max(self.receive.next()) {
+            // Neither before data that is there nor beyond the window.
+            let known = self.receive.highest();
+            if self.peer_fin.is_none() && end >= known && end <= self.window_edge.max(known) {
                 self.peer_fin = Some(end);
             }
         }

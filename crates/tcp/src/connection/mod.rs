@@ -1,7 +1,8 @@
 //! One TCP connection.
 //!
 //! Split by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments),
-//! [`recovery`] (losses, timeouts, undo), [`output`] (what leaves, and with which options), [`timers`], [`mtu`].
+//! [`recovery`] (losses, undo), [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
+//! with which options), [`timers`], [`mtu`], [`getters`].
 
 mod ack;
 mod getters;
@@ -11,6 +12,7 @@ mod output;
 mod recovery;
 #[cfg(test)]
 mod tests;
+mod timeout;
 mod timers;
 
 use alloc::boxed::Box;
@@ -29,6 +31,7 @@ use crate::scoreboard::Scoreboard;
 use crate::send_queue::SendQueue;
 
 pub use getters::Info;
+
 use mtu::PathMtu;
 use recovery::Recovery;
 use timers::Timers;
@@ -85,7 +88,8 @@ pub struct Setup {
 /// What became of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Sequence, flags and acknowledgment were acceptable: its options may be believed.
+    /// Sequence, flags and acknowledgment were acceptable: its options may be believed. So are those of a retransmission
+    /// of data that was received before, if its acknowledgment was acceptable; its payload then stays in the segment.
     Accepted,
     /// It changed nothing, but may have caused an acknowledgment.
     Dropped(DropReason),
@@ -107,6 +111,8 @@ pub enum DropReason {
     Closed,
     /// Outside of the receive window (RFC 9293 §3.10.7.4, first).
     Sequence,
+    /// All of it was received before, and its acknowledgment is of no use either.
+    Duplicate,
     /// An old timestamp (RFC 7323 §5).
     Paws,
     /// RST that did not match exactly (RFC 5961 §3), or that reset the connection.
@@ -177,11 +183,15 @@ struct Totals {
     dsacks: u64,
 }
 
-/// Delivery accounting (draft-cheng-iccrg-delivery-rate-estimation), and OLIA's counters.
+/// Delivery accounting (draft-ietf-ccwg-bbr §4.1), and OLIA's counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
     delivered: u64,
     delivered_at: Instant,
+    /// When the piece left that was acknowledged last.
+    first_sent_at: Instant,
+    /// What leaves before so much is delivered measures the application, not the path.
+    app_limited_until: u64,
     /// The last sample: bytes, and over how long.
     sample_bytes: u64,
     sample_span: Duration,
@@ -231,7 +241,9 @@ pub struct Connection<M = ()> {
     recovery: Recovery,
     delivery: Delivery,
     consecutive_timeouts: u8,
-    /// When the oldest unacknowledged data was first found late; for the user timeout.
+    /// Window probes since the peer last acknowledged anything.
+    window_probes: u8,
+    /// Since when the oldest data waits for its acknowledgment; for the user timeout.
     stalled_since: Instant,
     last_sent_at: Instant,
     pace_at: Instant,
@@ -281,6 +293,8 @@ struct PendingSegments {
     probe: bool,
     reset: bool,
     tail_probe: bool,
+    /// Sequence number of a RST that answers a segment which can't be of this connection.
+    stray_reset: Option<SeqNumber>,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -318,8 +332,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             window_ack: 0,
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             recovery: Recovery::default(),
-            delivery: Delivery { delivered_at: now, ..Delivery::default() },
+            delivery: Delivery { delivered_at: now, first_sent_at: now, ..Delivery::default() },
             consecutive_timeouts: 0,
+            window_probes: 0,
             stalled_since: now,
             last_sent_at: now,
             pace_at: now,
@@ -359,8 +374,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     // ---- commands
 
-    /// Appends data, all of it with one mapping of at most 65 535 bytes. The owner asks [`Connection::window_room_bytes`] or its
-    /// own buffer limit first; here there is none.
+    /// Appends data, all of it with one mapping. The owner asks [`Connection::window_room_bytes`] or its own buffer limit
+    /// first; here there is none.
     pub fn enqueue(&mut self, data: Payload, mapping: M) {
         if !self.finishing {
             self.queue.push(data, mapping);
@@ -517,7 +532,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         match message {
             IcmpMessage::PacketTooBig { mtu, .. } => {
                 if self.mtu.lower_to(*mtu) {
-                    self.segment_size_changed(now);
+                    self.segment_size_fell(now);
                 }
             }
             IcmpMessage::Unreachable { .. } => {

@@ -3,8 +3,10 @@
 use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
+use polypath_wire::Packet;
 
 use super::Connection;
+use crate::extension::Extension;
 
 /// Sizes that links have, as steps down when full-sized segments vanish (RFC 1191 §7.1).
 const PLATEAUS: [u16; 6] = [9000, 4352, 1500, 1280, 1006, 552];
@@ -24,6 +26,14 @@ pub(super) struct PathMtu {
     lowered_at: Instant,
     /// Lowered because of timeouts, not because of ICMP.
     suspected: bool,
+    /// The one segment of the configured size that asks whether the path takes such again.
+    probe: Option<Probe>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    start: u64,
+    end: u64,
 }
 
 impl PathMtu {
@@ -37,6 +47,7 @@ impl PathMtu {
             overhead,
             lowered_at: Instant::ZERO,
             suspected: false,
+            probe: None,
         }
     }
 
@@ -71,25 +82,73 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.config.mtu_probing && self.consecutive_timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS);
         let full = self.board.front().is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
         if probing && full && self.mtu.step_down() {
-            self.mtu.lowered_at = now;
             self.mtu.suspected = true;
             self.rtt.reset_backoff();
-            self.segment_size_changed(now);
+            self.segment_size_fell(now);
         }
     }
 
-    /// Tries the configured MTU again after a while. If it still vanishes, timeouts lower it anew.
-    pub(super) fn maybe_raise_mtu(&mut self, now: Instant) {
-        let lowered = self.mtu.lowered_at != Instant::ZERO;
-        if lowered && now.since(self.mtu.lowered_at) >= RAISE_AFTER && !self.recovery.is_active() {
+    /// Payload of a probe, if one is due (RFC 4821 §7.3, §7.4): a single larger segment, so that its loss costs no more than
+    /// any other and is repaired alike.
+    #[inline]
+    pub(super) fn mtu_probe_payload<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        segment_bytes: u64,
+        room: u64,
+        ext: &X,
+    ) -> Option<u64> {
+        if self.mtu.lowered_at == Instant::ZERO || now.since(self.mtu.lowered_at) < RAISE_AFTER {
+            return None;
+        }
+        let larger = self.peer_mss.min(self.mtu.configured - self.mtu.overhead);
+        let options = ext.data_option_bytes() as u64 + if self.timestamps { 12 } else { 0 };
+        let payload = u64::from(larger).saturating_sub(options);
+        let by_peer = self.window_end.saturating_sub(self.next);
+        // Enough behind it for its loss to show without a timeout.
+        let ahead = payload + 4 * segment_bytes;
+        let possible = self.mtu.probe.is_none()
+            && !self.recovery.is_active()
+            && payload > segment_bytes
+            && ahead <= room.min(by_peer).min(self.unsent_bytes())
+            && self.queue.contiguous_bytes(self.next - 1) >= payload;
+        possible.then_some(payload)
+    }
+
+    pub(super) fn transmit_mtu_probe<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        payload: u64,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        let start = self.next;
+        let packet = self.send_stretch(now, start, payload, false, payload, ext);
+        self.mtu.probe = Some(Probe { start, end: start + payload });
+        packet
+    }
+
+    /// The probe was acknowledged and never taken for lost: the path takes that size.
+    #[inline]
+    pub(super) fn follow_mtu_probe(&mut self) {
+        if self.mtu.probe.is_some_and(|probe| self.una >= probe.end) {
             self.raise_mtu();
         }
+    }
+
+    /// The probe is lost: the path still does not take that size. That is no congestion; returns what else was lost.
+    pub(super) fn excuse_mtu_probe(&mut self, now: Instant, lost_bytes: u64) -> u64 {
+        let Some(probe) = self.mtu.probe else { return lost_bytes };
+        let Some(bytes) = self.board.waits_at(probe.start) else { return lost_bytes };
+        self.mtu.probe = None;
+        self.mtu.lowered_at = now;
+        lost_bytes.saturating_sub(bytes)
     }
 
     fn raise_mtu(&mut self) {
         self.mtu.current = self.mtu.configured;
         self.mtu.lowered_at = Instant::ZERO;
         self.mtu.suspected = false;
+        self.mtu.probe = None;
         self.controller.on_mss(self.mss_bytes());
         self.events.mtu_changed = true;
     }
@@ -102,12 +161,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// What was in flight at the old size is sent again at the new.
-    pub(super) fn segment_size_changed(&mut self, now: Instant) {
-        if self.mtu.lowered_at == Instant::ZERO {
-            self.mtu.lowered_at = now;
-        }
+    pub(super) fn segment_size_fell(&mut self, now: Instant) {
+        self.mtu.lowered_at = now;
+        self.mtu.probe = None;
         self.controller.on_mss(self.mss_bytes());
         self.events.mtu_changed = true;
-        self.board.mark_all_lost();
+        self.board.mark_longer_lost(u64::from(self.mss_bytes()));
     }
 }

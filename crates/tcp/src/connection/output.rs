@@ -2,12 +2,12 @@
 
 use core::fmt::Debug;
 
-use polypath_units::{Duration, Instant};
+use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps};
 
-use super::{Connection, State};
+use super::{Connection, Delivery, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
-use crate::scoreboard::{Flags, Sent};
+use crate::scoreboard::{Flags, RateStart, Sent};
 
 /// Segments that may leave back to back (RFC 9293 has no word on it; Linux's pacing allows about as many).
 const BURST_SEGMENTS: u64 = 2;
@@ -19,6 +19,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.pending.reset {
             self.pending.reset = false;
             return Some(self.reset(now, ext));
+        }
+        if let Some(seq) = self.pending.stray_reset.take() {
+            let segment = Segment { seq, flags: TcpFlags::RST, ..Segment::default() };
+            return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, ext));
         }
         match self.state {
             State::Closed => return None,
@@ -46,7 +50,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn acknowledge<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
-        let segment = self.segment_at(now, self.next, TcpFlags::ACK, ext);
+        // A peer that shrank its window would drop what lies beyond it.
+        let position = self.next.min(self.window_end.max(self.una));
+        let segment = self.segment_at(now, position, TcpFlags::ACK, ext);
         self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
     }
 
@@ -87,6 +93,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let pipe = self.in_flight_bytes();
         let lost = self.board.lost_bytes();
         if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
+            // What leaves until all this is delivered measures the application.
+            self.delivery.app_limited_until = self.delivery.delivered + pipe.max(1);
             return None;
         }
         let window = self.send_window_bytes();
@@ -99,11 +107,39 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return None;
         }
         if lost > 0 {
-            let (delivered, delivered_at) = (self.delivery.delivered, self.delivery.delivered_at);
-            let sent = self.board.take_lost(now, segment_bytes, delivered, delivered_at)?;
-            return Some(self.retransmit(now, sent, ext));
+            let (at, start) = self.board.next_lost()?;
+            return self.resend(now, at, start, segment_bytes, ext);
         }
-        self.transmit_new(now, segment_bytes, window.saturating_sub(pipe), ext)
+        let room = window.saturating_sub(pipe);
+        if let Some(size) = self.mtu_probe_payload(now, segment_bytes, room, ext) {
+            return self.transmit_mtu_probe(now, size, ext);
+        }
+        self.transmit_new(now, segment_bytes, room, ext)
+    }
+
+    /// Resends the piece at index `at` of the scoreboard, up to a segment and to the end of its mapping.
+    fn resend<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        at: usize,
+        start: u64,
+        segment_bytes: u64,
+        ext: &mut X,
+    ) -> Option<Packet> {
+        let most = match self.queue.contiguous_bytes(start - 1) {
+            // The FIN alone.
+            0 => 1,
+            // FIN takes a position of its own behind the last byte.
+            contiguous if start + contiguous == self.queue.end() + 1 => segment_bytes.min(contiguous + 1),
+            contiguous => segment_bytes.min(contiguous),
+        };
+        let sent = self.board.resend(at, most, now, self.rate_start())?;
+        Some(self.retransmit(now, sent, ext))
+    }
+
+    fn rate_start(&self) -> RateStart {
+        let Delivery { delivered, delivered_at, first_sent_at, .. } = self.delivery;
+        RateStart { delivered, delivered_at, first_sent_at }
     }
 
     fn fin_is_due(&self) -> bool {
@@ -145,7 +181,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.controller.on_idle_restart(now);
         }
         let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
-        self.send_stretch(now, self.next, count, fin, ext)
+        self.send_stretch(now, self.next, count, fin, segment_bytes, ext)
     }
 
     /// Nagle's algorithm, cork, and the sender's silly window avoidance (RFC 9293 §3.8.6.2.1, §3.7.4) for a short segment.
@@ -165,13 +201,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         (most - most % segment_bytes).max(segment_bytes)
     }
 
-    /// Sends new data from `position`, which is `next`.
-    fn send_stretch<X: Extension<Mapping = M>>(
+    /// Sends new data from `position`, which is `next`, as segments of `segment_bytes`.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one segment")]
+    pub(super) fn send_stretch<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
         position: u64,
         count: u64,
         fin: bool,
+        segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
         let (payload, mapping) = if count > 0 {
@@ -182,29 +220,25 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         let end = position + payload.len() as u64 + u64::from(fin);
         if self.una == self.next {
-            // A rate sample starts anew after silence.
+            // A rate sample starts anew after silence, and so does the user timeout.
             self.delivery.delivered_at = now;
+            self.delivery.first_sent_at = now;
+            self.stalled_since = now;
         }
-        let app_limited = self.unsent_bytes() == count;
-        self.board.push(Sent {
-            start: position,
-            end,
-            at: now,
-            delivered: self.delivery.delivered,
-            delivered_at: self.delivery.delivered_at,
-            flags: if app_limited { Flags::APP_LIMITED } else { Flags::NONE },
-        });
+        let app_limited = self.delivery.delivered < self.delivery.app_limited_until;
+        let flags = if app_limited { Flags::APP_LIMITED } else { Flags::NONE };
+        self.board.push(Sent::new(position, end, now, self.rate_start(), flags));
         self.next = end;
         if fin {
             self.fin_at = Some(end - 1);
             self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         }
-        let segment_bytes = self.segment_payload_bytes(ext);
+        let segment_bytes = segment_bytes as usize;
         Some(self.send_data_segment(now, position, payload, mapping, fin, segment_bytes, ext))
     }
 
     fn retransmit<X: Extension<Mapping = M>>(&mut self, now: Instant, sent: Sent, ext: &mut X) -> Packet {
-        let fin = self.fin_at == Some(sent.end - 1);
+        let fin = self.fin_at == Some(sent.end() - 1);
         let count = sent.len() - u64::from(fin);
         let (payload, mapping) = match self.queue.slice(sent.start - 1, count as usize) {
             Some((payload, mapping)) if count > 0 => (payload, Some(mapping)),
@@ -212,8 +246,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
-        let clock = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
-        self.recovery.note_resent(clock);
+        self.recovery.note_resent(self.clock(now));
         let segment_bytes = self.segment_payload_bytes(ext);
         self.send_data_segment(now, sent.start, payload, mapping, fin, segment_bytes, ext)
     }
@@ -229,13 +262,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if unsent > 0 {
             let count = self.queue.contiguous_bytes(self.next - 1).min(unsent);
             let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
-            let packet = self.send_stretch(now, self.next, count, fin, ext);
+            let packet = self.send_stretch(now, self.next, count, fin, segment_bytes, ext);
             self.note_tail_probe(false);
             return packet;
         }
-        let sent = self.board.resend_last(now, segment_bytes)?;
+        let (at, start) = self.board.last_piece(segment_bytes)?;
         self.note_tail_probe(true);
-        Some(self.retransmit(now, sent, ext))
+        self.resend(now, at, start, segment_bytes, ext)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of one segment")]
@@ -292,6 +325,22 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
     }
 
+    /// The rate that [`Connection::pace`] keeps on average.
+    pub(super) fn pacing_rate(&self) -> BitRate {
+        if !self.config.pacing || self.rtt.srtt().is_zero() {
+            return BitRate::ZERO;
+        }
+        let tenths = if self.controller.in_slow_start() { 20 } else { 12 };
+        let bytes = self.controller.window_bytes() * tenths / 10;
+        self.controller.pacing_rate().unwrap_or_else(|| BitRate::from_bytes_over(bytes, self.rtt.srtt()))
+    }
+
+    /// The timestamp clock (RFC 7323 §5.4): milliseconds from an offset of this connection's own.
+    #[inline]
+    pub(super) fn clock(&self, now: Instant) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.timestamp_offset)
+    }
+
     // ---- headers and options
 
     /// A segment with everything but payload and options. Whatever leaves acknowledges, so what was owed is paid.
@@ -304,13 +353,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Segment {
         let _ = now;
         let is_syn = flags.syn();
-        let window_bytes = self.window_to_advertise(ext);
         let shift = if is_syn { 0 } else { self.own_shift };
-        let field = (window_bytes >> shift).min(u64::from(u16::MAX));
-        let edge = self.receive.next() + (field << shift);
+        let field = self.window_field_to_advertise(shift, ext);
+        let edge = self.receive.next() + (u64::from(field) << shift);
         self.window_edge = self.window_edge.max(edge);
         let ack = if flags.ack() {
-            self.acked_to = self.receive.next();
+            self.acked_to = self.receive.next() + u64::from(self.fin_received);
             self.unacked_segments = 0;
             self.timers.delayed_ack = Instant::FAR_FUTURE;
             self.pending.ack = false;
@@ -319,22 +367,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             polypath_wire::SeqNumber(0)
         };
         let seq = self.wire_seq(position);
-        Segment { seq, ack, flags, window: field as u16, ..Segment::default() }
+        Segment { seq, ack, flags, window: field, ..Segment::default() }
     }
 
-    /// The window for the header: the edge stays until it can move by a segment or half the buffer (RFC 9293
-    /// §3.8.6.2.2), lest the sender fills it by slivers.
+    /// The window for the header. The edge stays until it can move by a segment or half the buffer (RFC 9293 §3.8.6.2.2),
+    /// lest the sender fills it by slivers. It does not move back by the rounding of the scale either; it does where an
+    /// extension shares the window with others.
     #[inline]
-    fn window_to_advertise<X: Extension<Mapping = M>>(&self, ext: &X) -> u64 {
-        let next = self.receive.next();
-        let window = ext.receive_window_bytes(self.own_window_bytes());
-        let edge = next + window;
+    fn window_field_to_advertise<X: Extension<Mapping = M>>(&self, shift: u8, ext: &X) -> u16 {
+        let own = self.own_window_bytes();
+        let window = ext.receive_window_bytes(own);
+        let kept = self.window_edge.saturating_sub(self.receive.next());
         let step = u64::from(self.peer_mss).min(self.config.receive_buffer_bytes / 2).max(1);
-        if edge > self.window_edge && edge - self.window_edge < step && self.window_edge >= next {
-            self.window_edge - next
-        } else {
-            window
-        }
+        let keep = kept > 0 && window < kept + step && (window > kept || window >= own);
+        let units = if keep { (kept + (1 << shift) - 1) >> shift } else { window >> shift };
+        u16::try_from(units).unwrap_or(u16::MAX)
     }
 
     /// The one place that decides which options a segment carries, in order of precedence: on a SYN, MSS, SACK permitted,
@@ -352,7 +399,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.write_syn_options(&mut segment.options);
         }
         if self.timestamps && kind != OutgoingKind::Reset {
-            let value = (now.as_millis() as u32).wrapping_add(self.timestamp_offset);
+            let value = self.clock(now);
             let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
             segment.options.timestamps = Some(Timestamps { value, echo });
         }

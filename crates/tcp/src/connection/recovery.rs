@@ -1,18 +1,21 @@
-//! Losses: RACK-TLP (RFC 8985), recovery with proportional rate reduction (RFC 6937), NewReno without SACK (RFC 6582),
-//! timeouts with F-RTO (RFC 5682), and undo by Eifel (RFC 3522) and DSACK (RFC 3708).
+//! Losses: RACK (RFC 8985), recovery with proportional rate reduction (RFC 9937), NewReno without SACK (RFC 6582), and undo
+//! by Eifel (RFC 3522) and DSACK (RFC 3708).
 
 use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::Segment;
 
+use super::Connection;
 use super::timers::RetransmitKind;
-use super::{CloseReason, Connection, State};
 use crate::extension::Extension;
-use crate::scoreboard::{Newly, Sent};
+use crate::scoreboard::{Flags, Newly, Sent};
 
 /// Duplicate acknowledgments that mean loss where nothing better is known.
 const DUPLICATE_THRESHOLD: u32 = 3;
+
+/// Recoveries for which a widened reordering window holds (RFC 8985 §6.2).
+const REORDERING_PERSIST: u8 = 16;
 
 /// RACK's reordering window grows by quarters of the least round-trip time, up to this many (RFC 8985 §6.2).
 const MAX_REORDERING_QUARTERS: u64 = 16;
@@ -20,7 +23,7 @@ const MAX_REORDERING_QUARTERS: u64 = 16;
 /// State of loss recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
-    phase: Phase,
+    pub(super) phase: Phase,
     /// RACK's reference: the latest-sent piece that is known delivered.
     rack_at: Instant,
     rack_end: u64,
@@ -29,22 +32,27 @@ pub(super) struct Recovery {
     reordering_quarters: u64,
     /// Recoveries left with the widened window (RFC 8985 §6.2: sixteen).
     reordering_persist: u8,
-    prr: Prr,
+    /// DSACKs widen it once a round trip: again from when this position is acknowledged.
+    dsack_round_end: u64,
+    pub(super) prr: Prr,
     duplicates: u32,
     /// The episode began with nothing resent in flight, so that its acknowledgments can be told from older ones'.
-    may_undo: bool,
+    pub(super) may_undo: bool,
     /// Timestamp of the first retransmission of the episode: an echo older than it proves that it was spurious.
-    first_resend_ms: Option<u32>,
-    /// Retransmissions of the episode that no DSACK has reported yet.
-    undo_left: Option<u32>,
+    pub(super) first_resend_ms: Option<u32>,
+    /// Retransmissions of the episode that no DSACK has reported yet. Kept after its end, as the last of them often
+    /// comes later (RFC 3708).
+    pub(super) undo_left: Option<u32>,
+    /// What was outstanding in the episode.
+    pub(super) undo_range: (u64, u64),
     /// End of what a tail loss probe covers.
-    tail_probe_end: Option<u64>,
-    tail_probe_resent: bool,
-    frto: Frto,
+    pub(super) tail_probe_end: Option<u64>,
+    pub(super) tail_probe_resent: bool,
+    pub(super) frto: Frto,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     #[default]
     Open,
     /// Fast recovery until this position is acknowledged.
@@ -54,7 +62,7 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Frto {
+pub(super) enum Frto {
     #[default]
     Off,
     /// The first segment was retransmitted; the next acknowledgment tells more.
@@ -65,9 +73,9 @@ enum Frto {
 
 /// Proportional rate reduction.
 #[derive(Clone, Copy, Debug, Default)]
-struct Prr {
+pub(super) struct Prr {
     delivered: u64,
-    out: u64,
+    pub(super) out: u64,
     flight_at_start: u64,
     /// Pipe plus what may leave now.
     window: u64,
@@ -76,6 +84,10 @@ struct Prr {
 impl Recovery {
     pub(super) fn is_active(&self) -> bool {
         self.phase != Phase::Open
+    }
+
+    pub(super) fn reordering_seen(&self) -> bool {
+        self.reordering_seen
     }
 
     pub(super) fn may_probe_tail(&self) -> bool {
@@ -120,13 +132,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         in_flight: u64,
         advanced: bool,
         pure_duplicate: bool,
-        duplicate_sack: bool,
+        dsack: Option<(u64, u64)>,
         ext: &mut X,
     ) {
         if let Some(latest) = newly.latest {
-            self.update_rack(now, &latest, newly.reordered);
+            self.update_rack(now, segment, &latest, newly.reordered);
         }
+        let duplicate_sack = dsack.is_some();
+        let mut by_probe = false;
         if self.recovery.tail_probe_end.is_some() && (advanced || duplicate_sack) {
+            by_probe = self.recovery.tail_probe_resent;
             self.tail_probe_acknowledged(now, in_flight, duplicate_sack, ext);
         }
         let trouble = self.recovery.phase != Phase::Open
@@ -138,7 +153,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.grow_window(now, newly, in_flight, ext);
             return;
         }
-        if duplicate_sack && self.undone_by_dsack(now) {
+        if let Some(range) = dsack
+            && self.undone_by_dsack(range, by_probe)
+        {
             self.undo(now);
         }
         if advanced && self.is_spurious_by_timestamp(segment) {
@@ -146,47 +163,51 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.follow_frto(now, newly, advanced);
         self.leave_recovery(now, advanced);
-        let lost = self.find_losses(now, newly, advanced, pure_duplicate);
-        self.enter_or_continue(now, newly, in_flight, lost, ext);
+        let lost = self.find_losses(now, advanced, pure_duplicate);
+        self.enter_or_continue(now, newly, in_flight, lost, advanced, ext);
     }
 
     // ---- detection
 
-    fn update_rack(&mut self, now: Instant, latest: &Sent, reordered: bool) {
-        let recovery = &mut self.recovery;
+    fn update_rack(&mut self, now: Instant, segment: &Segment, latest: &Sent, reordered: bool) {
+        self.recovery.reordering_seen |= reordered;
         let rtt = now.since(latest.at);
-        // A retransmission acknowledged sooner than any round trip: it was the original that arrived (RFC 8985 §6.2, 2).
-        let resent = latest.flags.has(crate::scoreboard::Flags::EVER_RESENT);
-        if resent && rtt < self.rtt.min() {
-            return;
+        // Was it the original that arrived, after the retransmission had left? (RFC 8985 §6.2, step 2)
+        if latest.flags.has(Flags::EVER_RESENT) {
+            let echo = segment.options.timestamps.map_or(0, |timestamps| timestamps.echo);
+            let by_original =
+                self.timestamps && echo != 0 && (echo.wrapping_sub(self.clock(latest.at)) as i32) < 0;
+            if by_original || rtt < self.rtt.min() {
+                return;
+            }
         }
-        if (latest.at, latest.end) > (recovery.rack_at, recovery.rack_end) {
+        let recovery = &mut self.recovery;
+        if (latest.at, latest.end()) > (recovery.rack_at, recovery.rack_end) {
             recovery.rack_at = latest.at;
-            recovery.rack_end = latest.end;
-            recovery.rack_rtt = rtt;
+            recovery.rack_end = latest.end();
         }
-        recovery.reordering_seen |= reordered;
+        recovery.rack_rtt = rtt;
     }
 
     /// RFC 8985 §6.2, step 4.
     fn reordering_window(&self) -> Duration {
         let recovery = &self.recovery;
-        if !recovery.reordering_seen
-            && (recovery.is_active() || self.board.sacked_pieces() >= DUPLICATE_THRESHOLD)
-        {
+        if !recovery.reordering_seen && (recovery.is_active() || self.many_sacked()) {
             return Duration::ZERO;
         }
         let quarters = 1 + recovery.reordering_quarters;
         Duration::from_nanos(self.rtt.min().as_nanos() / 4 * quarters).min(self.rtt.srtt())
     }
 
-    fn find_losses(&mut self, now: Instant, newly: &Newly, advanced: bool, pure_duplicate: bool) -> u64 {
+    /// As many segments as duplicate acknowledgments would have been enough. An aggregate is one piece, but more bytes.
+    fn many_sacked(&self) -> bool {
+        self.board.sacked_pieces() >= DUPLICATE_THRESHOLD
+            || self.board.sacked_bytes() >= u64::from(DUPLICATE_THRESHOLD * self.mss_bytes())
+    }
+
+    fn find_losses(&mut self, now: Instant, advanced: bool, pure_duplicate: bool) -> u64 {
         if !self.sack {
             return self.find_losses_without_sack(advanced, pure_duplicate);
-        }
-        let _ = newly;
-        if self.board.sacked_bytes() == 0 && !self.board.has_resent() {
-            return 0;
         }
         let window = self.recovery.rack_rtt + self.reordering_window();
         let reference = (self.recovery.rack_at, self.recovery.rack_end);
@@ -199,7 +220,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.arm_retransmit(now, true);
         }
         self.delivery.lost += lost;
-        lost
+        if self.recovery.is_active() { lost } else { self.excuse_mtu_probe(now, lost) }
     }
 
     fn find_losses_without_sack(&mut self, advanced: bool, pure_duplicate: bool) -> u64 {
@@ -224,8 +245,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn look_for_losses<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
         let in_flight = self.in_flight_bytes();
         let newly = Newly::default();
-        let lost = self.find_losses(now, &newly, false, false);
-        self.enter_or_continue(now, &newly, in_flight, lost, ext);
+        let lost = self.find_losses(now, false, false);
+        self.enter_or_continue(now, &newly, in_flight, lost, false, ext);
         self.arm_retransmit(now, false);
     }
 
@@ -237,6 +258,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         newly: &Newly,
         in_flight: u64,
         lost: u64,
+        advanced: bool,
         ext: &mut X,
     ) {
         match self.recovery.phase {
@@ -248,7 +270,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.controller.steers_recovery() {
             self.grow_window(now, newly, in_flight, ext);
         }
-        self.reduce_in_proportion(newly.bytes, lost);
+        self.reduce_in_proportion(newly.bytes, advanced && lost == 0);
     }
 
     fn enter_fast_recovery<X: Extension<Mapping = M>>(&mut self, now: Instant, in_flight: u64, ext: &mut X) {
@@ -264,11 +286,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         recovery.may_undo = clean;
         recovery.first_resend_ms = None;
         recovery.undo_left = clean.then_some(0);
+        recovery.undo_range = (self.una, self.next);
         recovery.tail_probe_end = None;
+        if self.timers.retransmit_kind == RetransmitKind::TailProbe {
+            // No probes in recovery (RFC 8985 §7.2).
+            self.timers.retransmit_kind = RetransmitKind::Timeout;
+            self.timers.retransmit = now + self.rtt.rto();
+        }
     }
 
-    /// RFC 6937 §3, with the safe-acknowledgment rule of its revision: slow start's bound only while nothing new is lost.
-    fn reduce_in_proportion(&mut self, delivered: u64, lost: u64) {
+    /// Proportional rate reduction (RFC 9937 §6): slow start's bound only while acknowledgments advance and nothing new is lost.
+    fn reduce_in_proportion(&mut self, delivered: u64, safe: bool) {
         let mss = u64::from(self.mss_bytes());
         let pipe = self.in_flight_bytes();
         let target = self.controller.window_bytes();
@@ -277,10 +305,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let prr = &mut self.recovery.prr;
         prr.delivered += delivered;
         let quota = if pipe > target {
-            (prr.delivered * target).div_ceil(prr.flight_at_start).saturating_sub(prr.out)
+            prr.delivered.saturating_mul(target).div_ceil(prr.flight_at_start).saturating_sub(prr.out)
         } else {
             let mut limit = prr.delivered.saturating_sub(prr.out).max(delivered);
-            if lost == 0 {
+            if safe {
                 limit += mss;
             }
             limit.min(target - pipe)
@@ -302,7 +330,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.recovery.phase = Phase::Open;
         self.recovery.frto = Frto::Off;
         self.recovery.duplicates = 0;
-        self.recovery.undo_left = None;
         self.recovery.first_resend_ms = None;
         if self.recovery.reordering_persist > 0 {
             self.recovery.reordering_persist -= 1;
@@ -328,158 +355,44 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             && (timestamps.echo.wrapping_sub(resent) as i32) < 0
     }
 
-    fn undone_by_dsack(&mut self, now: Instant) -> bool {
-        let _ = now;
-        // Each DSACK says that the reordering window was too small (RFC 8985 §6.2, step 4).
-        self.recovery.reordering_seen = true;
-        self.recovery.reordering_quarters =
-            (self.recovery.reordering_quarters + 1).min(MAX_REORDERING_QUARTERS);
-        self.recovery.reordering_persist = 16;
-        match &mut self.recovery.undo_left {
-            Some(left) if *left > 0 => {
+    /// True if every retransmission of the last episode has been reported as a duplicate (RFC 3708).
+    fn undone_by_dsack(&mut self, (start, end): (u64, u64), by_probe: bool) -> bool {
+        if self.totals.dsacks > self.totals.retransmits {
+            // The network duplicates by itself, and its reports prove nothing (RFC 3708 §3).
+            return false;
+        }
+        let (una, next) = (self.una, self.next);
+        let recovery = &mut self.recovery;
+        // It says that the reordering window was too small (RFC 8985 §6.2, step 4), unless it answers a tail loss probe.
+        if !by_probe {
+            recovery.reordering_seen = true;
+            recovery.reordering_persist = REORDERING_PERSIST;
+            if una >= recovery.dsack_round_end {
+                recovery.dsack_round_end = next;
+                recovery.reordering_quarters =
+                    (recovery.reordering_quarters + 1).min(MAX_REORDERING_QUARTERS);
+            }
+        }
+        let (from, until) = recovery.undo_range;
+        match &mut recovery.undo_left {
+            Some(left) if *left > 0 && start >= from && end <= until => {
                 *left -= 1;
-                *left == 0 && self.recovery.is_active()
+                *left == 0
             }
             _ => false,
         }
     }
 
-    fn undo(&mut self, now: Instant) {
+    pub(super) fn undo(&mut self, now: Instant) {
         self.totals.spurious += 1;
         self.withdraw_suspicion();
-        self.board.unmark_lost();
+        if self.recovery.is_active() {
+            self.board.unmark_lost();
+        }
         self.controller.on_spurious(now);
         self.recovery.phase = Phase::Open;
         self.recovery.frto = Frto::Off;
         self.recovery.first_resend_ms = None;
         self.recovery.undo_left = None;
-    }
-
-    // ---- timeouts
-
-    pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
-        if matches!(self.state, State::SynSent | State::SynReceived) {
-            return self.handshake_timeout();
-        }
-        if self.una == self.next {
-            return;
-        }
-        self.totals.timeouts += 1;
-        self.consecutive_timeouts = self.consecutive_timeouts.saturating_add(1);
-        if self.consecutive_timeouts > self.config.retries || self.user_timeout_passed(now) {
-            return self.close_after_reset(CloseReason::TimedOut);
-        }
-        self.events.timed_out = true;
-        self.suspect_black_hole(now);
-        let in_flight = self.in_flight_bytes();
-        let own = self.flow_view();
-        self.controller.on_timeout(now, in_flight, &ext.flows(&own));
-        if self.recovery.phase == Phase::Open {
-            self.delivery.acked_between_losses = self.delivery.acked_since_loss;
-            self.delivery.acked_since_loss = 0;
-        }
-        let clean = !self.board.has_resent();
-        let phase = self.recovery.phase;
-        // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
-        let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
-        self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
-        if self.recovery.frto == Frto::Resent {
-            let most = self.segment_payload_bytes(ext) as u64;
-            self.board.mark_front_lost(most);
-        } else {
-            self.lose_everything();
-        }
-        let recovery = &mut self.recovery;
-        recovery.phase = Phase::Timeout { until: self.next };
-        recovery.prr = Prr::default();
-        // A further timeout of the same episode leaves open that the first one was spurious.
-        if !matches!(phase, Phase::Timeout { .. }) {
-            recovery.may_undo = clean && phase == Phase::Open;
-            recovery.first_resend_ms = None;
-            recovery.undo_left = recovery.may_undo.then_some(0);
-        }
-        recovery.tail_probe_end = None;
-        self.rtt.back_off();
-        self.pace_at = now;
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
-    }
-
-    fn lose_everything(&mut self) {
-        // A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
-        if self.board.front().is_some_and(|front| front.flags.has(crate::scoreboard::Flags::SACKED)) {
-            self.board.forget_sacks();
-        }
-        self.board.mark_all_lost();
-        self.delivery.lost += self.board.lost_bytes();
-    }
-
-    fn handshake_timeout(&mut self) {
-        let limit =
-            if self.state == State::SynSent { self.config.syn_retries } else { self.config.syn_ack_retries };
-        if self.syn_sent > limit {
-            return self.close(CloseReason::TimedOut);
-        }
-        self.totals.timeouts += 1;
-        self.rtt.back_off();
-        self.pending.syn = true;
-    }
-
-    /// RFC 5682 §2.1, steps 2 and 3.
-    fn follow_frto(&mut self, now: Instant, newly: &Newly, advanced: bool) {
-        match self.recovery.frto {
-            Frto::Off => {}
-            Frto::Resent if advanced => {
-                self.recovery.frto = Frto::SentNew;
-                self.recovery.prr.out = 0;
-            }
-            Frto::SentNew if advanced && newly.original => self.undo(now),
-            Frto::Resent | Frto::SentNew => {
-                self.recovery.frto = Frto::Off;
-                self.lose_everything();
-            }
-        }
-    }
-
-    // ---- tail loss probes (RFC 8985 §7)
-
-    pub(super) fn probe_tail(&mut self, now: Instant) {
-        if self.una == self.next {
-            return;
-        }
-        self.recovery.tail_probe_end = Some(self.next);
-        self.pending.tail_probe = true;
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
-    }
-
-    pub(super) fn note_tail_probe(&mut self, resent: bool) {
-        self.recovery.tail_probe_resent = resent;
-        self.recovery.tail_probe_end = Some(self.next);
-    }
-
-    /// RFC 8985 §7.4: a probe that repaired a loss without a trace is a congestion event all the same.
-    fn tail_probe_acknowledged<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        in_flight: u64,
-        duplicate_sack: bool,
-        ext: &mut X,
-    ) {
-        let resent = self.recovery.tail_probe_resent;
-        // An acknowledgment of just what was probed may be the original's; a DSACK would tell, or later data.
-        let decided =
-            self.recovery.tail_probe_end.is_some_and(|end| self.una > end || self.una == end && !resent);
-        if !decided && !duplicate_sack {
-            return;
-        }
-        let repaired = resent && !duplicate_sack && self.recovery.phase == Phase::Open;
-        self.recovery.tail_probe_end = None;
-        self.recovery.tail_probe_resent = false;
-        if repaired {
-            let own = self.flow_view();
-            self.controller.on_congestion(now, in_flight, &ext.flows(&own));
-            self.controller.on_recovery_end(now);
-        }
     }
 }

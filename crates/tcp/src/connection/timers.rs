@@ -106,7 +106,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let rto = self.rtt.rto();
-        let (srtt, alone) = (self.rtt.srtt(), self.board.len() <= 1);
+        let (srtt, alone) = (self.rtt.srtt(), self.outstanding_bytes() <= u64::from(self.mss_bytes()));
         let may_probe =
             self.sack && !srtt.is_zero() && self.recovery.may_probe_tail() && self.board.sacked_bytes() == 0;
         let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
@@ -120,6 +120,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The window is closed and nothing is in flight that would bring news of it (RFC 9293 §3.8.6.1).
     pub(super) fn arm_persist(&mut self, now: Instant) {
         if self.timers.persist == Instant::FAR_FUTURE {
+            self.stalled_since = now;
             self.timers.persist = now + self.rtt.rto().min(MAX_PERSIST);
         }
     }
@@ -129,12 +130,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.unsent_bytes() == 0 || self.window_end > self.next {
             return;
         }
-        if self.user_timeout_passed(now) {
-            return self.close(CloseReason::TimedOut);
+        // A peer that answers may keep its window closed as long as it likes.
+        if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
+            return self.close_after_reset(CloseReason::TimedOut);
         }
+        self.window_probes = self.window_probes.saturating_add(1);
         self.pending.probe = true;
         self.rtt.back_off();
-        self.arm_persist(now);
+        self.timers.persist = now + self.rtt.rto().min(MAX_PERSIST);
     }
 
     pub(super) fn arm_keepalive(&mut self, now: Instant) {
@@ -146,8 +149,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn probe_peer(&mut self, now: Instant) {
+        if self.una < self.next || self.unsent_bytes() > 0 {
+            // The retransmission and persist timers ask already.
+            return self.arm_keepalive(now);
+        }
         if self.keepalives >= self.config.keepalive_probes {
-            self.pending.reset = true;
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.keepalives += 1;

@@ -1,6 +1,9 @@
-//! A connection's behaviour, feature by feature.
-
+mod hostile;
 mod lifecycle;
 mod loss;
+mod mapping;
 mod pair;
+mod path_mtu;
 mod transfer;
+mod undo;
+mod window;

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt::Debug;
 use core::net::Ipv4Addr;
 
 use polypath_congestion::by_name;
@@ -25,6 +26,8 @@ pub(super) enum From {
 /// Sees each segment before it travels; what it returns arrives, each after an extra delay.
 pub(super) type Meddle = Box<dyn FnMut(From, Segment) -> Vec<(Duration, Segment)>>;
 
+pub(super) type ClockedMeddle = Box<dyn FnMut(Instant, From, Segment) -> Vec<(Duration, Segment)>>;
+
 pub(super) fn pass(segment: Segment) -> Vec<(Duration, Segment)> {
     std::vec![(Duration::ZERO, segment)]
 }
@@ -38,6 +41,8 @@ pub(super) struct Pair {
     pub(super) loss_percent: u32,
     pub(super) jitter: Duration,
     pub(super) meddle: Meddle,
+    /// As `meddle`, but told the time; takes its place.
+    pub(super) clocked: Option<ClockedMeddle>,
     random: ChaCha8Rng,
     travelling: BTreeMap<(Instant, u64), (From, Segment)>,
     count: u64,
@@ -70,6 +75,23 @@ pub(super) fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    /// What holds whatever the peer does.
+    pub(super) fn check_invariants(&self) {
+        self.board.check();
+        assert!(self.una <= self.next);
+        assert!(self.next <= self.queue.end() + 2, "SYN, data, FIN");
+        assert!(self.board.front().is_none_or(|front| front.start == self.una));
+        assert!(self.in_flight_bytes() <= 2 * self.outstanding_bytes());
+        assert!(self.acked_offset() <= self.sent_offset() && self.sent_offset() <= self.enqueued_offset());
+        assert!(self.receive.highest() <= self.window_edge.max(self.receive.next()), "beyond the window");
+        assert!(self.readable_bytes() <= self.received_offset());
+        if self.state == State::Closed {
+            assert_eq!(self.poll_timeout(), None);
+        }
+    }
+}
+
 impl Pair {
     pub(super) fn new(client: Config, server: Config, seed: u64) -> Self {
         let now = Instant::from_secs(1);
@@ -84,6 +106,7 @@ impl Pair {
             loss_percent: 0,
             jitter: Duration::ZERO,
             meddle: Box::new(|_, segment| pass(segment)),
+            clocked: None,
             random: ChaCha8Rng::seed_from_u64(seed),
             travelling: BTreeMap::new(),
             count: 0,
@@ -162,7 +185,11 @@ impl Pair {
     fn travel(&mut self, from: From, packet: Packet) {
         let Transport::Tcp(segment) = packet.transport else { return };
         self.log.push((self.now, from, segment.clone()));
-        for (extra, segment) in (self.meddle)(from, segment) {
+        let arriving = match &mut self.clocked {
+            Some(clocked) => clocked(self.now, from, segment),
+            None => (self.meddle)(from, segment),
+        };
+        for (extra, segment) in arriving {
             if self.random.next_u32() % 100 < self.loss_percent {
                 continue;
             }
@@ -229,11 +256,9 @@ impl Pair {
     }
 
     fn check(&self) {
-        self.client.board.check();
-        assert!(self.client.una <= self.client.next);
+        self.client.check_invariants();
         if let Some(server) = &self.server {
-            server.board.check();
-            assert!(server.una <= server.next);
+            server.check_invariants();
         }
     }
 

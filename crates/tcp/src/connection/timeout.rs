@@ -1,0 +1,160 @@
+//! Retransmission timeouts (RFC 6298) with F-RTO (RFC 5682), and tail loss probes (RFC 8985 §7).
+
+use core::fmt::Debug;
+
+use polypath_units::Instant;
+
+use super::recovery::{Frto, Phase, Prr};
+use super::timers::RetransmitKind;
+use super::{CloseReason, Connection, State};
+use crate::extension::Extension;
+use crate::scoreboard::{Flags, Newly};
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            return self.handshake_timeout();
+        }
+        if self.una == self.next {
+            return;
+        }
+        self.totals.timeouts += 1;
+        if self.window_end <= self.una {
+            return self.probe_shrunk_window(now, ext);
+        }
+        self.consecutive_timeouts = self.consecutive_timeouts.saturating_add(1);
+        if self.consecutive_timeouts > self.config.retries || self.user_timeout_passed(now) {
+            return self.close_after_reset(CloseReason::TimedOut);
+        }
+        self.events.timed_out = true;
+        self.suspect_black_hole(now);
+        let in_flight = self.in_flight_bytes();
+        let own = self.flow_view();
+        self.controller.on_timeout(now, in_flight, &ext.flows(&own));
+        if self.recovery.phase == Phase::Open {
+            self.delivery.acked_between_losses = self.delivery.acked_since_loss;
+            self.delivery.acked_since_loss = 0;
+        }
+        let clean = !self.board.has_resent();
+        let phase = self.recovery.phase;
+        // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
+        let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
+        self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
+        if self.recovery.frto == Frto::Resent {
+            let most = self.segment_payload_bytes(ext) as u64;
+            self.board.mark_front_lost(most);
+        } else {
+            self.lose_everything();
+        }
+        let recovery = &mut self.recovery;
+        recovery.phase = Phase::Timeout { until: self.next };
+        recovery.prr = Prr::default();
+        // A further timeout of the same episode leaves open that the first one was spurious.
+        if !matches!(phase, Phase::Timeout { .. }) {
+            recovery.may_undo = clean && phase == Phase::Open;
+            recovery.first_resend_ms = None;
+            recovery.undo_left = recovery.may_undo.then_some(0);
+            recovery.undo_range = (self.una, self.next);
+        }
+        recovery.tail_probe_end = None;
+        self.rtt.back_off();
+        self.pace_at = now;
+        self.timers.retransmit_kind = RetransmitKind::Timeout;
+        self.timers.retransmit = now + self.rtt.rto();
+    }
+
+    /// The peer took its window back under what is in flight: silence tells of no congestion, and the first segment again
+    /// asks for the window.
+    fn probe_shrunk_window<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &X) {
+        if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
+            return self.close_after_reset(CloseReason::TimedOut);
+        }
+        self.window_probes = self.window_probes.saturating_add(1);
+        let most = self.segment_payload_bytes(ext) as u64;
+        self.board.mark_front_lost(most);
+        self.rtt.back_off();
+        self.timers.retransmit_kind = RetransmitKind::Timeout;
+        self.timers.retransmit = now + self.rtt.rto();
+    }
+
+    fn lose_everything(&mut self) {
+        // A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
+        if self.board.front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
+            self.board.forget_sacks();
+        }
+        self.board.mark_all_lost();
+        self.delivery.lost += self.board.lost_bytes();
+    }
+
+    fn handshake_timeout(&mut self) {
+        let limit =
+            if self.state == State::SynSent { self.config.syn_retries } else { self.config.syn_ack_retries };
+        if self.consecutive_timeouts >= limit {
+            return self.close(CloseReason::TimedOut);
+        }
+        self.consecutive_timeouts += 1;
+        self.totals.timeouts += 1;
+        self.rtt.back_off();
+        self.pending.syn = true;
+    }
+
+    /// RFC 5682 §2.1, steps 2 and 3.
+    pub(super) fn follow_frto(&mut self, now: Instant, newly: &Newly, advanced: bool) {
+        match self.recovery.frto {
+            Frto::Off => {}
+            Frto::Resent if advanced => {
+                self.recovery.frto = Frto::SentNew;
+                self.recovery.prr.out = 0;
+            }
+            Frto::SentNew if advanced && newly.original => self.undo(now),
+            Frto::Resent | Frto::SentNew => {
+                self.recovery.frto = Frto::Off;
+                self.lose_everything();
+            }
+        }
+    }
+
+    // ---- tail loss probes (RFC 8985 §7)
+
+    pub(super) fn probe_tail(&mut self, now: Instant) {
+        if self.una == self.next {
+            return;
+        }
+        if !self.recovery.is_active() {
+            self.recovery.tail_probe_end = Some(self.next);
+            self.pending.tail_probe = true;
+        }
+        self.timers.retransmit_kind = RetransmitKind::Timeout;
+        self.timers.retransmit = now + self.rtt.rto();
+    }
+
+    pub(super) fn note_tail_probe(&mut self, resent: bool) {
+        self.recovery.tail_probe_resent = resent;
+        self.recovery.tail_probe_end = Some(self.next);
+    }
+
+    /// RFC 8985 §7.4: a probe that repaired a loss without a trace is a congestion event all the same.
+    pub(super) fn tail_probe_acknowledged<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        duplicate_sack: bool,
+        ext: &mut X,
+    ) {
+        let resent = self.recovery.tail_probe_resent;
+        // An acknowledgment of just what was probed may be the original's; a DSACK would tell, or later data.
+        let decided =
+            self.recovery.tail_probe_end.is_some_and(|end| self.una > end || self.una == end && !resent);
+        if !decided && !duplicate_sack {
+            return;
+        }
+        let repaired = resent && !duplicate_sack && self.recovery.phase == Phase::Open;
+        self.recovery.tail_probe_end = None;
+        self.recovery.tail_probe_resent = false;
+        if repaired {
+            let own = self.flow_view();
+            self.controller.on_congestion(now, in_flight, &ext.flows(&own));
+            self.controller.on_recovery_end(now);
+        }
+    }
+}
