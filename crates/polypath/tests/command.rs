@@ -128,3 +128,26 @@ fn the_demo_goes_on_through_a_cut() {
         assert!(message.contains(wanted), "{message}");
     }
 }
+
+#[test]
+fn mistakes_on_the_command_line_end_with_one_clear_line() {
+    let same_name =
+        ["demo", "--virtual", "--path", "name=a,rate=1mbit", "--path", "name=a,rate=2mbit", "--no-cut"];
+    for (arguments, wanted) in [
+        (&same_name[..], "two are named \"a\""),
+        (&["demo", "--viritual"], "similar argument exists: '--virtual'"),
+        (&["demo", "--size", "0"], "1..=4096"),
+        (&["demo", "--report", "/nonexistent/report.html"], "expected a writable file"),
+        (&["sim"], "<FILE.toml>"),
+        (&["soak", "--count", "0"], "--count"),
+        (&["fly"], "unrecognized subcommand 'fly'"),
+    ] {
+        let output = polypath(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+        assert!(message.starts_with("polypath: ") && message.contains(wanted), "{message}");
+    }
+    let help = polypath(&["--help"]);
+    assert!(help.status.success() && help.stderr.is_empty() && !help.stdout.is_empty());
+}

@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-use super::{Failure, create_file, print_json, print_line, write_file};
+use super::{Failure, check_writable, create_file, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -79,6 +79,7 @@ struct Json<'a> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let demo = plan(arguments)?;
+    check_writable(&arguments.report)?;
     let pcapng = arguments.pcap.as_deref().map(create_file).transpose()?;
     let bars = if arguments.json { None } else { Some(Bars::new(&demo)) };
     let outcome = demo
@@ -120,6 +121,14 @@ fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
     } else {
         arguments.paths.clone()
     };
+    for (number, path) in paths.iter().enumerate() {
+        if paths[..number].iter().any(|other| other.name == path.name) {
+            return Err(Failure::Input(format!(
+                "--path: two are named \"{}\"; expected a name for each",
+                path.name
+            )));
+        }
+    }
     let cut = match &arguments.cut {
         Some(text) => {
             Some(Cut::parse(text, &paths).map_err(|error| Failure::Input(format!("--cut: {error}")))?)
@@ -191,9 +200,9 @@ fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Resu
         format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3])
     };
     print_line("")?;
-    print_line(&line(&table.columns))?;
+    print_line(line(&table.columns).trim_end())?;
     for row in &table.rows {
-        print_line(&line(row))?;
+        print_line(line(row).trim_end())?;
     }
     let verdict = if outcome.is_intact() { "identical at both ends" } else { "DIFFERENT" };
     print_line(&format!("\n  SHA-256 {} {verdict}", outcome.received_sha256))?;
@@ -221,7 +230,7 @@ impl Bars {
         let width = demo.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).max(4);
         let path_style = format!("  {{prefix:<{width}}} {{bar:36.cyan/238}} {{msg}}");
         let file_style = format!(
-            "  {{prefix:<{width}}} {{bar:36.green/238}} {{percent:>3}} %  {{bytes:>10}} of {{total_bytes}}"
+            "  {{prefix:<{width}}} {{bar:36.green/238}} {{percent:>3}} %  {{decimal_bytes:>10}} of {{decimal_total_bytes}}"
         );
         // The templates are constant but for a number.
         let style = |template: &str| {

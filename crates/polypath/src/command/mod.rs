@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
@@ -57,7 +58,10 @@ impl Failure {
 
 /// Parses the arguments and runs the command.
 pub(crate) fn run() -> ExitCode {
-    let arguments = Polypath::parse();
+    let arguments = match Polypath::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refuse(&error),
+    };
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
@@ -71,6 +75,26 @@ pub(crate) fn run() -> ExitCode {
     };
     eprintln!("polypath: {message}");
     ExitCode::from(code)
+}
+
+/// Help goes to standard output as it is; a mistake becomes one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help {
+        // A reader that went away is no failure.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    eprintln!("polypath: {}", one_line(&error.to_string()));
+    ExitCode::from(2)
+}
+
+/// What clap says, without the usage below it: the mistake, what is missing and the tip.
+fn one_line(message: &str) -> String {
+    let lines =
+        message.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let words: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    words.join(" ").trim_start_matches("error: ").replace(" tip:", "; tip:")
 }
 
 /// Prints a result as JSON.
@@ -89,6 +113,12 @@ fn print_line(text: &str) -> Result<(), Failure> {
 
 fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     std::fs::write(path, content).map_err(|error| cannot_write(path, &error))
+}
+
+/// Finds out before a run, not after it, that a result has no place to go. What is in the file stays.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| cannot_write(path, &error))
 }
 
 fn create_file(path: &Path) -> Result<Box<dyn Write>, Failure> {

@@ -9,7 +9,7 @@ use polypath::report::{Chart, Report, Series, Table, render};
 use polypath::sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
 use polypath::units::Instant;
 
-use super::{Failure, print_json, write_file};
+use super::{Failure, check_writable, print_json, write_file};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -54,6 +54,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let beside = || arguments.file.with_extension("html");
     let report_to = arguments.report.clone().or(outputs.report.take()).unwrap_or_else(beside);
     let json_to = outputs.json.clone();
+    for path in json_to.iter().chain([&report_to]) {
+        check_writable(path)?;
+    }
     let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
     let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
@@ -190,9 +193,15 @@ fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> 
                 .collect(),
         }
     }));
-    let chart = |title: &str, unit: &str, series| Chart { title: title.into(), unit: unit.into(), series };
+    let chart = |title: &str, unit: &str, series| Chart {
+        title: title.into(),
+        unit: unit.into(),
+        stacked: false,
+        series,
+    };
     vec![
-        chart("Throughput", "Mbit/s", throughput),
+        // The subflows of one stream add up; those of several would hide each other.
+        Chart { stacked: streams.len() == 1, ..chart("Throughput", "Mbit/s", throughput) },
         chart("Congestion window", "kB", per_subflow(|series, at| series.cwnd_bytes[at] as f64 / 1e3)),
         chart("Smoothed round-trip time", "ms", per_subflow(|series, at| series.srtt_ms[at])),
     ]

@@ -16,7 +16,7 @@ pub(super) struct Arguments {
     #[arg(long, conflicts_with_all = ["count", "from"])]
     seed: Option<u64>,
     /// How many scenarios to run
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// First seed
     #[arg(long, default_value_t = 0)]
@@ -80,7 +80,7 @@ fn run_many(arguments: &Arguments) -> Result<(), Failure> {
         failed_seeds: Vec::new(),
     };
     let mut first_failure = None;
-    for seed in arguments.from..arguments.from + arguments.count {
+    for seed in arguments.from..arguments.from.saturating_add(arguments.count) {
         let twice = arguments.twice > 0 && seed % arguments.twice == 0;
         result.scenarios += 1;
         result.run_twice += u64::from(twice);

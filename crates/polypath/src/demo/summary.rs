@@ -65,7 +65,12 @@ pub fn report(
             (format!("{:.1} Mbit/s", outcome.goodput_bps / 1e6), "goodput of this run".into()),
             (
                 format!("{:+.2}", baselines.benefit(baselines.mptcp_bps)),
-                "aggregation benefit without the cut".into(),
+                if demo.cut.is_some() {
+                    "aggregation benefit without the cut"
+                } else {
+                    "aggregation benefit"
+                }
+                .into(),
             ),
             (format!("{:.0} ms", outcome.longest_gap_s * 1e3), "longest time without new data".into()),
             (intact.into(), "SHA-256 at both ends".into()),
@@ -100,9 +105,8 @@ fn charts(names: &[&str], samples: &[Sample]) -> Vec<Chart> {
         let line = |(path, name): (usize, &&str)| Series {
             name: (*name).to_string(),
             colour: path,
-            points: samples
-                .windows(2)
-                .filter_map(|pair| Some((pair[1].at_s, value(&pair[0], &pair[1], path)?)))
+            points: smooth(samples)
+                .filter_map(|(before, after)| Some((after.at_s, value(before, after, path)?)))
                 .collect(),
         };
         names.iter().enumerate().map(line).collect()
@@ -115,7 +119,7 @@ fn charts(names: &[&str], samples: &[Sample]) -> Vec<Chart> {
         Some(mbps(bytes, before, after))
     });
     throughput.push(Series {
-        name: "all: data at the application".into(),
+        name: "data at the application".into(),
         colour: Series::TOTAL,
         points: smooth(samples)
             .map(|(before, after)| {
@@ -123,9 +127,14 @@ fn charts(names: &[&str], samples: &[Sample]) -> Vec<Chart> {
             })
             .collect(),
     });
-    let chart = |title: &str, unit: &str, series| Chart { title: title.into(), unit: unit.into(), series };
+    let chart = |title: &str, unit: &str, series| Chart {
+        title: title.into(),
+        unit: unit.into(),
+        stacked: false,
+        series,
+    };
     vec![
-        chart("Throughput", "Mbit/s", throughput),
+        Chart { stacked: true, ..chart("Throughput", "Mbit/s, mean of 300 ms", throughput) },
         chart(
             "Congestion window",
             "kB",
@@ -145,7 +154,7 @@ fn charts(names: &[&str], samples: &[Sample]) -> Vec<Chart> {
     ]
 }
 
-/// Pairs of samples 300 ms apart: what arrives behind a gap is delivered in bursts that say little.
+/// Pairs of samples 300 ms apart: what arrives behind a gap is acknowledged and delivered in bursts that say little.
 fn smooth(samples: &[Sample]) -> impl Iterator<Item = (&Sample, &Sample)> {
     samples.iter().enumerate().skip(1).map(|(at, after)| (&samples[at.saturating_sub(3)], after))
 }

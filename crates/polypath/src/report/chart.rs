@@ -1,13 +1,19 @@
 //! One chart as SVG.
 
-use plotters::prelude::*;
-use plotters::style::RGBAColor;
+use std::collections::BTreeMap;
 
-use super::{Chart, Mark, colour};
+use plotters::prelude::*;
+
+use super::{Chart, Mark, Series, colour};
 
 const SIZE: (u32, u32) = (980, 300);
 const FONT: &str = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif";
+/// Colours by role. The page's style sheet finds them by value and gives each its shade for light and dark.
 const GREY: RGBColor = RGBColor(110, 116, 126);
+const GRID: RGBColor = RGBColor(228, 231, 236);
+const AXIS: RGBColor = RGBColor(190, 195, 203);
+const BAND: RGBColor = RGBColor(200, 60, 60);
+const BAND_TEXT: RGBColor = RGBColor(165, 50, 50);
 
 /// Draws a chart; `end_s` is the end of the time axis, the same for all charts of a report.
 pub(super) fn draw(chart: &Chart, marks: &[Mark], end_s: f64) -> String {
@@ -25,21 +31,23 @@ fn draw_into(
     marks: &[Mark],
     end_s: f64,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let top = nice_ceiling(chart.series.iter().flat_map(|series| &series.points).map(|(_, value)| *value));
+    let layers = if chart.stacked { stack(&chart.series) } else { Vec::new() };
+    let stacked = layers.iter().flatten().map(|(_, _, upper)| *upper);
+    let top = nice_ceiling(
+        chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).chain(stacked),
+    );
     let end_s = end_s.max(0.1);
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
     let mut context = ChartBuilder::on(&root)
         .margin_top(12)
-        .margin_right(18)
-        .x_label_area_size(34)
-        .y_label_area_size(58)
+        .margin_right(14)
+        .x_label_area_size(38)
+        .y_label_area_size(46)
         .build_cartesian_2d(0.0..end_s, 0.0..top)?;
     for mark in marks {
-        let band =
-            Rectangle::new([(mark.from_s, 0.0), (mark.to_s, top)], RGBAColor(200, 60, 60, 0.10).filled());
+        let band = Rectangle::new([(mark.from_s, 0.0), (mark.to_s, top)], BAND.mix(0.10).filled());
         context.draw_series([band])?;
-        let style = (FONT, 12).into_font().color(&RGBColor(165, 50, 50));
+        let style = (FONT, 13).into_font().color(&BAND_TEXT);
         context.draw_series([Text::new(
             mark.label.clone(),
             (mark.from_s + end_s * 0.006, top * 0.97),
@@ -50,20 +58,28 @@ fn draw_into(
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(228, 231, 236))
-        .axis_style(RGBColor(190, 195, 203))
+        .bold_line_style(GRID)
+        .axis_style(AXIS)
         .x_labels(12)
-        .y_labels(5)
+        .y_labels(7)
         .x_label_formatter(&|value| format!("{}", (value * 100.0).round() / 100.0))
         .y_label_formatter(&|value| format!("{}", (value * 100.0).round() / 100.0))
-        .label_style((FONT, 12).into_font().color(&GREY))
-        .axis_desc_style((FONT, 12).into_font().color(&GREY))
+        .label_style((FONT, 13).into_font().color(&GREY))
+        .axis_desc_style((FONT, 13).into_font().color(&GREY))
         .x_desc("seconds")
-        .y_desc(chart.unit.clone())
         .draw()?;
-    for series in &chart.series {
+    let parts = chart.series.iter().filter(|series| series.colour != Series::TOTAL);
+    for (layer, series) in layers.iter().zip(parts) {
         let (red, green, blue) = colour(series.colour);
-        let width = if series.colour == super::Series::TOTAL { 1 } else { 2 };
+        let upper = layer.iter().map(|(at, _, upper)| (*at, *upper));
+        let outline: Vec<(f64, f64)> =
+            upper.clone().chain(layer.iter().rev().map(|(at, lower, _)| (*at, *lower))).collect();
+        context.draw_series([Polygon::new(outline, RGBColor(red, green, blue).mix(0.30))])?;
+        context.draw_series(LineSeries::new(upper, RGBColor(red, green, blue).stroke_width(2)))?;
+    }
+    for series in chart.series.iter().filter(|series| !chart.stacked || series.colour == Series::TOTAL) {
+        let (red, green, blue) = colour(series.colour);
+        let width = if series.colour == Series::TOTAL { 1 } else { 2 };
         let style = RGBColor(red, green, blue).stroke_width(width);
         for stretch in stretches(&series.points) {
             context.draw_series(LineSeries::new(stretch.iter().copied(), style))?;
@@ -71,6 +87,29 @@ fn draw_into(
     }
     root.present()?;
     Ok(())
+}
+
+/// One part of a stacked chart: time, lower and upper edge.
+type Layer = Vec<(f64, f64, f64)>;
+
+/// Puts the parts on top of each other; a part without a value at some time counts as zero there.
+fn stack(series: &[Series]) -> Vec<Layer> {
+    let millis = |at_s: f64| (at_s * 1e3).round() as i64;
+    let parts = || series.iter().filter(|series| series.colour != Series::TOTAL);
+    let mut edge: BTreeMap<i64, f64> =
+        parts().flat_map(|part| &part.points).map(|point| (millis(point.0), 0.0)).collect();
+    let mut layers = Vec::new();
+    for part in parts() {
+        let values: BTreeMap<i64, f64> = part.points.iter().map(|point| (millis(point.0), point.1)).collect();
+        let mut layer = Layer::with_capacity(edge.len());
+        for (at, height) in &mut edge {
+            let lower = *height;
+            *height += values.get(at).copied().unwrap_or(0.0);
+            layer.push((*at as f64 / 1e3, lower, *height));
+        }
+        layers.push(layer);
+    }
+    layers
 }
 
 /// Cuts a line where points are missing, so that no line is drawn over the gap.
@@ -100,7 +139,6 @@ fn responsive(svg: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Series;
 
     #[test]
     fn the_axis_ends_at_a_round_number_above_the_values() {
@@ -118,9 +156,23 @@ mod tests {
     #[test]
     fn a_chart_shows_its_lines_and_marks() {
         let series = Series { name: "wifi".into(), colour: 0, points: vec![(0.0, 1.0), (1.0, 2.0)] };
-        let chart = Chart { title: "t".into(), unit: "Mbit/s".into(), series: vec![series] };
+        let chart = Chart { title: "t".into(), unit: "Mbit/s".into(), stacked: false, series: vec![series] };
         let mark = Mark { from_s: 0.2, to_s: 0.5, label: "wifi is down".into() };
         let svg = draw(&chart, &[mark], 1.0);
         assert!(svg.contains("polyline") && svg.contains("wifi is down") && svg.contains("#0068B2"), "{svg}");
+    }
+
+    #[test]
+    fn parts_stand_on_each_other_and_sums_do_not() {
+        let part =
+            |colour, points: &[(f64, f64)]| Series { name: "p".into(), colour, points: points.to_vec() };
+        let series = [
+            part(0, &[(0.1, 1.0), (0.2, 2.0)]),
+            part(Series::TOTAL, &[(0.1, 9.0)]),
+            part(1, &[(0.2, 5.0), (0.3, 4.0)]),
+        ];
+        let layers = stack(&series);
+        assert_eq!(layers[0], [(0.1, 0.0, 1.0), (0.2, 0.0, 2.0), (0.3, 0.0, 0.0)]);
+        assert_eq!(layers[1], [(0.1, 1.0, 1.0), (0.2, 2.0, 7.0), (0.3, 0.0, 4.0)]);
     }
 }

@@ -2,20 +2,19 @@
 
 use std::fmt::Write;
 
-use super::{Report, Table, chart, colour};
+use super::{PALETTE, PALETTE_DARK, Report, Series, TOTAL, TOTAL_DARK, Table, chart};
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --text: #1c2026; --dim: #667080; --line: #dde1e7; --page: #f6f7f9; --card: #fff; }
+:root { color-scheme: light dark; --text: #1c2026; --dim: #667080; --line: #dde1e7; --page: #f6f7f9; --card: #fff; --alarm: #c22f2f; }
 @media (prefers-color-scheme: dark) {
-  :root { --text: #e6e9ee; --dim: #9aa4b2; --line: #343a44; --page: #14171c; --card: #1d2128; }
-  figure svg { filter: invert(.9) hue-rotate(180deg); }
+  :root { --text: #e6e9ee; --dim: #9aa4b2; --line: #343a44; --page: #14171c; --card: #1d2128; --alarm: #ff8a80; }
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text); font: 15px/1.5 system-ui, 'Segoe UI', Helvetica, Arial, sans-serif; }
 main { max-width: 1060px; margin: 0 auto; padding: 36px 24px 60px; }
 h1 { font-size: 27px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -.01em; }
 h2 { font-size: 16px; margin: 0 0 10px; }
-p.summary { color: var(--dim); margin: 0 0 24px; max-width: 78ch; }
+p.summary { color: var(--dim); margin: 0 0 24px; max-width: 90ch; text-wrap: pretty; }
 .headlines { display: flex; flex-wrap: wrap; gap: 14px; margin: 0 0 22px; }
 .headlines div { flex: 1 1 170px; background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px 18px; }
 .headlines b { display: block; font-size: 25px; line-height: 1.2; font-variant-numeric: tabular-nums; }
@@ -28,10 +27,15 @@ th { color: var(--dim); font-weight: 500; font-size: 13px; }
 tr:last-child td { border-bottom: 0; }
 tr.strong td { font-weight: 650; }
 .note { color: var(--dim); font-size: 13px; margin: 8px 0 0; }
-figure { margin: 0; }
-figure svg { display: block; width: 100%; height: auto; }
+h2 small { color: var(--dim); font-weight: 400; margin-left: 6px; }
+figure { margin: 0; overflow-x: auto; }
+figure svg { display: block; width: 100%; min-width: 620px; height: auto; }
+figure svg [stroke='#E4E7EC'], figure svg [stroke='#BEC3CB'] { stroke: var(--line); }
+figure svg [fill='#6E747E'] { fill: var(--dim); }
+figure svg [fill='#C83C3C'], figure svg [fill='#A53232'] { fill: var(--alarm); }
+figure svg polyline { stroke-linejoin: round; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 13px; color: var(--dim); margin: 0 0 4px; }
-.legend i { display: inline-block; width: 18px; height: 3px; border-radius: 2px; vertical-align: middle; margin-right: 7px; }
+.legend i { display: inline-block; width: 18px; height: 4px; border-radius: 2px; vertical-align: middle; margin-right: 7px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 22px; margin: 0; font-size: 14px; }
 dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 ";
@@ -51,8 +55,9 @@ fn write_page(page: &mut String, report: &Report) -> std::fmt::Result {
         page,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{title}</title><style>{STYLE}</style></head><body><main>\n<h1>{title}</h1>\n\
+         <title>{title}</title><style>{STYLE}{}</style></head><body><main>\n<h1>{title}</h1>\n\
          <p class=\"summary\">{}</p>\n",
+        palette(),
         escape(&report.summary)
     )?;
     if !report.headlines.is_empty() {
@@ -68,11 +73,11 @@ fn write_page(page: &mut String, report: &Report) -> std::fmt::Result {
     let points = report.charts.iter().flat_map(|chart| &chart.series).flat_map(|series| &series.points);
     let end_s = points.map(|(at, _)| *at).fold(0.0, f64::max);
     for one in &report.charts {
-        write!(page, "<section><h2>{}</h2><div class=\"legend\">", escape(&one.title))?;
+        let (heading, unit) = (escape(&one.title), escape(&one.unit));
+        write!(page, "<section><h2>{heading} <small>{unit}</small></h2><div class=\"legend\">")?;
         for series in &one.series {
-            let (red, green, blue) = colour(series.colour);
-            let name = escape(&series.name);
-            write!(page, "<span><i style=\"background:rgb({red},{green},{blue})\"></i>{name}</span>")?;
+            let (colour, name) = (variable(series.colour), escape(&series.name));
+            write!(page, "<span><i style=\"background:var({colour})\"></i>{name}</span>")?;
         }
         let svg = chart::draw(one, &report.marks, end_s);
         writeln!(page, "</div><figure aria-label=\"{}\">{svg}</figure></section>", escape(&one.title))?;
@@ -86,6 +91,34 @@ fn write_page(page: &mut String, report: &Report) -> std::fmt::Result {
     }
     page.push_str("</main></body></html>\n");
     Ok(())
+}
+
+/// The name of a colour on the page.
+fn variable(colour: usize) -> String {
+    if colour == Series::TOTAL { "--total".into() } else { format!("--path-{}", colour % PALETTE.len()) }
+}
+
+/// The colours of the lines: charts are drawn in those of the light page, and the page gives each its own shade.
+fn palette() -> String {
+    let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02X}{green:02X}{blue:02X}");
+    let numbers = || (0..PALETTE.len()).chain([Series::TOTAL]);
+    let light: Vec<String> = PALETTE.into_iter().chain([TOTAL]).map(hex).collect();
+    let dark: Vec<String> = PALETTE_DARK.into_iter().chain([TOTAL_DARK]).map(hex).collect();
+    let set = |shades: &[String]| -> String {
+        numbers().zip(shades).map(|(colour, shade)| format!("{}: {shade}; ", variable(colour))).collect()
+    };
+    let mut style = format!(
+        ":root {{ {}}}\n@media (prefers-color-scheme: dark) {{ :root {{ {}}} }}\n",
+        set(&light),
+        set(&dark)
+    );
+    for (colour, drawn) in numbers().zip(&light) {
+        let shade = variable(colour);
+        style += &format!(
+            "figure svg [stroke='{drawn}'] {{ stroke: var({shade}); }} figure svg [fill='{drawn}'] {{ fill: var({shade}); }}\n"
+        );
+    }
+    style
 }
 
 fn write_table(page: &mut String, table: &Table) -> std::fmt::Result {

@@ -33,6 +33,8 @@ pub struct Chart {
     pub title: String,
     /// Unit of the values.
     pub unit: String,
+    /// Parts are drawn as areas on top of each other, sums as a line.
+    pub stacked: bool,
     /// The lines.
     pub series: Vec<Series>,
 }
@@ -81,8 +83,13 @@ pub struct Table {
 const PALETTE: [(u8, u8, u8); 6] =
     [(0, 104, 178), (213, 94, 0), (0, 140, 105), (190, 90, 150), (150, 120, 0), (60, 150, 210)];
 
-/// Sums are dark grey.
+/// The same, for a dark page.
+const PALETTE_DARK: [(u8, u8, u8); 6] =
+    [(84, 172, 250), (255, 156, 74), (60, 203, 160), (229, 143, 203), (217, 185, 59), (150, 210, 255)];
+
+/// Sums are dark grey, or light on a dark page.
 const TOTAL: (u8, u8, u8) = (60, 64, 72);
+const TOTAL_DARK: (u8, u8, u8) = (206, 212, 222);
 
 fn colour(index: usize) -> (u8, u8, u8) {
     if index == Series::TOTAL { TOTAL } else { PALETTE[index % PALETTE.len()] }
