@@ -109,7 +109,7 @@ impl Connection {
                 if self.subflows.get(position).is_some_and(|subflow| subflow.tcp.tuple().local.addr == addr) {
                     self.reset_subflow(position, SubflowError::Local, ResetReason::UNSPECIFIED);
                     if let Some(id) = self.subflows.get(position).map(|subflow| subflow.meta.id) {
-                        self.reinject_from(cx, id);
+                        self.reinject_from(id);
                     }
                 }
             }

@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// A subflow's FIN arrived.
-    pub(super) fn subflow_peer_finished(&mut self, cx: &mut Context<'_>, position: usize) {
+    pub(super) fn subflow_peer_finished(&mut self, position: usize) {
         if self.shared.mode != Mode::Mptcp {
             if !self.shared.peer_finished {
                 self.shared.peer_finished = true;
@@ -105,7 +105,7 @@ impl Connection {
         subflow.tcp.finish();
         // Whatever it still held can go elsewhere; if it was the only one, TCP still delivers it.
         let id = subflow.meta.id;
-        self.reinject_from(cx, id);
+        self.reinject_from(id);
     }
 
     /// A subflow is over. `reason` is TCP's word for why.
@@ -133,7 +133,7 @@ impl Connection {
         });
         if self.shared.mode == Mode::Mptcp && self.closed.is_none() {
             self.emit(Event::SubflowClosed { subflow: subflow.meta.id, tuple, error });
-            self.reinject_from(cx, subflow.meta.id);
+            self.reinject_from(subflow.meta.id);
         }
         if self.closed.is_some() {
             return;
@@ -198,8 +198,7 @@ impl Connection {
     }
 
     /// The application aborts: MP_FASTCLOSE in a RST on every subflow (RFC 8684 §3.5), or a plain RST.
-    pub(crate) fn abort(&mut self, now: Instant) {
-        let _ = now;
+    pub(crate) fn abort(&mut self) {
         self.shared.fastclose = self.shared.mode == Mode::Mptcp && self.shared.remote_key.is_some();
         self.fail(CloseReason::Aborted);
     }

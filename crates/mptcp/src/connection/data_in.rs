@@ -81,14 +81,14 @@ impl Connection {
     pub(super) fn handle_dss(&mut self, cx: &mut Context<'_>, position: usize, dss: &Dss) {
         if let Some(ack) = dss.data_ack {
             let until = ack.expand(self.shared.send.start());
-            self.handle_data_ack(cx, position, until);
+            self.handle_data_ack(position, until);
         }
         if let Some(mapping) = &dss.mapping {
             self.handle_mapping(cx, position, mapping, dss.data_fin);
         }
     }
 
-    fn handle_data_ack(&mut self, cx: &mut Context<'_>, position: usize, until: DataSeq) {
+    fn handle_data_ack(&mut self, position: usize, until: DataSeq) {
         let shared = &mut self.shared;
         let fin = shared.data_fin;
         let mut data_until = until;
@@ -115,7 +115,6 @@ impl Connection {
             self.drop_acknowledged(data_until);
             self.notify_writable();
         }
-        let _ = cx;
     }
 
     pub(super) fn handle_mapping(

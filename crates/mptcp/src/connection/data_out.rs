@@ -277,7 +277,7 @@ impl Connection {
     }
 
     /// A subflow timed out, or is gone: what it holds goes out on another.
-    pub(super) fn reinject_from(&mut self, cx: &mut Context<'_>, id: u8) {
+    pub(super) fn reinject_from(&mut self, id: u8) {
         if self.shared.mode != Mode::Mptcp {
             return;
         }
@@ -299,16 +299,15 @@ impl Connection {
             }
         }
         self.needs_schedule = true;
-        let _ = cx;
     }
 
     /// A new subflow is up: it takes over from those that have timed out.
-    pub(super) fn rescue_stalled(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn rescue_stalled(&mut self) {
         let mut at = 0;
         while let Some(subflow) = self.subflows.get(at) {
             if subflow.tcp.consecutive_timeouts() > 0 {
                 let id = subflow.meta.id;
-                self.reinject_from(cx, id);
+                self.reinject_from(id);
             }
             at += 1;
         }

@@ -318,7 +318,7 @@ impl Connection {
         self.timers.no_subflow = Instant::FAR_FUTURE;
         self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
         self.notify_path_manager(cx, PathEvent::SubflowEstablished { subflow: id });
-        self.rescue_stalled(cx);
+        self.rescue_stalled();
         self.needs_schedule = true;
     }
 

@@ -286,7 +286,7 @@ impl Connection {
         }
         if self.timers.orphan <= cx.now {
             self.timers.orphan = Instant::FAR_FUTURE;
-            self.abort(cx.now);
+            self.abort();
         }
     }
 
@@ -420,7 +420,7 @@ impl Connection {
             return;
         }
         if self.shared.unread_bytes > 0 {
-            self.abort(cx.now);
+            self.abort();
             return;
         }
         self.shared.discard = true;
@@ -437,8 +437,8 @@ impl Connection {
             };
             match event {
                 TcpEvent::Connected if self.shared.mode == Mode::Plain => self.notify_established(),
-                TcpEvent::TimedOut => self.reinject_from(cx, id),
-                TcpEvent::PeerFinished => self.subflow_peer_finished(cx, position),
+                TcpEvent::TimedOut => self.reinject_from(id),
+                TcpEvent::PeerFinished => self.subflow_peer_finished(position),
                 TcpEvent::Closed(reason) => self.subflow_closed(cx, position, Some(reason)),
                 _ => {}
             }

@@ -78,7 +78,7 @@ impl Host {
             });
         let stage = if version.is_some() { Stage::CapableSynAck } else { Stage::Plain };
         let local_key = self.fresh_key(version.unwrap_or_default());
-        let setup = self.tcp_setup(now, tuple, &config, false);
+        let setup = self.tcp_setup(now, tuple, &config);
         let tcp = TcpConnection::accept(now, setup, segment);
         let version_in_use = version.unwrap_or_default();
         let birth = Birth { config, is_client: false, version: version_in_use, local_key, tcp, stage };
@@ -109,7 +109,7 @@ impl Host {
         }
         let config = entry.connection.config().clone();
         let local_nonce = self.random.next_u32();
-        let setup = self.tcp_setup(now, tuple, &config, true);
+        let setup = self.tcp_setup(now, tuple, &config);
         let tcp = TcpConnection::accept(now, setup, segment);
         let local_id = self.local_id(tuple.local.addr);
         let Some(entry) = self.connections.get_mut(key) else { return };
@@ -134,7 +134,7 @@ impl Host {
             return;
         };
         let nonce = self.random.next_u32();
-        let setup = self.tcp_setup(now, tuple, &config, true);
+        let setup = self.tcp_setup(now, tuple, &config);
         let tcp = TcpConnection::connect(now, setup);
         let Some(entry) = self.connections.get_mut(key) else { return };
         let id = entry.connection.open_join(tcp, local_id, nonce, backup);
@@ -175,13 +175,7 @@ impl Host {
         }
     }
 
-    pub(super) fn tcp_setup(
-        &self,
-        now: Instant,
-        tuple: FourTuple,
-        config: &Arc<ConnectionConfig>,
-        is_join: bool,
-    ) -> Setup {
+    pub(super) fn tcp_setup(&self, now: Instant, tuple: FourTuple, config: &Arc<ConnectionConfig>) -> Setup {
         let tcp = config.tcp.clone();
         let overhead = if tuple.local.addr.is_ipv4() { 40 } else { 60 };
         let controller = config.congestion.build(&polypath_congestion::Config {
@@ -190,7 +184,6 @@ impl Host {
             min_ssthresh_packets: tcp.min_ssthresh_packets,
             ..polypath_congestion::Config::default()
         });
-        let _ = is_join;
         Setup {
             tuple,
             isn: self.secrets.isn(now, &tuple),

@@ -241,7 +241,7 @@ impl Host {
         let config = config.unwrap_or_else(|| self.config.connection.clone());
         let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
         let local_key = self.fresh_key(config.version);
-        let setup = self.tcp_setup(now, tuple, &config, false);
+        let setup = self.tcp_setup(now, tuple, &config);
         let tcp = polypath_tcp::Connection::connect(now, setup);
         let version = config.version;
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
@@ -279,7 +279,7 @@ impl Host {
 
     /// Ends the connection at once: MP_FASTCLOSE, or RST after a fallback.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
-        self.with(now, id.0, |connection, cx| connection.abort(cx.now));
+        self.with(now, id.0, |connection, _| connection.abort());
     }
 
     /// Lets go: the host forgets the connection when both ends are done. Until then it is closed in order, or aborted if

@@ -43,7 +43,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.pending.probe {
             self.pending.probe = false;
             // Just outside of the peer's window, so that it must answer.
-            let segment = self.segment_at(now, self.una.max(1) - 1, TcpFlags::ACK, ext);
+            let segment = self.segment_at(self.una.max(1) - 1, TcpFlags::ACK, ext);
             return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, ext));
         }
         self.pending.ack.then(|| self.acknowledge(now, ext))
@@ -52,12 +52,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn acknowledge<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
         // A peer that shrank its window would drop what lies beyond it.
         let position = self.next.min(self.window_end.max(self.una));
-        let segment = self.segment_at(now, position, TcpFlags::ACK, ext);
+        let segment = self.segment_at(position, TcpFlags::ACK, ext);
         self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
     }
 
     fn reset<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
-        let segment = self.segment_at(now, self.next, TcpFlags::RST.with(TcpFlags::ACK), ext);
+        let segment = self.segment_at(self.next, TcpFlags::RST.with(TcpFlags::ACK), ext);
         self.finish_segment(now, segment, OutgoingKind::Reset, None, ext)
     }
 
@@ -78,7 +78,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_sent_at = now;
         self.timers.retransmit_kind = super::timers::RetransmitKind::Timeout;
         self.timers.retransmit = now + self.rtt.rto();
-        let segment = self.segment_at(now, 0, flags, ext);
+        let segment = self.segment_at(0, flags, ext);
         Some(self.finish_segment(now, segment, kind, None, ext))
     }
 
@@ -296,7 +296,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_sent_at = now;
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
-        let mut segment = self.segment_at(now, position, flags, ext);
+        let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
         let kind = if len > 0 { OutgoingKind::Data } else { OutgoingKind::Ack };
@@ -344,14 +344,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- headers and options
 
     /// A segment with everything but payload and options. Whatever leaves acknowledges, so what was owed is paid.
-    fn segment_at<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        position: u64,
-        flags: TcpFlags,
-        ext: &X,
-    ) -> Segment {
-        let _ = now;
+    fn segment_at<X: Extension<Mapping = M>>(&mut self, position: u64, flags: TcpFlags, ext: &X) -> Segment {
         let is_syn = flags.syn();
         let shift = if is_syn { 0 } else { self.own_shift };
         let field = self.window_field_to_advertise(shift, ext);
