@@ -1,7 +1,12 @@
-//! Where the stack meets the clock. So far: sans-IO state machines run against the wall clock.
-//!
-//! Drivers for TUN devices and UDP sockets, link emulation between real interfaces, and async sockets follow.
+//! Where the stack meets the clock and the network: drivers, network set-up, link emulation in real time and async sockets.
 
+pub mod engine;
+mod namespace;
+mod netlink;
 mod real_time;
+pub mod testbed;
 
+pub use engine::Engine;
+pub use namespace::Namespace;
+pub use netlink::Netlink;
 pub use real_time::{Timed, WallClock, run_in_real_time};

@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mptcp", &["units", "wire", "congestion", "tcp"]),
     ("link", &["units", "wire"]),
     ("sim", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
-    ("net", &["units", "wire", "mptcp", "link"]),
+    ("net", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
     ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net"]),
 ];
 

@@ -2,6 +2,8 @@
 
 mod bench;
 mod demo;
+#[expect(dead_code, reason = "the commands that open connections follow")]
+mod engine;
 mod sim;
 mod soak;
 

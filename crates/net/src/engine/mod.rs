@@ -1,0 +1,194 @@
+//! What carries an application's connections: our own stack behind a driver, or the kernel's Multipath TCP.
+//!
+//! Programs are written against [`Engine`], [`Listener`] and [`Stream`], and the engine is a choice at start.
+
+mod kernel;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use polypath_mptcp::ConnectionConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub use kernel::{KernelEngine, KernelListener, KernelStream};
+
+/// Choices for one connection.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectOptions {
+    /// Where the first subflow starts. Default: the engine's first path of the remote's family.
+    pub local: Option<SocketAddr>,
+    /// Scheduler, congestion control, path manager, buffers; the engine's own if there is none. The kernel's engine
+    /// takes from it whether Multipath TCP is asked for at all.
+    pub config: Option<Arc<ConnectionConfig>>,
+    /// Gives up with [`io::ErrorKind::TimedOut`] after this time. Default: when the stack does, after minutes.
+    pub timeout: Option<Duration>,
+}
+
+/// A stack that carries connections. Cheap to clone.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Engine {
+    /// The kernel's Multipath TCP.
+    Kernel(KernelEngine),
+}
+
+impl Engine {
+    /// Opens a connection.
+    ///
+    /// Errors: [`io::ErrorKind::ConnectionRefused`], [`io::ErrorKind::TimedOut`], and what the driver says.
+    pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<Stream> {
+        let connecting = async {
+            match self {
+                Self::Kernel(engine) => engine.connect(remote, options).await.map(Stream::Kernel),
+            }
+        };
+        match options.timeout {
+            None => connecting.await,
+            Some(limit) => tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("{remote} did not answer within {limit:?}"),
+                ))
+            }),
+        }
+    }
+
+    /// Listens at an address of one of the engine's paths, or at all of them if it is unspecified.
+    pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
+        match self {
+            Self::Kernel(engine) => engine.listen(local).map(Listener::Kernel),
+        }
+    }
+}
+
+/// Where connections arrive.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Listener {
+    /// At the kernel's Multipath TCP.
+    Kernel(KernelListener),
+}
+
+impl Listener {
+    /// The next connection, and the peer's address.
+    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Self::Kernel(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Stream::Kernel(stream), peer))
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Kernel(listener) => listener.local_addr(),
+        }
+    }
+}
+
+/// A connection: a stream of bytes both ways. Shutting it down (`AsyncWriteExt::shutdown`) ends this side's half.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Stream {
+    /// Carried by the kernel.
+    Kernel(KernelStream),
+}
+
+/// What is known of a connection, whatever carries it.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct StreamInfo {
+    /// Multipath TCP is in use; false after a fallback.
+    pub is_multipath: bool,
+    /// The subflows, in the order they were made.
+    pub subflows: Vec<SubflowInfo>,
+}
+
+/// What is known of a subflow.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SubflowInfo {
+    /// This end's address, as the stack sees it.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Bytes of data sent and acknowledged, if the engine tells.
+    pub bytes_acked: Option<u64>,
+    /// Bytes of data received, if the engine tells.
+    pub bytes_received: Option<u64>,
+    /// Segments sent again, if the engine tells.
+    pub retransmissions: Option<u64>,
+    /// Smoothed round-trip time, if the engine tells.
+    pub srtt: Option<Duration>,
+    /// Congestion window in bytes, if the engine tells.
+    pub cwnd_bytes: Option<u64>,
+    /// Used only when no regular path works.
+    pub is_backup: bool,
+}
+
+impl Stream {
+    /// This end of the first subflow.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Kernel(stream) => stream.local_addr(),
+        }
+    }
+
+    /// The peer's end of the first subflow.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Kernel(stream) => stream.peer_addr(),
+        }
+    }
+
+    /// State of the connection and its subflows.
+    pub fn info(&self) -> io::Result<StreamInfo> {
+        match self {
+            Self::Kernel(stream) => stream.info(),
+        }
+    }
+
+    /// Ends the connection at once; the peer sees a reset.
+    pub fn abort(self) {
+        match self {
+            Self::Kernel(stream) => stream.abort(),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Kernel(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Kernel(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Kernel(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Kernel(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// The unspecified address of a family.
+fn unspecified(like: SocketAddr) -> SocketAddr {
+    let addr: IpAddr = if like.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    SocketAddr::new(addr, 0)
+}

@@ -1,0 +1,153 @@
+//! The few words of rtnetlink that set-up code says, one at a time and in the calling thread's namespace.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use futures_util::TryStreamExt;
+use netlink_packet_route::rule::RuleAction;
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use tokio::runtime::Runtime;
+
+/// A route netlink socket that waits for each answer.
+#[derive(Debug)]
+pub struct Netlink {
+    runtime: Runtime,
+    handle: Handle,
+}
+
+impl Netlink {
+    /// A socket in the network namespace of the calling thread.
+    pub fn new() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (connection, handle, _) = {
+            let _guard = runtime.enter();
+            rtnetlink::new_connection()?
+        };
+        runtime.spawn(connection);
+        Ok(Self { runtime, handle })
+    }
+
+    fn wait<T>(
+        &self,
+        what: &str,
+        answer: impl Future<Output = Result<T, rtnetlink::Error>>,
+    ) -> io::Result<T> {
+        self.runtime.block_on(answer).map_err(|error| into_io(what, &error))
+    }
+
+    /// Index of an interface.
+    pub fn link_index(&self, name: &str) -> io::Result<u32> {
+        let mut links = self.handle.link().get().match_name(name).execute();
+        let link = self.wait(name, async move { links.try_next().await })?;
+        link.map(|link| link.header.index)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name}: no such interface")))
+    }
+
+    /// Makes a pair of connected interfaces; the second may go to another namespace.
+    pub fn add_veth(&self, name: &str, peer: &str, peer_namespace: Option<&impl AsFd>) -> io::Result<()> {
+        let link = LinkVeth::new(name, peer).build();
+        self.wait(name, self.handle.link().add(link).execute())?;
+        let Some(namespace) = peer_namespace else { return Ok(()) };
+        let index = self.link_index(peer)?;
+        let moved = LinkUnspec::new_with_index(index).setns_by_fd(namespace.as_fd().as_raw_fd()).build();
+        self.wait(peer, self.handle.link().set(moved).execute())
+    }
+
+    /// Brings an interface up.
+    pub fn set_up(&self, name: &str) -> io::Result<()> {
+        let link = LinkUnspec::new_with_index(self.link_index(name)?).up().build();
+        self.wait(name, self.handle.link().set(link).execute())
+    }
+
+    /// Gives an interface another name.
+    pub fn rename(&self, name: &str, new_name: &str) -> io::Result<()> {
+        let link = LinkUnspec::new_with_index(self.link_index(name)?).name(new_name.to_string()).build();
+        self.wait(name, self.handle.link().set(link).execute())
+    }
+
+    /// Brings an interface down.
+    pub fn set_down(&self, name: &str) -> io::Result<()> {
+        let link = LinkUnspec::new_with_index(self.link_index(name)?).down().build();
+        self.wait(name, self.handle.link().set(link).execute())
+    }
+
+    /// Sets the largest packet of an interface, in bytes.
+    pub fn set_mtu(&self, name: &str, mtu_bytes: u32) -> io::Result<()> {
+        let link = LinkUnspec::new_with_index(self.link_index(name)?).mtu(mtu_bytes).build();
+        self.wait(name, self.handle.link().set(link).execute())
+    }
+
+    /// Removes an interface.
+    pub fn remove_link(&self, name: &str) -> io::Result<()> {
+        let index = self.link_index(name)?;
+        self.wait(name, self.handle.link().del(index).execute())
+    }
+
+    /// Gives an interface an address.
+    pub fn add_address(&self, name: &str, addr: IpAddr, prefix_length: u8) -> io::Result<()> {
+        let index = self.link_index(name)?;
+        let what = format!("{addr}/{prefix_length} on {name}");
+        self.wait(&what, self.handle.address().add(index, addr, prefix_length).execute())
+    }
+
+    /// Takes an address from an interface.
+    pub fn remove_address(&self, name: &str, addr: IpAddr) -> io::Result<()> {
+        let index = self.link_index(name)?;
+        let mut found =
+            self.handle.address().get().set_link_index_filter(index).set_address_filter(addr).execute();
+        let message = self.wait(name, async move { found.try_next().await })?;
+        let message = message.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address {addr}"))
+        })?;
+        self.wait(name, self.handle.address().del(message).execute())
+    }
+
+    /// Adds a route to `destination` (the default route if its prefix length is 0) through an interface, by `gateway` if
+    /// there is one, in `table` or else the main table.
+    pub fn add_route(
+        &self,
+        name: &str,
+        destination: (IpAddr, u8),
+        gateway: Option<IpAddr>,
+        table: Option<u32>,
+    ) -> io::Result<()> {
+        let index = self.link_index(name)?;
+        let what = format!("route to {}/{} through {name}", destination.0, destination.1);
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(destination.0, destination.1)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{what}: {error}")))?
+            .output_interface(index);
+        let route = match gateway {
+            Some(gateway) => route
+                .gateway(gateway)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{what}: {error}")))?,
+            None => route,
+        };
+        let route = match table {
+            Some(table) => route.table_id(table),
+            None => route,
+        };
+        self.wait(&what, self.handle.route().add(route.build()).execute())
+    }
+
+    /// Sends packets from `source` by routing table `table`.
+    pub fn add_source_rule(&self, source: (IpAddr, u8), table: u32, priority: u32) -> io::Result<()> {
+        let what = format!("rule from {}/{} lookup {table}", source.0, source.1);
+        let rule = self.handle.rule().add().table_id(table).priority(priority);
+        match source.0 {
+            IpAddr::V4(addr) => self
+                .wait(&what, rule.v4().source_prefix(addr, source.1).action(RuleAction::ToTable).execute()),
+            IpAddr::V6(addr) => self
+                .wait(&what, rule.v6().source_prefix(addr, source.1).action(RuleAction::ToTable).execute()),
+        }
+    }
+}
+
+fn into_io(what: &str, error: &rtnetlink::Error) -> io::Error {
+    if let rtnetlink::Error::NetlinkError(message) = error {
+        let error = message.to_io();
+        return io::Error::new(error.kind(), format!("{what}: {error}"));
+    }
+    io::Error::other(format!("{what}: {error}"))
+}

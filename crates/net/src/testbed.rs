@@ -1,0 +1,153 @@
+//! Two hosts of their own on this machine, joined by several paths: for tests, benchmarks and demonstrations.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{Namespace, Netlink};
+
+/// A client's and a server's namespace, joined by pairs of virtual Ethernet interfaces. Path 0 is `path0` on both sides,
+/// with 10.77.0.1/24 and fd77:0::1/64 at the client and 10.77.0.2/24 and fd77:0::2/64 at the server; path 1 is `path1`
+/// with 10.77.1.x and fd77:1::x, and so on. With a middle namespace, path n enters it by `client{n}` and leaves it by
+/// `server{n}`, and nothing joins the two: that is for an emulator to do.
+#[derive(Debug)]
+pub struct Testbed {
+    /// Where the client lives.
+    pub client: Namespace,
+    /// Where the server lives.
+    pub server: Namespace,
+    /// What lies between them, if anything.
+    pub middle: Option<Namespace>,
+    paths: u8,
+}
+
+impl Testbed {
+    /// Two hosts joined directly by `paths` paths. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+    pub fn new(paths: u8) -> io::Result<Self> {
+        Self::build(paths, None)
+    }
+
+    /// Two hosts whose paths end in a third namespace.
+    pub fn with_middle(paths: u8) -> io::Result<Self> {
+        Self::build(paths, Some(Namespace::create()?))
+    }
+
+    fn build(paths: u8, middle: Option<Namespace>) -> io::Result<Self> {
+        let testbed = Self { client: Namespace::create()?, server: Namespace::create()?, middle, paths };
+        for namespace in [&testbed.client, &testbed.server].into_iter().chain(&testbed.middle) {
+            // Duplicate address detection would keep IPv6 addresses from being used for a second.
+            namespace.set_variable("net/ipv6/conf/default/accept_dad", "0")?;
+            namespace.set_variable("net/ipv6/conf/default/router_solicitations", "0")?;
+        }
+        for path in 0..paths {
+            testbed.join(path)?;
+        }
+        Ok(testbed)
+    }
+
+    fn join(&self, path: u8) -> io::Result<()> {
+        let name = Self::interface(path);
+        match &self.middle {
+            None => self.client.run(|| Netlink::new()?.add_veth("joining", &name, Some(&self.server)))??,
+            Some(middle) => {
+                let (to_client, to_server) = (format!("client{path}"), format!("server{path}"));
+                middle.run(|| {
+                    let netlink = Netlink::new()?;
+                    netlink.add_veth(&to_server, &name, Some(&self.server))?;
+                    netlink.add_veth(&to_client, &name, Some(&self.client))?;
+                    netlink.set_up(&to_client)?;
+                    netlink.set_up(&to_server)
+                })??;
+            }
+        }
+        let is_direct = self.middle.is_none();
+        self.client.run(|| {
+            let netlink = Netlink::new()?;
+            if is_direct {
+                netlink.rename("joining", &name)?;
+            }
+            configure(&netlink, &name, path, 1)
+        })??;
+        self.server.run(|| configure(&Netlink::new()?, &name, path, 2))?
+    }
+
+    /// Number of paths.
+    #[must_use]
+    pub fn paths(&self) -> u8 {
+        self.paths
+    }
+
+    /// Name of a path's interface, at the client and at the server.
+    #[must_use]
+    pub fn interface(path: u8) -> String {
+        format!("path{path}")
+    }
+
+    /// The client's IPv4 address on a path.
+    #[must_use]
+    pub fn client_v4(path: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, path, 1)
+    }
+
+    /// The server's IPv4 address on a path.
+    #[must_use]
+    pub fn server_v4(path: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, path, 2)
+    }
+
+    /// The client's IPv6 address on a path.
+    #[must_use]
+    pub fn client_v6(path: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, 1)
+    }
+
+    /// The server's IPv6 address on a path.
+    #[must_use]
+    pub fn server_v6(path: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, 2)
+    }
+}
+
+fn configure(netlink: &Netlink, name: &str, path: u8, host: u16) -> io::Result<()> {
+    let v4 = Ipv4Addr::new(10, 77, path, host as u8);
+    let v6 = Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, host);
+    netlink.add_address(name, IpAddr::V4(v4), 24)?;
+    netlink.add_address(name, IpAddr::V6(v6), 64)?;
+    netlink.set_up(name)
+}
+
+/// Whether this process may make namespaces and interfaces; else says on standard error which test is skipped.
+#[must_use]
+pub fn is_root_or_skip(what: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("SKIPPED {what}: it makes network namespaces and needs root");
+    }
+    is_root
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn two_hosts_talk_over_every_path() {
+        if !is_root_or_skip("testbed") {
+            return;
+        }
+        let testbed = Testbed::new(2).expect("namespaces");
+        for path in 0..2 {
+            for addr in [IpAddr::V4(Testbed::server_v4(path)), IpAddr::V6(Testbed::server_v6(path))] {
+                let listener = testbed.server.run(|| TcpListener::bind((addr, 0))).unwrap().unwrap();
+                let to: SocketAddr = listener.local_addr().unwrap();
+                let mut client = testbed.client.run(|| TcpStream::connect(to)).unwrap().unwrap();
+                client.write_all(b"x").unwrap();
+                let mut byte = [0];
+                listener.accept().unwrap().0.read_exact(&mut byte).unwrap();
+                assert_eq!(byte, *b"x");
+            }
+        }
+    }
+}
