@@ -1,3 +1,4 @@
+use polypath_tcp::ListenerId;
 use polypath_wire::{Endpoint, FourTuple, ResetReason};
 
 /// What a connection tells its application. Subflow events read like `ip mptcp monitor`.
@@ -8,6 +9,8 @@ pub enum Event {
     Accepted {
         /// The local end that listened.
         local: Endpoint,
+        /// The listener.
+        listener: Option<ListenerId>,
     },
     /// The connection is open (`ESTABLISHED` on the active side).
     Connected,

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::{Namespace, Netlink};
+use crate::{Namespace, Netlink, Tun, TunConfig};
 
 /// A client's and a server's namespace, joined by pairs of virtual Ethernet interfaces. Path 0 is `path0` on both sides,
 /// with 10.77.0.1/24 and fd77:0::1/64 at the client and 10.77.0.2/24 and fd77:0::2/64 at the server; path 1 is `path1`
@@ -104,6 +104,110 @@ impl Testbed {
     #[must_use]
     pub fn server_v6(path: u8) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, 2)
+    }
+}
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+}
+
+impl Side {
+    fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// The last number of the side's addresses on the paths.
+    fn number(self) -> u8 {
+        match self {
+            Self::Client => 1,
+            Self::Server => 2,
+        }
+    }
+
+    /// The IPv4 address of a stack behind a TUN device at this side, for a path: 10.78.n.1 or 10.78.n.2.
+    #[must_use]
+    pub fn stack_v4(self, path: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 78, path, self.number())
+    }
+
+    /// Its IPv6 address for a path: fd78:n::1 or fd78:n::2.
+    #[must_use]
+    pub fn stack_v6(self, path: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd78, path.into(), 0, 0, 0, 0, 0, self.number().into())
+    }
+
+    fn path_v4(self, path: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, path, self.number())
+    }
+
+    fn path_v6(self, path: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, path.into(), 0, 0, 0, 0, 0, self.number().into())
+    }
+}
+
+/// Routing tables of the paths: 100 plus the path's number.
+const FIRST_TABLE: u32 = 100;
+
+impl Testbed {
+    /// The namespace of a side.
+    #[must_use]
+    pub fn namespace(&self, side: Side) -> &Namespace {
+        match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        }
+    }
+
+    /// A TUN device at one side for a stack with an address per path ([`Side::stack_v4`], [`Side::stack_v6`]): packets
+    /// from the address of path n leave by path n, and the other side knows the way back. The kernel only forwards.
+    pub fn attach_tun(&self, side: Side, config: &TunConfig) -> io::Result<Tun> {
+        let namespace = self.namespace(side);
+        for (variable, value) in [
+            ("net/ipv4/ip_forward", "1"),
+            ("net/ipv4/conf/all/rp_filter", "0"),
+            ("net/ipv4/conf/default/rp_filter", "0"),
+            ("net/ipv6/conf/all/forwarding", "1"),
+        ] {
+            namespace.set_variable(variable, value)?;
+        }
+        let tun = namespace.run(|| {
+            let tun = Tun::create(config).map_err(io::Error::other)?;
+            let netlink = Netlink::new()?;
+            netlink.set_up(tun.name())?;
+            for path in 0..self.paths {
+                let (interface, table) = (Self::interface(path), FIRST_TABLE + u32::from(path));
+                let stack: [(IpAddr, u8); 2] =
+                    [(side.stack_v4(path).into(), 32), (side.stack_v6(path).into(), 128)];
+                let gateways: [IpAddr; 2] =
+                    [side.peer().path_v4(path).into(), side.peer().path_v6(path).into()];
+                for (source, gateway) in stack.into_iter().zip(gateways) {
+                    let everywhere: IpAddr = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+                    netlink.add_route(tun.name(), source, None, None)?;
+                    netlink.add_route(&interface, (everywhere, 0), Some(gateway), Some(table))?;
+                    netlink.add_source_rule(source, table, 1000 + table)?;
+                }
+            }
+            Ok::<_, io::Error>(tun)
+        })??;
+        self.namespace(side.peer()).run(|| {
+            let netlink = Netlink::new()?;
+            for path in 0..self.paths {
+                let interface = Self::interface(path);
+                let (v4, v6) = (side.path_v4(path), side.path_v6(path));
+                netlink.add_route(&interface, (side.stack_v4(path).into(), 32), Some(v4.into()), None)?;
+                netlink.add_route(&interface, (side.stack_v6(path).into(), 128), Some(v6.into()), None)?;
+            }
+            Ok::<_, io::Error>(())
+        })??;
+        Ok(tun)
     }
 }
 

@@ -39,6 +39,7 @@ pub enum ListenError {
 #[derive(Debug, Default)]
 pub struct Listeners {
     by_endpoint: BTreeMap<Endpoint, ListenerId>,
+    catch_all: Option<ListenerId>,
     listeners: Slab<Listener>,
 }
 
@@ -68,10 +69,23 @@ impl Listeners {
         Ok(id)
     }
 
+    /// Answers at every address and port that no other listener has: for hosts that terminate the connections of
+    /// others. Its endpoint is `[::]:0`.
+    pub fn insert_catch_all(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
+        if self.catch_all.is_some() {
+            return Err(ListenError::AddressInUse);
+        }
+        let endpoint = Endpoint::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+        let id = ListenerId(self.listeners.insert(Listener { endpoint, config, half_open: 0 }));
+        self.catch_all = Some(id);
+        Ok(id)
+    }
+
     /// Stops listening; returns what the listener was.
     pub fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let listener = self.listeners.remove(id.0)?;
         self.by_endpoint.remove(&listener.endpoint);
+        self.catch_all = self.catch_all.filter(|catch_all| *catch_all != id);
         Some(listener)
     }
 
@@ -84,6 +98,7 @@ impl Listeners {
             .into_iter()
             .flatten()
             .find_map(|addr| self.by_endpoint.get(&Endpoint::new(addr, local.port)).copied())
+            .or(self.catch_all)
     }
 
     /// A listener, unless it was removed.
@@ -133,6 +148,11 @@ mod tests {
         assert_eq!(listeners.find(v4(2, 80)), Some(any_v4));
         assert_eq!(listeners.find(Endpoint::new(Ipv6Addr::LOCALHOST.into(), 80)), Some(both));
         assert_eq!(listeners.find(v4(1, 81)), None);
+        let rest = listeners.insert_catch_all(config).unwrap();
+        assert_eq!(listeners.find(v4(1, 81)), Some(rest));
+        assert_eq!(listeners.insert_catch_all(config), Err(ListenError::AddressInUse));
+        assert!(listeners.remove(rest).is_some());
+        assert_eq!((listeners.find(v4(1, 80)), listeners.find(v4(1, 81))), (Some(one), None));
         assert!(listeners.remove(one).is_some() && listeners.remove(one).is_none());
         assert_eq!(listeners.find(v4(1, 80)), Some(any_v4));
         assert_eq!(listeners.len(), 2);

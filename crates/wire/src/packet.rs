@@ -5,7 +5,7 @@ mod parse;
 mod segments;
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::{Options, Payload, SeqNumber};
 
@@ -34,6 +34,18 @@ impl Endpoint {
     /// An address with a port.
     pub const fn new(addr: IpAddr, port: u16) -> Self {
         Self { addr, port }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(socket: SocketAddr) -> Self {
+        Self::new(socket.ip(), socket.port())
+    }
+}
+
+impl From<Endpoint> for SocketAddr {
+    fn from(endpoint: Endpoint) -> Self {
+        Self::new(endpoint.addr, endpoint.port)
     }
 }
 

@@ -309,7 +309,8 @@ impl Connection {
             if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {
                 return Some(packet);
             }
-            if !meta.signals.is_empty() && meta.stage != Stage::Plain {
+            // Before that, an acknowledgment has no room for signals, and would be followed by others without end.
+            if !meta.signals.is_empty() && meta.stage == Stage::Established {
                 tcp.request_ack();
                 let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
                 if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {
@@ -468,7 +469,11 @@ impl Connection {
             return;
         }
         let local = self.addresses.initial.local;
-        self.emit(if self.shared.is_client { Event::Connected } else { Event::Accepted { local } });
+        self.emit(if self.shared.is_client {
+            Event::Connected
+        } else {
+            Event::Accepted { local, listener: None }
+        });
         // Data, and even the end of it, may have come with the segment that completed the handshake.
         self.notify_readable();
         if self.shared.peer_finished {

@@ -68,7 +68,7 @@ impl Host {
             return;
         }
         listening.half_open += 1;
-        let config = self.config.connection.clone();
+        let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
         self.mib.mp_capable_syn_rx += u64::from(capable.is_some());
         let version =
             capable.filter(|_| config.mptcp).and_then(|capable| match (capable.version, capable.keys) {

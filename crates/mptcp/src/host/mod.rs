@@ -4,7 +4,7 @@ mod accept;
 mod token_table;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -118,6 +118,7 @@ pub struct Host {
     random: ChaCha12Rng,
     secrets: HostSecrets,
     listeners: Listeners,
+    listener_configs: BTreeMap<ListenerId, Arc<ConnectionConfig>>,
     connections: Slab<Box<Entry>>,
     time_waits: Slab<Box<TimeWait>>,
     flows: FlowTable<Flow>,
@@ -152,6 +153,7 @@ impl Host {
             random,
             secrets,
             listeners: Listeners::default(),
+            listener_configs: BTreeMap::new(),
             connections: Slab::new(),
             time_waits: Slab::new(),
             tokens: TokenTable::default(),
@@ -216,14 +218,27 @@ impl Host {
 
     // ---- commands
 
-    /// Listens; an unspecified address stands for all. Connections come as [`Event::Accepted`].
+    /// Listens; an unspecified address stands for all. Connections come as [`Event::Accepted`], with the host's settings.
     pub fn listen(&mut self, local: Endpoint) -> Result<ListenerId, ListenError> {
         self.listeners.insert(local, ListenConfig { backlog: self.config.backlog })
+    }
+
+    /// Listens at every address and port where nothing else does: for hosts that terminate the connections of others.
+    pub fn listen_everywhere(&mut self) -> Result<ListenerId, ListenError> {
+        self.listeners.insert_catch_all(ListenConfig { backlog: self.config.backlog })
+    }
+
+    /// Gives the connections that a listener accepts from now on settings of their own.
+    pub fn configure_listener(&mut self, id: ListenerId, config: Arc<ConnectionConfig>) {
+        if self.listeners.get(id).is_some() {
+            self.listener_configs.insert(id, config);
+        }
     }
 
     /// Listens no more. Connections stay.
     pub fn close_listener(&mut self, id: ListenerId) {
         self.listeners.remove(id);
+        self.listener_configs.remove(&id);
     }
 
     /// Opens a connection from `local` (port 0: an ephemeral one) to `remote`, with the host's settings or its own.
@@ -473,10 +488,14 @@ impl Host {
         let mut rare = false;
         while let Some(event) = entry.connection.poll_event() {
             rare |= !matches!(event, Event::Readable | Event::Writable);
-            if matches!(event, Event::Accepted { .. })
-                && let Some(listener) = entry.half_open.take().and_then(|id| self.listeners.get_mut(id))
+            let mut event = event;
+            if let Event::Accepted { listener, .. } = &mut event
+                && let Some(id) = entry.half_open.take()
             {
-                listener.half_open = listener.half_open.saturating_sub(1);
+                *listener = Some(id);
+                if let Some(listening) = self.listeners.get_mut(id) {
+                    listening.half_open = listening.half_open.saturating_sub(1);
+                }
             }
             self.events.push_back((ConnectionId(key), event));
         }

@@ -282,3 +282,14 @@ fn announced_addresses_are_echoed_and_joined() {
         assert!(info.subflows.iter().all(|s| s.tuple.remote.addr != network::server_addr(1)), "{info:?}");
     }
 }
+
+#[test]
+fn an_address_announced_before_the_first_data_ack_waits_for_its_echo() {
+    // An IPv6 ADD_ADDR takes the place of the DATA_ACK that would have established the client, which has data and its end
+    // to send at the same time: no acknowledgment of that moment has room for the echo.
+    let mut network = network(&[10], MptcpVersion::V1, false, 5);
+    let v6 = core::net::IpAddr::V6(core::net::Ipv6Addr::LOCALHOST);
+    network.server.add_endpoint(network.now, crate::path_manager::LocalEndpoint::signal(v6, 9));
+    assert_exchanged(&mut network, 8, 8, MINUTE);
+    assert!(network.log.len() < 100, "{}", network.log.join("\n"));
+}

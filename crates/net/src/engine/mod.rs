@@ -16,6 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use kernel::{KernelEngine, KernelListener, KernelStream};
 
+use crate::stack::{Stack, StackListener, StackStream};
+
 /// Choices for one connection.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
@@ -32,6 +34,8 @@ pub struct ConnectOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Engine {
+    /// Our own stack.
+    Stack(Stack),
     /// The kernel's Multipath TCP.
     Kernel(KernelEngine),
 }
@@ -43,6 +47,7 @@ impl Engine {
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<Stream> {
         let connecting = async {
             match self {
+                Self::Stack(stack) => stack.connect(remote, options).await.map(Stream::Stack),
                 Self::Kernel(engine) => engine.connect(remote, options).await.map(Stream::Kernel),
             }
         };
@@ -60,7 +65,15 @@ impl Engine {
     /// Listens at an address of one of the engine's paths, or at all of them if it is unspecified.
     pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         match self {
+            Self::Stack(stack) => stack.listen(local).map(Listener::Stack),
             Self::Kernel(engine) => engine.listen(local).map(Listener::Kernel),
+        }
+    }
+
+    /// Waits until every connection that was let go is closed in order, at most `limit`. The kernel needs no waiting.
+    pub async fn drain(&self, limit: Duration) {
+        if let Self::Stack(stack) = self {
+            stack.drain(limit).await;
         }
     }
 }
@@ -69,6 +82,8 @@ impl Engine {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Listener {
+    /// At our own stack.
+    Stack(StackListener),
     /// At the kernel's Multipath TCP.
     Kernel(KernelListener),
 }
@@ -77,6 +92,9 @@ impl Listener {
     /// The next connection, and the peer's address.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match self {
+            Self::Stack(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Stream::Stack(stream), peer))
+            }
             Self::Kernel(listener) => {
                 listener.accept().await.map(|(stream, peer)| (Stream::Kernel(stream), peer))
             }
@@ -86,6 +104,7 @@ impl Listener {
     /// Where it listens.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
+            Self::Stack(listener) => Ok(listener.local_addr()),
             Self::Kernel(listener) => listener.local_addr(),
         }
     }
@@ -95,6 +114,8 @@ impl Listener {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Stream {
+    /// Carried by our own stack.
+    Stack(StackStream),
     /// Carried by the kernel.
     Kernel(KernelStream),
 }
@@ -129,10 +150,27 @@ pub struct SubflowInfo {
     pub is_backup: bool,
 }
 
+impl From<polypath_mptcp::ConnectionInfo> for StreamInfo {
+    fn from(info: polypath_mptcp::ConnectionInfo) -> Self {
+        let subflows = info.subflows.into_iter().map(|subflow| SubflowInfo {
+            local: subflow.tuple.local.into(),
+            remote: subflow.tuple.remote.into(),
+            bytes_acked: Some(subflow.tcp.bytes_acked),
+            bytes_received: Some(subflow.tcp.bytes_received),
+            retransmissions: Some(subflow.tcp.retransmits),
+            srtt: Some(subflow.tcp.srtt.into()),
+            cwnd_bytes: Some(subflow.tcp.cwnd_bytes),
+            is_backup: subflow.backup,
+        });
+        Self { is_multipath: info.mptcp, subflows: subflows.collect() }
+    }
+}
+
 impl Stream {
     /// This end of the first subflow.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
+            Self::Stack(stream) => stream.local_addr(),
             Self::Kernel(stream) => stream.local_addr(),
         }
     }
@@ -140,6 +178,7 @@ impl Stream {
     /// The peer's end of the first subflow.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {
+            Self::Stack(stream) => stream.peer_addr(),
             Self::Kernel(stream) => stream.peer_addr(),
         }
     }
@@ -147,6 +186,10 @@ impl Stream {
     /// State of the connection and its subflows.
     pub fn info(&self) -> io::Result<StreamInfo> {
         match self {
+            Self::Stack(stream) => stream
+                .connection_info()
+                .map(StreamInfo::from)
+                .ok_or_else(|| io::ErrorKind::NotConnected.into()),
             Self::Kernel(stream) => stream.info(),
         }
     }
@@ -154,6 +197,7 @@ impl Stream {
     /// Ends the connection at once; the peer sees a reset.
     pub fn abort(self) {
         match self {
+            Self::Stack(stream) => stream.abort(),
             Self::Kernel(stream) => stream.abort(),
         }
     }
@@ -162,6 +206,7 @@ impl Stream {
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Kernel(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
@@ -170,18 +215,21 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Kernel(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_flush(cx),
             Self::Kernel(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Kernel(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

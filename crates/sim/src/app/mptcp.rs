@@ -38,7 +38,7 @@ impl Stack for Host {
         let event = match event {
             Event::Readable => StreamEvent::Readable,
             Event::Writable => StreamEvent::Writable,
-            Event::Accepted { local } => StreamEvent::Accepted { local },
+            Event::Accepted { local, .. } => StreamEvent::Accepted { local },
             Event::Connected => StreamEvent::Connected,
             Event::PeerFinished => StreamEvent::PeerFinished,
             Event::Closed(reason) => {

@@ -1,0 +1,51 @@
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+use polypath_tcp::ListenerId;
+
+use super::{Stack, StackStream};
+
+/// Where connections to the stack arrive.
+#[derive(Debug)]
+pub struct StackListener {
+    stack: Stack,
+    id: ListenerId,
+    local: SocketAddr,
+}
+
+impl StackListener {
+    pub(super) fn new(stack: Stack, id: ListenerId, local: SocketAddr) -> Self {
+        Self { stack, id, local }
+    }
+
+    /// The next connection, and the peer's address.
+    pub async fn accept(&self) -> io::Result<(StackStream, SocketAddr)> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`StackListener::accept`], for one task at a time.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(StackStream, SocketAddr)>> {
+        let accepted = self.stack.shared.peek(|state| {
+            let id = state.accepted(self.id, cx.waker())?;
+            Ok::<_, io::Error>(id)
+        })?;
+        let Some(id) = accepted else { return Poll::Pending };
+        let stream = StackStream::new(self.stack.clone(), id);
+        let peer = stream.peer_addr()?;
+        Poll::Ready(Ok((stream, peer)))
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Drop for StackListener {
+    fn drop(&mut self) {
+        self.stack.shared.with(|state, now| state.close_listener(now, self.id));
+    }
+}

@@ -1,0 +1,174 @@
+//! Our own stack as an engine: a [`polypath_mptcp::Host`] behind a driver, with sockets for tokio.
+//!
+//! The host is a state machine behind one lock. Tasks read packets from the driver and hand them in; whoever changed
+//! something (a task, or an application in [`StackStream::poll_write`](tokio::io::AsyncWrite::poll_write)) sends what the
+//! host wants sent before it lets the lock go, so that data needs no other task to leave.
+
+mod driver;
+mod listener;
+mod pool;
+mod state;
+mod stream;
+mod task;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{ConnectionConfig, ConnectionId, ConnectionInfo, Event, HostConfig, Mib};
+use polypath_units::Instant;
+use polypath_wire::Endpoint;
+use tokio::sync::broadcast;
+
+pub use driver::{Receive, Transmit};
+pub use listener::StackListener;
+pub use pool::{Buffer, BufferPool};
+pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream};
+
+use crate::engine::ConnectOptions;
+use crate::tun::{self, Tun};
+use state::Shared;
+
+/// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its
+/// connections are closed.
+#[derive(Debug)]
+pub struct Stack {
+    shared: Arc<Shared>,
+}
+
+impl Stack {
+    /// A stack behind a TUN device, whose addresses and routes are the caller's business.
+    ///
+    /// Must be called within a tokio runtime.
+    pub fn tun(tun: &Tun, config: HostConfig) -> io::Result<Self> {
+        let (transmit, receive) = tun::split(tun)?;
+        Self::start(config, transmit, receive)
+    }
+
+    /// A stack behind any driver.
+    ///
+    /// Must be called within a tokio runtime.
+    pub fn start<R: Receive + 'static>(
+        config: HostConfig,
+        transmit: impl Transmit + 'static,
+        receive: impl IntoIterator<Item = R>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(config, Box::new(transmit))?);
+        task::spawn(&shared, receive)?;
+        Ok(Self::handle(shared))
+    }
+
+    fn handle(shared: Arc<Shared>) -> Self {
+        shared.add_handle();
+        Self { shared }
+    }
+
+    /// Opens a connection, from the address that `options` name or else from the first path of the remote's family.
+    pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
+        let id = self.shared.with(|state, now| {
+            let local = match options.local {
+                Some(local) => Endpoint::from(local),
+                None => Endpoint::new(state.first_path(remote)?, 0),
+            };
+            let id = state
+                .host
+                .connect(now, local, remote.into(), options.config.clone())
+                .map_err(|error| io::Error::new(io::ErrorKind::AddrNotAvailable, error.to_string()))?;
+            state.open(id);
+            Ok::<_, io::Error>(id)
+        })?;
+        let stream = StackStream::new(self.clone(), id);
+        stream.connected().await.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                io::Error::new(error.kind(), format!("{remote} refused the connection"))
+            }
+            io::ErrorKind::TimedOut => io::Error::new(error.kind(), format!("{remote} did not answer")),
+            _ => error,
+        })?;
+        Ok(stream)
+    }
+
+    /// Listens at an address of the stack, or at all of them.
+    pub fn listen(&self, local: SocketAddr) -> io::Result<StackListener> {
+        self.listen_with(Some(local), None)
+    }
+
+    /// Listens at an address or, without one, at every address and port where nothing else listens; the connections
+    /// get `config`, if there is one.
+    pub fn listen_with(
+        &self,
+        local: Option<SocketAddr>,
+        config: Option<Arc<ConnectionConfig>>,
+    ) -> io::Result<StackListener> {
+        let (id, local) = self.shared.with(|state, _| state.listen(local, config))?;
+        Ok(StackListener::new(self.clone(), id, local))
+    }
+
+    /// A path became usable: connections may have subflows from its address.
+    pub fn add_path(&self, endpoint: LocalEndpoint) {
+        self.shared.with(|state, now| state.host.add_endpoint(now, endpoint));
+    }
+
+    /// A path is gone: its subflows end, and what they had under way goes elsewhere.
+    pub fn remove_path(&self, addr: IpAddr) {
+        self.shared.with(|state, now| state.host.remove_endpoint(now, addr));
+    }
+
+    /// The paths.
+    #[must_use]
+    pub fn paths(&self) -> Vec<LocalEndpoint> {
+        self.shared.with(|state, _| state.host.config().endpoints.clone())
+    }
+
+    /// The settings that connections get unless they bring their own.
+    #[must_use]
+    pub fn connection_config(&self) -> Arc<ConnectionConfig> {
+        self.shared.with(|state, _| state.host.config().connection.clone())
+    }
+
+    /// State of each connection that an application holds.
+    #[must_use]
+    pub fn connections(&self) -> Vec<(ConnectionId, ConnectionInfo)> {
+        self.shared.with(|state, _| state.connections())
+    }
+
+    /// Counters, by the kernel's names.
+    #[must_use]
+    pub fn mib(&self) -> Mib {
+        self.shared.with(|state, _| state.host.mib().clone())
+    }
+
+    /// What happens to connections and subflows from now on, `Readable` and `Writable` left out. A slow receiver
+    /// misses the oldest.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<(Instant, ConnectionId, Event)> {
+        self.shared.with(|state, _| state.observers.subscribe())
+    }
+
+    /// Waits until every connection that was let go is closed in order; at most `limit`.
+    pub async fn drain(&self, limit: std::time::Duration) {
+        let drained = async {
+            while self.shared.with(|state, _| state.host.connection_count()) > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        };
+        // What is not closed by then is left to the peer's timers.
+        let _ = tokio::time::timeout(limit, drained).await;
+    }
+}
+
+impl Clone for Stack {
+    fn clone(&self) -> Self {
+        Self::handle(self.shared.clone())
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.shared.remove_handle();
+    }
+}

@@ -1,0 +1,70 @@
+//! The tasks that read from the driver and wait for the timer.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use polypath_wire::Packet;
+
+use super::driver::Receive;
+use super::state::Shared;
+
+/// Starts one task per receiver. The first one waits for the timer too.
+pub(super) fn spawn<R: Receive + 'static>(
+    shared: &Arc<Shared>,
+    receive: impl IntoIterator<Item = R>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+    for (index, receive) in receive.into_iter().enumerate() {
+        runtime.spawn(run(shared.clone(), receive, index == 0));
+    }
+    Ok(())
+}
+
+async fn run<R: Receive>(shared: Arc<Shared>, mut receive: R, has_timer: bool) {
+    let mut packets = Vec::new();
+    let stopped = shared.stopping.notified();
+    let mut stopped = pin!(stopped);
+    let result = poll_fn(|cx| {
+        if shared.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        // The last handle went: connections that are still closing are waited for.
+        while stopped.as_mut().poll(cx).is_ready() {
+            stopped.set(shared.stopping.notified());
+        }
+        poll_once(&shared, &mut receive, has_timer, &mut packets, cx)
+    });
+    if let Err(error) = result.await {
+        shared.fail(&error);
+    }
+}
+
+/// Handles a batch of packets or a timeout, if there is one, and asks to be polled again: applications get their turn
+/// between batches.
+fn poll_once<R: Receive>(
+    shared: &Shared,
+    receive: &mut R,
+    has_timer: bool,
+    packets: &mut Vec<Packet>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let received = receive.poll_receive(cx, packets)?.is_ready();
+    let fired = has_timer && shared.timer.poll_fired(cx)?.is_ready();
+    if !received && !fired {
+        return Poll::Pending;
+    }
+    shared.with(|state, now| {
+        if fired {
+            state.timer_fired();
+            state.host.handle_timeout(now);
+        }
+        for packet in packets.drain(..) {
+            state.host.handle_packet(now, packet);
+        }
+    });
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
