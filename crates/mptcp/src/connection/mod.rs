@@ -377,6 +377,10 @@ impl Connection {
         taken
     }
 
+    pub(crate) fn request_writable(&mut self) {
+        self.writable_wanted = true;
+    }
+
     pub(crate) fn send_room_bytes(&self) -> u64 {
         self.shared.config.tcp.send_buffer_bytes.saturating_sub(self.shared.send.len_bytes())
     }

@@ -277,6 +277,13 @@ impl Host {
         Ok(taken)
     }
 
+    /// Asks for [`Event::Writable`] when acknowledgments have made room, as a [`Host::send`] that is cut short does.
+    pub fn request_writable(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.connections.get_mut(id.0) {
+            entry.connection.request_writable();
+        }
+    }
+
     /// The next data in order, without copying it; `None` until [`Event::Readable`].
     pub fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload> {
         let entry = self.connections.get_mut(id.0)?;

@@ -148,6 +148,7 @@ impl StackStream {
             }
             if room == 0 {
                 stream.wait_to_write(cx.waker());
+                state.host.request_writable(self.id);
                 return Poll::Pending;
             }
             let sent = state.host.send(now, self.id, data(room));
