@@ -56,8 +56,8 @@ pub struct Config {
     pub fin_wait_2: Duration,
     /// Pacing: segments are spread over the round trip. Default true.
     pub pacing: bool,
-    /// Most data that one pacing interval may release at once, in bytes, if more than two segments. Default 0: two
-    /// segments; a driver with segmentation offload wants more.
+    /// Most data that pacing releases at once, in bytes: what the path's rate carries in a millisecond up to this, and two
+    /// segments at least. Default 0: two segments; a driver with segmentation offload wants more.
     pub pacing_burst_bytes: u32,
     /// Path-MTU probing by black-hole detection (RFC 4821). Default on.
     pub mtu_probing: bool,

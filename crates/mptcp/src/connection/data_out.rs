@@ -35,6 +35,9 @@ struct Reinjection {
     from: Option<u8>,
 }
 
+/// Two of the largest segments: with as much in flight, the peer acknowledges soon.
+const TAIL_WAITS_BEHIND_BYTES: u64 = 2 * 65_535;
+
 impl Connection {
     /// Hands data to subflows while the scheduler finds some that can take it.
     pub(super) fn schedule(&mut self, cx: &mut Context<'_>) {
@@ -119,7 +122,7 @@ impl Connection {
         if self.data_level_losses > DATA_LEVEL_LOSSES {
             room = room.max(segment * LONG_MAPPING_SEGMENTS);
         }
-        let most = u64::from(self.shared.config.max_mapping_bytes).max(1);
+        let most = self.shared.most_mapped_bytes();
         // A mapping is whole segments, unless the data ends before.
         let whole = |available: u64| {
             let count = room.min(available).min(most);
@@ -139,6 +142,13 @@ impl Connection {
                 {
                     return false;
                 }
+                if count == unsent
+                    && count < most
+                    && self.tail_waits(target.in_flight_bytes + target.unsent_bytes)
+                {
+                    return false;
+                }
+                let shared = &mut self.shared;
                 let seq = shared.send.next();
                 let data = shared.send.take_new(count as usize);
                 let len = data.len() as u32;
@@ -171,6 +181,12 @@ impl Connection {
                 true
             }
         }
+    }
+
+    /// The end of what the application has written so far waits for more of it, or for the next acknowledgment, while the
+    /// subflow holds so much that one must be on its way: what a program writes in one go leaves in few large segments.
+    fn tail_waits(&self, held_bytes: u64) -> bool {
+        self.only_written && !self.shared.write_closed && held_bytes >= TAIL_WAITS_BEHIND_BYTES
     }
 
     /// Gives data to a subflow as one mapping; returns the subflow offset after it.
@@ -239,6 +255,10 @@ impl Connection {
             // While an infinite mapping is on its way, each segment carries its own (see `InfiniteMapping::anew`).
             let announcing = self.shared.infinite_mapping.is_some_and(|infinite| infinite.anew);
             let most = if announcing { subflow.tcp.segment_payload_bytes_with(24) as u64 } else { room };
+            let held = subflow.tcp.in_flight_bytes() + subflow.tcp.unsent_bytes();
+            if self.shared.send.unsent_bytes() < most.min(65_535) && self.tail_waits(held) {
+                return;
+            }
             let data = self.shared.send.take_new(room.min(most).max(1) as usize);
             let len = data.len() as u32;
             if let Some(subflow) = self.subflows.first_mut() {

@@ -119,6 +119,10 @@ pub(crate) struct Connection {
     candidates: Vec<SubflowView>,
     /// Something changed that may let data go out.
     needs_schedule: bool,
+    /// The application wrote since data was last scheduled.
+    was_written: bool,
+    /// Data is scheduled because the application wrote, and for no other reason: see [`Connection::tail_waits`].
+    only_written: bool,
     next_subflow_id: u8,
     /// Where `poll_transmit` goes on.
     transmit_position: usize,
@@ -161,6 +165,8 @@ impl Connection {
             reinjections: data_out::Reinjections::default(),
             candidates: Vec::new(),
             needs_schedule: true,
+            was_written: false,
+            only_written: false,
             next_subflow_id: 0,
             transmit_position: 0,
             data_level_losses: 0,
@@ -294,8 +300,9 @@ impl Connection {
 
     /// The next packet to send; call until `None`.
     pub(crate) fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.needs_schedule {
-            self.needs_schedule = false;
+        if self.needs_schedule || self.was_written {
+            self.only_written = !core::mem::take(&mut self.needs_schedule);
+            self.was_written = false;
             self.schedule(cx);
         }
         for _ in 0..self.subflows.len() {
@@ -373,7 +380,7 @@ impl Connection {
         }
         let taken = data.len();
         self.shared.send.push(data);
-        self.needs_schedule |= taken > 0;
+        self.was_written |= taken > 0;
         taken
     }
 

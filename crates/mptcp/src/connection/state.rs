@@ -165,6 +165,13 @@ impl Shared {
         self.receive_next.add(self.receive_window_bytes())
     }
 
+    /// Most data of one mapping: no more than leaves as one segment, or else each is followed by a small one.
+    pub(crate) fn most_mapped_bytes(&self) -> u64 {
+        let (mapping, aggregate) = (self.config.max_mapping_bytes, self.config.tcp.max_aggregate_bytes);
+        let aggregate = if aggregate == 0 { u64::MAX } else { aggregate.min(65_000).into() };
+        u64::from(mapping).min(aggregate).max(1)
+    }
+
     pub(crate) fn flags(&self) -> u8 {
         let mut flags = MpCapable::HMAC;
         if self.checksum || self.config.checksum {

@@ -72,8 +72,9 @@ fn a_second_path_joins_and_both_carry_data() {
         let mut network = network(&[10, 30], version, true, 2);
         assert_exchanged(&mut network, 3_000_000, 3_000_000, MINUTE);
         assert_eq!(network.server.mib().mp_join_ack_rx, 1);
+        // Each line is an aggregate of several segments.
         let on_second = network.log.iter().filter(|line| line.contains(" 1") && line.contains("dss")).count();
-        assert!(on_second > 100, "the second path carried {on_second} segments");
+        assert!(on_second > 50, "the second path carried {on_second} aggregates");
     }
 }
 

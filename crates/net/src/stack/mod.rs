@@ -33,6 +33,18 @@ use crate::engine::ConnectOptions;
 use crate::tun::{self, Tun};
 use state::Shared;
 
+/// Most that pacing lets go at once on a real network, where each packet costs a system call and segmentation is the
+/// kernel's work: two of the largest packets.
+const PACING_BURST_BYTES: u32 = 2 * 65_536;
+
+/// Settings of connections over real networks: the standards' defaults, and bursts that suit segmentation offload.
+#[must_use]
+pub fn default_connection() -> ConnectionConfig {
+    let defaults = ConnectionConfig::default();
+    let tcp = polypath_tcp::Config { pacing_burst_bytes: PACING_BURST_BYTES, ..(*defaults.tcp).clone() };
+    ConnectionConfig { tcp: Arc::new(tcp), ..defaults }
+}
+
 /// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its
 /// connections are closed.
 #[derive(Debug)]

@@ -13,6 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::Stack;
 use super::state::{State, StreamState};
 
+/// Most that one write copies: others want the lock.
+const MOST_WRITTEN_BYTES: usize = 512 * 1024;
+
 /// A connection of the stack: a stream of bytes both ways.
 ///
 /// Dropping it closes the connection in order, or resets it when received data is still unread. What was written is
@@ -91,7 +94,9 @@ impl StackStream {
 
     /// As [`StackStream::write_bytes`].
     pub fn poll_write_bytes(&self, cx: &mut Context<'_>, data: &Bytes) -> Poll<io::Result<usize>> {
-        self.poll_send(cx, |room| data.slice(..data.len().min(room)))
+        self.poll_send(cx, |sent, room| {
+            (sent < data.len()).then(|| data.slice(sent..data.len().min(sent + room)))
+        })
     }
 
     /// The next data, without copying it; empty at the end of the peer's stream.
@@ -138,10 +143,15 @@ impl StackStream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_send(&self, cx: &mut Context<'_>, data: impl FnOnce(usize) -> Bytes) -> Poll<io::Result<usize>> {
+    /// Sends what `next` gives, which it is asked with what was sent so far and what room there is.
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        mut next: impl FnMut(usize, usize) -> Option<Bytes>,
+    ) -> Poll<io::Result<usize>> {
         self.stack.shared.with(|state, now| {
             state.check()?;
-            let room = usize::try_from(state.host.send_room_bytes(self.id)).unwrap_or(usize::MAX);
+            let mut room = usize::try_from(state.host.send_room_bytes(self.id)).unwrap_or(usize::MAX);
             let stream = stream(state, self.id)?;
             if let Some(reason) = stream.closed {
                 return Poll::Ready(Err(write_error(reason)));
@@ -151,8 +161,15 @@ impl StackStream {
                 state.host.request_writable(self.id);
                 return Poll::Pending;
             }
-            let sent = state.host.send(now, self.id, data(room));
-            Poll::Ready(sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe)))
+            let mut sent = 0;
+            while room > 0
+                && let Some(data) = next(sent, room)
+            {
+                let taken = state.host.send(now, self.id, data).map_err(|_| io::ErrorKind::BrokenPipe)?;
+                sent += taken;
+                room -= taken;
+            }
+            Poll::Ready(Ok(sent))
         })
     }
 
@@ -160,7 +177,12 @@ impl StackStream {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.poll_send(cx, |room| self.stack.shared.copy_written(&buf[..buf.len().min(room)]))
+        // All of it, up to a bound, before any leaves: the host makes as few segments of it as it can.
+        let buf = &buf[..buf.len().min(MOST_WRITTEN_BYTES)];
+        self.poll_send(cx, |sent, room| {
+            let left = &buf[sent..];
+            (!left.is_empty()).then(|| self.stack.shared.copy_written(&left[..left.len().min(room)]))
+        })
     }
 
     fn finish_writing(&self) {

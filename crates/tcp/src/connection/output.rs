@@ -12,6 +12,10 @@ use crate::scoreboard::{Flags, RateStart, Sent};
 /// Segments that may leave back to back (RFC 9293 has no word on it; Linux's pacing allows about as many).
 const BURST_SEGMENTS: u64 = 2;
 
+/// What may leave at once in an aggregate, or by `pacing_burst_bytes`, is at most what pacing sends in this time, as in
+/// Linux: more would fill the queue of a slow path, and less would cost a timer for each segment on a fast one.
+const PACED_INTERVAL: Duration = Duration::from_millis(1);
+
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The next segment to send; call until `None`.
     #[must_use]
@@ -195,10 +199,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         last && !self.finishing && (self.corked || nagle)
     }
 
-    /// One segment, or an aggregate of whole segments.
+    /// One segment, or an aggregate of whole segments: as large as it may be on a fast path, but on a slow one no more than
+    /// pacing would send in [`PACED_INTERVAL`], since it leaves as one burst.
     fn most_bytes_at_once(&self, segment_bytes: u64) -> u64 {
         let most = u64::from(self.config.max_aggregate_bytes).min(65_000);
-        (most - most % segment_bytes).max(segment_bytes)
+        if most < 2 * segment_bytes {
+            return segment_bytes;
+        }
+        let paced = match self.segment_interval_nanos(segment_bytes) {
+            Some(interval) if self.config.pacing => {
+                (PACED_INTERVAL.as_nanos() / interval.max(1)).max(BURST_SEGMENTS) * segment_bytes
+            }
+            _ => u64::MAX,
+        };
+        let most = most.min(paced);
+        most - most % segment_bytes
     }
 
     /// Sends new data from `position`, which is `next`, as segments of `segment_bytes`.
@@ -303,26 +318,33 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.finish_segment(now, segment, kind, mapping, ext)
     }
 
-    /// Spreads segments over the round trip: at congestion control's rate, else at twice the window per round trip in slow
-    /// start and 1.2 times after.
+    /// Spreads segments over the round trip.
     #[inline]
     fn pace(&mut self, now: Instant, bytes: u64, segment_bytes: u64) {
         if !self.config.pacing || bytes == 0 {
             return;
         }
+        let Some(interval) = self.segment_interval_nanos(segment_bytes) else { return };
+        let cost = if bytes == segment_bytes { interval } else { interval * bytes / segment_bytes };
+        let most = u64::from(self.config.pacing_burst_bytes) / segment_bytes;
+        let burst = (PACED_INTERVAL.as_nanos() / interval.max(1)).min(most).max(BURST_SEGMENTS);
+        let credit = Duration::from_nanos(interval * (burst - 1));
+        self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
+    }
+
+    /// Time between two segments at congestion control's rate, else at twice the window per round trip in slow start and
+    /// 1.2 times after; none before the first round trip.
+    #[inline]
+    fn segment_interval_nanos(&self, segment_bytes: u64) -> Option<u64> {
         let srtt = self.rtt.srtt().as_nanos();
-        let per_segment = match self.controller.pacing_rate() {
-            Some(rate) => rate.time_to_send(segment_bytes).as_nanos(),
-            None if srtt == 0 => return,
+        match self.controller.pacing_rate() {
+            Some(rate) => Some(rate.time_to_send(segment_bytes).as_nanos()),
+            None if srtt == 0 => None,
             None => {
                 let tenths = if self.controller.in_slow_start() { 20 } else { 12 };
-                srtt * segment_bytes * 10 / (self.controller.window_bytes().max(segment_bytes) * tenths)
+                Some(srtt * segment_bytes * 10 / (self.controller.window_bytes().max(segment_bytes) * tenths))
             }
-        };
-        let cost = if bytes == segment_bytes { per_segment } else { per_segment * bytes / segment_bytes };
-        let burst = BURST_SEGMENTS.max(u64::from(self.config.pacing_burst_bytes) / segment_bytes);
-        let credit = Duration::from_nanos(per_segment * (burst - 1));
-        self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
+        }
     }
 
     /// The rate that [`Connection::pace`] keeps on average.
