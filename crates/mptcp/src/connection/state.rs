@@ -355,8 +355,10 @@ impl SubflowExtension<'_> {
             Some(own) if own.subflow_offset.wrapping_sub(retroactive.1) as i32 >= 0 => {
                 (own.data_seq, own.subflow_offset)
             }
-            // What was queued before is mapped as it was, and an acknowledgment has no place of its own.
-            _ => return true,
+            // What was queued before is mapped as it was: without a mapping, the peer would take it for what follows.
+            Some(own) => return space.try_dss(Dss { mapping: Some(own.to_wire()), ..Dss::default() }),
+            // An acknowledgment has no place of its own.
+            None => return true,
         };
         let data_seq = WireDataSeq::Full(data_seq);
         let mapping = DssMapping { data_seq, subflow_offset, len: 0, checksum: None };
