@@ -1,5 +1,6 @@
 //! Where the stack meets the clock and the network: drivers, network set-up, link emulation in real time and async sockets.
 
+mod cpu_time;
 pub mod engine;
 mod namespace;
 mod netlink;
@@ -8,6 +9,7 @@ pub mod stack;
 pub mod testbed;
 pub mod tun;
 
+pub use cpu_time::CpuTime;
 pub use engine::Engine;
 pub use namespace::Namespace;
 pub use netlink::Netlink;

@@ -28,6 +28,7 @@
 //! ```
 
 pub mod demo;
+pub mod perf;
 pub mod report;
 
 #[doc(inline)]

@@ -122,6 +122,18 @@ impl KernelStream {
         &self.inner
     }
 
+    /// Chooses the congestion control of all subflows, present and future, by the kernel's name for it.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        socket2::SockRef::from(&self.inner).set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Name of the congestion control.
+    pub fn congestion(&self) -> io::Result<String> {
+        let name = socket2::SockRef::from(&self.inner).tcp_congestion()?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
     /// What the kernel tells of the connection.
     pub fn info(&self) -> io::Result<StreamInfo> {
         let subflow = SubflowInfo {

@@ -2,8 +2,9 @@
 
 mod bench;
 mod demo;
-#[expect(dead_code, reason = "the commands that open connections follow")]
 mod engine;
+mod network;
+mod perf;
 mod sim;
 mod soak;
 
@@ -35,6 +36,8 @@ enum Command {
     /// Measure the stack and the simulator
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Measure throughput to another `polypath perf`, with iperf3's flags and JSON
+    Perf(Box<perf::Arguments>),
     /// Run random scenarios, or replay one by its seed
     Soak(soak::Arguments),
 }
@@ -68,6 +71,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Perf(arguments) => perf::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
     };
     let (message, code) = match result {
