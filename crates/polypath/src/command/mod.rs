@@ -3,10 +3,12 @@
 mod bench;
 mod demo;
 mod engine;
+mod monitor;
 mod network;
 mod perf;
 mod sim;
 mod soak;
+mod ss;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -38,6 +40,10 @@ enum Command {
     Bench(bench::Bench),
     /// Measure throughput to another `polypath perf`, with iperf3's flags and JSON
     Perf(Box<perf::Arguments>),
+    /// Show the connections of the stacks that run here, in the words of `ss -M`
+    Ss(ss::Arguments),
+    /// Show what happens to connections, in the words of `ip mptcp monitor`
+    Monitor(monitor::Arguments),
     /// Run random scenarios, or replay one by its seed
     Soak(soak::Arguments),
 }
@@ -72,6 +78,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
         Command::Perf(arguments) => perf::run(&arguments),
+        Command::Ss(arguments) => ss::run(&arguments),
+        Command::Monitor(arguments) => monitor::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
     };
     let (message, code) = match result {

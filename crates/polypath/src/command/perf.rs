@@ -81,7 +81,7 @@ pub(super) struct Arguments {
     /// Milliseconds to wait for a connection
     #[arg(long, value_name = "MS")]
     connect_timeout: Option<u64>,
-    /// Congestion control of both ends
+    /// Congestion control of both ends; with an engine of ours, of this end's sending
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
     /// Scheduler of this end, if the engine is ours
@@ -112,6 +112,15 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
         return Err(Failure::input(
             "--scheduler: the kernel chooses for all connections (sysctl net.mptcp.scheduler); expected an engine of ours",
         ));
+    }
+    if let (Some(name), Engine::Stack(_)) = (&arguments.congestion, &engine)
+        && congestion::by_name(name).is_none()
+    {
+        let names: Vec<&str> = congestion::Algorithm::names().collect();
+        return Err(Failure::Input(format!(
+            "--congestion: \"{name}\" is none; expected {}",
+            names.join(" or ")
+        )));
     }
     let family = |address: &SocketAddr| {
         !(arguments.version4 && address.is_ipv6() || arguments.version6 && address.is_ipv4())

@@ -46,7 +46,10 @@ impl Flow {
     pub(super) fn congestion(&self) -> Option<String> {
         match &*self.lock() {
             Stream::Kernel(stream) => stream.congestion().ok(),
-            #[allow(unreachable_patterns, reason = "more engines follow")]
+            Stream::Stack(stream) => {
+                let info = stream.connection_info()?;
+                info.subflows.first().map(|subflow| subflow.tcp.congestion.into())
+            }
             _ => None,
         }
     }
