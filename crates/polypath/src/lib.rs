@@ -30,6 +30,7 @@
 pub mod demo;
 pub mod perf;
 pub mod report;
+pub mod web;
 
 #[doc(inline)]
 pub use {

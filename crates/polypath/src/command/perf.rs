@@ -126,6 +126,7 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
         !(arguments.version4 && address.is_ipv6() || arguments.version6 && address.is_ipv4())
     };
     let server = resolve(host, arguments.port, family).await?;
+    let draining = engine.clone();
     let client =
         Client { server_name: host.into(), connect, ..Client::new(engine, server, parameters(arguments)?) };
     let stop = async {
@@ -136,6 +137,7 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
     };
     let mut printer = Printer::new(arguments);
     let report = client.run(stop, |progress| printer.show(&progress)).await.map_err(failure)?;
+    draining.drain(Duration::from_secs(1)).await;
     printer.finish(&report)?;
     if !arguments.json {
         print_line("\npolypath perf Done.")?;
