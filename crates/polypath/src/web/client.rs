@@ -49,7 +49,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The connection broke off, or what came is not HTTP.
-    #[error("{url}: the connection failed: {source}")]
+    #[error("{url}: the connection failed: {}", innermost(&**source))]
     Http {
         /// What was asked for.
         url: String,
@@ -59,6 +59,11 @@ pub enum Error {
     /// It goes from one place to the next without end.
     #[error("{0}: more than {MAX_REDIRECTIONS} redirections")]
     Redirections(String),
+}
+
+/// What began it all: the layers above say less.
+fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    error.source().map_or(error, innermost)
 }
 
 /// An answer.

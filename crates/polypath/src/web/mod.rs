@@ -46,6 +46,3 @@ fn full(content: impl Into<Bytes>) -> Body {
     use http_body_util::BodyExt;
     http_body_util::Full::new(content.into()).map_err(|never| match never {}).boxed()
 }
-
-#[cfg(test)]
-mod tests;

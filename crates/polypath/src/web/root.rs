@@ -49,8 +49,10 @@ impl Root {
 
     fn at(&self, names: &[String], flags: OFlags) -> io::Result<OwnedFd> {
         let path = if names.is_empty() { ".".into() } else { names.join("/") };
-        // Devices and pipes must not make anybody wait.
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        // Devices and pipes must not make anybody wait. A mere place does not, and has no such flags.
+        let patience =
+            if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+        let flags = flags | OFlags::CLOEXEC | patience;
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         Ok(openat2(&self.directory, path, flags, mode, how)?)

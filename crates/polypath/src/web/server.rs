@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_LENGTH, HeaderValue, SERVER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -91,8 +91,9 @@ async fn connection(
         let (method, path) = (request.method().clone(), request.uri().path().to_string());
         let mut response: Response<Body> = files.respond(request).await;
         response.headers_mut().insert(SERVER, HeaderValue::from_static("polypath"));
-        let bytes =
+        let told =
             response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let bytes = told.or_else(|| response.body().size_hint().exact());
         log(&Access { client, method, path, status: response.status(), bytes });
         Ok::<_, Infallible>(response)
     });
