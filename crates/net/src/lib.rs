@@ -1,5 +1,7 @@
 //! Where the stack meets the clock and the network: drivers, network set-up, link emulation in real time and async sockets.
 
+pub mod control;
+mod cpu_time;
 pub mod engine;
 mod namespace;
 mod netlink;
@@ -8,9 +10,10 @@ pub mod stack;
 pub mod testbed;
 pub mod tun;
 
+pub use cpu_time::CpuTime;
 pub use engine::Engine;
 pub use namespace::Namespace;
 pub use netlink::Netlink;
 pub use real_time::{Timed, WallClock, run_in_real_time};
-pub use stack::Stack;
+pub use stack::{Stack, WeakStack};
 pub use tun::{Tun, TunConfig};

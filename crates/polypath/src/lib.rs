@@ -28,7 +28,9 @@
 //! ```
 
 pub mod demo;
+pub mod perf;
 pub mod report;
+pub mod web;
 
 #[doc(inline)]
 pub use {

@@ -14,6 +14,8 @@ pub struct ConnectionInfo {
     pub mptcp: bool,
     /// Version in use.
     pub version: MptcpVersion,
+    /// Name of the scheduler.
+    pub scheduler: &'static str,
     /// The DSS checksum is in use.
     pub checksum: bool,
     /// Token by which the peer addresses this end.
@@ -63,6 +65,7 @@ impl Connection {
         ConnectionInfo {
             mptcp: shared.mode == Mode::Mptcp,
             version: shared.version,
+            scheduler: self.scheduler.name(),
             checksum: shared.checksum,
             local_token: shared.local_token,
             remote_token: shared.remote_token,

@@ -9,7 +9,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::{ConnectOptions, StreamInfo, SubflowInfo, unspecified};
+use super::kernel_info::stream_info;
+use super::{ConnectOptions, StreamInfo, unspecified};
 use crate::Namespace;
 
 /// Connections waiting to be accepted.
@@ -122,19 +123,23 @@ impl KernelStream {
         &self.inner
     }
 
+    /// Chooses the congestion control of all subflows, present and future, by the kernel's name for it.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        socket2::SockRef::from(&self.inner).set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Name of the congestion control.
+    pub fn congestion(&self) -> io::Result<String> {
+        let name = socket2::SockRef::from(&self.inner).tcp_congestion()?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
     /// What the kernel tells of the connection.
     pub fn info(&self) -> io::Result<StreamInfo> {
-        let subflow = SubflowInfo {
-            local: self.local_addr().unwrap_or_else(|_| unspecified(([0, 0, 0, 0], 0).into())),
-            remote: self.peer_addr()?,
-            bytes_acked: None,
-            bytes_received: None,
-            retransmissions: None,
-            srtt: None,
-            cwnd_bytes: None,
-            is_backup: false,
-        };
-        Ok(StreamInfo { is_multipath: false, subflows: vec![subflow] })
+        let peer = self.peer_addr()?;
+        let local = self.local_addr().unwrap_or_else(|_| unspecified(peer));
+        stream_info(&self.inner, local, peer)
     }
 
     /// Resets the connection.

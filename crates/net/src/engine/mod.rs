@@ -3,6 +3,7 @@
 //! Programs are written against [`Engine`], [`Listener`] and [`Stream`], and the engine is a choice at start.
 
 mod kernel;
+mod kernel_info;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

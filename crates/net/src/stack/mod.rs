@@ -16,7 +16,7 @@ mod timer;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, ConnectionId, ConnectionInfo, Event, HostConfig, Mib};
@@ -148,6 +148,18 @@ impl Stack {
         self.shared.with(|state, _| state.connections())
     }
 
+    /// State of one connection; none once it is over.
+    #[must_use]
+    pub fn connection(&self, id: ConnectionId) -> Option<ConnectionInfo> {
+        self.shared.peek(|state| state.host.info(id))
+    }
+
+    /// A handle that does not keep the stack running.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakStack {
+        WeakStack { shared: Arc::downgrade(&self.shared) }
+    }
+
     /// Counters, by the kernel's names.
     #[must_use]
     pub fn mib(&self) -> Mib {
@@ -170,6 +182,20 @@ impl Stack {
         };
         // What is not closed by then is left to the peer's timers.
         let _ = tokio::time::timeout(limit, drained).await;
+    }
+}
+
+/// A handle to a [`Stack`] that does not keep it running.
+#[derive(Clone, Debug)]
+pub struct WeakStack {
+    shared: Weak<Shared>,
+}
+
+impl WeakStack {
+    /// The stack, if it still runs.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Stack> {
+        self.shared.upgrade().filter(|shared| !shared.is_over()).map(Stack::handle)
     }
 }
 

@@ -1,11 +1,18 @@
 //! Subcommands, and what they have in common: one line for each mistake, and exit codes.
 
 mod bench;
+mod cp;
 mod demo;
-#[expect(dead_code, reason = "the commands that open connections follow")]
 mod engine;
+mod get;
+mod monitor;
+mod network;
+mod perf;
+mod serve;
 mod sim;
 mod soak;
+mod ss;
+mod transfer;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -35,6 +42,18 @@ enum Command {
     /// Measure the stack and the simulator
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Measure throughput to another `polypath perf`, with iperf3's flags and JSON
+    Perf(Box<perf::Arguments>),
+    /// Serve the files of a directory over HTTP
+    Serve(serve::Arguments),
+    /// Download files over HTTP
+    Get(get::Arguments),
+    /// Copy files to or from a `polypath serve`
+    Cp(cp::Arguments),
+    /// Show the connections of the stacks that run here, in the words of `ss -M`
+    Ss(ss::Arguments),
+    /// Show what happens to connections, in the words of `ip mptcp monitor`
+    Monitor(monitor::Arguments),
     /// Run random scenarios, or replay one by its seed
     Soak(soak::Arguments),
 }
@@ -68,6 +87,12 @@ pub(crate) fn run() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Perf(arguments) => perf::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Get(arguments) => get::run(&arguments),
+        Command::Cp(arguments) => cp::run(&arguments),
+        Command::Ss(arguments) => ss::run(&arguments),
+        Command::Monitor(arguments) => monitor::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
     };
     let (message, code) = match result {

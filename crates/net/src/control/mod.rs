@@ -1,0 +1,89 @@
+//! What other processes may ask a running stack: its connections, its counters, and what happens next.
+//!
+//! A stack offers a Unix socket of mode 0600 in [`directory`], `PID.sock`. A client writes one line, a JSON object like
+//! `{"ask":"connections"}`, `{"ask":"counters"}` or `{"ask":"monitor"}`, and reads JSON lines: one [`Answer`] for the first two, and
+//! an [`EventReport`] for each event until it closes for the third. `polypath ss` and `polypath monitor` are such clients.
+
+mod client;
+mod report;
+mod server;
+mod stack;
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+
+pub use client::{Monitor, Peer, find};
+pub use report::{ConnectionReport, EventKind, EventReport, SubflowReport};
+pub use server::{ControlSocket, offer};
+
+/// Whoever can be asked.
+pub trait Observed: Send + Sync {
+    /// State of each connection.
+    fn connections(&self) -> Vec<ConnectionReport>;
+
+    /// What happens from now on. Called within a tokio runtime.
+    fn subscribe(&self) -> broadcast::Receiver<EventReport>;
+
+    /// Counters, by the kernel's names.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// State of each connection.
+    Connections,
+    /// Counters.
+    Counters,
+    /// Events as they happen.
+    Monitor,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Question {
+    ask: Ask,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Name of the program.
+    pub process: String,
+    /// Its process.
+    pub pid: u32,
+    /// State of each connection, if asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionReport>,
+    /// Counters, if asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<(String, u64)>,
+    /// What is wrong with the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Where the sockets of this user's stacks are: `POLYPATH_RUNTIME_DIR` if it is set, `/run/polypath` for root, and
+/// `$XDG_RUNTIME_DIR/polypath` for others.
+pub fn directory() -> io::Result<PathBuf> {
+    if let Some(chosen) = std::env::var_os("POLYPATH_RUNTIME_DIR") {
+        return Ok(chosen.into());
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok("/run/polypath".into());
+    }
+    let of_session =
+        std::env::var_os("XDG_RUNTIME_DIR").map(|session| PathBuf::from(session).join("polypath"));
+    of_session.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "XDG_RUNTIME_DIR is not set; expected the directory of the login session, or one in POLYPATH_RUNTIME_DIR",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use polypath_mptcp::{ConnectionInfo, FallbackReason, SubflowError, SubflowInfo};
+use serde::{Deserialize, Serialize};
+
+/// A connection, in the words of `ss -Mi`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionReport {
+    /// This end of the first subflow; none while there is no subflow.
+    pub local: Option<SocketAddr>,
+    /// The peer's end of the first subflow.
+    pub remote: Option<SocketAddr>,
+    /// Multipath TCP is in use; false after a fallback.
+    pub is_multipath: bool,
+    /// Version of Multipath TCP.
+    pub version: u8,
+    /// The DSS checksum is in use.
+    pub csum_enabled: bool,
+    /// Name of the scheduler.
+    pub scheduler: String,
+    /// By which the peer addresses this end.
+    pub token: u32,
+    /// By which this end addresses the peer.
+    pub remote_token: u32,
+    /// Data sequence number of the next byte to be sent for the first time.
+    pub write_seq: u64,
+    /// First byte that the peer has not acknowledged.
+    pub snd_una: u64,
+    /// Next byte expected.
+    pub rcv_nxt: u64,
+    /// Bytes that the application has not read.
+    pub recv_q_bytes: u64,
+    /// Bytes that are not acknowledged or not sent.
+    pub send_q_bytes: u64,
+    /// Bytes that wait for others before them.
+    pub reassembly_bytes: u64,
+    /// Live subflows.
+    pub subflows: Vec<SubflowReport>,
+}
+
+/// A subflow, in the words of `ss -ti`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubflowReport {
+    /// Identifier within the connection.
+    pub id: u8,
+    /// This end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Local address identifier.
+    pub local_id: u8,
+    /// Remote address identifier.
+    pub remote_id: u8,
+    /// Ready for data.
+    pub is_established: bool,
+    /// Used only when no regular path works.
+    pub is_backup: bool,
+    /// Congestion control.
+    pub congestion: String,
+    /// Milliseconds until a retransmission.
+    pub rto_ms: f64,
+    /// Milliseconds of smoothed round-trip time.
+    pub rtt_ms: f64,
+    /// Milliseconds of its variation.
+    pub rttvar_ms: f64,
+    /// Milliseconds of the least round-trip time.
+    pub minrtt_ms: f64,
+    /// Bytes of payload in a segment.
+    pub mss_bytes: u32,
+    /// Path MTU.
+    pub pmtu_bytes: u32,
+    /// Congestion window.
+    pub cwnd_bytes: u64,
+    /// Slow-start threshold; none before the first loss.
+    pub ssthresh_bytes: Option<u64>,
+    /// Sent and neither acknowledged nor lost.
+    pub in_flight_bytes: u64,
+    /// Handed over and not sent.
+    pub notsent_bytes: u64,
+    /// Payload sent, retransmissions included.
+    pub bytes_sent: u64,
+    /// Payload acknowledged.
+    pub bytes_acked: u64,
+    /// Payload received.
+    pub bytes_received: u64,
+    /// Payload sent again.
+    pub bytes_retrans: u64,
+    /// Data segments sent.
+    pub segs_out: u64,
+    /// Segments sent again.
+    pub retrans: u64,
+    /// The peer's window.
+    pub snd_wnd_bytes: u64,
+    /// Bits per second at which segments leave; 0 while nothing limits it.
+    pub pacing_rate_bps: u64,
+    /// Bits per second that arrived lately.
+    pub delivery_rate_bps: u64,
+}
+
+impl From<&ConnectionInfo> for ConnectionReport {
+    fn from(info: &ConnectionInfo) -> Self {
+        let first = info.subflows.first();
+        Self {
+            local: first.map(|subflow| subflow.tuple.local.into()),
+            remote: first.map(|subflow| subflow.tuple.remote.into()),
+            is_multipath: info.mptcp,
+            version: match info.version {
+                polypath_wire::MptcpVersion::V0 => 0,
+                polypath_wire::MptcpVersion::V1 => 1,
+            },
+            csum_enabled: info.checksum,
+            scheduler: info.scheduler.into(),
+            token: info.local_token,
+            remote_token: info.remote_token,
+            write_seq: info.data_next.0,
+            snd_una: info.data_una.0,
+            rcv_nxt: info.receive_next.0,
+            recv_q_bytes: info.unread_bytes,
+            send_q_bytes: info.send_buffer_bytes,
+            reassembly_bytes: info.reassembly_bytes,
+            subflows: info.subflows.iter().map(SubflowReport::from).collect(),
+        }
+    }
+}
+
+impl From<&SubflowInfo> for SubflowReport {
+    fn from(info: &SubflowInfo) -> Self {
+        let tcp = &info.tcp;
+        Self {
+            id: info.id,
+            local: info.tuple.local.into(),
+            remote: info.tuple.remote.into(),
+            local_id: info.local_id,
+            remote_id: info.remote_id,
+            is_established: info.established,
+            is_backup: info.backup,
+            congestion: tcp.congestion.into(),
+            rto_ms: tcp.rto.as_millis_f64(),
+            rtt_ms: tcp.srtt.as_millis_f64(),
+            rttvar_ms: tcp.rttvar.as_millis_f64(),
+            minrtt_ms: tcp.min_rtt.as_millis_f64(),
+            mss_bytes: tcp.mss_bytes,
+            pmtu_bytes: tcp.pmtu_bytes,
+            cwnd_bytes: tcp.cwnd_bytes,
+            // Without a loss, the threshold is beyond every window.
+            ssthresh_bytes: Some(tcp.ssthresh_bytes).filter(|bytes| *bytes < 1 << 40),
+            in_flight_bytes: tcp.in_flight_bytes,
+            notsent_bytes: tcp.unsent_bytes,
+            bytes_sent: tcp.bytes_sent,
+            bytes_acked: tcp.bytes_acked,
+            bytes_received: tcp.bytes_received,
+            bytes_retrans: tcp.bytes_retrans,
+            segs_out: tcp.segs_out,
+            retrans: tcp.retransmits,
+            snd_wnd_bytes: tcp.peer_window_bytes,
+            pacing_rate_bps: tcp.pacing_rate.as_bps(),
+            delivery_rate_bps: tcp.delivery_rate.as_bps(),
+        }
+    }
+}
+
+/// What happened. The words are those of `ip mptcp monitor`, and a few more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A connection is new.
+    Created,
+    /// A connection is open.
+    Established,
+    /// A connection is over.
+    Closed,
+    /// The peer announced an address.
+    Announced,
+    /// The peer withdrew an address.
+    Removed,
+    /// A further subflow is ready for data.
+    SfEstablished,
+    /// A subflow ended.
+    SfClosed,
+    /// A connection is plain TCP from now on. The kernel does not tell.
+    FellBack,
+    /// The receiver was too slow and missed events. The kernel does not tell.
+    Missed,
+}
+
+impl EventKind {
+    /// As `ip mptcp monitor` writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Created => "CREATED",
+            Self::Established => "ESTABLISHED",
+            Self::Closed => "CLOSED",
+            Self::Announced => "ANNOUNCED",
+            Self::Removed => "REMOVED",
+            Self::SfEstablished => "SF_ESTABLISHED",
+            Self::SfClosed => "SF_CLOSED",
+            Self::FellBack => "FELL_BACK",
+            Self::Missed => "MISSED",
+        }
+    }
+}
+
+/// An event. Written with `{}` it is a line of `ip mptcp monitor`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReport {
+    /// What happened.
+    pub event: EventKind,
+    /// The connection, by its local token.
+    pub token: u32,
+    /// Remote address identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remid: Option<u8>,
+    /// Local address identifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locid: Option<u8>,
+    /// This end of the subflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<SocketAddr>,
+    /// The peer's end, or the address that it announced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<SocketAddr>,
+    /// The subflow is a backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<bool>,
+    /// Why a subflow ended, by the system's number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<i32>,
+    /// Why the peer reset a subflow (RFC 8684 §3.6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_reason: Option<u8>,
+    /// The peer opened the connection.
+    #[serde(default)]
+    pub server_side: bool,
+    /// More, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl EventReport {
+    /// An event without details.
+    #[must_use]
+    pub fn new(event: EventKind, token: u32) -> Self {
+        Self {
+            event,
+            token,
+            remid: None,
+            locid: None,
+            local: None,
+            remote: None,
+            backup: None,
+            error: None,
+            reset_reason: None,
+            server_side: false,
+            reason: None,
+        }
+    }
+
+    pub(super) fn with_subflow(self, subflow: &SubflowReport) -> Self {
+        Self {
+            remid: Some(subflow.remote_id),
+            locid: Some(subflow.local_id),
+            local: Some(subflow.local),
+            remote: Some(subflow.remote),
+            ..self
+        }
+    }
+}
+
+/// `saddr4=…` or `saddr6=…`.
+fn address(f: &mut fmt::Formatter<'_>, name: &str, address: IpAddr) -> fmt::Result {
+    let family = if address.is_ipv4() { 4 } else { 6 };
+    write!(f, " {name}{family}={address}")
+}
+
+impl fmt::Display for EventReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{:>14}] token={:08x}", self.event.name(), self.token)?;
+        if let Some(id) = self.remid {
+            write!(f, " remid={id}")?;
+        }
+        if let Some(id) = self.locid {
+            write!(f, " locid={id}")?;
+        }
+        if let Some(local) = self.local {
+            address(f, "saddr", local.ip())?;
+        }
+        if let Some(remote) = self.remote {
+            address(f, "daddr", remote.ip())?;
+        }
+        if let Some(local) = self.local {
+            write!(f, " sport={}", local.port())?;
+        }
+        if let Some(remote) = self.remote {
+            write!(f, " dport={}", remote.port())?;
+        }
+        if let Some(backup) = self.backup {
+            write!(f, " backup={}", u8::from(backup))?;
+        }
+        if let Some(error) = self.error {
+            write!(f, " error={error}")?;
+        }
+        if let Some(reason) = self.reset_reason {
+            write!(f, " reset_reason={reason}")?;
+        }
+        if self.server_side {
+            f.write_str(" server_side")?;
+        }
+        match &self.reason {
+            Some(reason) => write!(f, " reason={reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The system's number for why a subflow ended.
+pub(super) fn error_number(error: SubflowError) -> i32 {
+    match error {
+        SubflowError::Reset(_) => libc::ECONNRESET,
+        SubflowError::TimedOut => libc::ETIMEDOUT,
+        SubflowError::JoinStripped | SubflowError::WrongHmac | SubflowError::Middlebox => libc::EPROTO,
+        SubflowError::Local => libc::ECONNABORTED,
+    }
+}
+
+pub(super) fn fallback_words(reason: FallbackReason) -> &'static str {
+    match reason {
+        FallbackReason::Disabled => "disabled",
+        FallbackReason::PeerLacksMptcp => "peer_lacks_mptcp",
+        FallbackReason::SynDropped => "syn_dropped",
+        FallbackReason::Mirrored => "mirrored",
+        FallbackReason::ThirdAckStripped => "third_ack_stripped",
+        FallbackReason::DssMissing => "dss_missing",
+        FallbackReason::ChecksumFailed => "checksum_failed",
+        FallbackReason::InfiniteMapping => "infinite_mapping",
+    }
+}

@@ -1,0 +1,365 @@
+//! `polypath cp`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use http_body_util::BodyExt;
+use hyper::header::ALLOW;
+use hyper::{Method, StatusCode};
+use polypath::web::{Client, Digest, Entry, EntryKind, digest_of, encoded, file_body, part_name};
+use url::Url;
+
+use super::Failure;
+use super::engine::EngineArguments;
+use super::network::block_on;
+use super::transfer::{bar, failure, file_name, is_plain_name, length, refused, store, summary};
+
+/// Directories within directories.
+const MAX_DEPTH: usize = 64;
+/// A list of a directory's content.
+const MAX_LIST_BYTES: u64 = 64 << 20;
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// What to copy: files here, or polypath://HOST[:PORT]/PATH
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Where it goes: the other kind of place
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Go on with copies that broke off
+    #[arg(short = 'C', long)]
+    resume: bool,
+    /// Don't compare SHA-256 sums of both ends
+    #[arg(long)]
+    no_verify: bool,
+    /// Show nothing but failures
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+enum Place {
+    Here(PathBuf),
+    There(Url),
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        if text.contains("://") {
+            Client::parse(text).map(Self::There).map_err(failure)
+        } else {
+            Ok(Self::Here(text.into()))
+        }
+    }
+}
+
+struct Copier<'a> {
+    arguments: &'a Arguments,
+    client: Client,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let target = Place::parse(&arguments.target)?;
+    let sources: Vec<Place> =
+        arguments.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
+    for source in &sources {
+        match (source, &target) {
+            (Place::Here(_), Place::Here(_)) => {
+                return Err(Failure::input(
+                    "all places are on this machine; expected a polypath:// URL on one side",
+                ));
+            }
+            (Place::There(_), Place::There(_)) => {
+                return Err(Failure::input(
+                    "all places are elsewhere; expected a path of this machine on one side",
+                ));
+            }
+            _ => {}
+        }
+    }
+    let is_many = sources.len() > 1;
+    block_on(async {
+        let engine = arguments.engine.start().await?;
+        let copier = Copier { arguments, client: Client::new(engine.clone()) };
+        match &target {
+            Place::Here(target) if is_many && !target.is_dir() => {
+                return Err(Failure::Input(format!(
+                    "{}: expected a directory for several files",
+                    target.display()
+                )));
+            }
+            Place::There(target) => copier.check_writable(target).await?,
+            Place::Here(_) => {}
+        }
+        for source in &sources {
+            match (source, &target) {
+                (Place::There(url), Place::Here(path)) => copier.download(url, path).await?,
+                (Place::Here(path), Place::There(url)) => copier.upload(path, url, is_many).await?,
+                _ => {}
+            }
+        }
+        engine.drain(Duration::from_secs(1)).await;
+        Ok(())
+    })
+}
+
+impl Copier<'_> {
+    /// Into a directory that exists, or as this name.
+    async fn download(&self, url: &Url, target: &Path) -> Result<(), Failure> {
+        let into = |name: Option<String>| match name {
+            Some(name) if target.is_dir() => target.join(name),
+            _ => target.to_path_buf(),
+        };
+        if self.arguments.recursive {
+            let mut url = url.clone();
+            if !url.path().ends_with('/') {
+                let known = self.client.get(Method::HEAD, &url, &[]).await.map_err(failure)?;
+                if !known.url.path().ends_with('/') {
+                    return self.download_file(&url, &into(file_name(&url))).await;
+                }
+                url = known.url;
+            }
+            return self.download_directory(&url, &into(file_name(&url)), 0).await;
+        }
+        match file_name(url).filter(|_| !url.path().ends_with('/')) {
+            Some(name) => self.download_file(url, &into(Some(name))).await,
+            None => Err(Failure::Input(format!("{url}: a directory; expected --recursive"))),
+        }
+    }
+
+    async fn download_directory(&self, url: &Url, target: &Path, depth: usize) -> Result<(), Failure> {
+        if depth > MAX_DEPTH {
+            return Err(Failure::Run(format!("{url}: more than {MAX_DEPTH} directories within each other")));
+        }
+        fs::create_dir_all(target)
+            .map_err(|error| Failure::Input(format!("{}: can't be made: {error}", target.display())))?;
+        for entry in self.list(url).await? {
+            // A server must not choose where on this machine something goes.
+            if !is_plain_name(&entry.name) {
+                return Err(Failure::Run(format!(
+                    "{url}: the server names a file {:?}, which is no name",
+                    entry.name
+                )));
+            }
+            let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
+            let next = url.join(&format!("./{}{slash}", encoded(&entry.name))).map_err(Failure::run)?;
+            let place = target.join(&entry.name);
+            match entry.kind {
+                EntryKind::Directory => Box::pin(self.download_directory(&next, &place, depth + 1)).await?,
+                EntryKind::File => self.download_file(&next, &place).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&self, url: &Url) -> Result<Vec<Entry>, Failure> {
+        let accept = [("accept", "application/json".to_string())];
+        let fetched = self.client.get(Method::GET, url, &accept).await.map_err(failure)?;
+        if !fetched.response.status().is_success() {
+            return Err(refused(url, fetched.response.status()));
+        }
+        let is_json =
+            fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
+        if !is_json || length(&fetched.response).is_none_or(|length| length > MAX_LIST_BYTES) {
+            return Err(Failure::Run(format!(
+                "{url}: the server gives no list; expected `polypath serve` there"
+            )));
+        }
+        let content = fetched.response.into_body().collect().await.map_err(Failure::run)?.to_bytes();
+        serde_json::from_slice(&content)
+            .map_err(|error| Failure::Run(format!("{url}: the server's list makes no sense: {error}")))
+    }
+
+    /// As `.NAME.part` until it is complete and compared.
+    async fn download_file(&self, url: &Url, target: &Path) -> Result<(), Failure> {
+        let started = Instant::now();
+        let name = target.display().to_string();
+        let last = target.file_name().and_then(|last| last.to_str());
+        let last = last.ok_or_else(|| Failure::Input(format!("{name}: expected a name for a file")))?;
+        let part = target.with_file_name(part_name(last));
+        let unwritten = |error: io::Error| Failure::Input(format!("{name}: can't be written: {error}"));
+        let present = fs::metadata(&part).ok().filter(|_| self.arguments.resume).map_or(0, |part| part.len());
+        let mut fields = Vec::new();
+        if present > 0 {
+            fields.push(("range", format!("bytes={present}-")));
+        }
+        if !self.arguments.no_verify {
+            fields.push(("want-repr-digest", "sha-256=1".into()));
+        }
+        let mut fetched = self.client.get(Method::GET, url, &fields).await.map_err(failure)?;
+        if fetched.response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
+            // The part is another file's, or complete and never compared.
+            fields.retain(|(name, _)| *name != "range");
+            fetched = self.client.get(Method::GET, url, &fields).await.map_err(failure)?;
+        }
+        if fetched.url.path().ends_with('/') {
+            return Err(Failure::Input(format!("{url}: a directory; expected --recursive")));
+        }
+        let first = match fetched.response.status() {
+            StatusCode::PARTIAL_CONTENT if fetched.range().is_some_and(|(first, ..)| first == present) => {
+                present
+            }
+            StatusCode::OK => 0,
+            status => return Err(refused(url, status)),
+        };
+        let digest = fetched.digest();
+        let total = length(&fetched.response).map(|bytes| bytes + first);
+        let bar = bar(&name, total, first, self.arguments.quiet);
+        let mut options = tokio::fs::OpenOptions::new();
+        options.create(true).write(true).append(first > 0).truncate(first == 0);
+        let mut file = options.open(&part).await.map_err(unwritten)?;
+        let stored = store(fetched, &mut file, &part, &bar).await?;
+        bar.finish_and_clear();
+        if !self.arguments.no_verify {
+            let own = digest_of(&part, None).map_err(unwritten)?;
+            if let Err(failure) = compare(digest, own, url) {
+                // To go on with it would fail the same way.
+                let _ = fs::remove_file(&part);
+                return Err(failure);
+            }
+        }
+        fs::rename(&part, target).map_err(unwritten)?;
+        summary(&name, stored, started, self.arguments.quiet);
+        Ok(())
+    }
+
+    /// Finds out before gigabytes are under way.
+    async fn check_writable(&self, url: &Url) -> Result<(), Failure> {
+        let answer = self.client.get(Method::OPTIONS, url, &[]).await.map_err(failure)?;
+        let allowed = answer.response.headers().get(ALLOW).and_then(|field| field.to_str().ok());
+        if allowed.is_some_and(|methods| methods.split(',').any(|method| method.trim() == "PUT")) {
+            return Ok(());
+        }
+        Err(Failure::Run(format!(
+            "{url}: the server stores nothing; expected `polypath serve --writable` there"
+        )))
+    }
+
+    /// Into a directory that exists there, or as this name.
+    async fn upload(&self, source: &Path, target: &Url, is_many: bool) -> Result<(), Failure> {
+        let unread =
+            |error: io::Error| Failure::Input(format!("{}: can't be read: {error}", source.display()));
+        let metadata = fs::metadata(source).map_err(unread)?;
+        let mut target = target.clone();
+        if !target.path().ends_with('/') {
+            let known = self.client.get(Method::HEAD, &target, &[]).await.map_err(failure)?;
+            if known.url.path().ends_with('/') {
+                target = known.url;
+            }
+        }
+        if is_many && !target.path().ends_with('/') {
+            return Err(Failure::Input(format!("{target}: expected a directory for several files")));
+        }
+        if target.path().ends_with('/') {
+            let whole = source.canonicalize().map_err(unread)?;
+            let name = whole.file_name().and_then(|name| name.to_str());
+            let name =
+                name.ok_or_else(|| Failure::Input(format!("{}: no name in UTF-8", source.display())))?;
+            target = target.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
+        }
+        match (metadata.is_dir(), self.arguments.recursive) {
+            (false, _) => self.upload_file(source, &target).await,
+            (true, true) => self.upload_directory(source, &target, 0).await,
+            (true, false) => {
+                Err(Failure::Input(format!("{}: a directory; expected --recursive", source.display())))
+            }
+        }
+    }
+
+    async fn upload_directory(&self, source: &Path, target: &Url, depth: usize) -> Result<(), Failure> {
+        let unread =
+            |error: io::Error| Failure::Input(format!("{}: can't be read: {error}", source.display()));
+        if depth > MAX_DEPTH {
+            return Err(Failure::Input(format!("{}: too deep, or a link to above", source.display())));
+        }
+        let mut entries: Vec<_> =
+            fs::read_dir(source).map_err(unread)?.collect::<Result<_, _>>().map_err(unread)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        let mut below = target.clone();
+        below.set_path(&format!("{}/", target.path().trim_end_matches('/')));
+        for entry in entries {
+            let path = entry.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                return Err(Failure::Input(format!("{}: no name in UTF-8", path.display())));
+            };
+            let next = below.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
+            let metadata = fs::metadata(&path)
+                .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", path.display())))?;
+            if metadata.is_dir() {
+                Box::pin(self.upload_directory(&path, &next, depth + 1)).await?;
+            } else if metadata.is_file() {
+                self.upload_file(&path, &next).await?;
+            } else {
+                eprintln!("polypath: {}: left out, it is no file", path.display());
+            }
+        }
+        Ok(())
+    }
+
+    async fn upload_file(&self, source: &Path, target: &Url) -> Result<(), Failure> {
+        let started = Instant::now();
+        let name = source.display().to_string();
+        let unread = |error: io::Error| Failure::Input(format!("{name}: can't be read: {error}"));
+        let file = fs::File::open(source).map_err(unread)?;
+        let metadata = file.metadata().map_err(unread)?;
+        if !metadata.is_file() {
+            return Err(Failure::Input(format!("{name}: expected a file")));
+        }
+        let total = metadata.len();
+        let first = if self.arguments.resume { self.present(source, total, target).await? } else { 0 };
+        let mut fields = vec![("content-length", (total - first).to_string())];
+        if first > 0 {
+            fields.push(("content-range", format!("bytes {first}-{}/{total}", total - 1)));
+        }
+        let bar = bar(&name, Some(total), first, self.arguments.quiet);
+        let progress = bar.clone();
+        let body = file_body(file, first, total - first, move |bytes| progress.inc(bytes)).map_err(unread)?;
+        let stored = self.client.put(target, &fields, body).await.map_err(failure)?;
+        bar.finish_and_clear();
+        if !stored.response.status().is_success() {
+            return Err(refused(target, stored.response.status()));
+        }
+        if !self.arguments.no_verify {
+            compare(stored.digest(), digest_of(source, None).map_err(unread)?, target)?;
+        }
+        summary(&name, total - first, started, self.arguments.quiet);
+        Ok(())
+    }
+
+    /// How many bytes of the file are there already, from an upload that broke off.
+    async fn present(&self, source: &Path, total: u64, target: &Url) -> Result<u64, Failure> {
+        let Some(name) = file_name(target) else { return Ok(0) };
+        let part = target.join(&format!("./{}", encoded(&part_name(&name)))).map_err(Failure::run)?;
+        let wish = [("want-repr-digest", "sha-256=1".to_string())];
+        let known = self.client.get(Method::HEAD, &part, &wish).await.map_err(failure)?;
+        let there = length(&known.response).filter(|_| known.response.status().is_success()).unwrap_or(0);
+        // An end without a byte to send can't be said in HTTP.
+        if there == 0 || there >= total {
+            return Ok(0);
+        }
+        let own = digest_of(source, Some(there))
+            .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", source.display())))?;
+        Ok(if known.digest() == Some(own) { there } else { 0 })
+    }
+}
+
+/// A server that tells no digest is not ours; what it has can't be compared.
+fn compare(told: Option<Digest>, own: Digest, url: &Url) -> Result<(), Failure> {
+    match told {
+        Some(told) if told == own => Ok(()),
+        Some(_) => {
+            Err(Failure::Run(format!("{url}: the copy differs from the original; expected the same SHA-256")))
+        }
+        None => Err(Failure::Run(format!(
+            "{url}: the server tells no SHA-256; expected --no-verify for such a server"
+        ))),
+    }
+}

@@ -1,0 +1,50 @@
+use std::io;
+use std::net::SocketAddr;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The parameters are out of bounds.
+    #[error("{0}")]
+    Parameters(String),
+    /// The server can't be reached.
+    #[error("can't connect to {address}: {source}; expected `polypath perf -s` there")]
+    Connect {
+        /// The server's address.
+        address: SocketAddr,
+        /// What the engine says.
+        source: io::Error,
+    },
+    /// No connection can be taken there.
+    #[error("{0}")]
+    Listen(io::Error),
+    /// The server says no.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// What came is not this protocol.
+    #[error("the peer does not speak polypath perf, version 1 ({0}); expected `polypath perf -s` there")]
+    Protocol(String),
+    /// The control connection or a data connection ended too early.
+    #[error("lost the {what}: {source}")]
+    Lost {
+        /// Which.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The choice of congestion control was not accepted.
+    #[error("congestion control \"{name}\" can't be used: {source}; expected one that both ends have")]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn lost(what: impl Into<String>, source: io::Error) -> Self {
+        Self::Lost { what: what.into(), source }
+    }
+}

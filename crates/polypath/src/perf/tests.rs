@@ -1,0 +1,154 @@
+use std::future::pending;
+
+use polypath_net::Engine;
+use polypath_net::engine::KernelEngine;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::*;
+
+/// One measurement over the loopback interface: what the client says, and what the server says.
+async fn measure(parameters: Parameters) -> (Value, Value) {
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let mut server = Server::bind(&engine, ([127, 0, 0, 1], 0).into()).await.expect("a server");
+    let client = Client::new(engine, server.local_addr(), parameters);
+    let (sent, served) = tokio::join!(client.run(pending(), |_| ()), server.run_one(|_| ()));
+    let json = |report: Report| serde_json::to_value(report).expect("JSON");
+    (json(sent.expect("the client's report")), json(served.expect("the server's report")))
+}
+
+#[tokio::test]
+async fn every_byte_is_counted_at_both_ends() {
+    for direction in [Direction::Upload, Direction::Download, Direction::Both] {
+        let bytes = 3_000_001;
+        let parameters = Parameters {
+            direction,
+            streams: 3,
+            amount: Amount::Bytes(bytes),
+            block_bytes: 10_000,
+            ..Parameters::default()
+        };
+        let (client, server) = measure(parameters).await;
+        for report in [&client, &server] {
+            let end = &report["end"];
+            let mut sums = vec!["sum_sent", "sum_received"];
+            if direction == Direction::Both {
+                sums.extend(["sum_sent_bidir_reverse", "sum_received_bidir_reverse"]);
+            }
+            for sum in sums {
+                assert_eq!(end[sum]["bytes"], bytes, "{direction:?} {sum}");
+                assert!(end[sum]["bits_per_second"].as_f64() > Some(0.0));
+            }
+        }
+        let sends = direction != Direction::Download;
+        assert_eq!(client["end"]["sum_sent"]["sender"], sends);
+        assert_eq!(server["end"]["sum_sent"]["sender"], !sends);
+        assert_eq!(client["start"]["cookie"], server["start"]["cookie"]);
+        let streams = client["end"]["streams"].as_array().expect("streams");
+        assert_eq!(streams.len(), if direction == Direction::Both { 6 } else { 3 });
+        assert!(streams.iter().all(|stream| stream["subflows"].as_array().map(Vec::len) == Some(1)));
+    }
+}
+
+#[tokio::test]
+async fn a_time_ends_what_never_ends_and_the_beginning_is_omitted() {
+    let parameters = Parameters {
+        amount: Amount::Time(Duration::from_millis(300)),
+        omit: Duration::from_millis(200),
+        interval: Some(Duration::from_millis(100)),
+        rate_limit: Some(8_000_000),
+        block_bytes: 1000,
+        ..Parameters::default()
+    };
+    let (client, _) = measure(parameters).await;
+    let intervals = client["intervals"].as_array().expect("intervals");
+    let omitted = intervals.iter().filter(|interval| interval["sum"]["omitted"] == true).count();
+    assert!(omitted >= 1 && omitted < intervals.len(), "{omitted} of {}", intervals.len());
+    let sent = client["end"]["sum_sent"]["bytes"].as_u64().expect("bytes");
+    let seconds = client["end"]["sum_sent"]["seconds"].as_f64().expect("seconds");
+    // A megabyte a second; late timers on a busy machine make it less, and nothing makes it much more.
+    assert!(seconds >= 0.3 && sent > 0 && sent as f64 <= 1e6 * seconds + 250_000.0, "{sent} in {seconds}");
+}
+
+#[tokio::test]
+async fn a_measurement_can_be_stopped_early() {
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let mut server = Server::bind(&engine, ([127, 0, 0, 1], 0).into()).await.expect("a server");
+    let parameters = Parameters {
+        amount: Amount::Time(Duration::from_secs(3600)),
+        interval: Some(Duration::from_millis(10)),
+        ..Parameters::default()
+    };
+    let client = Client::new(engine, server.local_addr(), parameters);
+    let stop = Notify::new();
+    let (sent, served) = tokio::join!(
+        client.run(stop.notified(), |progress| {
+            if matches!(progress, Progress::Interval(_)) {
+                stop.notify_one();
+            }
+        }),
+        server.run_one(|_| ())
+    );
+    assert!(sent.expect("a report").end.sum_received.bytes > 0);
+    assert!(served.expect("a report").end.sum_received.bytes > 0);
+}
+
+#[tokio::test]
+async fn a_busy_server_says_so_and_serves_the_next() {
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let mut server = Server::bind(&engine, ([127, 0, 0, 1], 0).into()).await.expect("a server");
+    let address = server.local_addr();
+    let endless = Parameters { amount: Amount::Time(Duration::from_secs(3600)), ..Parameters::default() };
+    let first = Client::new(engine.clone(), address, endless);
+    let second = Client::new(engine.clone(), address, Parameters::default());
+    let (is_running, stop) = (Notify::new(), Notify::new());
+    let intruding = async {
+        is_running.notified().await;
+        let refused = second.run(pending(), |_| ()).await;
+        stop.notify_one();
+        refused
+    };
+    let (first, served, refused) = tokio::join!(
+        first.run(stop.notified(), |_| is_running.notify_one()),
+        server.run_one(|_| ()),
+        intruding
+    );
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert!(first.is_ok() && served.is_ok());
+    let few = Parameters { amount: Amount::Bytes(1), ..Parameters::default() };
+    let third = Client::new(engine, address, few);
+    let (sent, served) = tokio::join!(third.run(pending(), |_| ()), server.run_one(|_| ()));
+    assert_eq!(sent.expect("a report").end.sum_received.bytes, 1);
+    assert!(served.is_ok());
+}
+
+#[tokio::test]
+async fn strangers_disturb_nothing_and_bounds_hold() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let mut server = Server::bind(&engine, ([127, 0, 0, 1], 0).into()).await.expect("a server");
+    let address = server.local_addr();
+    let stranger = async {
+        let mut web = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        web.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("room");
+        // The server closes, with or without a reset.
+        let _ = web.read_to_end(&mut Vec::new()).await;
+        let mut huge = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        huge.write_all(b"polypath-perf 1\n\xff\xff\xff\xff").await.expect("room");
+        let _ = huge.read_to_end(&mut Vec::new()).await;
+        let few = Parameters { amount: Amount::Bytes(10), ..Parameters::default() };
+        Client::new(engine.clone(), address, few).run(pending(), |_| ()).await
+    };
+    let (sent, served) = tokio::join!(stranger, server.run_one(|_| ()));
+    assert!(sent.is_ok() && served.is_ok());
+    for parameters in [
+        Parameters { streams: 0, ..Parameters::default() },
+        Parameters { streams: MAX_STREAMS + 1, ..Parameters::default() },
+        Parameters { block_bytes: MAX_BLOCK_BYTES + 1, ..Parameters::default() },
+        Parameters { amount: Amount::Bytes(0), ..Parameters::default() },
+        Parameters { amount: Amount::Time(Duration::MAX), ..Parameters::default() },
+        Parameters { rate_limit: Some(0), ..Parameters::default() },
+    ] {
+        assert!(parameters.check().is_err(), "{parameters:?}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Requests over an engine.
+
+use std::io;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_RANGE, HOST, HeaderValue, LOCATION, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use polypath_net::Engine;
+use polypath_net::engine::{ConnectOptions, Stream};
+use url::{Position, Url};
+
+use super::digest::{Digest, REPR_DIGEST};
+use super::range::content_range;
+use super::{Body, DEFAULT_PORT, empty};
+
+/// Redirections that are followed.
+const MAX_REDIRECTIONS: usize = 10;
+/// How long one address of several may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No URL of a kind that can be used.
+    #[error("{url}: {problem}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The name has no address.
+    #[error("can't find the host \"{host}\": {source}")]
+    Name {
+        /// Its name.
+        host: String,
+        /// What the resolver says.
+        source: io::Error,
+    },
+    /// Nobody answers there.
+    #[error("can't connect to {host}: {source}")]
+    Connect {
+        /// Name and port.
+        host: String,
+        /// What the engine says of the last address.
+        source: io::Error,
+    },
+    /// The connection broke off, or what came is not HTTP.
+    #[error("{url}: the connection failed: {}", innermost(&**source))]
+    Http {
+        /// What was asked for.
+        url: String,
+        /// What is wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// It goes from one place to the next without end.
+    #[error("{0}: more than {MAX_REDIRECTIONS} redirections")]
+    Redirections(String),
+}
+
+/// What began it all: the layers above say less.
+fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    error.source().map_or(error, innermost)
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Fetched {
+    /// Where it came from, after redirections.
+    pub url: Url,
+    /// Status, fields and body.
+    pub response: Response<Incoming>,
+}
+
+impl Fetched {
+    /// The file's digest, if the server told.
+    #[must_use]
+    pub fn digest(&self) -> Option<Digest> {
+        Digest::from_field(self.response.headers().get(REPR_DIGEST)?.to_str().ok()?)
+    }
+
+    /// First byte, last byte and length of the whole, of a part.
+    #[must_use]
+    pub fn range(&self) -> Option<(u64, u64, u64)> {
+        content_range(self.response.headers().get(CONTENT_RANGE)?.to_str().ok()?)
+    }
+}
+
+/// Makes requests.
+#[derive(Clone, Debug)]
+pub struct Client {
+    engine: Engine,
+    options: ConnectOptions,
+}
+
+impl Client {
+    /// A client on an engine.
+    #[must_use]
+    pub fn new(engine: Engine) -> Self {
+        let options = ConnectOptions { timeout: Some(CONNECT_TIMEOUT), ..ConnectOptions::default() };
+        Self { engine, options }
+    }
+
+    /// Reads a URL. `polypath://HOST/…` is HTTP at the port of `polypath serve`.
+    pub fn parse(text: &str) -> Result<Url, Error> {
+        let wrong = |problem: String| Error::Url { url: text.into(), problem };
+        let usual = match text.strip_prefix("polypath://") {
+            Some(rest) => format!("http://{rest}"),
+            None => text.to_string(),
+        };
+        let mut url = Url::parse(&usual)
+            .map_err(|error| wrong(format!("{error}; expected http://HOST/… or polypath://HOST/…")))?;
+        match url.scheme() {
+            "http" => {}
+            "https" => {
+                return Err(wrong("https is not offered yet; expected http:// or polypath://".into()));
+            }
+            other => return Err(wrong(format!("{other} is not offered; expected http:// or polypath://"))),
+        }
+        if text.starts_with("polypath://") && url.port().is_none() && !names_port_80(text) {
+            // The host is there, or it would be no URL.
+            let _ = url.set_port(Some(DEFAULT_PORT));
+        }
+        Ok(url)
+    }
+
+    /// Gets something, or what is known of it, wherever redirections lead.
+    pub async fn get(
+        &self,
+        method: Method,
+        url: &Url,
+        fields: &[(&'static str, String)],
+    ) -> Result<Fetched, Error> {
+        let mut url = url.clone();
+        for _ in 0..=MAX_REDIRECTIONS {
+            let response = self.request(method.clone(), &url, fields, empty()).await?;
+            let location = response.headers().get(LOCATION).and_then(|field| field.to_str().ok());
+            match location.filter(|_| is_redirection(response.status())) {
+                None => return Ok(Fetched { url, response }),
+                Some(location) => {
+                    let next = url.join(location).map_err(|error| Error::Url {
+                        url: location.into(),
+                        problem: format!("{error}; {url} redirects there"),
+                    })?;
+                    url = Self::parse(next.as_str())?;
+                }
+            }
+        }
+        Err(Error::Redirections(url.into()))
+    }
+
+    /// Puts something. A server that refuses before it has read all is heard.
+    pub async fn put(
+        &self,
+        url: &Url,
+        fields: &[(&'static str, String)],
+        body: Body,
+    ) -> Result<Fetched, Error> {
+        let response = self.request(Method::PUT, url, fields, body).await?;
+        Ok(Fetched { url: url.clone(), response })
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        url: &Url,
+        fields: &[(&'static str, String)],
+        body: Body,
+    ) -> Result<Response<Incoming>, Error> {
+        let failed = |source| Error::Http { url: url.to_string(), source };
+        let stream = self.connect(url).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(error.into()))?;
+        // Ends with the answer's body; its failures are the body's.
+        tokio::spawn(connection);
+        let target = &url[Position::BeforePath..Position::AfterQuery];
+        let host = &url[Position::BeforeHost..Position::AfterPort];
+        let mut request = Request::builder()
+            .method(method)
+            .uri(target)
+            .header(HOST, host)
+            .header(USER_AGENT, HeaderValue::from_static(concat!("polypath/", env!("CARGO_PKG_VERSION"))));
+        for (name, value) in fields {
+            request = request.header(*name, value);
+        }
+        let request = request.body(body).map_err(|error| failed(error.into()))?;
+        sender.send_request(request).await.map_err(|error| failed(error.into()))
+    }
+
+    /// To the first address that answers.
+    async fn connect(&self, url: &Url) -> Result<Stream, Error> {
+        let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let port = url.port_or_known_default().unwrap_or(80);
+        let unknown = |source| Error::Name { host: host.into(), source };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        for address in tokio::net::lookup_host((host, port)).await.map_err(unknown)? {
+            match self.engine.connect(address, &self.options).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(Error::Connect { host: format!("{host}:{port}"), source: last })
+    }
+}
+
+/// A URL forgets a port that is HTTP's own; whoever wrote it meant it.
+fn names_port_80(text: &str) -> bool {
+    let authority = text.trim_start_matches("polypath://").split(['/', '?', '#']).next();
+    authority.is_some_and(|authority| authority.ends_with(":80"))
+}
+
+fn is_redirection(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}

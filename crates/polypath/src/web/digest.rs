@@ -1,0 +1,78 @@
+//! SHA-256 of files, and how HTTP writes it (RFC 9530).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest as _, Sha256};
+
+/// Asks for a digest.
+pub(super) const WANT_REPR_DIGEST: &str = "want-repr-digest";
+/// Has it.
+pub(super) const REPR_DIGEST: &str = "repr-digest";
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A SHA-256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    pub(super) fn of(hasher: Sha256) -> Self {
+        Self(hasher.finalize().into())
+    }
+
+    pub(super) fn to_field(self) -> String {
+        format!("sha-256=:{}:", BASE64_STANDARD.encode(self.0))
+    }
+
+    /// The digest among those of a field.
+    pub(super) fn from_field(field: &str) -> Option<Self> {
+        let text =
+            field.split(',').find_map(|part| part.trim().strip_prefix("sha-256=:"))?.strip_suffix(':')?;
+        BASE64_STANDARD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+}
+
+/// Digest of the first `length` bytes of a file, or of all.
+pub fn digest_of(path: &Path, length: Option<u64>) -> io::Result<Digest> {
+    hash(&mut File::open(path)?, length).map(Digest::of)
+}
+
+/// A hasher that has seen the next `length` bytes, or all to the end. That many must be there.
+pub(super) fn hash(file: &mut File, length: Option<u64>) -> io::Result<Sha256> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut left = length.unwrap_or(u64::MAX);
+    while left > 0 {
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        match file.read(&mut buffer[..most])? {
+            0 if length.is_none() => break,
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                hasher.update(&buffer[..read]);
+                left -= read as u64;
+            }
+        }
+    }
+    Ok(hasher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_goes_through_a_field() {
+        // The example of RFC 9530, appendix D.
+        let digest = Digest::of(Sha256::new_with_prefix("{\"hello\": \"world\"}\n"));
+        let field = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
+        assert_eq!(digest.to_field(), field);
+        assert_eq!(Digest::from_field(&format!("md5=:AAAA:, {field}")), Some(digest));
+        for wrong in ["", "sha-256=:AAAA:", "sha-256=RK/0", "sha-512=:AAAA:"] {
+            assert_eq!(Digest::from_field(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Files over HTTP/1.1, on any engine: a server, and a client that resumes and verifies.
+//!
+//! # What the server understands
+//!
+//! - `GET` and `HEAD` with one range (RFC 9110 §14), `If-Match`, `If-None-Match`, `If-Modified-Since`,
+//!   `If-Unmodified-Since` and `If-Range`; a directory is its `index.html` or a list, in JSON if `Accept` says
+//!   `application/json`.
+//! - `Want-Repr-Digest: sha-256=1` (RFC 9530): the answer has the file's SHA-256 in `Repr-Digest`.
+//! - If it is writable: `PUT`, with `Content-Range` to go on with an upload that broke off. Until it is complete, an upload is
+//!   `.NAME.part` in the same directory, so that a client can ask how far it came. The answer has the digest of what was
+//!   stored.
+//!
+//! Nothing outside of the directory is reachable, whatever `..` and symbolic links say: the kernel resolves every path
+//! beneath it (`openat2` with `RESOLVE_BENEATH`).
+
+mod client;
+mod conditions;
+mod digest;
+mod files;
+mod listing;
+mod range;
+mod root;
+mod server;
+mod upload;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+
+pub use client::{Client, Error, Fetched};
+pub use digest::{Digest, digest_of};
+pub use files::{FileServer, file_body, part_name};
+pub use listing::{Entry, EntryKind, encoded};
+pub use server::{Access, serve};
+
+/// Where `polypath serve` listens and `polypath://` leads without a port.
+pub const DEFAULT_PORT: u16 = 8077;
+
+/// The body of a request or an answer.
+pub type Body = BoxBody<Bytes, std::io::Error>;
+
+fn empty() -> Body {
+    full(Bytes::new())
+}
+
+fn full(content: impl Into<Bytes>) -> Body {
+    use http_body_util::BodyExt;
+    http_body_util::Full::new(content.into()).map_err(|never| match never {}).boxed()
+}

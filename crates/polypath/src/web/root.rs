@@ -1,0 +1,145 @@
+//! A directory that nothing leaves.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use percent_encoding::percent_decode_str;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, mkdirat, open, openat2, renameat};
+
+/// A directory. Paths within it are resolved by the kernel, which lets none lead out of it.
+#[derive(Debug)]
+pub(super) struct Root {
+    directory: OwnedFd,
+}
+
+/// The names that the path of a URL consists of; none if it makes no sense. Ends with an empty name if the path
+/// ends with a slash.
+pub(super) fn names(path: &str) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    let mut parts = path.strip_prefix('/')?.split('/').peekable();
+    while let Some(part) = parts.next() {
+        let name = percent_decode_str(part).decode_utf8().ok()?;
+        // An encoded slash would be a name that no file has.
+        if name.contains(['/', '\0']) {
+            return None;
+        }
+        match &*name {
+            "" if parts.peek().is_some() => {}
+            "." => {}
+            ".." => {
+                names.pop()?;
+            }
+            _ => names.push(name.into_owned()),
+        }
+    }
+    Some(names)
+}
+
+impl Root {
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
+        let directory = open(path, flags, Mode::empty())?;
+        let root = Self { directory };
+        // Finds out at the start whether the kernel can do it and the directory can be read.
+        root.open(&[])?;
+        Ok(root)
+    }
+
+    fn at(&self, names: &[String], flags: OFlags) -> io::Result<OwnedFd> {
+        let path = if names.is_empty() { ".".into() } else { names.join("/") };
+        // Devices and pipes must not make anybody wait. A mere place does not, and has no such flags.
+        let patience =
+            if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+        let flags = flags | OFlags::CLOEXEC | patience;
+        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        Ok(openat2(&self.directory, path, flags, mode, how)?)
+    }
+
+    /// A file or a directory.
+    pub(super) fn open(&self, names: &[String]) -> io::Result<File> {
+        Ok(self.at(names, OFlags::RDONLY)?.into())
+    }
+
+    /// A file to read and write, made if it is missing. A symbolic link at its place is refused.
+    pub(super) fn create(&self, names: &[String]) -> io::Result<File> {
+        Ok(self.at(names, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW)?.into())
+    }
+
+    /// Makes the directories that lead to a file.
+    pub(super) fn make_parents(&self, names: &[String]) -> io::Result<()> {
+        for depth in 1..names.len() {
+            if let Err(error) = self.at(&names[..depth], OFlags::PATH | OFlags::DIRECTORY) {
+                if error.kind() != io::ErrorKind::NotFound {
+                    return Err(error);
+                }
+                let parent = self.at(&names[..depth - 1], OFlags::PATH | OFlags::DIRECTORY)?;
+                match mkdirat(&parent, names[depth - 1].as_str(), Mode::from_raw_mode(0o777)) {
+                    Err(rustix::io::Errno::EXIST) | Ok(()) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file the name of another in the same directory, which it replaces.
+    pub(super) fn rename(&self, from: &[String], to: &[String]) -> io::Result<()> {
+        let (Some((old, parents)), Some(new)) = (from.split_last(), to.last()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let parent = self.at(parents, OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok(renameat(&parent, old.as_str(), &parent, new.as_str())?)
+    }
+
+    /// Whether something outside of the directory was meant.
+    pub(super) fn is_escape(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
+            || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+    }
+}
+
+/// The names in a directory that was opened.
+pub(super) fn read_directory(directory: &File) -> io::Result<Vec<(String, bool, u64, u64)>> {
+    let mut found = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory.as_fd())? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        // What begins with a dot is hidden, uploads under way among it.
+        if name.starts_with('.') {
+            continue;
+        }
+        let flags = AtFlags::empty();
+        let Ok(stat) = rustix::fs::statat(directory, name, flags) else { continue };
+        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+        if kind.is_dir() || kind.is_file() {
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            found.push((name.to_string(), kind.is_dir(), size, u64::try_from(stat.st_mtime).unwrap_or(0)));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_decoded_once_and_stay_inside() {
+        let list = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(names("/a/b%20c"), list(&["a", "b c"]));
+        assert_eq!(names("/"), list(&[""]));
+        assert_eq!(names("/a/"), list(&["a", ""]));
+        assert_eq!(names("//a///b"), list(&["a", "b"]));
+        assert_eq!(names("/a/./b/../c"), list(&["a", "c"]));
+        assert_eq!(names("/%252e"), list(&["%2e"]));
+        for outside in
+            ["/..", "/../etc/passwd", "/%2e%2e/etc", "/a/../../b", "/a%2fb", "/%00", "/%ff", "a", ""]
+        {
+            assert_eq!(names(outside), None, "{outside}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! `polypath serve`, `get` and `cp`, as people run them, over the loopback interface.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+use tempfile::TempDir;
+
+/// A server of a directory that holds a few files, and a directory for what is fetched.
+struct Site {
+    child: Child,
+    log: Option<JoinHandle<String>>,
+    port: u16,
+    folder: TempDir,
+}
+
+/// Bytes that differ from place to place.
+fn content(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+impl Site {
+    fn new(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let site = folder.path().join("site");
+        fs::create_dir_all(site.join("sub/deep")).expect("a folder");
+        fs::create_dir(folder.path().join("out")).expect("a folder");
+        fs::write(site.join("big.bin"), content(3_000_000)).expect("a file");
+        fs::write(site.join("empty"), "").expect("a file");
+        fs::write(site.join("sub/index.html"), "<p>index</p>").expect("a file");
+        fs::write(site.join("sub/deep/a b%.txt"), "deep").expect("a file");
+        fs::write(folder.path().join("secret"), "secret").expect("a file");
+        symlink("../secret", site.join("evil")).expect("a link");
+        symlink("/etc/passwd", site.join("absolute")).expect("a link");
+        symlink("..", site.join("up")).expect("a link");
+        symlink("big.bin", site.join("good")).expect("a link");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
+            .args(["serve", "--engine", "tcp", "--listen", "127.0.0.1:0"])
+            .args(options)
+            .arg(&site)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output"));
+        let mut first = String::new();
+        lines.read_line(&mut first).expect("its first line");
+        let port =
+            first.trim_end().trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.unwrap_or_else(|| panic!("no port in {first:?}"));
+        let log = std::thread::spawn(move || {
+            let mut log = String::new();
+            lines.read_to_string(&mut log).expect("the log");
+            log
+        });
+        Self { child, log: Some(log), port, folder }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("polypath://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn site(&self, path: &str) -> std::path::PathBuf {
+        self.folder.path().join("site").join(path)
+    }
+
+    fn out(&self, path: &str) -> std::path::PathBuf {
+        self.folder.path().join("out").join(path)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(&arguments[..1]).args(["--engine", "tcp"]).args(&arguments[1..]);
+        command.current_dir(self.folder.path().join("out")).output().expect("the command runs")
+    }
+
+    #[track_caller]
+    fn succeeds(&self, arguments: &[&str]) -> Output {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    /// One line, which has this in it.
+    #[track_caller]
+    fn fails(&self, arguments: &[&str], code: i32, wanted: &str) {
+        let output = self.run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{message}");
+        let lines: Vec<_> = message.lines().filter(|line| line.starts_with("polypath: ")).collect();
+        assert!(lines.len() == 1 && lines[0].contains(wanted), "\"{wanted}\" is not in: {message}");
+    }
+
+    /// A request as it stands; the answer with its fields in lower case, and the body.
+    fn ask(&self, method: &str, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server");
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(request.as_bytes()).expect("room");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the end of the fields");
+        let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, head, answer[end + 4..].to_vec())
+    }
+
+    fn field(head: &str, name: &str) -> String {
+        let line = head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        line.unwrap_or_else(|| panic!("no {name} in {head}")).to_string()
+    }
+
+    /// Ends the server as Ctrl-C does; its exit code and its log.
+    fn stop(mut self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+        let code = self.child.wait().expect("the server ends").code();
+        (code, self.log.take().expect("the log").join().expect("the log"))
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn requests_get_what_the_standard_says() {
+    let site = Site::new(&[]);
+    let all = content(3_000_000);
+    let (status, head, body) = site.ask("GET", "/big.bin", "");
+    assert!(status == 200 && body == all, "{head}");
+    assert_eq!(Site::field(&head, "content-type"), "application/octet-stream");
+    let (etag, modified) = (Site::field(&head, "etag"), Site::field(&head, "last-modified"));
+    let (status, head, body) = site.ask("HEAD", "/big.bin", "");
+    assert!(status == 200 && body.is_empty() && Site::field(&head, "content-length") == "3000000");
+    for (fields, status) in [
+        (format!("If-None-Match: {etag}\r\n"), 304),
+        (format!("If-Modified-Since: {modified}\r\n"), 304),
+        ("If-None-Match: \"x\"\r\n".into(), 200),
+        ("If-Match: \"x\"\r\n".into(), 412),
+        (format!("If-Range: {etag}\r\nRange: bytes=0-9\r\n"), 206),
+        ("If-Range: \"x\"\r\nRange: bytes=0-9\r\n".into(), 200),
+        ("Range: bytes=3000000-\r\n".into(), 416),
+    ] {
+        assert_eq!(site.ask("GET", "/big.bin", &fields).0, status, "{fields}");
+    }
+    let (status, head, body) = site.ask("GET", "/big.bin", "Range: bytes=1000-1999\r\n");
+    assert!(status == 206 && body == all[1000..2000], "{head}");
+    assert_eq!(Site::field(&head, "content-range"), "bytes 1000-1999/3000000");
+    assert_eq!(site.ask("GET", "/big.bin", "Range: bytes=-5\r\n").2, all[2_999_995..]);
+    assert_eq!(site.ask("GET", "/empty", "").2, b"");
+    let (status, head, _) = site.ask("GET", "/sub", "");
+    assert!(status == 301 && Site::field(&head, "location") == "/sub/");
+    let (_, head, body) = site.ask("GET", "/sub/", "");
+    assert!(body == b"<p>index</p>" && Site::field(&head, "content-type").starts_with("text/html"));
+    let page = String::from_utf8(site.ask("GET", "/sub/deep/", "").2).expect("a page");
+    assert!(page.contains("href=\"./a%20b%25.txt\""), "{page}");
+    assert_eq!(site.ask("GET", "/sub/deep/a%20b%25.txt", "").2, b"deep");
+    assert_eq!(site.ask("POST", "/", "Content-Length: 0\r\n").0, 405);
+    let (code, log) = site.stop();
+    assert_eq!(code, Some(0));
+    assert!(
+        log.contains("127.0.0.1 - - [") && log.contains("\"GET /big.bin HTTP/1.1\" 200 3000000"),
+        "{log}"
+    );
+}
+
+#[test]
+fn nothing_outside_is_reached() {
+    let site = Site::new(&["--writable"]);
+    assert_eq!(site.ask("GET", "/good", "").0, 200, "a link that stays inside is fine");
+    for path in [
+        "/evil",
+        "/absolute",
+        "/up/secret",
+        "/up/",
+        "/../secret",
+        "/%2e%2e/secret",
+        "/sub/../../secret",
+        "/..%2fsecret",
+        "/sub/%2e%2e/%2e%2e/secret",
+        "/nosuch",
+        "/big.bin/",
+        "/big.bin/x",
+        "/%00",
+        "//etc/passwd",
+    ] {
+        let (status, head, body) = site.ask("GET", path, "");
+        assert!(matches!(status, 400 | 403 | 404), "{path}: {head}");
+        assert!(
+            !body.windows(6).any(|bytes| bytes == b"secret")
+                && !body.windows(4).any(|bytes| bytes == b"root")
+        );
+    }
+    for path in ["/up/new", "/../new", "/up/../../new", "/absolute/new"] {
+        let (status, ..) = site.ask("PUT", path, "Content-Length: 0\r\n");
+        assert!(matches!(status, 400 | 403 | 404 | 409 | 500), "{path}: {status}");
+    }
+    // A link at the place of an upload under way leads nowhere, and one at its end is replaced, not followed.
+    symlink("../secret", site.site(".trap.part")).expect("a link");
+    assert!(site.ask("PUT", "/trap", "Content-Length: 0\r\n").0 >= 400);
+    assert_eq!(site.ask("PUT", "/evil", "Content-Length: 0\r\n").0 / 100, 2);
+    assert!(!fs::symlink_metadata(site.site("evil")).expect("a file").is_symlink());
+    assert_eq!(fs::read(site.folder.path().join("secret")).expect("a file"), b"secret");
+    let names = fs::read_dir(site.folder.path()).expect("the folder").count();
+    assert_eq!(names, 3, "nothing new beside site, out and secret");
+}
+
+#[test]
+fn downloads_arrive_whole_resume_and_fail_clearly() {
+    let site = Site::new(&["--quiet"]);
+    let all = content(3_000_000);
+    site.succeeds(&["get", &site.url("/big.bin"), &site.url("/empty"), "-q"]);
+    assert!(fs::read(site.out("big.bin")).expect("a file") == all && site.out("empty").exists());
+    fs::write(site.out("part"), &all[..1_234_567]).expect("a file");
+    let output = site.succeeds(&["get", "-C", "-o", "part", &site.url("/big.bin")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("1765433 bytes"), "only the rest was sent: {said}");
+    assert!(fs::read(site.out("part")).expect("a file") == all);
+    site.succeeds(&["get", "-C", "-o", "part", &site.url("/big.bin")]);
+    assert!(fs::read(site.out("part")).expect("a file") == all, "complete is complete");
+    let page = site.succeeds(&["get", "-o", "-", &site.url("/sub")]);
+    assert_eq!(page.stdout, b"<p>index</p>", "redirections are followed");
+    fs::write(site.out("other"), "another file").expect("a file");
+    site.fails(&["get", "-C", "-o", "other", &site.url("/big.bin")], 1, "no part of the file");
+    site.fails(&["get", &site.url("/nosuch")], 1, "404 Not Found");
+    site.fails(&["get", "http://127.0.0.1:1/x"], 1, "refused");
+    site.fails(&["get", "http://nosuch.invalid/x"], 1, "can't find the host \"nosuch.invalid\"");
+    site.fails(&["get", "ftp://127.0.0.1/x"], 2, "expected http://");
+    site.fails(&["get", "127.0.0.1/x"], 2, "expected http://");
+    site.fails(&["get", "-o", "x", &site.url("/a"), &site.url("/b")], 2, "expected one URL");
+    site.fails(&["get", "-o", "/nonexistent/x", &site.url("/big.bin")], 1, "can't be written");
+    site.fails(&["cp", "part", &site.url("/")], 1, "expected `polypath serve --writable`");
+}
+
+#[test]
+fn a_server_that_breaks_off_is_noticed() {
+    let site = Site::new(&["--quiet"]);
+    let liar = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let port = liar.local_addr().expect("its address").port();
+    let lying = std::thread::spawn(move || {
+        let (mut stream, _) = liar.accept().expect("a client");
+        let mut request = [0; 4096];
+        assert!(stream.read(&mut request).expect("a request") > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf").expect("room");
+    });
+    site.fails(
+        &["get", "-q", &format!("http://127.0.0.1:{port}/file")],
+        1,
+        "broke off after 4 of 1000 bytes",
+    );
+    lying.join().expect("the server");
+    assert_eq!(fs::read(site.out("file")).expect("what came"), b"half");
+}
+
+#[track_caller]
+fn same(one: &Path, other: &Path) {
+    let read = |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert!(read(one) == read(other), "{} and {}", one.display(), other.display());
+}
+
+#[test]
+fn copies_go_both_ways_with_all_that_is_in_them() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    site.succeeds(&["cp", "-q", &site.url("/big.bin"), "."]);
+    same(&site.out("big.bin"), &site.site("big.bin"));
+    site.succeeds(&["cp", "-r", &site.url("/sub/"), "tree"]);
+    same(&site.out("tree/deep/a b%.txt"), &site.site("sub/deep/a b%.txt"));
+    site.succeeds(&["cp", "-r", "tree", &site.url("/copy")]);
+    same(&site.site("copy/deep/a b%.txt"), &site.out("tree/deep/a b%.txt"));
+    site.succeeds(&["cp", "-r", "tree", "big.bin", &site.url("/sub")]);
+    same(&site.site("sub/tree/index.html"), &site.out("tree/index.html"));
+    same(&site.site("sub/big.bin"), &site.out("big.bin"));
+    site.succeeds(&["cp", "big.bin", &site.url("/new/name.bin")]);
+    same(&site.site("new/name.bin"), &site.out("big.bin"));
+    // What broke off goes on, if it is the beginning of this file, and begins anew otherwise.
+    for (there, sent) in [(content(1_000_000), "2000000 bytes"), (vec![0; 1_000_000], "3000000 bytes")] {
+        fs::write(site.site(".again.part"), &there).expect("a file");
+        let output = site.succeeds(&["cp", "-C", "big.bin", &site.url("/again")]);
+        let said = String::from_utf8_lossy(&output.stderr).to_string();
+        assert!(said.contains(sent), "{said}");
+        same(&site.site("again"), &site.out("big.bin"));
+        assert!(!site.site(".again.part").exists());
+        fs::write(site.out(".down.part"), &there).expect("a file");
+        let output = site.run(&["cp", "-C", &site.url("/big.bin"), "down"]);
+        // A part of something else is found out by its sum, and gone the next time.
+        assert_eq!(output.status.success(), there == content(1_000_000));
+        site.succeeds(&["cp", "-C", &site.url("/big.bin"), "down"]);
+        same(&site.out("down"), &site.site("big.bin"));
+    }
+    site.fails(&["cp", "big.bin", "elsewhere"], 2, "all places are on this machine");
+    site.fails(&["cp", &site.url("/a"), &site.url("/b")], 2, "all places are elsewhere");
+    site.fails(&["cp", "tree", &site.url("/")], 2, "expected --recursive");
+    site.fails(&["cp", &site.url("/sub/"), "."], 2, "expected --recursive");
+    site.fails(&["cp", "nosuch", &site.url("/")], 2, "can't be read");
+    site.fails(&["cp", &site.url("/nosuch"), "."], 1, "404 Not Found");
+}
+
+#[test]
+fn many_clients_are_served_at_once() {
+    let site = Site::new(&["--quiet"]);
+    let all = content(3_000_000);
+    std::thread::scope(|scope| {
+        // Some that never say anything must not keep others from it.
+        let idle: Vec<_> =
+            (0..50).map(|_| TcpStream::connect(("127.0.0.1", site.port)).expect("the server")).collect();
+        let asking: Vec<_> = (0..30).map(|_| scope.spawn(|| site.ask("GET", "/big.bin", "").2)).collect();
+        for answer in asking {
+            assert!(answer.join().expect("an answer") == all);
+        }
+        drop(idle);
+    });
+    assert_eq!(site.stop().0, Some(0));
+}
