@@ -1,5 +1,6 @@
 //! Where the stack meets the clock and the network: drivers, network set-up, link emulation in real time and async sockets.
 
+pub mod enclosure;
 pub mod engine;
 mod namespace;
 mod netlink;
