@@ -13,8 +13,9 @@ use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal}
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{DEVICE, PROGRAM_V4, PROGRAM_V6, tun};
-use crate::Netlink;
+use super::{DEVICE, PROGRAM_V4, PROGRAM_V6};
+use crate::tun::TunError;
+use crate::{Netlink, Tun, TunConfig};
 
 /// First byte of a message over the channel.
 pub(super) mod tag {
@@ -115,17 +116,12 @@ fn hand_over(channel: BorrowedFd<'_>, descriptors: &[OwnedFd]) -> io::Result<()>
 fn prepare(inside: &Inside) -> io::Result<Vec<OwnedFd>> {
     enter_namespaces()?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let device = tun::create(DEVICE).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(
-            error.kind(),
-            "there is no /dev/net/tun, which carries the program's packets; load it (as root: modprobe tun), or in a \
-             container start that with --device /dev/net/tun",
+    let device = Tun::create(&TunConfig { name: DEVICE.to_string(), queues: 1 }).map_err(|error| match error {
+        TunError::Permission => io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "/dev/net/tun, which carries the program's packets, is not for this user; expected its mode to be 0666",
         ),
-        io::ErrorKind::PermissionDenied => io::Error::new(
-            error.kind(),
-            format!("/dev/net/tun, which carries the program's packets, is not for this user ({error}); expected mode 0666"),
-        ),
-        _ => io::Error::new(error.kind(), format!("can't make a TUN device: {error}")),
+        other => io::Error::other(other),
     })?;
     let netlink = Netlink::new()?;
     netlink.set_up("lo")?;
@@ -140,7 +136,7 @@ fn prepare(inside: &Inside) -> io::Result<Vec<OwnedFd>> {
     if let Err(error) = v6 {
         tracing::debug!("no IPv6 in the program's namespace: {error}");
     }
-    let mut descriptors = vec![device];
+    let mut descriptors = vec![device.as_fd().try_clone_to_owned()?];
     for &resolver in &inside.resolvers {
         let at = SocketAddr::new(resolver, 53);
         let bind = |kind, protocol| -> io::Result<Socket> {

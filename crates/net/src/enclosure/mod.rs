@@ -16,7 +16,6 @@ mod gateway;
 mod inside;
 mod launch;
 mod signals;
-mod tun;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -194,7 +194,7 @@ async fn receive(gateway: Rc<Gateway>, socket: Rc<UdpSocket>, key: Key, program:
         if let [kind, code, _, _, _, _, rest @ ..] = answer {
             let header = [*kind, *code, 0, 0, key.1[0], key.1[1]];
             let packet = in_ip(key.0, program, [&header, rest].concat());
-            gateway.state.borrow_mut().tun.write_bytes(&packet);
+            gateway.state.borrow_mut().transmit.transmit_bytes(&packet);
         }
     }
     gateway.state.borrow_mut().echoes.0.remove(&key);

@@ -19,19 +19,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use polypath_tcp::{Host, HostConfig};
+use polypath_tcp::{Host, HostConfig, ListenConfig};
 use polypath_units::Instant;
-use polypath_wire::{Checksums, FourTuple, Packet, Transport};
+use polypath_wire::{FourTuple, Packet, Transport};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::launch::RunError;
-use super::tun::Tun;
-use super::{Enclosure, Publish};
-use crate::{Engine, WallClock};
+use super::{DEVICE, Enclosure, Publish};
+use crate::stack::Transmit;
+use crate::tun::{self, TunReceive, TunTransmit};
+use crate::{Engine, Tun, WallClock};
 
-/// Packets that are read before the host and the other tasks have their turn.
-const BATCH_PACKETS: usize = 64;
 /// Buffer of each direction of a connection within this machine, in bytes: some round trips of a very fast link.
 const BUFFER_BYTES: u64 = 1 << 20;
 /// How long the program's last words may take after its end.
@@ -51,7 +50,8 @@ struct Gateway {
 }
 
 struct State {
-    tun: Tun,
+    transmit: TunTransmit,
+    receive: Vec<TunReceive>,
     host: Host,
     /// Connections that the program has opened or is opening, as the host sees them.
     opened: HashMap<FourTuple, tcp::Opened>,
@@ -76,10 +76,13 @@ pub(super) async fn start(
     let device = descriptors
         .next()
         .ok_or_else(|| system("the namespace has no device")(io::ErrorKind::NotFound.into()))?;
-    let tun = Tun::new(device).map_err(system("can't use the program's device"))?;
-    let host = Host::new(host_config(enclosure.mtu_bytes), random_seed()?);
+    let (transmit, receive) =
+        tun::split(&Tun::from_queue(DEVICE, device)).map_err(system("can't use the program's device"))?;
+    let mut host = Host::new(host_config(enclosure.mtu_bytes), random_seed()?);
+    let _ = host.listen_everywhere(ListenConfig { backlog: usize::MAX });
     let state = State {
-        tun,
+        transmit,
+        receive,
         host,
         opened: HashMap::new(),
         slots: Vec::new(),
@@ -116,7 +119,6 @@ fn host_config(mtu_bytes: u16) -> HostConfig {
         receive_buffer_bytes: BUFFER_BYTES,
         send_buffer_bytes: BUFFER_BYTES,
         mtu_bytes,
-        max_aggregate_bytes: 0,
         pacing: false,
         mtu_probing: false,
         // The program's kernel keeps TIME-WAIT as well.
@@ -151,7 +153,7 @@ impl Running {
 
 /// Reads packets, runs the host's timers, sends what it wants to send.
 async fn drive(gateway: Rc<Gateway>) {
-    let mut batch = Vec::with_capacity(BATCH_PACKETS);
+    let mut batch = Vec::new();
     loop {
         gateway.flush();
         let due = gateway.state.borrow().host.poll_timeout();
@@ -173,27 +175,33 @@ async fn drive(gateway: Rc<Gateway>) {
     }
 }
 
+impl State {
+    /// Gives a packet to the program's kernel. When its device is gone, reading from it says so.
+    fn give(&mut self, packet: Packet) {
+        let _ = self.transmit.transmit(packet);
+    }
+}
+
 impl Gateway {
     async fn read_batch(&self, batch: &mut Vec<Bytes>) -> io::Result<()> {
         std::future::poll_fn(|cx| {
-            let tun = &mut self.state.borrow_mut().tun;
-            while batch.len() < BATCH_PACKETS {
-                match tun.poll_read(cx) {
-                    Poll::Ready(Ok(packet)) => batch.push(packet),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending if batch.is_empty() => return Poll::Pending,
-                    Poll::Pending => break,
-                }
+            let receive = &mut self.state.borrow_mut().receive;
+            let take = |packet| {
+                batch.push(packet);
+                true
+            };
+            match receive.first_mut() {
+                Some(queue) => queue.poll_each(cx, take),
+                None => Poll::Pending,
             }
-            Poll::Ready(Ok(()))
         })
         .await
     }
 
     /// A packet came out of the namespace.
     fn handle(self: &Rc<Self>, bytes: Bytes) {
-        let Ok(packet) = Packet::parse_with(bytes.clone(), Checksums::Ignore) else {
-            icmp::handle(self, &bytes);
+        let Ok(packet) = tun::parse(bytes.clone()) else {
+            icmp::handle(self, &bytes.slice(tun::VNET_HEADER_BYTES.min(bytes.len())..));
             return;
         };
         match packet.transport {
@@ -209,7 +217,7 @@ impl Gateway {
         loop {
             let now = self.clock.now();
             while let Some(packet) = state.host.poll_transmit(now) {
-                state.tun.write(&packet);
+                state.give(packet);
             }
             let Some((id, event)) = state.host.poll() else { return };
             tcp::handle_event(state, id, event);

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use polypath_tcp::{CloseReason, ConnectionId, HostEvent, ListenConfig, reset_in_reply};
+use polypath_tcp::{CloseReason, ConnectionId, HostEvent, reset_in_reply};
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, Packet, Payload, Segment, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -126,7 +126,7 @@ async fn open(gateway: Rc<Gateway>, syn: Packet, tuple: FourTuple) {
             let mut state = gateway.state.borrow_mut();
             state.opened.remove(&tuple);
             if let Some(answer) = refusal(&syn, tuple, &error) {
-                state.tun.write(&answer);
+                state.give(answer);
             }
             return;
         }
@@ -135,8 +135,6 @@ async fn open(gateway: Rc<Gateway>, syn: Packet, tuple: FourTuple) {
     {
         let state = &mut *gateway.state.borrow_mut();
         state.opened.insert(tuple, Opened::Accepting(task));
-        // It may listen there already, for another connection.
-        let _ = state.host.listen(tuple.local, ListenConfig::default());
         state.host.handle_packet(gateway.clock.now(), syn);
     }
     gateway.kick.notify_one();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use polypath_wire::{Datagram, IpHeader, Packet, Payload, Transport};
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
@@ -107,8 +108,16 @@ async fn receive(gateway: Rc<Gateway>, socket: Rc<UdpSocket>, ends: Ends) {
     let mut buffer = BytesMut::new();
     let mut quiet_until = Instant::now() + limit;
     loop {
-        match tokio::time::timeout_at(quiet_until, socket.readable()).await {
-            Ok(Ok(())) => {}
+        match tokio::time::timeout_at(quiet_until, socket.ready(Interest::READABLE | Interest::ERROR)).await {
+            Ok(Ok(ready)) if ready.is_error() => {
+                if let Ok(Some(error)) = socket.take_error() {
+                    refuse(&gateway, ends, &error);
+                }
+                // It was told; the next one makes the socket ready again.
+                let _ = socket.try_io(Interest::ERROR, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+                continue;
+            }
+            Ok(Ok(_)) => {}
             Ok(Err(_)) => break,
             Err(_) => {
                 let last_used = gateway.state.borrow().datagrams.0.get(&ends).map(|flow| flow.last_used);
@@ -139,7 +148,7 @@ fn deliver(gateway: &Gateway, ends: Ends, payload: Bytes) {
         payload: Payload::from(payload),
     };
     let ip = IpHeader::new(ends.remote.ip(), ends.program.ip());
-    gateway.state.borrow_mut().tun.write(&Packet { ip, transport: Transport::Udp(datagram) });
+    gateway.state.borrow_mut().give(Packet { ip, transport: Transport::Udp(datagram) });
 }
 
 /// Tells the program what the outside says of its datagrams.
@@ -151,5 +160,5 @@ fn refuse(gateway: &Gateway, ends: Ends, error: &io::Error) {
         _ => return,
     };
     let message = icmp::unreachable(code, ends);
-    gateway.state.borrow_mut().tun.write_bytes(&message);
+    gateway.state.borrow_mut().transmit.transmit_bytes(&message);
 }
