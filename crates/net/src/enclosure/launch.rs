@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
@@ -20,6 +21,9 @@ use crate::Engine;
 
 /// Device, and two sockets for each resolver.
 const MAX_DESCRIPTORS: usize = 32;
+
+/// How long connections may take to close in order when the program has ended.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a program was not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +96,6 @@ impl Launch {
     /// Makes the namespace. `inside` gives the command that calls [`super::enter_and_execute`] with the descriptor whose number it is
     /// given. To be called before this process has other threads, so that signals come to where they are handed on.
     pub fn prepare(enclosure: Enclosure, inside: impl FnOnce(i32) -> Command) -> Result<Self, RunError> {
-        let signals = Held::hold().map_err(system("can't hold back signals"))?;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|error| system("can't make a pair of sockets")(error.into()))?;
@@ -103,6 +106,8 @@ impl Launch {
             .spawn()
             .map_err(system("can't start the process that becomes the program"))?;
         drop(theirs);
+        // Not before: the program is to have the signal mask that this process was given.
+        let signals = Held::hold().map_err(system("can't hold back signals"))?;
         let mut launch = Self {
             enclosure,
             signals: HeldSignals(signals),
@@ -117,7 +122,11 @@ impl Launch {
     /// Starts the program, carries its connections with `engine`, and waits until it ends.
     pub async fn run(mut self, engine: Engine) -> Result<Ended, RunError> {
         let local = LocalSet::new();
-        local.run_until(self.run_here(engine)).await
+        let ended = local.run_until(self.run_here(engine.clone())).await;
+        // With its tasks the last connections are let go; what they have sent is still on its way.
+        drop(local);
+        engine.drain(CLOSE_LIMIT).await;
+        ended
     }
 
     async fn run_here(&mut self, engine: Engine) -> Result<Ended, RunError> {

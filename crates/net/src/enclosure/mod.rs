@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn only_loopback_resolvers_are_special() {
-        let text = "# comment\nnameserver 127.0.0.53\n nameserver 192.0.2.1\nnameserver ::1\nsearch example\n";
+        let text =
+            "# comment\nnameserver 127.0.0.53\n nameserver 192.0.2.1\nnameserver ::1\nsearch example\n";
         let expected: Vec<IpAddr> = vec!["127.0.0.53".parse().unwrap(), "::1".parse().unwrap()];
         assert_eq!(loopback_resolvers(text), expected);
         assert_eq!(loopback_resolvers("nameserver 192.0.2.1\n"), Vec::<IpAddr>::new());

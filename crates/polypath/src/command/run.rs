@@ -49,7 +49,8 @@ pub(super) const INSIDE: &str = "run-inside";
 
 /// `[ADDR:]HOSTPORT[:PORT]`, where an IPv6 address is in brackets.
 fn parse_publish(text: &str) -> Result<Publish, String> {
-    let expected = || format!("'{text}' is no port to publish; expected [ADDR:]HOSTPORT[:PORT], such as 8080:80");
+    let expected =
+        || format!("'{text}' is no port to publish; expected [ADDR:]HOSTPORT[:PORT], such as 8080:80");
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(expected);
     let (addr, ports) = match text.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
         Some((addr, ports)) => (Some(addr), ports),
@@ -113,11 +114,8 @@ fn failure(error: RunError) -> Failure {
 /// Becomes the program; returns only if that failed, which the process outside reports.
 pub(super) fn run_inside(arguments: InsideArguments) -> Result<(), Failure> {
     let channel = polypath_net::enclosure::channel(arguments.channel).map_err(Failure::run)?;
-    let inside = Inside {
-        mtu_bytes: arguments.mtu,
-        resolvers: arguments.resolver,
-        command: arguments.command,
-    };
+    let inside =
+        Inside { mtu_bytes: arguments.mtu, resolvers: arguments.resolver, command: arguments.command };
     enter_and_execute(channel, &inside);
     Err(Failure::Exit(1))
 }

@@ -47,11 +47,8 @@ impl Unreachable {
 
 /// The packet that tells the sender of a flow's datagrams that they don't arrive.
 pub(super) fn unreachable(why: Unreachable, ends: Ends) -> Vec<u8> {
-    let datagram = Datagram {
-        src_port: ends.program.port(),
-        dst_port: ends.remote.port(),
-        payload: Payload::EMPTY,
-    };
+    let datagram =
+        Datagram { src_port: ends.program.port(), dst_port: ends.remote.port(), payload: Payload::EMPTY };
     let lost = Packet {
         ip: IpHeader::new(ends.program.ip(), ends.remote.ip()),
         transport: Transport::Udp(datagram),

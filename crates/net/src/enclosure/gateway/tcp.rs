@@ -222,7 +222,8 @@ fn dial(gateway: &Gateway, peer: SocketAddr, port: u16) -> Option<ConnectionId> 
     let now = gateway.clock.now();
     // The program's kernel would not answer to its own or a loopback address.
     let is_usable = !peer.ip().is_loopback() && peer.ip() != program;
-    let from_peer = is_usable.then(|| state.host.connect(now, Endpoint::new(peer.ip(), peer.port()), to).ok());
+    let from_peer =
+        is_usable.then(|| state.host.connect(now, Endpoint::new(peer.ip(), peer.port()), to).ok());
     let id = from_peer.flatten().or_else(|| state.host.connect(now, Endpoint::new(own, 0), to).ok())?;
     make_slot(state, id);
     Some(id)
