@@ -70,6 +70,12 @@ impl Tun {
         Ok(tun)
     }
 
+    /// The device behind a descriptor that another process made it with, by [`Tun::create`] and one queue.
+    #[must_use]
+    pub fn from_queue(name: &str, queue: OwnedFd) -> Self {
+        Self { name: name.to_string(), queues: vec![Arc::new(queue)] }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

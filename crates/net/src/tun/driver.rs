@@ -105,8 +105,30 @@ pub struct TunReceive {
     spare: Option<Buffer>,
 }
 
+impl TunTransmit {
+    /// Writes a packet that is bytes already, checksums included; it may be lost as any other.
+    pub(crate) fn transmit_bytes(&mut self, packet: &[u8]) {
+        let slices = [IoSlice::new(&[0; VNET_HEADER_BYTES]), IoSlice::new(packet)];
+        let _ = rustix::io::writev(&self.queue, &slices);
+    }
+}
+
 impl Receive for TunReceive {
     fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
+        // What can't be read is none of ours: a protocol that the stack doesn't speak.
+        self.poll_each(cx, |bytes| vnet::parse(bytes).map(|packet| packets.push(packet)).is_ok())
+    }
+}
+
+impl TunReceive {
+    /// Hands a bounded number of packets, each with its vnet header, to `take`, which says whether it was of use;
+    /// ready when one was.
+    pub(crate) fn poll_each(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut take: impl FnMut(Bytes) -> bool,
+    ) -> Poll<io::Result<()>> {
+        let mut is_of_use = false;
         loop {
             let mut guard = ready!(self.fd.poll_read_ready(cx))?;
             for _ in 0..BATCH_PACKETS {
@@ -120,8 +142,7 @@ impl Receive for TunReceive {
                         } else {
                             buffer.freeze(len)
                         };
-                        // What can't be read is none of ours: a protocol that the stack doesn't speak.
-                        packets.extend(vnet::parse(bytes));
+                        is_of_use |= take(bytes);
                     }
                     Err(rustix::io::Errno::AGAIN) => {
                         self.spare = Some(buffer);
@@ -132,7 +153,7 @@ impl Receive for TunReceive {
                     Err(errno) => return Poll::Ready(Err(errno.into())),
                 }
             }
-            if !packets.is_empty() {
+            if is_of_use {
                 return Poll::Ready(Ok(()));
             }
         }

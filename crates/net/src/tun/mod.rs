@@ -7,3 +7,4 @@ mod vnet;
 pub use device::{Tun, TunConfig, TunError};
 pub(crate) use driver::split;
 pub use driver::{TunReceive, TunTransmit};
+pub(crate) use vnet::{VNET_HEADER_BYTES, parse};

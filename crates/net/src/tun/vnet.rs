@@ -3,7 +3,7 @@
 use polypath_wire::{Checksums, Packet, ParseError, Transport};
 
 /// Length of the header.
-pub(super) const VNET_HEADER_BYTES: usize = 10;
+pub(crate) const VNET_HEADER_BYTES: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const DATA_IS_VALID: u8 = 2;
@@ -41,7 +41,7 @@ pub(super) fn emit(packet: &Packet, header_len_bytes: usize) -> [u8; VNET_HEADER
 }
 
 /// Reads a header and the packet after it.
-pub(super) fn parse(mut bytes: bytes::Bytes) -> Result<Packet, ParseError> {
+pub(crate) fn parse(mut bytes: bytes::Bytes) -> Result<Packet, ParseError> {
     let Some(&[flags, gso_type, _, _, g0, g1, ..]) = bytes.first_chunk::<VNET_HEADER_BYTES>() else {
         return Err(ParseError::Truncated {
             what: "vnet header",

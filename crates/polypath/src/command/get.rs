@@ -47,6 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 Ok(()) => {}
                 // The others may still be had.
                 Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
+                Err(exit @ Failure::Exit(_)) => return Err(exit),
             }
         }
         engine.drain(Duration::from_secs(1)).await;

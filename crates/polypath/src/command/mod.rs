@@ -8,6 +8,7 @@ mod get;
 mod monitor;
 mod network;
 mod perf;
+mod run;
 mod serve;
 mod sim;
 mod soak;
@@ -56,6 +57,13 @@ enum Command {
     Monitor(monitor::Arguments),
     /// Run random scenarios, or replay one by its seed
     Soak(soak::Arguments),
+    /// Run a program whose TCP connections go over Multipath TCP, on all uplinks
+    ///
+    /// The program needs no change and no setting. It gets a network of its own, in which every TCP connection ends at
+    /// Polypath and is carried on by the engine; UDP, DNS and ping pass. Needs no root: user namespaces do.
+    Run(run::Arguments),
+    #[command(name = run::INSIDE, hide = true)]
+    RunInside(run::InsideArguments),
 }
 
 /// Why a command did not succeed.
@@ -65,6 +73,8 @@ enum Failure {
     Input(String),
     /// It was tried and went wrong: exit code 1.
     Run(String),
+    /// A program that was run has ended with this code, which becomes ours; nothing is said about it.
+    Exit(u8),
 }
 
 impl Failure {
@@ -94,11 +104,14 @@ pub(crate) fn run() -> ExitCode {
         Command::Ss(arguments) => ss::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::RunInside(arguments) => run::run_inside(arguments),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Input(message)) => (message, 2),
         Err(Failure::Run(message)) => (message, 1),
+        Err(Failure::Exit(code)) => return ExitCode::from(code),
     };
     eprintln!("polypath: {message}");
     ExitCode::from(code)

@@ -181,6 +181,11 @@ impl Host {
         self.listeners.insert(local, config)
     }
 
+    /// Listens at every address and port that no other listener has ([`Listeners::insert_catch_all`]).
+    pub fn listen_everywhere(&mut self, config: ListenConfig) -> Result<ListenerId, ListenError> {
+        self.listeners.insert_catch_all(config)
+    }
+
     /// Stops listening. Its half-open connections are reset; accepted ones go on. O(connections).
     pub fn unlisten(&mut self, id: ListenerId) {
         if self.listeners.remove(id).is_none() {

@@ -1,0 +1,138 @@
+//! `polypath run`: any program, in a network whose TCP connections go over Multipath TCP.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
+
+use clap::Args;
+use polypath_net::enclosure::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
+
+use super::Failure;
+use super::engine::EngineArguments;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    engine: EngineArguments,
+    /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses if none is named)
+    #[arg(short, long, value_name = "[ADDR:]HOSTPORT[:PORT]", value_parser = parse_publish)]
+    publish: Vec<Publish>,
+    /// An address by which the program reaches this host's loopback interface, for example 10.0.2.2
+    #[arg(long, value_name = "ADDR")]
+    host_loopback: Vec<IpAddr>,
+    /// Largest packet between the program and Polypath, in bytes; it says nothing of the paths
+    #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u16).range(1280..=65_520))]
+    mtu: u16,
+    /// Say on standard error what happens to each connection
+    #[arg(short, long)]
+    verbose: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What the process that becomes the program is told.
+#[derive(Debug, Args)]
+pub(super) struct InsideArguments {
+    #[arg(long)]
+    channel: i32,
+    #[arg(long)]
+    mtu: u16,
+    #[arg(long)]
+    resolver: Vec<IpAddr>,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// The subcommand of [`InsideArguments`].
+pub(super) const INSIDE: &str = "run-inside";
+
+/// `[ADDR:]HOSTPORT[:PORT]`, where an IPv6 address is in brackets.
+fn parse_publish(text: &str) -> Result<Publish, String> {
+    let expected =
+        || format!("'{text}' is no port to publish; expected [ADDR:]HOSTPORT[:PORT], such as 8080:80");
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(expected);
+    let (addr, ports) = match text.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
+        Some((addr, ports)) => (Some(addr), ports),
+        None => match text.split_once(':') {
+            Some((addr, ports)) if addr.parse::<Ipv4Addr>().is_ok() => (Some(addr), ports),
+            _ => (None, text),
+        },
+    };
+    let addr: IpAddr = match addr {
+        Some(addr) => addr.parse().map_err(|_| expected())?,
+        None => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    let (outside, inside) = ports.split_once(':').unwrap_or((ports, ports));
+    Ok(Publish { outside: SocketAddr::new(addr, port(outside)?), inside: port(inside)? })
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return Err(Failure::input("no command to run"));
+    };
+    let enclosure = Enclosure {
+        arguments: rest.to_vec(),
+        mtu_bytes: arguments.mtu,
+        host_loopback: arguments.host_loopback.clone(),
+        publish: arguments.publish.clone(),
+        is_verbose: arguments.verbose,
+        ..Enclosure::new(program)
+    };
+    let resolvers = enclosure.resolvers.clone();
+    let inside = |channel: i32| {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(INSIDE).arg(format!("--channel={channel}")).arg(format!("--mtu={}", arguments.mtu));
+        command.args(resolvers.iter().map(|resolver| format!("--resolver={resolver}")));
+        command.arg("--").args(&arguments.command);
+        command
+    };
+    let launch = Launch::prepare(enclosure, inside).map_err(failure)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::run)?;
+    let ended = runtime.block_on(async {
+        let engine = arguments.engine.start().await?;
+        launch.run(engine).await.map_err(failure)
+    });
+    // What still waits for a name or a disk must not keep the program's exit code back.
+    runtime.shutdown_background();
+    match ended?.exit_code() {
+        0 => Ok(()),
+        code => Err(Failure::Exit(code)),
+    }
+}
+
+fn failure(error: RunError) -> Failure {
+    let code = match error {
+        RunError::NotFound(_) => 127,
+        RunError::NotExecutable(..) => 126,
+        _ => return Failure::run(error),
+    };
+    eprintln!("polypath: {error}");
+    Failure::Exit(code)
+}
+
+/// Becomes the program; returns only if that failed, which the process outside reports.
+pub(super) fn run_inside(arguments: InsideArguments) -> Result<(), Failure> {
+    let channel = polypath_net::enclosure::channel(arguments.channel).map_err(Failure::run)?;
+    let inside =
+        Inside { mtu_bytes: arguments.mtu, resolvers: arguments.resolver, command: arguments.command };
+    enter_and_execute(channel, &inside);
+    Err(Failure::Exit(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_to_publish_are_read_as_people_write_them() {
+        let publish = |outside: &str, inside| Publish { outside: outside.parse().unwrap(), inside };
+        assert_eq!(parse_publish("8080:80"), Ok(publish("0.0.0.0:8080", 80)));
+        assert_eq!(parse_publish("5201"), Ok(publish("0.0.0.0:5201", 5201)));
+        assert_eq!(parse_publish("192.0.2.1:8080:80"), Ok(publish("192.0.2.1:8080", 80)));
+        assert_eq!(parse_publish("[::]:8080:80"), Ok(publish("[::]:8080", 80)));
+        for wrong in ["", "0", "80:0", "x:80", "1:2:3:4", "[::1]80", "70000"] {
+            assert!(parse_publish(wrong).is_err(), "{wrong}");
+        }
+    }
+}
