@@ -7,6 +7,7 @@ pub mod engine;
 mod namespace;
 mod netlink;
 mod real_time;
+pub mod setup;
 pub mod stack;
 pub mod testbed;
 pub mod tun;

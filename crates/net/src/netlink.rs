@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use futures_util::TryStreamExt;
+use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleAction;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::Runtime;
@@ -112,6 +113,17 @@ impl Netlink {
         gateway: Option<IpAddr>,
         table: Option<u32>,
     ) -> io::Result<()> {
+        let (what, route) = self.route(name, destination, gateway, table)?;
+        self.wait(&what, self.handle.route().add(route).execute())
+    }
+
+    fn route(
+        &self,
+        name: &str,
+        destination: (IpAddr, u8),
+        gateway: Option<IpAddr>,
+        table: Option<u32>,
+    ) -> io::Result<(String, RouteMessage)> {
         let index = self.link_index(name)?;
         let what = format!("route to {}/{} through {name}", destination.0, destination.1);
         let route = RouteMessageBuilder::<IpAddr>::new()
@@ -128,7 +140,39 @@ impl Netlink {
             Some(table) => route.table_id(table),
             None => route,
         };
-        self.wait(&what, self.handle.route().add(route.build()).execute())
+        Ok((what, route.build()))
+    }
+
+    /// Removes a route that [`Netlink::add_route`] added with the same arguments.
+    pub fn remove_route(
+        &self,
+        name: &str,
+        destination: (IpAddr, u8),
+        gateway: Option<IpAddr>,
+        table: Option<u32>,
+    ) -> io::Result<()> {
+        let (what, route) = self.route(name, destination, gateway, table)?;
+        self.wait(&what, self.handle.route().del(route).execute())
+    }
+
+    /// Removes a rule that [`Netlink::add_source_rule`] added with the same arguments.
+    pub fn remove_source_rule(&self, source: (IpAddr, u8), table: u32, priority: u32) -> io::Result<()> {
+        let what = format!("rule from {}/{} lookup {table}", source.0, source.1);
+        let rule = self.handle.rule().add().table_id(table).priority(priority).action(RuleAction::ToTable);
+        let message = match source.0 {
+            IpAddr::V4(addr) => rule.v4().source_prefix(addr, source.1).message_mut().clone(),
+            IpAddr::V6(addr) => rule.v6().source_prefix(addr, source.1).message_mut().clone(),
+        };
+        self.wait(&what, self.handle.rule().del(message).execute())
+    }
+
+    /// Asks what else rtnetlink offers.
+    pub(crate) fn ask<T, F: Future<Output = Result<T, rtnetlink::Error>>>(
+        &self,
+        what: &str,
+        question: impl FnOnce(Handle) -> F,
+    ) -> io::Result<T> {
+        self.wait(what, question(self.handle.clone()))
     }
 
     /// Sends packets from `source` by routing table `table`.
@@ -147,7 +191,12 @@ impl Netlink {
 fn into_io(what: &str, error: &rtnetlink::Error) -> io::Error {
     if let rtnetlink::Error::NetlinkError(message) = error {
         let error = message.to_io();
-        return io::Error::new(error.kind(), format!("{what}: {error}"));
+        // "No such process" is what the kernel says of a route that isn't there.
+        let kind = match error.raw_os_error() {
+            Some(libc::ESRCH | libc::ENODEV) => io::ErrorKind::NotFound,
+            _ => error.kind(),
+        };
+        return io::Error::new(kind, format!("{what}: {error}"));
     }
     io::Error::other(format!("{what}: {error}"))
 }

@@ -1,0 +1,112 @@
+//! What set-up does to the system, step by step: each step can be shown as the command that a person would type, done,
+//! and undone.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Netlink;
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Sets a variable under `/proc/sys`.
+    SetVariable {
+        /// Its name below `/proc/sys`.
+        name: String,
+        /// The value it gets.
+        value: String,
+        /// The value that it has, and gets back.
+        before: String,
+    },
+    /// Adds a route.
+    AddRoute {
+        /// The interface.
+        link: String,
+        /// Where to, and the length of the prefix.
+        destination: (IpAddr, u8),
+        /// The next hop.
+        gateway: Option<IpAddr>,
+        /// The table; the main table if there is none.
+        table: Option<u32>,
+    },
+    /// Sends packets of a source by a table.
+    AddRule {
+        /// The source.
+        source: IpAddr,
+        /// The table.
+        table: u32,
+        /// The rule's priority.
+        priority: u32,
+    },
+}
+
+impl Action {
+    /// Does it, in the calling thread's network namespace.
+    pub fn apply(&self, netlink: &Netlink) -> io::Result<()> {
+        match self {
+            Self::SetVariable { name, value, .. } => set_variable(name, value),
+            Self::AddRoute { link, destination, gateway, table } => {
+                netlink.add_route(link, *destination, *gateway, *table)
+            }
+            Self::AddRule { source, table, priority } => {
+                netlink.add_source_rule((*source, host_prefix(*source)), *table, *priority)
+            }
+        }
+    }
+
+    /// Undoes it. What is gone already, with its interface for example, needs no undoing.
+    pub fn undo(&self, netlink: &Netlink) -> io::Result<()> {
+        let undone = match self {
+            Self::SetVariable { name, before, .. } => set_variable(name, before),
+            Self::AddRoute { link, destination, gateway, table } => {
+                netlink.remove_route(link, *destination, *gateway, *table)
+            }
+            Self::AddRule { source, table, priority } => {
+                netlink.remove_source_rule((*source, host_prefix(*source)), *table, *priority)
+            }
+        };
+        match undone {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            undone => undone,
+        }
+    }
+}
+
+fn set_variable(name: &str, value: &str) -> io::Result<()> {
+    std::fs::write(format!("/proc/sys/{name}"), value)
+        .map_err(|error| io::Error::new(error.kind(), format!("/proc/sys/{name}: {error}")))
+}
+
+fn host_prefix(addr: IpAddr) -> u8 {
+    if addr.is_ipv4() { 32 } else { 128 }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = |addr: &IpAddr| if addr.is_ipv4() { "ip" } else { "ip -6" };
+        match self {
+            Self::SetVariable { name, value, .. } => {
+                write!(f, "sysctl -w {}={value}", name.replace('/', "."))
+            }
+            Self::AddRoute { link, destination: (addr, length), gateway, table } => {
+                write!(f, "{} route add ", family(addr))?;
+                match length {
+                    0 => write!(f, "default")?,
+                    length => write!(f, "{addr}/{length}")?,
+                }
+                if let Some(gateway) = gateway {
+                    write!(f, " via {gateway}")?;
+                }
+                write!(f, " dev {link}")?;
+                table.map_or(Ok(()), |table| write!(f, " table {table}"))
+            }
+            Self::AddRule { source, table, priority } => {
+                write!(f, "{} rule add from {source} lookup {table} priority {priority}", family(source))
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Network set-up for a stack behind a TUN device: one private address per uplink, routed and masqueraded out of that
+//! uplink, and back again to as it was.
+
+mod action;
+mod nat;
+mod plan;
+mod record;
+mod state;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+pub use action::Action;
+pub use plan::{NetworkPlan, PathPlan, SetupOptions};
+pub use state::{Link, Route, SystemState};
+pub use watch::Watch;
+
+use crate::{Namespace, Netlink, control};
+use nat::Translation;
+use record::Record;
+
+/// Why the network could not be set up. What was done until then has been undone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The user named an interface that isn't there.
+    #[error("there is no interface {name}; present are: {}", present.join(", "))]
+    NoSuchInterface {
+        /// The name.
+        name: String,
+        /// The interfaces that are there.
+        present: Vec<String>,
+    },
+    /// No interface leads anywhere.
+    #[error("no uplink: no interface that is up has a global address and a default route")]
+    NoUplink,
+    /// Too many instances.
+    #[error(
+        "all {} places for instances are taken: end one of them, or remove the conflicting rules and tables",
+        plan::SLOTS
+    )]
+    NoSlot,
+    /// The process may not change the network.
+    #[error(
+        "changing routes and address translation needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel"
+    )]
+    Permission,
+    /// A step failed.
+    #[error("can't set up the network: {0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for SetupError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Permission,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What became of the paths when the network changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathChanges {
+    /// Paths that are new, or come back.
+    pub added: Vec<PathPlan>,
+    /// Stack addresses that work no more.
+    pub removed: Vec<IpAddr>,
+}
+
+/// A network that is set up. Dropping it, or [`NetworkSetup::remove`], takes everything down.
+#[derive(Debug)]
+pub struct NetworkSetup {
+    namespace: Namespace,
+    tun: String,
+    options: SetupOptions,
+    numbers: BTreeMap<String, u8>,
+    installed: NetworkPlan,
+    record: Record,
+}
+
+impl NetworkSetup {
+    /// Says what would be done for the device `tun`, as the commands that a person would type, and does nothing.
+    pub fn dry_run(namespace: &Namespace, tun: &str, options: &SetupOptions) -> Result<String, SetupError> {
+        namespace.run(|| {
+            let state = SystemState::read(&Netlink::new()?)?;
+            let slot =
+                (0..plan::SLOTS).find(|slot| plan::is_slot_free(&state, *slot)).ok_or(SetupError::NoSlot)?;
+            let plan = NetworkPlan::compute(&state, options, slot, tun, &BTreeMap::new())?;
+            let actions = plan.base.iter().chain(plan.paths.iter().flat_map(|path| &path.actions));
+            let mut lines: Vec<String> = actions.map(ToString::to_string).collect();
+            let translation = Translation { slot, paths: &plan.paths, exposed: &options.exposed_ports };
+            lines.push(format!("nft -f - <<END\n{}\nEND", translation.text()));
+            Ok(lines.join("\n"))
+        })?
+    }
+
+    /// Sets up the network in `namespace` for the device `tun`, which is there already.
+    pub fn apply(namespace: &Namespace, tun: &str, options: SetupOptions) -> Result<Self, SetupError> {
+        Self::apply_with(namespace, tun, options, &control::directory()?)
+    }
+
+    fn apply_with(
+        namespace: &Namespace,
+        tun: &str,
+        options: SetupOptions,
+        directory: &Path,
+    ) -> Result<Self, SetupError> {
+        let directory: PathBuf = directory.into();
+        namespace.run(|| {
+            let netlink = Netlink::new()?;
+            netlink.set_up(tun)?;
+            for slot in 0..plan::SLOTS {
+                let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
+                let state = SystemState::read(&netlink)?;
+                if !plan::is_slot_free(&state, slot) {
+                    continue;
+                }
+                let installed = NetworkPlan { slot, base: Vec::new(), paths: Vec::new() };
+                let (namespace, tun) = (namespace.clone(), tun.to_string());
+                // From here on, dropping it undoes what was done.
+                let mut setup = Self { namespace, tun, options, numbers: BTreeMap::new(), installed, record };
+                setup.adapt(&netlink, &state)?;
+                if setup.installed.paths.is_empty() {
+                    return Err(SetupError::NoUplink);
+                }
+                return Ok(setup);
+            }
+            Err(SetupError::NoSlot)
+        })?
+    }
+
+    /// The paths, in the order of the interfaces.
+    #[must_use]
+    pub fn paths(&self) -> &[PathPlan] {
+        &self.installed.paths
+    }
+
+    /// Number of the instance: part of the names of what it sets up.
+    #[must_use]
+    pub fn slot(&self) -> u8 {
+        self.installed.slot
+    }
+
+    /// Lets peers reach a TCP port of the stack at every uplink's address.
+    pub fn expose(&mut self, port: u16) -> Result<(), SetupError> {
+        if self.options.exposed_ports.contains(&port) {
+            return Ok(());
+        }
+        self.options.exposed_ports.push(port);
+        let namespace = self.namespace.clone();
+        namespace.run(|| self.translate())??;
+        Ok(())
+    }
+
+    /// Looks at the network anew, adapts to what has changed, and says what that means for the stack.
+    pub fn update(&mut self) -> Result<PathChanges, SetupError> {
+        let namespace = self.namespace.clone();
+        namespace.run(|| {
+            let netlink = Netlink::new()?;
+            let state = SystemState::read(&netlink)?;
+            self.adapt(&netlink, &state)
+        })?
+    }
+
+    fn adapt(&mut self, netlink: &Netlink, state: &SystemState) -> Result<PathChanges, SetupError> {
+        // An interface that was named may be gone for a while.
+        let mut options = self.options.clone();
+        if !self.installed.base.is_empty() || !self.installed.paths.is_empty() {
+            options.uplinks.retain(|name| state.link(name).is_some());
+            options.backups.retain(|name| state.link(name).is_some());
+            if options.uplinks.is_empty() && !self.options.uplinks.is_empty() {
+                options.uplinks.clone_from(&options.backups);
+            }
+        }
+        let wanted = NetworkPlan::compute(state, &options, self.installed.slot, &self.tun, &self.numbers)?;
+        let mut changes = PathChanges::default();
+        let (kept, gone): (Vec<PathPlan>, Vec<PathPlan>) = std::mem::take(&mut self.installed.paths)
+            .into_iter()
+            .partition(|path| wanted.paths.contains(path));
+        for path in gone {
+            changes.removed.extend(path.stack_addresses());
+            undo(netlink, &path.actions);
+        }
+        let is_new = |path: &&PathPlan| !kept.contains(path);
+        changes.added = wanted.paths.iter().filter(is_new).cloned().collect();
+        let fresh = wanted.base.iter().filter(|action| !self.installed.base.contains(action));
+        let fresh: Vec<Action> = fresh.cloned().collect();
+        let to_do = fresh.iter().chain(changes.added.iter().flat_map(|path| &path.actions));
+        let to_do: Vec<Action> = to_do.cloned().collect();
+        self.installed.base.extend(fresh);
+        self.installed.paths = wanted.paths;
+        self.numbers.extend(self.installed.paths.iter().map(|path| (path.link.clone(), path.number)));
+        let all =
+            self.installed.base.iter().chain(self.installed.paths.iter().flat_map(|path| &path.actions));
+        self.record.note(all.cloned())?;
+        for action in &to_do {
+            action.apply(netlink)?;
+        }
+        self.translate()?;
+        Ok(changes)
+    }
+
+    fn translate(&self) -> io::Result<()> {
+        let exposed = &self.options.exposed_ports;
+        Translation { slot: self.installed.slot, paths: &self.installed.paths, exposed }.apply()
+    }
+
+    /// Takes everything down, and says what could not be.
+    pub fn remove(mut self) -> io::Result<()> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> io::Result<()> {
+        let installed = NetworkPlan { slot: self.installed.slot, base: Vec::new(), paths: Vec::new() };
+        let installed = std::mem::replace(&mut self.installed, installed);
+        if installed.base.is_empty() && installed.paths.is_empty() {
+            return Ok(());
+        }
+        self.namespace.run(|| {
+            let netlink = Netlink::new()?;
+            let mut result = nat::remove(installed.slot);
+            let actions = installed.base.iter().chain(installed.paths.iter().flat_map(|path| &path.actions));
+            for action in actions.collect::<Vec<_>>().into_iter().rev() {
+                result = result.and(action.undo(&netlink));
+            }
+            result
+        })?
+    }
+}
+
+/// Undoes what may partly be gone with its interface; what can't be undone now is tried again at the end.
+fn undo(netlink: &Netlink, actions: &[Action]) {
+    for action in actions.iter().rev() {
+        if let Err(error) = action.undo(netlink) {
+            tracing::warn!(%action, %error, "can't be undone");
+        }
+    }
+}
+
+impl Drop for NetworkSetup {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            tracing::error!(%error, "the network is not as it was");
+        }
+    }
+}

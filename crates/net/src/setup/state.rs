@@ -1,0 +1,232 @@
+//! What the system's network looks like: read at once, then only looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt;
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressScope};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::rule::RuleAttribute;
+use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+
+use crate::Netlink;
+
+/// The table that `ip route` shows.
+const MAIN_TABLE: u32 = 254;
+
+/// Interfaces, addresses, routes and rules of a network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SystemState {
+    /// Interfaces, in the order of their index.
+    pub links: Vec<Link>,
+    /// Routes of the main table.
+    pub routes: Vec<Route>,
+    /// Tables that rules or routes use.
+    pub tables: BTreeSet<u32>,
+    /// Priorities of rules.
+    pub rule_priorities: BTreeSet<u32>,
+    /// Variables under `/proc/sys` that set-up may change.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its index.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// It is up, and so is its carrier.
+    pub is_running: bool,
+    /// The loopback interface.
+    pub is_loopback: bool,
+    /// Largest packet, in bytes.
+    pub mtu_bytes: u32,
+    /// Its addresses of global scope.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A unicast route of the main table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Where to; the default route has a prefix length of 0.
+    pub destination: (IpAddr, u8),
+    /// The next hop, if there is one.
+    pub gateway: Option<IpAddr>,
+    /// Index of the interface.
+    pub link: u32,
+    /// The lower, the sooner it is taken.
+    pub metric: u32,
+}
+
+impl Route {
+    /// True for the default route of its family.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.destination.1 == 0
+    }
+}
+
+impl SystemState {
+    /// Reads the state of the calling thread's network namespace.
+    pub fn read(netlink: &Netlink) -> io::Result<Self> {
+        let mut state = netlink
+            .ask("the state of the network", |handle| async move { Self::read_with(&handle).await })?;
+        state.read_variables();
+        Ok(state)
+    }
+
+    async fn read_with(handle: &Handle) -> Result<Self, rtnetlink::Error> {
+        let mut state = Self::default();
+        let mut links = handle.link().get().execute();
+        while let Some(message) = links.try_next().await? {
+            let flags = message.header.flags;
+            let mut link = Link {
+                index: message.header.index,
+                name: String::new(),
+                is_running: flags.contains(LinkFlags::Up) && flags.contains(LinkFlags::LowerUp),
+                is_loopback: flags.contains(LinkFlags::Loopback),
+                mtu_bytes: 0,
+                addresses: Vec::new(),
+            };
+            for attribute in message.attributes {
+                match attribute {
+                    LinkAttribute::IfName(name) => link.name = name,
+                    LinkAttribute::Mtu(mtu) => link.mtu_bytes = mtu,
+                    _ => {}
+                }
+            }
+            state.links.push(link);
+        }
+        state.read_addresses(handle).await?;
+        state.read_routes(handle).await?;
+        state.read_rules(handle).await?;
+        Ok(state)
+    }
+
+    async fn read_addresses(&mut self, handle: &Handle) -> Result<(), rtnetlink::Error> {
+        let mut addresses = handle.address().get().execute();
+        while let Some(message) = addresses.try_next().await? {
+            let unusable = AddressHeaderFlags::Tentative
+                | AddressHeaderFlags::Deprecated
+                | AddressHeaderFlags::Dadfailed;
+            if message.header.scope != AddressScope::Universe || message.header.flags.intersects(unusable) {
+                continue;
+            }
+            let own = |attribute: &AddressAttribute| match attribute {
+                AddressAttribute::Local(addr) => Some(*addr),
+                _ => None,
+            };
+            let any = |attribute: &AddressAttribute| match attribute {
+                AddressAttribute::Address(addr) => Some(*addr),
+                _ => None,
+            };
+            let attributes = &message.attributes;
+            let addr = attributes.iter().find_map(own).or_else(|| attributes.iter().find_map(any));
+            let link = self.links.iter_mut().find(|link| link.index == message.header.index);
+            if let (Some(addr), Some(link)) = (addr, link) {
+                link.addresses.push(addr);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_routes(&mut self, handle: &Handle) -> Result<(), rtnetlink::Error> {
+        let families = [
+            RouteMessageBuilder::<std::net::Ipv4Addr>::new().build(),
+            RouteMessageBuilder::<std::net::Ipv6Addr>::new().build(),
+        ];
+        for family in families {
+            let mut routes = handle.route().get(family).execute();
+            while let Some(message) = routes.try_next().await? {
+                self.take_route(&message);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_route(&mut self, message: &RouteMessage) {
+        let mut table = u32::from(message.header.table);
+        let (mut destination, mut gateway, mut link, mut metric) = (None, None, None, 0);
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Table(number) => table = *number,
+                RouteAttribute::Destination(addr) => destination = ip(addr),
+                RouteAttribute::Gateway(addr) => gateway = ip(addr),
+                RouteAttribute::Oif(index) => link = Some(*index),
+                RouteAttribute::Priority(priority) => metric = *priority,
+                _ => {}
+            }
+        }
+        self.tables.insert(table);
+        let is_v4 = message.header.address_family == netlink_packet_route::AddressFamily::Inet;
+        let anywhere: IpAddr = if is_v4 { [0; 4].into() } else { [0; 16].into() };
+        if let Some(link) = link
+            && table == MAIN_TABLE
+            && message.header.kind == RouteType::Unicast
+        {
+            let destination = (destination.unwrap_or(anywhere), message.header.destination_prefix_length);
+            self.routes.push(Route { destination, gateway, link, metric });
+        }
+    }
+
+    async fn read_rules(&mut self, handle: &Handle) -> Result<(), rtnetlink::Error> {
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let mut rules = handle.rule().get(version).execute();
+            while let Some(message) = rules.try_next().await? {
+                self.tables.insert(message.header.table.into());
+                for attribute in &message.attributes {
+                    match attribute {
+                        RuleAttribute::Table(number) => {
+                            self.tables.insert(*number);
+                        }
+                        RuleAttribute::Priority(priority) => {
+                            self.rule_priorities.insert(*priority);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_variables(&mut self) {
+        let mut names = vec!["net/ipv4/ip_forward".to_string(), "net/ipv6/conf/all/forwarding".to_string()];
+        names.extend(self.links.iter().map(|link| accept_ra(&link.name)));
+        for name in names {
+            // A kernel without IPv6 has no such variables.
+            if let Ok(value) = std::fs::read_to_string(format!("/proc/sys/{name}")) {
+                self.variables.insert(name, value.trim().to_string());
+            }
+        }
+    }
+
+    /// The interface of this name.
+    #[must_use]
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+
+    /// The default route of a family through an interface: the one that is taken first, if there are several.
+    #[must_use]
+    pub fn default_route(&self, link: u32, is_v4: bool) -> Option<&Route> {
+        let through = self.routes.iter().filter(|route| route.link == link && route.is_default());
+        through.filter(|route| route.destination.0.is_ipv4() == is_v4).min_by_key(|route| route.metric)
+    }
+}
+
+/// The variable that says whether an interface listens to router advertisements.
+pub(super) fn accept_ra(link: &str) -> String {
+    format!("net/ipv6/conf/{link}/accept_ra")
+}
+
+fn ip(addr: &RouteAddress) -> Option<IpAddr> {
+    match addr {
+        RouteAddress::Inet(addr) => Some(IpAddr::V4(*addr)),
+        RouteAddress::Inet6(addr) => Some(IpAddr::V6(*addr)),
+        _ => None,
+    }
+}

@@ -1,0 +1,288 @@
+//! Set-up in namespaces: what is there before is there afterwards, and nothing else.
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use super::*;
+use crate::testbed::{Testbed, is_root_or_skip};
+use crate::{Tun, TunConfig};
+
+fn addr(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// An interface with an IPv4 address and a default route.
+fn state() -> SystemState {
+    let link = |index: u32, name: &str, addresses: &[&str]| Link {
+        index,
+        name: name.to_string(),
+        is_running: true,
+        is_loopback: name == "lo",
+        mtu_bytes: 1500,
+        addresses: addresses.iter().map(|text| addr(text)).collect(),
+    };
+    let route = |destination: &str, length, gateway: Option<&str>, link, metric| Route {
+        destination: (addr(destination), length),
+        gateway: gateway.map(addr),
+        link,
+        metric,
+    };
+    SystemState {
+        links: vec![
+            link(1, "lo", &[]),
+            link(2, "eth0", &["192.0.2.10", "2001:db8::10"]),
+            link(3, "wlan0", &["192.168.1.5"]),
+            link(4, "tun0", &["10.8.0.2"]),
+        ],
+        routes: vec![
+            route("0.0.0.0", 0, Some("192.0.2.1"), 2, 100),
+            route("192.0.2.0", 24, None, 2, 100),
+            route("::", 0, Some("fe80::1"), 2, 1024),
+            route("0.0.0.0", 0, Some("192.168.1.1"), 3, 600),
+            route("0.0.0.0", 0, Some("192.168.1.2"), 3, 700),
+            route("192.168.1.0", 24, None, 3, 600),
+        ],
+        tables: [253, 254, 255].into(),
+        rule_priorities: [0, 32_766, 32_767].into(),
+        variables: [
+            ("net/ipv4/ip_forward", "0"),
+            ("net/ipv6/conf/all/forwarding", "0"),
+            ("net/ipv6/conf/eth0/accept_ra", "1"),
+            ("net/ipv6/conf/wlan0/accept_ra", "1"),
+        ]
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .into(),
+    }
+}
+
+fn lines(plan: &NetworkPlan) -> Vec<String> {
+    let actions = plan.base.iter().chain(plan.paths.iter().flat_map(|path| &path.actions));
+    actions.map(ToString::to_string).collect()
+}
+
+#[test]
+fn each_uplink_gets_an_address_a_table_and_a_rule() {
+    let plan =
+        NetworkPlan::compute(&state(), &SetupOptions::default(), 2, "polypath0", &BTreeMap::new()).unwrap();
+    assert_eq!(
+        lines(&plan),
+        [
+            "sysctl -w net.ipv6.conf.eth0.accept_ra=2",
+            "sysctl -w net.ipv6.conf.wlan0.accept_ra=2",
+            "sysctl -w net.ipv6.conf.all.forwarding=1",
+            "sysctl -w net.ipv4.ip_forward=1",
+            "ip route add 198.18.2.1/32 dev polypath0",
+            "ip route add 192.0.2.0/24 dev eth0 table 707032",
+            "ip route add default via 192.0.2.1 dev eth0 table 707032",
+            "ip rule add from 198.18.2.1 lookup 707032 priority 17032",
+            "ip -6 route add fd70:6f6c:7970:2::1/128 dev polypath0",
+            "ip -6 route add default via fe80::1 dev eth0 table 707032",
+            "ip -6 rule add from fd70:6f6c:7970:2::1 lookup 707032 priority 17032",
+            "ip route add 198.18.2.2/32 dev polypath0",
+            "ip route add 192.168.1.0/24 dev wlan0 table 707033",
+            "ip route add default via 192.168.1.1 dev wlan0 table 707033",
+            "ip rule add from 198.18.2.2 lookup 707033 priority 17033",
+        ]
+    );
+}
+
+#[test]
+fn an_uplink_keeps_its_number_and_others_are_left_alone() {
+    let numbers = BTreeMap::from([("eth0".to_string(), 0), ("wlan0".to_string(), 1)]);
+    let options = SetupOptions { uplinks: vec!["wlan0".to_string()], ..SetupOptions::default() };
+    let plan = NetworkPlan::compute(&state(), &options, 0, "polypath0", &numbers).unwrap();
+    assert_eq!(
+        plan.paths.iter().map(|path| path.stack_v4).collect::<Vec<_>>(),
+        [Some(Ipv4Addr::new(198, 18, 0, 2))]
+    );
+    let mut down = state();
+    down.links[2].is_running = false;
+    assert!(NetworkPlan::compute(&down, &options, 0, "polypath0", &numbers).unwrap().paths.is_empty());
+}
+
+#[test]
+fn a_name_that_is_no_interface_is_an_error_with_the_choices() {
+    let options = SetupOptions { uplinks: vec!["eth9".to_string()], ..SetupOptions::default() };
+    let error = NetworkPlan::compute(&state(), &options, 0, "polypath0", &BTreeMap::new()).unwrap_err();
+    assert_eq!(error.to_string(), "there is no interface eth9; present are: eth0, wlan0, tun0");
+}
+
+#[test]
+fn a_slot_whose_numbers_are_in_use_is_passed_over() {
+    let free = |change: &dyn Fn(&mut SystemState)| {
+        let mut state = state();
+        change(&mut state);
+        plan::is_slot_free(&state, 1)
+    };
+    assert!(free(&|_| {}));
+    assert!(!free(&|state| assert!(state.tables.insert(707_016))));
+    assert!(!free(&|state| assert!(state.rule_priorities.insert(17_031))));
+    assert!(!free(&|state| state.links[1].addresses.push(addr("198.18.1.77"))));
+}
+
+/// A client with two uplinks to a server, which are all that it has.
+struct Host {
+    testbed: Testbed,
+    directory: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        let testbed = Testbed::new(2).expect("namespaces");
+        testbed
+            .client
+            .run(|| {
+                let netlink = Netlink::new()?;
+                for path in 0..2 {
+                    let link = Testbed::interface(path);
+                    // Two default routes need two metrics; that is how systems set them up.
+                    let gateway = Testbed::server_v4(path);
+                    let metric = (100 + u32::from(path)).to_string();
+                    let args = [
+                        "route",
+                        "add",
+                        "default",
+                        "via",
+                        &gateway.to_string(),
+                        "dev",
+                        &link,
+                        "metric",
+                        &metric,
+                    ];
+                    assert!(Command::new("ip").args(args).status()?.success());
+                }
+                drop(netlink);
+                Ok::<_, io::Error>(())
+            })
+            .unwrap()
+            .unwrap();
+        Self { testbed, directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    /// Everything that set-up may touch, as text.
+    fn snapshot(&self) -> String {
+        let commands = [
+            "ip -o link",
+            "ip rule",
+            "ip -6 rule",
+            "ip route show table all",
+            "ip -6 route show table all",
+            "nft list ruleset",
+            "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding",
+        ];
+        let run = |command: &&str| {
+            let output = Command::new("sh").args(["-c", command]).output().expect("the shell");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        self.testbed.client.run(|| commands.iter().map(run).collect::<Vec<_>>().join("\n")).unwrap()
+    }
+
+    fn tun(&self) -> Tun {
+        self.testbed.client.run(|| Tun::create(&TunConfig::default())).unwrap().expect("a TUN device")
+    }
+
+    fn apply(&self, tun: &Tun, options: SetupOptions) -> Result<NetworkSetup, SetupError> {
+        NetworkSetup::apply_with(&self.testbed.client, tun.name(), options, self.directory.path())
+    }
+}
+
+#[test]
+fn two_instances_come_and_go_and_leave_nothing() {
+    if !is_root_or_skip("network set-up") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let (first_tun, second_tun) = (host.tun(), host.tun());
+    let options = SetupOptions { exposed_ports: vec![80], ..SetupOptions::default() };
+    let first = host.apply(&first_tun, options).expect("the first");
+    let second = host.apply(&second_tun, SetupOptions::default()).expect("the second");
+    assert_eq!((first.slot(), second.slot()), (0, 1));
+    assert_eq!(first.paths().len(), 2);
+    let during = host.snapshot();
+    for part in [
+        "198.18.0.2 dev polypath0",
+        "198.18.1.1 dev polypath1",
+        "masquerade",
+        "dnat ip to 198.18.0.1:80",
+        "lookup 707001",
+    ] {
+        assert!(during.contains(part), "{part} is missing in\n{during}");
+    }
+    first.remove().expect("removes everything");
+    drop(second);
+    drop((first_tun, second_tun));
+    assert_eq!(host.snapshot(), before);
+}
+
+#[test]
+fn what_a_crash_left_goes_at_the_next_start() {
+    if !is_root_or_skip("leftovers of a crash") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tun = host.tun();
+    let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
+    // As if the process had died: nothing is undone, and its record names a process that is not there.
+    std::mem::forget(setup);
+    let record = host.directory.path().join("setup-0.json");
+    let text = std::fs::read_to_string(&record).unwrap();
+    std::fs::write(&record, text.replace(&format!("\"pid\": {}", std::process::id()), "\"pid\": 4194305"))
+        .unwrap();
+    drop(tun);
+    assert_ne!(host.snapshot(), before);
+    let tun = host.tun();
+    let next = host.apply(&tun, SetupOptions::default()).expect("the next start");
+    assert_eq!(next.slot(), 0);
+    next.remove().unwrap();
+    drop(tun);
+    assert_eq!(host.snapshot(), before);
+}
+
+#[test]
+fn an_uplink_that_goes_and_comes_back_is_followed() {
+    if !is_root_or_skip("following uplinks") {
+        return;
+    }
+    let host = Host::new();
+    let tun = host.tun();
+    let mut setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
+    assert_eq!(setup.update().unwrap(), PathChanges::default());
+    let set = |up: bool| {
+        let netlink = Netlink::new()?;
+        if up { netlink.set_up("path1") } else { netlink.set_down("path1") }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut watch = Watch::new(&host.testbed.client).expect("a watch");
+        host.testbed.client.run(|| set(false)).unwrap().unwrap();
+        watch.changed().await.expect("a change");
+    });
+    let gone = setup.update().unwrap();
+    assert_eq!((gone.removed, gone.added), (vec![addr("198.18.0.2")], vec![]));
+    host.testbed.client.run(|| set(true)).unwrap().unwrap();
+    let add = ["route", "add", "default", "via", "10.77.1.2", "dev", "path1", "metric", "101"];
+    host.testbed.client.run(|| Command::new("ip").args(add).status()).unwrap().unwrap();
+    let back = setup.update().unwrap();
+    assert_eq!(
+        back.added.iter().map(|path| path.stack_v4).collect::<Vec<_>>(),
+        [Some(Ipv4Addr::new(198, 18, 0, 2))]
+    );
+    assert!(back.removed.is_empty());
+}
+
+#[test]
+fn without_uplinks_the_error_says_so_and_nothing_is_left() {
+    if !is_root_or_skip("no uplinks") {
+        return;
+    }
+    let host = Host::new();
+    let flush = ["-c", "ip route del default; ip route del default"];
+    host.testbed.client.run(|| Command::new("sh").args(flush).status()).unwrap().unwrap();
+    let before = host.snapshot();
+    let tun = host.tun();
+    assert!(matches!(host.apply(&tun, SetupOptions::default()), Err(SetupError::NoUplink)));
+    drop(tun);
+    assert_eq!(host.snapshot(), before);
+}
