@@ -163,7 +163,7 @@ impl Stack {
     /// Counters, by the kernel's names.
     #[must_use]
     pub fn mib(&self) -> Mib {
-        self.shared.with(|state, _| state.host.mib().clone())
+        self.shared.with(|state, _| *state.host.mib())
     }
 
     /// What happens to connections and subflows from now on, `Readable` and `Writable` left out. A slow receiver
