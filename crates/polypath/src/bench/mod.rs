@@ -7,6 +7,7 @@
 
 mod host;
 pub mod peer;
+pub mod rate;
 mod statistics;
 pub mod throughput;
 

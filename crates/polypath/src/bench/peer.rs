@@ -1,7 +1,7 @@
 //! The sending and the receiving process of a comparison.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -134,6 +134,11 @@ fn server_addr(contender: Contender) -> SocketAddr {
     (addr, PORT).into()
 }
 
+/// Where it listens: the kernel takes further subflows only at addresses that have a listener.
+fn listening_addr(contender: Contender) -> SocketAddr {
+    if contender.is_ours() { server_addr(contender) } else { (Ipv4Addr::UNSPECIFIED, PORT).into() }
+}
+
 fn announce() -> io::Result<()> {
     println!("ready");
     io::stdout().flush()
@@ -188,7 +193,7 @@ fn transfer_blocking(assignment: &Assignment) -> io::Result<Outcome> {
     let server = server_addr(assignment.contender).into();
     let mut block = vec![0; BLOCK_BYTES];
     let Role::Send { seconds } = assignment.role else {
-        socket.bind(&server)?;
+        socket.bind(&listening_addr(assignment.contender).into())?;
         socket.listen(1)?;
         announce()?;
         let (mut stream, _) = socket.accept()?;
@@ -216,7 +221,7 @@ async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<
     let server = server_addr(assignment.contender);
     match assignment.role {
         Role::Receive => {
-            let listener = engine.listen(server).await?;
+            let listener = engine.listen(listening_addr(assignment.contender)).await?;
             announce()?;
             let outcome = receive(listener.accept().await?.0).await?;
             engine.drain(Duration::from_millis(500)).await;
@@ -226,7 +231,7 @@ async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<
             send(engine.connect(server, &ConnectOptions::default()).await?, seconds).await
         }
         Role::Answer => {
-            let listener = engine.listen(server).await?;
+            let listener = engine.listen(listening_addr(assignment.contender)).await?;
             announce()?;
             answer_all(listener, &ended).await
         }

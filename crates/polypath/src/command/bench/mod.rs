@@ -1,5 +1,6 @@
 //! `polypath bench`.
 
+mod rate;
 mod state;
 mod throughput;
 
@@ -25,6 +26,8 @@ pub(super) enum Bench {
     State(state::Arguments),
     /// One connection at full speed, beside the kernel's Multipath TCP and TCP (Linux, root)
     Throughput(throughput::Arguments),
+    /// Small requests over fresh connections, beside the kernel's Multipath TCP and TCP (Linux, root)
+    Rate(rate::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -77,6 +80,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Middleboxes(arguments) => middleboxes(arguments),
         Bench::State(arguments) => state::run(arguments),
         Bench::Throughput(arguments) => throughput::run(arguments),
+        Bench::Rate(arguments) => rate::run(arguments),
         Bench::Peer(peer) => polypath::bench::peer::run(&peer.assignment).map_err(Failure::run),
     }
 }
