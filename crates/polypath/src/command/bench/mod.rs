@@ -1,5 +1,6 @@
 //! `polypath bench`.
 
+mod handover;
 mod rate;
 mod state;
 mod throughput;
@@ -28,6 +29,8 @@ pub(super) enum Bench {
     Throughput(throughput::Arguments),
     /// Small requests over fresh connections, beside the kernel's Multipath TCP and TCP (Linux, root)
     Rate(rate::Arguments),
+    /// A path of a running transfer is lost and comes back, beside the kernel's Multipath TCP (Linux, root)
+    Handover(handover::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -81,6 +84,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::State(arguments) => state::run(arguments),
         Bench::Throughput(arguments) => throughput::run(arguments),
         Bench::Rate(arguments) => rate::run(arguments),
+        Bench::Handover(arguments) => handover::run(arguments),
         Bench::Peer(peer) => polypath::bench::peer::run(&peer.assignment).map_err(Failure::run),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 
 const SCHEMA: &str = "\
 JSON: rounds, seconds, paths, mtu_bytes, processors; ratio_to_kernel_mptcp (median over the rounds of ours-tun over \
-kernel-mptcp or iperf3-mptcp, whichever was faster in that round); rows, one for each engine: contender, gbit_per_s, \
+kernel-mptcp or iperf3-mptcp, whichever was faster in that round); ratio_to_best_kernel_mptcp (median of ours-tun over the best of all their runs); rows, one for each engine: contender, gbit_per_s, \
 cpu_s_per_gb (user and system time of both processes for 1e9 bytes), machine_s_per_gb (busy time of the whole machine, \
 which includes interrupts and whatever else runs), ratio_to_kernel_mptcp, ratio_to_kernel_tcp, each {median, min, max}; \
 runs, one for each run: contender, round, gbit_per_s, bytes, cpu_per_gb {user_s, system_s, machine_s, interrupts_s}, \
@@ -79,6 +79,11 @@ fn print_table(result: &ThroughputResult) -> Result<(), Failure> {
             row.cpu_s_per_gb.median,
             row.machine_s_per_gb.median,
             row.ratio_to_kernel_mptcp.map_or("-".to_string(), spread),
+        ))?;
+    }
+    if let Some(ratio) = result.ratio_to_best_kernel_mptcp {
+        print_line(&format!(
+            "ours-tun's median is {ratio:.2} times the best run of the kernel's Multipath TCP"
         ))?;
     }
     Ok(())
