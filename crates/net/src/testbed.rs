@@ -31,6 +31,11 @@ impl Testbed {
         Self::build(paths, Some(Namespace::create()?))
     }
 
+    /// What another process built, from the files of its two namespaces (`/proc/PID/fd/N`).
+    pub fn open(client: &str, server: &str, paths: u8) -> io::Result<Self> {
+        Ok(Self { client: Namespace::open(client)?, server: Namespace::open(server)?, middle: None, paths })
+    }
+
     fn build(paths: u8, middle: Option<Namespace>) -> io::Result<Self> {
         let testbed = Self { client: Namespace::create()?, server: Namespace::create()?, middle, paths };
         for namespace in [&testbed.client, &testbed.server].into_iter().chain(&testbed.middle) {

@@ -27,6 +27,7 @@
 //! assert!(client.info(id).unwrap().mptcp);
 //! ```
 
+pub mod bench;
 pub mod demo;
 pub mod perf;
 pub mod report;

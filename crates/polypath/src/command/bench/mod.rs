@@ -1,10 +1,15 @@
 //! `polypath bench`.
 
+mod handover;
+mod rate;
 mod state;
+mod throughput;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use polypath::bench::Contender;
 use polypath::sim::trace::TraceOutputs;
 use polypath::sim::{bench, matrix};
 use polypath::units::Duration;
@@ -20,6 +25,20 @@ pub(super) enum Bench {
     Middleboxes(Middleboxes),
     /// Memory and speed of a host with many idle connections
     State(state::Arguments),
+    /// One connection at full speed, beside the kernel's Multipath TCP and TCP (Linux, root)
+    Throughput(throughput::Arguments),
+    /// Small requests over fresh connections, beside the kernel's Multipath TCP and TCP (Linux, root)
+    Rate(rate::Arguments),
+    /// A path of a running transfer is lost and comes back, beside the kernel's Multipath TCP (Linux, root)
+    Handover(handover::Arguments),
+    /// One end of a comparison: what the commands above start in their namespaces
+    #[command(hide = true)]
+    Peer(Peer),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Peer {
+    assignment: String,
 }
 
 #[derive(Args, Debug)]
@@ -63,6 +82,10 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Sim(arguments) => sim(arguments),
         Bench::Middleboxes(arguments) => middleboxes(arguments),
         Bench::State(arguments) => state::run(arguments),
+        Bench::Throughput(arguments) => throughput::run(arguments),
+        Bench::Rate(arguments) => rate::run(arguments),
+        Bench::Handover(arguments) => handover::run(arguments),
+        Bench::Peer(peer) => polypath::bench::peer::run(&peer.assignment).map_err(Failure::run),
     }
 }
 
@@ -118,4 +141,22 @@ fn middleboxes(arguments: &Middleboxes) -> Result<(), Failure> {
         None => Ok(()),
         Some(failure) => Err(Failure::run(failure)),
     }
+}
+
+fn parse_contender(text: &str) -> Result<Contender, String> {
+    Contender::ALL.into_iter().find(|contender| contender.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = Contender::ALL.iter().map(|contender| contender.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.05..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.05 to 3600".to_string())
+}
+
+/// A bar on standard error, which shows only on a terminal.
+fn progress(runs: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
+    ProgressBar::new(runs).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

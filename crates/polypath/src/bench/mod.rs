@@ -1,0 +1,103 @@
+//! Comparisons of our stack with the kernel's Multipath TCP and TCP, in network namespaces of their own (Linux, root).
+//!
+//! Every run builds fresh namespaces, so that no run inherits routes, metrics or endpoints from another. Sender and
+//! receiver are processes of their own: the calling program starts itself again ([`peer::run`]), so that processor time
+//! can be told apart. Engines take turns in rounds, and ratios are formed within a round: what else the machine does
+//! then weighs on all of them.
+
+pub mod handover;
+mod host;
+pub mod peer;
+pub mod rate;
+mod statistics;
+pub mod throughput;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use host::CpuPerGb;
+pub use statistics::Spread;
+
+/// What carries the connections of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Contender {
+    /// Our stack behind a TUN device.
+    OursTun,
+    /// The kernel's Multipath TCP.
+    KernelMptcp,
+    /// The kernel's TCP, over the first path.
+    KernelTcp,
+    /// iperf3 made to use the kernel's Multipath TCP by mptcpize: shows that our loop treats the kernel well.
+    Iperf3Mptcp,
+}
+
+impl Contender {
+    /// All, in the order of tables.
+    pub const ALL: [Self; 4] = [Self::OursTun, Self::KernelMptcp, Self::Iperf3Mptcp, Self::KernelTcp];
+
+    /// As in JSON and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OursTun => "ours-tun",
+            Self::KernelMptcp => "kernel-mptcp",
+            Self::KernelTcp => "kernel-tcp",
+            Self::Iperf3Mptcp => "iperf3-mptcp",
+        }
+    }
+
+    /// Our own stack, whatever the driver.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::OursTun)
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// Why a comparison can't be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// Namespaces and interfaces need privileges.
+    #[error("network namespaces can't be made ({0}); run as root")]
+    Namespaces(std::io::Error),
+    /// A program is missing.
+    #[error("{program} is not installed; it is needed {purpose}: install the package {package}")]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// What it does here.
+        purpose: &'static str,
+        /// Debian's name of what holds it.
+        package: &'static str,
+    },
+    /// A program refused.
+    #[error("{command}: {message}")]
+    Refused {
+        /// What was asked.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+    /// A sender or receiver failed.
+    #[error("{contender}, {role}: {message}")]
+    Peer {
+        /// What carried the connection.
+        contender: Contender,
+        /// Which process.
+        role: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// Anything else that the system refused.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
