@@ -33,6 +33,15 @@ use crate::engine::ConnectOptions;
 use crate::tun::{self, Tun};
 use state::Shared;
 
+/// What lies between a stack and the addresses that its peers see.
+pub trait Surroundings: std::fmt::Debug + Send {
+    /// The stack's own address for one at which somebody wants to listen.
+    fn listens_at(&self, local: SocketAddr) -> SocketAddr;
+
+    /// Lets peers reach a port.
+    fn expose(&self, port: u16) -> io::Result<()>;
+}
+
 /// Most that pacing lets go at once on a real network, where each packet costs a system call and segmentation is the
 /// kernel's work: two of the largest packets.
 const PACING_BURST_BYTES: u32 = 2 * 65_536;
@@ -116,8 +125,19 @@ impl Stack {
         local: Option<SocketAddr>,
         config: Option<Arc<ConnectionConfig>>,
     ) -> io::Result<StackListener> {
-        let (id, local) = self.shared.with(|state, _| state.listen(local, config))?;
-        Ok(StackListener::new(self.clone(), id, local))
+        let own =
+            local.map(|local| self.shared.surroundings(|around| around.listens_at(local)).unwrap_or(local));
+        let (id, local) = self.shared.with(|state, _| state.listen(own, config))?;
+        let listener = StackListener::new(self.clone(), id, local);
+        if own.is_some() {
+            self.shared.surroundings(|around| around.expose(local.port())).transpose()?;
+        }
+        Ok(listener)
+    }
+
+    /// Puts the stack into surroundings, which are kept as long as the stack.
+    pub fn surround(&self, surroundings: Box<dyn Surroundings>) {
+        self.shared.surround(surroundings);
     }
 
     /// A path became usable: connections may have subflows from its address.

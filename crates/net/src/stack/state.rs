@@ -12,6 +12,7 @@ use polypath_units::Instant;
 use polypath_wire::{Endpoint, Payload};
 use tokio::sync::{Notify, broadcast};
 
+use super::Surroundings;
 use super::driver::Transmit;
 use super::pool::BufferPool;
 use super::timer::{Armed, Timer};
@@ -38,6 +39,7 @@ pub(super) struct Shared {
     pub(super) stopping: Notify,
     handles: AtomicUsize,
     write_buffers: BufferPool,
+    surroundings: Mutex<Option<Box<dyn Surroundings>>>,
 }
 
 /// The host, and what applications wait for.
@@ -101,6 +103,7 @@ impl Shared {
             timer: Timer::new()?,
             stopping: Notify::new(),
             handles: AtomicUsize::new(0),
+            surroundings: Mutex::new(None),
             write_buffers: BufferPool::new(WRITE_BUFFER_BYTES, 2 * send_buffer_bytes / WRITE_BUFFER_BYTES),
         })
     }
@@ -144,6 +147,15 @@ impl Shared {
         let mut buffer = self.write_buffers.take();
         buffer[..len].copy_from_slice(&data[..len]);
         buffer.freeze(len)
+    }
+
+    pub(super) fn surround(&self, surroundings: Box<dyn Surroundings>) {
+        *self.surroundings.lock().unwrap_or_else(PoisonError::into_inner) = Some(surroundings);
+    }
+
+    /// Asks the surroundings, if the stack has any.
+    pub(super) fn surroundings<T>(&self, ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
+        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(ask)
     }
 
     pub(super) fn add_handle(&self) {

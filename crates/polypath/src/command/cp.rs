@@ -14,7 +14,7 @@ use url::Url;
 
 use super::Failure;
 use super::engine::EngineArguments;
-use super::network::block_on;
+use super::network::block_on_interruptibly;
 use super::transfer::{bar, failure, file_name, is_plain_name, length, refused, store, summary};
 
 /// Directories within directories.
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let is_many = sources.len() > 1;
-    block_on(async {
+    block_on_interruptibly(async {
         let engine = arguments.engine.start().await?;
         let copier = Copier { arguments, client: Client::new(engine.clone()) };
         match &target {

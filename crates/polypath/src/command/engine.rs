@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use polypath_net::Engine;
+use polypath_congestion::Algorithm;
+use polypath_mptcp::scheduler;
 use polypath_net::control::{directory, offer};
 use polypath_net::engine::KernelEngine;
+use polypath_net::setup::{NetworkSetup, SetupError, SetupOptions};
+use polypath_net::uplinks::{UplinkError, UplinkOptions};
+use polypath_net::{Engine, Namespace, Stack};
 
-use super::Failure;
+use super::{Failure, print_line};
 
 /// What carries the connections.
 #[derive(Clone, Debug, Args)]
@@ -16,10 +20,27 @@ pub(super) struct EngineArguments {
     /// What carries the connections
     #[arg(long, value_enum, default_value_t = Kind::Kernel)]
     engine: Kind,
+    /// Interfaces to use (engine tun); all with an address and a default route if none is named
+    #[arg(short = 'I', long = "interface", value_name = "NAME", value_delimiter = ',')]
+    interfaces: Vec<String>,
+    /// Interfaces to use only when no other works (engine tun)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    backup: Vec<String>,
+    /// Which path gets data (engine tun)
+    #[arg(long, value_name = "NAME", value_parser = parse_scheduler)]
+    scheduler: Option<scheduler::Policy>,
+    /// How each path's rate follows from acknowledgments and losses (engine tun)
+    #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
+    congestion_control: Option<Algorithm>,
+    /// Show what would be set up, as the commands that a person would type, and end (engine tun)
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
+    /// Our own stack, on all uplinks; needs CAP_NET_ADMIN
+    Tun,
     /// The kernel's Multipath TCP
     Kernel,
     /// The kernel's plain TCP, to compare with
@@ -29,13 +50,77 @@ enum Kind {
 impl EngineArguments {
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
     pub(super) async fn start(&self) -> Result<Engine, Failure> {
+        let is_ours = self.engine == Kind::Tun;
+        let choices = [
+            ("--interface", !self.interfaces.is_empty()),
+            ("--backup", !self.backup.is_empty()),
+            ("--scheduler", self.scheduler.is_some()),
+            ("--congestion-control", self.congestion_control.is_some()),
+            ("--dry-run", self.dry_run),
+        ];
+        if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
+            return Err(Failure::Input(format!(
+                "{option} is for our own stack; expected --engine tun with it (the kernel's is set up with `ip mptcp` and sysctl)"
+            )));
+        }
         let engine = match self.engine {
+            Kind::Tun => self.start_tun()?,
             Kind::Kernel => Engine::Kernel(KernelEngine::new()),
             Kind::Tcp => Engine::Kernel(KernelEngine::plain_tcp()),
         };
         offer_control(&engine);
         Ok(engine)
     }
+
+    fn start_tun(&self) -> Result<Engine, Failure> {
+        let mut options = UplinkOptions {
+            setup: SetupOptions {
+                uplinks: self.interfaces.clone(),
+                backups: self.backup.clone(),
+                exposed_ports: Vec::new(),
+            },
+            ..UplinkOptions::default()
+        };
+        if let Some(scheduler) = self.scheduler {
+            options.connection.scheduler = scheduler;
+        }
+        if let Some(congestion) = self.congestion_control {
+            options.connection.congestion = congestion;
+        }
+        let namespace = Namespace::current().map_err(Failure::run)?;
+        if self.dry_run {
+            let plan =
+                NetworkSetup::dry_run(&namespace, "polypath0", &options.setup).map_err(setup_failure)?;
+            print_line(&plan)?;
+            return Err(Failure::Exit(0));
+        }
+        let stack = Stack::on_uplinks(&namespace, options);
+        stack.map(Engine::Stack).map_err(|error| match error {
+            UplinkError::Setup(error) => setup_failure(error),
+            error => Failure::run(error),
+        })
+    }
+}
+
+fn setup_failure(error: SetupError) -> Failure {
+    match error {
+        SetupError::NoSuchInterface { .. } => Failure::input(error),
+        error => Failure::run(error),
+    }
+}
+
+fn parse_scheduler(name: &str) -> Result<scheduler::Policy, String> {
+    scheduler::Policy::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = scheduler::Policy::ALL.iter().map(|policy| policy.name).collect();
+        format!("expected one of: {}", names.join(", "))
+    })
+}
+
+fn parse_congestion(name: &str) -> Result<Algorithm, String> {
+    polypath_congestion::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::names().collect();
+        format!("expected one of: {}", names.join(", "))
+    })
 }
 
 /// Lets `polypath ss` and `polypath monitor` see a stack of ours. The kernel has its own tools.

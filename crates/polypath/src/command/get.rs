@@ -11,7 +11,7 @@ use url::Url;
 
 use super::Failure;
 use super::engine::EngineArguments;
-use super::network::block_on;
+use super::network::block_on_interruptibly;
 use super::transfer::{bar, failure, file_name, length, refused, store, summary};
 
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let urls: Vec<Url> =
         arguments.urls.iter().map(|url| Client::parse(url)).collect::<Result<_, _>>().map_err(failure)?;
-    block_on(async {
+    block_on_interruptibly(async {
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone());
         let mut failures = Vec::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use polypath::congestion;
-use polypath::mptcp::{ConnectionConfig, scheduler};
+use polypath::mptcp::ConnectionConfig;
 use polypath::perf::text::{Unit, Writer};
 use polypath::perf::{
     Amount, Client, DEFAULT_PORT, Direction, Error, MAX_BLOCK_BYTES, MAX_STREAMS, Parameters, Progress,
@@ -84,9 +84,6 @@ pub(super) struct Arguments {
     /// Congestion control of both ends; with an engine of ours, of this end's sending
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Scheduler of this end, if the engine is ours
-    #[arg(long, value_name = "NAME")]
-    scheduler: Option<String>,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -108,11 +105,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
     let connect = connect_options(arguments)?;
     let engine = arguments.engine.start().await?;
-    if arguments.scheduler.is_some() && matches!(engine, Engine::Kernel(_)) {
-        return Err(Failure::input(
-            "--scheduler: the kernel chooses for all connections (sysctl net.mptcp.scheduler); expected an engine of ours",
-        ));
-    }
     if let (Some(name), Engine::Stack(_)) = (&arguments.congestion, &engine)
         && congestion::by_name(name).is_none()
     {
@@ -194,16 +186,10 @@ async fn listen(arguments: &Arguments, engine: &Engine) -> Result<Server, Failur
 
 fn connect_options(arguments: &Arguments) -> Result<ConnectOptions, Failure> {
     let mut config = ConnectionConfig::default();
-    if let Some(name) = &arguments.scheduler {
-        let names: Vec<&str> = scheduler::Policy::ALL.iter().map(|policy| policy.name).collect();
-        config.scheduler = scheduler::Policy::by_name(name).ok_or_else(|| {
-            Failure::Input(format!("--scheduler: \"{name}\" is none; expected {}", names.join(" or ")))
-        })?;
-    }
     if let Some(algorithm) = arguments.congestion.as_deref().and_then(congestion::by_name) {
         config.congestion = algorithm;
     }
-    let has_choices = arguments.scheduler.is_some() || arguments.congestion.is_some();
+    let has_choices = arguments.congestion.is_some();
     Ok(ConnectOptions {
         local: arguments.bind.map(|address| SocketAddr::new(address, 0)),
         config: has_choices.then(|| Arc::new(config)),
