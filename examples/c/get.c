@@ -19,15 +19,15 @@ int main(int argc, char **argv) {
   }
   polypath_engine *engine = polypath_open("engine=kernel");
   int fd = engine ? polypath_connect(engine, (struct sockaddr *)&remote, sizeof remote, NULL) : -1;
+  /* Early: once both sides have ended there is no connection to ask about. */
+  struct polypath_info info;
+  if (fd >= 0 && polypath_info(fd, &info) == 0)
+    fprintf(stderr, "multipath=%u subflows=%u\n", info.is_multipath, info.subflow_count);
   size_t length = strlen(argv[3]);
   if (fd < 0 || write(fd, argv[3], length) != (ssize_t)length || polypath_shutdown(fd, SHUT_WR) != 0) {
     fprintf(stderr, "get: %s\n", polypath_strerror());
     return 1;
   }
-  /* Now: once both sides have ended there is no connection to ask about. */
-  struct polypath_info info;
-  if (polypath_info(fd, &info) == 0)
-    fprintf(stderr, "multipath=%u subflows=%u\n", info.is_multipath, info.subflow_count);
   char buffer[4096];
   ssize_t got;
   while ((got = read(fd, buffer, sizeof buffer)) > 0) fwrite(buffer, 1, (size_t)got, stdout);

@@ -34,6 +34,7 @@ int main(int argc, char **argv) {
   char buffer[256];
   ssize_t got, total = 0;
   int fd;
+  struct polypath_info info;
   if (is_server) {
     int listener = polypath_listen(engine, generic, length, NULL);
     EXPECT(listener >= 0 && polypath_getsockname(listener, generic, &length) == 0);
@@ -42,6 +43,7 @@ int main(int argc, char **argv) {
     wait_for(listener, POLLIN);
     fd = polypath_accept(listener, NULL, NULL);
     EXPECT(fd >= 0 && polypath_close(listener) == 0);
+    EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count == 1);
   } else {
     errno = 0;
     fd = polypath_connect(engine, generic, length, is_poll ? "nonblocking" : "congestion=reno");
@@ -57,11 +59,10 @@ int main(int argc, char **argv) {
       EXPECT(polypath_set(fd, "colour", "red") == -1 && errno == ENOPROTOOPT);
     }
     EXPECT(polypath_getpeername(fd, generic, &length) == 0 && ntohs(address.sin_port) == atoi(argv[3]));
+    EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count == 1);
     EXPECT(write(fd, "question", 8) == 8);
     EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);
   }
-  struct polypath_info info;
-  EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count == 1);
   EXPECT(info.subflows[0].remote.ss_family == AF_INET);
   do {
     if (is_poll) wait_for(fd, POLLIN);
