@@ -3,8 +3,11 @@
 CARGO ?= cargo
 # Debian packages for the oracle test: tshark reads our traces.
 APT_PACKAGES := tshark
+# Where `make install` puts things; DESTDIR comes before it.
+PREFIX ?= /usr/local
+TARGET ?= $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test check lint doc bench soak fuzz setup setup-tshark
+.PHONY: help demo test check lint doc bench soak fuzz install install-built setup setup-tshark
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +39,19 @@ soak: setup ## 10 000 random scenarios
 fuzz: setup ## Each fuzz target for half a minute (needs a nightly toolchain and cargo-fuzz)
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=30 || exit 1; done
+
+install: setup ## Build and install the command, both libraries, the header and the pkg-config file (PREFIX, DESTDIR)
+	$(CARGO) build --release --quiet -p polypath -p polypath-capi -p polypath-preload
+	$(MAKE) --no-print-directory install-built BUILT=$(TARGET)/release
+
+install-built:
+	install -D -m 755 $(BUILT)/polypath $(DESTDIR)$(PREFIX)/bin/polypath
+	install -D -m 755 $(BUILT)/libpolypath.so $(DESTDIR)$(PREFIX)/lib/libpolypath.so
+	install -D -m 644 $(BUILT)/libpolypath.a $(DESTDIR)$(PREFIX)/lib/libpolypath.a
+	install -D -m 755 $(BUILT)/libpolypath_preload.so $(DESTDIR)$(PREFIX)/lib/libpolypath_preload.so
+	install -D -m 644 crates/capi/include/polypath.h $(DESTDIR)$(PREFIX)/include/polypath.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|' crates/capi/polypath.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/polypath.pc
 
 setup:
 	@command -v $(CARGO) >/dev/null || { \

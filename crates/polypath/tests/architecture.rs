@@ -16,6 +16,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("link", &["units", "wire"]),
     ("sim", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
     ("net", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
+    ("capi", &["net"]),
+    ("preload", &[]),
     ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net"]),
 ];
 

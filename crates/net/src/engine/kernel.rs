@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -79,6 +80,14 @@ impl KernelEngine {
             .map_err(|error| io::Error::new(error.kind(), format!("can't listen at {local}: {error}")))?;
         Ok(KernelListener { inner: socket.listen(BACKLOG as u32)? })
     }
+}
+
+/// What the kernel tells of a connection whose socket someone else holds.
+pub fn socket_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
+    let address = |address: socket2::SockAddr| address.as_socket().ok_or(io::ErrorKind::Unsupported);
+    let socket_ref = socket2::SockRef::from(socket);
+    let (local, peer) = (address(socket_ref.local_addr()?)?, address(socket_ref.peer_addr()?)?);
+    stream_info(socket, local, peer)
 }
 
 /// A listening socket of the kernel.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use polypath_mptcp::ConnectionConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub use kernel::{KernelEngine, KernelListener, KernelStream};
+pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
 
 use crate::stack::{Stack, StackListener, StackStream};
 

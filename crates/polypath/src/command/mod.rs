@@ -8,6 +8,7 @@ mod get;
 mod monitor;
 mod network;
 mod perf;
+mod preload;
 mod run;
 mod serve;
 mod sim;
@@ -62,6 +63,8 @@ enum Command {
     /// The program needs no change and no setting. It gets a network of its own, in which every TCP connection ends at
     /// Polypath and is carried on by the engine; UDP, DNS and ping pass. Needs no root: user namespaces do.
     Run(run::Arguments),
+    /// Run a dynamically linked program with Multipath TCP sockets of the kernel in place of its TCP sockets
+    Preload(preload::Arguments),
     #[command(name = run::INSIDE, hide = true)]
     RunInside(run::InsideArguments),
 }
@@ -105,6 +108,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Monitor(arguments) => monitor::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Preload(arguments) => preload::run(&arguments),
         Command::RunInside(arguments) => run::run_inside(arguments),
     };
     let (message, code) = match result {

@@ -1,0 +1,79 @@
+/* "get ADDR PORT": the blocking calls; "poll ADDR PORT": the nonblocking ones; "serve ADDR": echoes one connection.
+ * Prints what came and "multipath=N subflows=N"; a failed expectation prints its line and ends with 1. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <polypath.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPECT(condition)                                                                       \
+  if (!(condition)) {                                                                           \
+    fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, polypath_strerror());            \
+    exit(1);                                                                                    \
+  }
+
+static void wait_for(int fd, short events) {
+  struct pollfd waiting = {.fd = fd, .events = events};
+  EXPECT(poll(&waiting, 1, 20000) == 1);
+}
+
+int main(int argc, char **argv) {
+  EXPECT(argc >= 3);
+  int is_server = !strcmp(argv[1], "serve"), is_poll = !strcmp(argv[1], "poll");
+  EXPECT(polypath_open("engine=tun") == NULL && errno == EINVAL);
+  EXPECT(polypath_connect(NULL, NULL, 0, NULL) == -1 && errno == EINVAL);
+  polypath_engine *engine = polypath_open(NULL);
+  EXPECT(engine);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(argc > 3 ? atoi(argv[3]) : 0)};
+  EXPECT(inet_pton(AF_INET, argv[2], &address.sin_addr) == 1);
+  struct sockaddr *generic = (struct sockaddr *)&address;
+  socklen_t length = sizeof address;
+  char buffer[256];
+  ssize_t got, total = 0;
+  int fd;
+  struct polypath_info info;
+  if (is_server) {
+    int listener = polypath_listen(engine, generic, length, NULL);
+    EXPECT(listener >= 0 && polypath_getsockname(listener, generic, &length) == 0);
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    wait_for(listener, POLLIN);
+    fd = polypath_accept(listener, NULL, NULL);
+    EXPECT(fd >= 0 && polypath_close(listener) == 0);
+    EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count == 1);
+  } else {
+    errno = 0;
+    fd = polypath_connect(engine, generic, length, is_poll ? "nonblocking" : "congestion=reno");
+    EXPECT(fd >= 0);
+    if (is_poll) {
+      int failure = -1;
+      socklen_t size = sizeof failure;
+      EXPECT(errno == EINPROGRESS);
+      wait_for(fd, POLLOUT);
+      EXPECT(getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 && failure == 0);
+    } else {
+      EXPECT(polypath_set(fd, "congestion", "cubic") == 0);
+      EXPECT(polypath_set(fd, "colour", "red") == -1 && errno == ENOPROTOOPT);
+    }
+    EXPECT(polypath_getpeername(fd, generic, &length) == 0 && ntohs(address.sin_port) == atoi(argv[3]));
+    EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count == 1);
+    EXPECT(write(fd, "question", 8) == 8);
+    EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);
+  }
+  EXPECT(info.subflows[0].remote.ss_family == AF_INET);
+  do {
+    if (is_poll) wait_for(fd, POLLIN);
+    got = read(fd, buffer + total, sizeof buffer - 1 - total);
+    EXPECT(got >= 0);
+    total += got;
+  } while (got > 0);
+  if (is_server) EXPECT(write(fd, buffer, total) == total);
+  buffer[total] = 0;
+  printf("%s multipath=%u subflows=%u\n", buffer, info.is_multipath, info.subflow_count);
+  EXPECT(polypath_close(fd) == 0);
+  polypath_free(engine);
+  return 0;
+}

@@ -1,0 +1,130 @@
+//! `polypath preload`: a dynamically linked program whose TCP sockets become Multipath TCP sockets.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use super::Failure;
+
+const LIBRARY: &str = "libpolypath_preload.so";
+/// Names the library when it isn't beside the command.
+const LIBRARY_VARIABLE: &str = "POLYPATH_PRELOAD_LIBRARY";
+/// The program header that names the dynamic linker.
+const PT_INTERP: u32 = 3;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return Err(Failure::input("no command to run"));
+    };
+    let name = Path::new(program).display();
+    let found = find_program(program).ok_or_else(|| {
+        Failure::input(format!("{name}: not found; expected an executable file, or the name of one in PATH"))
+    })?;
+    let content =
+        fs::read(&found).map_err(|error| Failure::input(format!("{name}: can't be read: {error}")))?;
+    if is_static(&content) {
+        return Err(Failure::input(format!(
+            "{name}: statically linked, so that no library can be loaded into it; use `polypath run -- {name}`"
+        )));
+    }
+    let mut preload = find_library()?.into_os_string();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(&found);
+    command.arg0(program).args(rest).env("LD_PRELOAD", preload);
+    command.env("POLYPATH_PRELOAD_OPTIONS", "engine=kernel");
+    Err(Failure::run(format!("{name}: can't be run: {}", command.exec())))
+}
+
+fn find_program(program: &OsStr) -> Option<PathBuf> {
+    let is_executable = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if Path::new(program).components().count() > 1 {
+        return Some(PathBuf::from(program)).filter(is_executable);
+    }
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(is_executable)
+}
+
+fn find_library() -> Result<PathBuf, Failure> {
+    if let Some(named) = env::var_os(LIBRARY_VARIABLE) {
+        let named = PathBuf::from(named);
+        return if named.is_file() {
+            Ok(named)
+        } else {
+            Err(Failure::input(format!("{LIBRARY_VARIABLE}={}: no such file", named.display())))
+        };
+    }
+    let executable = env::current_exe().map_err(Failure::run)?;
+    let folder = executable.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
+        Failure::run(format!(
+            "{LIBRARY} is neither in {0} nor in {0}/../lib; build it with `cargo build -p polypath-preload`, or name it in {LIBRARY_VARIABLE}",
+            folder.display()
+        ))
+    })
+}
+
+/// Whether this is an ELF file for a 64-bit little-endian machine that asks for no dynamic linker. Of other files, such
+/// as scripts, nothing is known.
+fn is_static(file: &[u8]) -> bool {
+    has_interpreter(file) == Some(false)
+}
+
+fn has_interpreter(file: &[u8]) -> Option<bool> {
+    if !file.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?)));
+    let start = usize::try_from(u64::from_le_bytes(file.get(32..40)?.try_into().ok()?)).ok()?;
+    let (size, count) = (half(54)?, half(56)?);
+    for index in 0..count {
+        let at = start.checked_add(index.checked_mul(size)?)?;
+        let kind = file.get(at..at.checked_add(4)?)?;
+        if kind == PT_INTERP.to_le_bytes() {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF header with one program header of this kind.
+    fn elf(kind: u32) -> Vec<u8> {
+        let mut file = vec![0; 64 + 56];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (file[32], file[54], file[56]) = (64, 56, 1);
+        file[64..68].copy_from_slice(&kind.to_le_bytes());
+        file
+    }
+
+    #[test]
+    fn static_programs_are_told_from_others() {
+        assert!(is_static(&elf(1)));
+        assert!(!is_static(&elf(PT_INTERP)));
+        assert!(!is_static(b"#!/bin/sh\n"));
+        assert!(!is_static(&elf(1)[..70][..66]), "cut off: nothing is known");
+        let own = fs::read("/proc/self/exe").expect("this program");
+        assert!(!is_static(&own));
+    }
+}
