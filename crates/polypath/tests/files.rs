@@ -94,7 +94,7 @@ impl Site {
         assert!(lines.len() == 1 && lines[0].contains(wanted), "\"{wanted}\" is not in: {message}");
     }
 
-    /// A request as it stands; the answer with its fields in lower case, and the body.
+    /// A request as it stands; the fields of the answer with names in lower case, and the body.
     fn ask(&self, method: &str, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server");
         let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
@@ -102,7 +102,12 @@ impl Site {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("an answer");
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the end of the fields");
-        let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+        let lower = |line: &str| match line.split_once(": ") {
+            Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+            None => line.to_string(),
+        };
+        let head = String::from_utf8_lossy(&answer[..end]);
+        let head = head.lines().map(lower).collect::<Vec<_>>().join("\n");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         (status, head, answer[end + 4..].to_vec())
     }
@@ -200,7 +205,7 @@ fn nothing_outside_is_reached() {
     }
     for path in ["/up/new", "/../new", "/up/../../new", "/absolute/new"] {
         let (status, ..) = site.ask("PUT", path, "Content-Length: 0\r\n");
-        assert!(matches!(status, 400 | 403 | 404 | 409 | 500), "{path}: {status}");
+        assert!(matches!(status, 400 | 403 | 404), "{path}: {status}");
     }
     // A link at the place of an upload under way leads nowhere, and one at its end is replaced, not followed.
     symlink("../secret", site.site(".trap.part")).expect("a link");

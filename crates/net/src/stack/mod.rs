@@ -79,8 +79,10 @@ impl Stack {
         receive: impl IntoIterator<Item = R>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(config, Box::new(transmit))?);
-        task::spawn(&shared, receive)?;
-        Ok(Self::handle(shared))
+        // The tasks end when there is no handle, so the first one comes before them.
+        let stack = Self::handle(shared);
+        task::spawn(&stack.shared, receive)?;
+        Ok(stack)
     }
 
     fn handle(shared: Arc<Shared>) -> Self {

@@ -142,3 +142,48 @@ async fn a_listener_for_everything_takes_any_address_and_port() {
         assert_eq!(connected.unwrap().peer_addr().unwrap(), to);
     }
 }
+
+/// A driver at which nothing ever arrives; it tells when it is let go.
+struct Silence(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Receive for Silence {
+    fn poll_receive(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+        _: &mut Vec<polypath_wire::Packet>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::task::Poll::Pending
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+struct Void;
+
+impl Transmit for Void {
+    fn transmit(&mut self, _: polypath_wire::Packet) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stack_reads_from_its_driver_as_long_as_there_is_a_handle() {
+    let dropped = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    // Another thread may run a task before whoever spawned it goes on; often enough in so many rounds.
+    let start = || Stack::start(HostConfig::default(), Void, [Silence(dropped.clone())]).expect("a stack");
+    let stacks: Vec<Stack> = (0..500).map(|_| start()).collect();
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    assert_eq!(dropped.load(std::sync::atomic::Ordering::SeqCst), 0);
+    drop(stacks);
+    for _ in 0..200 {
+        if dropped.load(std::sync::atomic::Ordering::SeqCst) == 500 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("{} of 500 stacks ended", dropped.load(std::sync::atomic::Ordering::SeqCst));
+}
