@@ -16,8 +16,8 @@ use super::{Gateway, State, outer};
 use crate::enclosure::{GATEWAY_V4, GATEWAY_V6, PROGRAM_V4, PROGRAM_V6};
 use crate::engine::{ConnectOptions, KernelEngine, Listener, Stream};
 
-/// Connections that may be under way to their destinations at a time; the program's kernel asks again for others.
-const MAX_OPENING: usize = 8192;
+/// Connections of the program at a time; beyond them its kernel asks in vain, until others have ended.
+const MAX_OPENED: usize = 32_768;
 /// How long the program's kernel may take to answer.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(20);
 /// A connection that the program opens, from its SYN on.
@@ -54,7 +54,7 @@ pub(super) fn handle(gateway: &Rc<Gateway>, packet: Packet) {
     match state.opened.get(&tuple) {
         Some(Opened::Connecting) => {}
         Some(_) => state.host.handle_packet(gateway.clock.now(), packet),
-        None if state.opened.len() < MAX_OPENING => {
+        None if state.opened.len() < MAX_OPENED => {
             state.opened.insert(tuple, Opened::Connecting);
             spawn_local(open(gateway.clone(), packet, tuple));
         }

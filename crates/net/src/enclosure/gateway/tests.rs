@@ -136,8 +136,13 @@ async fn a_reset_on_either_side_reaches_the_other() {
         program.await.unwrap();
         assert!(server.read(&mut [0; 10]).await.is_err());
 
-        let program = scene.connect(|mut stream| stream.read(&mut [0; 10]).unwrap_err().kind());
-        scene.accept().await.abort();
+        let program = scene.connect(|mut stream| {
+            stream.write_all(b"x").unwrap();
+            stream.read(&mut [0; 10]).unwrap_err().kind()
+        });
+        let mut server = scene.accept().await;
+        server.read_exact(&mut [0]).await.unwrap();
+        server.abort();
         assert_eq!(program.await.unwrap(), io::ErrorKind::ConnectionReset);
         scene.is_idle().await;
     })
