@@ -70,11 +70,13 @@ impl Scene {
     async fn is_idle(&self) {
         let gateway = &self.running.0;
         for _ in 0..1000 {
-            let state = gateway.state.borrow();
-            if state.opened.is_empty() && state.sending == 0 && state.host.population().connections == 0 {
+            let is_idle = {
+                let state = gateway.state.borrow();
+                state.opened.is_empty() && state.sending == 0 && state.host.population().connections == 0
+            };
+            if is_idle {
                 return;
             }
-            drop(state);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("{:?} are left", gateway.state.borrow().host);
