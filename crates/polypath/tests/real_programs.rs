@@ -13,6 +13,9 @@ use lab::{Lab, Running, finish, has_or_skip};
 const RATE: &str = "100mbit";
 const FILE_BYTES: usize = 16 << 20;
 
+/// What carries the programs' connections.
+const ENGINES: [&str; 1] = ["kernel"];
+
 /// A server program on the kernel's Multipath TCP.
 fn on_mptcp(program: &str) -> Command {
     let mut command = Command::new("mptcpize");
@@ -53,20 +56,21 @@ fn survives(
     if !programs.iter().chain(&["mptcpize"]).all(|program| has_or_skip(program, what)) {
         return;
     }
-    for fate in [Fate::BothWork, Fate::Loses(0), Fate::Loses(1)] {
+    let fates = [Fate::BothWork, Fate::Loses(0), Fate::Loses(1)];
+    for (engine, fate) in ENGINES.iter().flat_map(|engine| fates.map(|fate| (engine, fate))) {
         let Some(lab) = Lab::with_rate_or_skip(what, RATE) else { return };
         let (_server, command) = set_up(&lab);
         let words: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as _).collect();
-        let running = lab.start(&mut lab.polypath(&[], &words));
+        let running = lab.start(&mut lab.polypath(&["--engine", engine], &words));
         if let Fate::Loses(path) = fate {
             lab.wait_until_carried(FILE_BYTES as u64 / 3);
             lab.cut(path);
         }
         let output = finish(running);
-        assert!(output.status.success(), "{what}, {fate:?}: {output:?}");
+        assert!(output.status.success(), "{what}, {engine}, {fate:?}: {output:?}");
         check(&lab, &output);
         let carried = lab.carried();
-        eprintln!("{what}, {fate:?}: {carried:?} bytes on the paths");
+        eprintln!("{what}, {engine}, {fate:?}: {carried:?} bytes on the paths");
         // A third each would be a tie with three; a fifth shows that both were used for data.
         if fate == Fate::BothWork {
             assert!(carried.iter().all(|&bytes| bytes > FILE_BYTES as u64 / 5), "{what}: {carried:?}");
