@@ -307,20 +307,55 @@ fn without_root_the_program_keeps_its_user_and_gets_no_rights() {
     assert_eq!(text(&output).0, "65534 65534 ['0000000000000000']\nQUESTION", "{output:?}");
 }
 
+/// Runs a shell script at the client, which starts polypath by `$0`.
+fn polypath_after(lab: &Lab, unshare: &[&str], script: &str) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(unshare).args(["sh", "-c", script, env!("CARGO_BIN_EXE_polypath")]);
+    lab.output(&mut command)
+}
+
+#[test]
+fn what_is_missing_is_said_in_one_line() {
+    let Some(lab) = Lab::new_or_skip("errors") else { return };
+    if !has_or_skip("unshare", "errors") || !has_or_skip("setpriv", "errors") {
+        return;
+    }
+    let no_tun = "mount -t tmpfs tmpfs /dev/net && exec \"$0\" run -- true";
+    let no_users = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                    exec setpriv --inh-caps=-all --bounding-set=-all \"$0\" run -- true";
+    for (unshare, script, says) in [
+        (&["-m"][..], no_tun, "/dev/net/tun is missing"),
+        (&["-Ur"], no_users, "sysctl user.max_user_namespaces is 0"),
+    ] {
+        let output = polypath_after(&lab, unshare, script);
+        let (_, errors) = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(errors.starts_with("polypath: no network namespace for the program: "), "{errors}");
+        assert!(errors.contains(says) && errors.lines().count() == 1, "{errors}");
+    }
+    let taken = lab.testbed.client.run(|| TcpListener::bind("0.0.0.0:8080")).unwrap().unwrap();
+    let output = lab.output(&mut lab.polypath(&["-p", "8080:80"], &[&"true"]));
+    let (_, errors) = text(&output);
+    assert!(errors.starts_with("polypath: can't publish 0.0.0.0:8080: "), "{errors}");
+    assert_eq!((output.status.code(), errors.lines().count()), (Some(1), 1));
+    drop(taken);
+}
+
 #[test]
 fn nothing_stays_behind() {
     let Some(lab) = Lab::new_or_skip("traces") else { return };
-    let state = || {
-        let list = |arguments: &str| {
-            lab.testbed
-                .client
-                .run(|| Command::new("ip").args(arguments.split(' ')).output())
-                .unwrap()
-                .unwrap()
-                .stdout
-        };
-        ["-o link", "rule", "-6 rule", "route show table all", "-6 route show table all"].map(list)
+    let list = |arguments: &str| {
+        let output = lab.testbed.client.run(|| Command::new("ip").args(arguments.split(' ')).output());
+        let text = String::from_utf8_lossy(&output.unwrap().unwrap().stdout).replace(" linkdown", "");
+        // Link-local addresses come when the kernel has found its links to be up, whenever that is.
+        let lines = text.lines().filter(|line| !line.contains("fe80:")).map(|line| match arguments {
+            "-o link" => line.split(": ").take(2).collect::<Vec<_>>().join(" "),
+            _ => line.trim().to_string(),
+        });
+        lines.collect::<Vec<String>>()
     };
+    let tables = ["-o link", "rule", "-6 rule", "route show table all", "-6 route show table all"];
+    let state = || tables.map(list);
     let before = state();
     for command in [["true", ""], ["/no/such", ""]] {
         lab.output(&mut lab.polypath(&[], &[&command[0], &command[1]]));

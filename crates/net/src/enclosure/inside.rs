@@ -68,7 +68,10 @@ pub fn enter_and_execute(channel: OwnedFd, inside: &Inside) -> io::Error {
     if let Err(error) = rustix::io::fcntl_setfd(&channel, rustix::io::FdFlags::CLOEXEC) {
         return error.into();
     }
-    let descriptors = match prepare(inside) {
+    let prepared = enter_namespaces()
+        .and_then(|()| Ok(set_parent_process_death_signal(Some(Signal::KILL))?))
+        .and_then(|()| open_network(inside.mtu_bytes, &inside.resolvers));
+    let descriptors = match prepared {
         Ok(descriptors) => descriptors,
         Err(error) => {
             tell(channel.as_fd(), tag::FAILED, error.to_string().as_bytes());
@@ -112,10 +115,9 @@ fn hand_over(channel: BorrowedFd<'_>, descriptors: &[OwnedFd]) -> io::Result<()>
     Ok(())
 }
 
-/// Makes the namespaces and the network; returns the device, then a UDP socket and a TCP listener for each resolver.
-fn prepare(inside: &Inside) -> io::Result<Vec<OwnedFd>> {
-    enter_namespaces()?;
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+/// Makes the network of the namespace that this thread is in; returns the device, then a UDP socket and a TCP listener for
+/// each resolver.
+pub(super) fn open_network(mtu_bytes: u16, resolvers: &[IpAddr]) -> io::Result<Vec<OwnedFd>> {
     let device = Tun::create(&TunConfig { name: DEVICE.to_string(), queues: 1 }).map_err(|error| match error {
         TunError::Permission => io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -125,7 +127,7 @@ fn prepare(inside: &Inside) -> io::Result<Vec<OwnedFd>> {
     })?;
     let netlink = Netlink::new()?;
     netlink.set_up("lo")?;
-    netlink.set_mtu(DEVICE, inside.mtu_bytes.into())?;
+    netlink.set_mtu(DEVICE, mtu_bytes.into())?;
     netlink.add_address(DEVICE, PROGRAM_V4.into(), 32)?;
     netlink.set_up(DEVICE)?;
     netlink.add_route(DEVICE, (Ipv4Addr::UNSPECIFIED.into(), 0), None, None)?;
@@ -137,7 +139,7 @@ fn prepare(inside: &Inside) -> io::Result<Vec<OwnedFd>> {
         tracing::debug!("no IPv6 in the program's namespace: {error}");
     }
     let mut descriptors = vec![device.as_fd().try_clone_to_owned()?];
-    for &resolver in &inside.resolvers {
+    for &resolver in resolvers {
         let at = SocketAddr::new(resolver, 53);
         let bind = |kind, protocol| -> io::Result<Socket> {
             let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;

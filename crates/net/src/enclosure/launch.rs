@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
 };
-use rustix::process::Pid;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
@@ -108,6 +108,7 @@ impl Launch {
         drop(theirs);
         // Not before: the program is to have the signal mask that this process was given.
         let signals = Held::hold().map_err(system("can't hold back signals"))?;
+        raise_descriptor_limit();
         let mut launch = Self {
             enclosure,
             signals: HeldSignals(signals),
@@ -178,6 +179,13 @@ impl Drop for Launch {
             let _ = child.wait();
         }
     }
+}
+
+/// Each connection of the program takes a descriptor here as well. The program keeps the limit that it was given.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // What is not allowed is done without.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn receive_network(channel: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, RunError> {

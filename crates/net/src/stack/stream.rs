@@ -275,6 +275,13 @@ pub struct OwnedWriteHalf {
     stream: Arc<StackStream>,
 }
 
+impl OwnedWriteHalf {
+    /// Ends the connection at once, by MP_FASTCLOSE or RST.
+    pub fn abort(self) {
+        self.stream.stack.shared.with(|state, now| state.host.abort(now, self.stream.id));
+    }
+}
+
 impl AsRef<StackStream> for OwnedReadHalf {
     fn as_ref(&self) -> &StackStream {
         &self.stream

@@ -7,8 +7,8 @@ use std::process::Command;
 use clap::Args;
 use polypath_net::enclosure::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
-use super::Failure;
 use super::engine::EngineArguments;
+use super::{Failure, network};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -88,14 +88,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         command
     };
     let launch = Launch::prepare(enclosure, inside).map_err(failure)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::run)?;
-    let ended = runtime.block_on(async {
+    let ended = network::block_on(async {
         let engine = arguments.engine.start().await?;
         launch.run(engine).await.map_err(failure)
-    });
-    // What still waits for a name or a disk must not keep the program's exit code back.
-    runtime.shutdown_background();
-    match ended?.exit_code() {
+    })?;
+    match ended.exit_code() {
         0 => Ok(()),
         code => Err(Failure::Exit(code)),
     }

@@ -4,8 +4,11 @@
 //! flow and listener is a task beside it. State is borrowed only between two points where a task waits.
 
 mod icmp;
+mod outer;
 mod resolver;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod udp;
 
 use std::cell::RefCell;

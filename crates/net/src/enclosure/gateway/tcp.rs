@@ -6,24 +6,20 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes};
 use polypath_tcp::{CloseReason, ConnectionId, HostEvent, reset_in_reply};
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, Packet, Payload, Segment, Transport};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use super::{Gateway, State};
+use super::{Gateway, State, outer};
 use crate::enclosure::{GATEWAY_V4, GATEWAY_V6, PROGRAM_V4, PROGRAM_V6};
 use crate::engine::{ConnectOptions, KernelEngine, Listener, Stream};
 
-/// Connections that may be under way to their destinations at a time; the program's kernel asks again for others.
-const MAX_OPENING: usize = 8192;
+/// Connections of the program at a time; beyond them its kernel asks in vain, until others have ended.
+const MAX_OPENED: usize = 32_768;
 /// How long the program's kernel may take to answer.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(20);
-/// What is read at a time from the engine: grows with what comes, so that an idle connection holds little.
-const READ_BYTES: std::ops::RangeInclusive<usize> = 8 << 10..=256 << 10;
-
 /// A connection that the program opens, from its SYN on.
 pub(super) enum Opened {
     /// The engine connects; the SYN waits.
@@ -58,7 +54,7 @@ pub(super) fn handle(gateway: &Rc<Gateway>, packet: Packet) {
     match state.opened.get(&tuple) {
         Some(Opened::Connecting) => {}
         Some(_) => state.host.handle_packet(gateway.clock.now(), packet),
-        None if state.opened.len() < MAX_OPENING => {
+        None if state.opened.len() < MAX_OPENED => {
             state.opened.insert(tuple, Opened::Connecting);
             spawn_local(open(gateway.clone(), packet, tuple));
         }
@@ -240,31 +236,28 @@ enum Broken {
 /// Carries bytes both ways until both directions have ended, or one connection breaks and takes the other along.
 async fn join(gateway: &Rc<Gateway>, id: ConnectionId, outer: Stream, peer: SocketAddr) {
     gateway.say(format_args!("{peer}: connected"));
-    let (mut reader, mut writer) = tokio::io::split(outer);
+    let (mut reader, mut writer) = outer::split(outer);
     let result = {
         let out = async {
             let _sending = Sending::new(gateway);
             while let Some(payload) = next_payload(gateway, id).await? {
                 for slice in payload {
-                    writer.write_all(&slice).await.map_err(Broken::Outer)?;
+                    writer.write(slice).await.map_err(Broken::Outer)?;
                 }
-                writer.flush().await.map_err(Broken::Outer)?;
             }
-            writer.shutdown().await.map_err(Broken::Outer)
+            writer.finish().await.map_err(Broken::Outer)
         };
         let back = async {
-            let mut most = *READ_BYTES.start();
             loop {
-                let mut buffer = BytesMut::with_capacity(most);
-                let read = reader.read_buf(&mut buffer).await.map_err(Broken::Outer)?;
-                if read == 0 {
+                let payload = reader.read().await.map_err(Broken::Outer)?;
+                if payload.is_empty() {
                     gateway.state.borrow_mut().host.shutdown(id);
                     gateway.kick.notify_one();
                     return Ok(());
                 }
-                most = if read == most { 2 * most } else { (2 * read).next_power_of_two().min(most) };
-                most = most.clamp(*READ_BYTES.start(), *READ_BYTES.end());
-                send_all(gateway, id, buffer).await?;
+                for slice in payload {
+                    send_all(gateway, id, slice).await?;
+                }
             }
         };
         tokio::select! {
@@ -278,7 +271,7 @@ async fn join(gateway: &Rc<Gateway>, id: ConnectionId, outer: Stream, peer: Sock
             Broken::Outer(error) => gateway.say(format_args!("{peer}: {error}")),
         }
         gateway.state.borrow_mut().host.abort(id);
-        reader.unsplit(writer).abort();
+        outer::abort(reader, writer);
     } else {
         gateway.say(format_args!("{peer}: closed"));
     }
@@ -328,8 +321,7 @@ async fn next_payload(gateway: &Gateway, id: ConnectionId) -> Result<Option<Payl
 }
 
 /// Sends to the program; waits while its buffer is full.
-async fn send_all(gateway: &Gateway, id: ConnectionId, buffer: BytesMut) -> Result<(), Broken> {
-    let mut data = buffer.freeze();
+async fn send_all(gateway: &Gateway, id: ConnectionId, mut data: Bytes) -> Result<(), Broken> {
     std::future::poll_fn(|cx| {
         let state = &mut *gateway.state.borrow_mut();
         // Taking less than all makes the host tell when there is room again.
