@@ -183,6 +183,11 @@ impl Delivery {
     }
 }
 
+/// The receiver closes when it has everything, and says nothing before.
+fn expect_close(bytes_read: usize) -> io::Result<()> {
+    if bytes_read == 0 { Ok(()) } else { Err(io::Error::other("the receiver sent data")) }
+}
+
 /// A bulk transfer over sockets of the kernel, with blocking calls: the cheapest way that it offers.
 fn transfer_blocking(assignment: &Assignment) -> io::Result<Outcome> {
     let protocol = match assignment.contender {
@@ -212,7 +217,7 @@ fn transfer_blocking(assignment: &Assignment) -> io::Result<Outcome> {
         delivery.note(stream.write(&block)?);
     }
     stream.shutdown(std::net::Shutdown::Write)?;
-    stream.read(&mut block)?;
+    expect_close(stream.read(&mut block)?)?;
     Ok(delivery.finish())
 }
 
@@ -289,8 +294,7 @@ async fn send(mut stream: Stream, seconds: f64) -> io::Result<Outcome> {
         delivery.note(stream.write(&block).await?);
     }
     stream.shutdown().await?;
-    // The receiver closes when it has everything.
-    let _ = stream.read(&mut block).await?;
+    expect_close(stream.read(&mut block).await?)?;
     Ok(delivery.finish())
 }
 
