@@ -50,6 +50,17 @@ impl Drop for Server {
     }
 }
 
+/// Does not outlive its test, whatever comes of that.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
@@ -98,8 +109,8 @@ fn the_json_has_the_fields_of_iperf3() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port().to_string();
     drop(free);
-    let mut theirs =
-        Command::new("iperf3").args(["-s", "-p", &port]).stdout(Stdio::null()).spawn().expect("iperf3 runs");
+    let theirs = Command::new("iperf3").args(["-s", "-p", &port]).stdout(Stdio::null()).spawn();
+    let _theirs = Ended(theirs.expect("iperf3 runs"));
     for options in [&["-P", "2"][..], &["-R"], &["--bidir"], &["-n", "1M"]] {
         let common = [options, &["-J", "-i", "0.2"]].concat();
         let common = if options[0] == "-n" { common } else { [&common[..], &["-t", "1"]].concat() };
@@ -129,8 +140,6 @@ fn the_json_has_the_fields_of_iperf3() {
             assert_eq!(report.pointer(path), reference.pointer(path), "{options:?}: {path}");
         }
     }
-    theirs.kill().expect("iperf3 ends");
-    theirs.wait().expect("iperf3 ends");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `polypath ss`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Args;
 use polypath_net::control::{Answer, Ask, ConnectionReport, Peer, SubflowReport, directory, find};
@@ -70,7 +70,7 @@ async fn ask(what: Ask) -> Result<Vec<Answer>, Failure> {
 pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
     let own = directory().map_err(Failure::run)?;
     let mut directories = vec![own.clone()];
-    if own == PathBuf::from("/run/polypath")
+    if own == Path::new("/run/polypath")
         && let Ok(users) = std::fs::read_dir("/run/user")
     {
         directories.extend(users.flatten().map(|user| user.path().join("polypath")));

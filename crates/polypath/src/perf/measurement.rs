@@ -117,9 +117,12 @@ impl Measurement {
                 biased;
                 result = &mut until => {
                     result?;
-                    // A last interval that is a moment only says nothing.
+                    // A last interval that is a moment only says nothing, unless it is the first, too.
                     let rest = self.reported_until.elapsed();
-                    let is_worth_a_line = self.parameters.interval.is_some_and(|interval| rest > interval / 10);
+                    let is_worth_a_line = self
+                        .parameters
+                        .interval
+                        .is_some_and(|interval| rest > interval / 10 || self.intervals.is_empty());
                     if is_worth_a_line {
                         self.report(progress);
                     } else {
