@@ -103,17 +103,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
-    let connect = connect_options(arguments)?;
     let engine = arguments.engine.start().await?;
-    if let (Some(name), Engine::Stack(_)) = (&arguments.congestion, &engine)
-        && congestion::by_name(name).is_none()
-    {
-        let names: Vec<&str> = congestion::Algorithm::names().collect();
-        return Err(Failure::Input(format!(
-            "--congestion: \"{name}\" is none; expected {}",
-            names.join(" or ")
-        )));
-    }
+    let connect = connect_options(arguments, &engine)?;
     let family = |address: &SocketAddr| {
         !(arguments.version4 && address.is_ipv6() || arguments.version6 && address.is_ipv4())
     };
@@ -184,15 +175,22 @@ async fn listen(arguments: &Arguments, engine: &Engine) -> Result<Server, Failur
     .map_err(failure)
 }
 
-fn connect_options(arguments: &Arguments) -> Result<ConnectOptions, Failure> {
-    let mut config = ConnectionConfig::default();
-    if let Some(algorithm) = arguments.congestion.as_deref().and_then(congestion::by_name) {
-        config.congestion = algorithm;
-    }
-    let has_choices = arguments.congestion.is_some();
+/// A choice of congestion control is the only thing in which a connection differs from the engine's others.
+fn connect_options(arguments: &Arguments, engine: &Engine) -> Result<ConnectOptions, Failure> {
+    let config = match (&arguments.congestion, engine) {
+        (Some(name), Engine::Stack(stack)) => {
+            let algorithm = congestion::by_name(name).ok_or_else(|| {
+                let names: Vec<&str> = congestion::Algorithm::names().collect();
+                Failure::Input(format!("--congestion: \"{name}\" is none; expected {}", names.join(" or ")))
+            })?;
+            let config = ConnectionConfig::clone(&stack.connection_config());
+            Some(Arc::new(ConnectionConfig { congestion: algorithm, ..config }))
+        }
+        _ => None,
+    };
     Ok(ConnectOptions {
         local: arguments.bind.map(|address| SocketAddr::new(address, 0)),
-        config: has_choices.then(|| Arc::new(config)),
+        config,
         timeout: arguments.connect_timeout.map(Duration::from_millis),
     })
 }
