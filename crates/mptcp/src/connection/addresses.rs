@@ -119,7 +119,11 @@ impl Connection {
     fn act(&mut self, cx: &mut Context<'_>, action: PathAction) {
         match action {
             PathAction::Open { local, local_id, remote, backup } => {
-                self.requests.push(Request::OpenSubflow { local, local_id, remote, backup });
+                // Two events of one segment may both miss the same pair.
+                let is_asked = |request: &Request| matches!(request, Request::OpenSubflow { local: from, remote: to, .. } if (*from, *to) == (local, remote));
+                if !self.requests.iter().any(is_asked) {
+                    self.requests.push(Request::OpenSubflow { local, local_id, remote, backup });
+                }
             }
             PathAction::Announce { id, addr, port } => {
                 self.addresses.outgoing.push_back(Announcement { id, addr, port, sent: 0 });
@@ -203,6 +207,13 @@ impl Connection {
         self.signal(MptcpOption::RemoveAddr(RemoveAddr { address_ids }));
     }
 
+    /// The HMAC of an ADD_ADDR is the peer's; version 0 has none.
+    pub(super) fn is_genuine(&self, add: &AddAddr) -> bool {
+        let (local, Some(remote)) = (self.shared.local_key, self.shared.remote_key) else { return false };
+        self.shared.version == MptcpVersion::V0
+            || add.hmac == Some(add_addr_hmac(remote, local, add.address_id, add.addr, add.port))
+    }
+
     pub(super) fn handle_add_addr(&mut self, cx: &mut Context<'_>, position: usize, add: &AddAddr) {
         if add.echo {
             cx.mib.echo_add += 1;
@@ -213,10 +224,8 @@ impl Connection {
             return;
         }
         cx.mib.add_addr += 1;
-        let (local, Some(remote)) = (self.shared.local_key, self.shared.remote_key) else { return };
         let id = add.address_id;
-        let genuine = self.shared.version == MptcpVersion::V0
-            || add.hmac == Some(add_addr_hmac(remote, local, id, add.addr, add.port));
+        let genuine = self.is_genuine(add);
         let known = self.addresses.announced.iter().position(|address| address.id == id);
         if !genuine || known.is_none() && self.addresses.announced.len() >= cx.max_announced_addresses {
             cx.mib.add_addr_drop += 1;

@@ -114,7 +114,9 @@ impl Connection {
             Stage::CapableSynAck => self.server_got_third_ack(cx, position, segment),
             Stage::CapableAck if segment.flags.syn() => true,
             Stage::CapableAck => {
-                if segment.options.dss.is_some() {
+                // A server that only announces addresses has got our keys too; Linux sends such an ADD_ADDR without DSS.
+                let announces = |option: &MptcpOption| matches!(option, MptcpOption::AddAddr(add) if !add.echo && self.is_genuine(add));
+                if segment.options.dss.is_some() || segment.options.mptcp().any(announces) {
                     self.confirm(cx, position);
                 } else if segment.options.mptcp().next().is_none() {
                     self.fall_back_in_handshake(position, FallbackReason::DssMissing);
