@@ -14,7 +14,7 @@ const RATE: &str = "100mbit";
 const FILE_BYTES: usize = 16 << 20;
 
 /// What carries the programs' connections.
-const ENGINES: [&str; 1] = ["kernel"];
+const ENGINES: [&str; 2] = ["kernel", "tun"];
 
 /// A server program on the kernel's Multipath TCP.
 fn on_mptcp(program: &str) -> Command {
@@ -59,6 +59,7 @@ fn survives(
     let fates = [Fate::BothWork, Fate::Loses(0), Fate::Loses(1)];
     for (engine, fate) in ENGINES.iter().flat_map(|engine| fates.map(|fate| (engine, fate))) {
         let Some(lab) = Lab::with_rate_or_skip(what, RATE) else { return };
+        lab.add_default_routes();
         let (_server, command) = set_up(&lab);
         let words: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as _).collect();
         let running = lab.start(&mut lab.polypath(&["--engine", engine], &words));

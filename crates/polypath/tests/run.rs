@@ -90,6 +90,31 @@ fn pid(running: &Running) -> String {
 }
 
 #[test]
+fn a_terminal_interrupts_the_program_once() {
+    let Some(lab) = Lab::new_or_skip("terminal") else { return };
+    if !has_or_skip("python3", "terminal") {
+        return;
+    }
+    // Runs its arguments at a terminal of their own, presses Ctrl-C when they are ready, and ends as they do.
+    let terminal = "import os,pty,sys
+pid,fd=pty.fork()
+if pid==0: os.execvp(sys.argv[1],sys.argv[1:])
+seen=b''
+while True:
+    try: new=os.read(fd,4096)
+    except OSError: break
+    if b'ready' not in seen and b'ready' in seen+new: os.write(fd,b'\\x03')
+    seen+=new
+print(seen.decode()); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))";
+    let count = "n=0; trap 'n=$((n+1))' INT; echo ready; sleep 1; sleep 1; echo count=$n; exit 5";
+    let mut command = Command::new("python3");
+    command.args(["-c", terminal, env!("CARGO_BIN_EXE_polypath"), "run", "--", "sh", "-c", count]);
+    let output = lab.output(&mut command);
+    assert!(text(&output).0.contains("count=1"), "{output:?}");
+    assert_eq!(output.status.code(), Some(5));
+}
+
+#[test]
 fn the_program_dies_with_polypath() {
     let Some(lab) = Lab::new_or_skip("death of polypath") else { return };
     let mut running = lab.start(&mut lab.polypath(&[], &[&"sh", &"-c", &"echo $$; exec sleep 1000"]));
@@ -169,6 +194,24 @@ for family,addr in ((socket.AF_INET,'10.77.0.2'),(socket.AF_INET6,'fd77::2')):
     except OSError as e: print(e.errno)";
     let output = lab.output(&mut lab.polypath(&[], &[&"python3", &"-c", &script]));
     assert_eq!(text(&output), ("b'SMALL'\n60000\n111\nb'SMALL'\n60000\n111".to_string(), String::new()));
+}
+
+#[test]
+fn ping_passes() {
+    let Some(lab) = Lab::new_or_skip("ping") else { return };
+    if !has_or_skip("python3", "ping") {
+        return;
+    }
+    lab.testbed.client.set_variable("net/ipv4/ping_group_range", "0 2147483647").unwrap();
+    // The kernel fills in ICMPv6's checksum and not ICMP's; this one was reckoned by hand.
+    let script = "import socket
+for family,protocol,addr,request in ((socket.AF_INET,1,'10.77.0.2',b'\\x08\\x00\\x20\\xfe\\x12\\x34\\x00\\x07abcd'),
+    (socket.AF_INET6,58,'fd77::2',b'\\x80\\x00\\x00\\x00\\x12\\x34\\x00\\x07abcd')):
+    s=socket.socket(family,socket.SOCK_RAW,protocol); s.settimeout(20); s.connect((addr,0)); s.send(request)
+    print(s.recv(100)[-8:])";
+    let output = lab.output(&mut lab.polypath(&[], &[&"python3", &"-c", &script]));
+    let answer = "b'\\x124\\x00\\x07abcd'";
+    assert_eq!(text(&output), (format!("{answer}\n{answer}"), String::new()));
 }
 
 /// Answers every question with the address 192.0.2.7.

@@ -1,7 +1,7 @@
 //! A network of its own for one program, all of whose TCP connections go through an [`Engine`](crate::Engine).
 //!
 //! The program lives in a fresh network namespace (and, without root, in a fresh user namespace that gives the right to
-//! make one). Its only way out is a TUN device, behind which a [`gateway`] terminates every TCP connection and opens
+//! make one). Its only way out is a TUN device, behind which a gateway terminates every TCP connection and opens
 //! another one with the engine to the same destination. UDP and ping are relayed by ordinary sockets. The program needs
 //! no library and no proxy setting, so that it may be static, be of any language, and start others.
 //!

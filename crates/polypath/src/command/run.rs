@@ -12,8 +12,6 @@ use super::{Failure, network};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    #[command(flatten)]
-    engine: EngineArguments,
     /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses if none is named)
     #[arg(short, long, value_name = "[ADDR:]HOSTPORT[:PORT]", value_parser = parse_publish)]
     publish: Vec<Publish>,
@@ -29,6 +27,8 @@ pub(super) struct Arguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    engine: EngineArguments,
 }
 
 /// What the process that becomes the program is told.

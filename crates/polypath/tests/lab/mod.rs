@@ -67,6 +67,15 @@ impl Lab {
         assert!(output.status.success(), "{program} {arguments}: {output:?}");
     }
 
+    /// Makes each path an uplink: a way to everywhere, by the server.
+    pub(crate) fn add_default_routes(&self) {
+        for path in 0..2 {
+            let (interface, gateway) = (Testbed::interface(path), Testbed::server_v4(path));
+            let route = format!("route add default via {gateway} dev {interface} metric {}", 100 + path);
+            self.must(&self.testbed.client, "ip", &route);
+        }
+    }
+
     /// A folder that ends with the test, readable for everyone.
     pub(crate) fn folder(&self) -> &Path {
         use std::os::unix::fs::PermissionsExt;
