@@ -33,6 +33,9 @@ bench: setup ## Speed, middleboxes and memory, as the documentation states them
 	$(CARGO) run --release --quiet -p polypath -- bench middleboxes --json
 	$(CARGO) run --release --quiet -p polypath -- bench state --json
 
+interop: setup setup-network ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
+	$(CARGO) test -p polypath --test interop -- --include-ignored --nocapture
+
 soak: setup ## 10 000 random scenarios
 	$(CARGO) run --release --quiet -p polypath -- soak --count 10000
 

@@ -70,6 +70,10 @@ pub(crate) struct Lab {
     pub(crate) stack: Stack,
     pub(crate) events: broadcast::Receiver<(polypath::units::Instant, polypath::mptcp::ConnectionId, Event)>,
     pub(crate) testbed: Testbed,
+    /// Linux answers MP_JOIN only where somebody listens.
+    listening: std::cell::RefCell<Vec<TcpListener>>,
+    /// The kernel's sockets are of IPv6 and reach IPv4 by mapped addresses: Linux mixes families only there.
+    pub(crate) is_dual: std::cell::Cell<bool>,
 }
 
 impl Cell {
@@ -114,7 +118,14 @@ impl Cell {
         let config =
             HostConfig { connection: Arc::new(connection), endpoints, limits, ..HostConfig::default() };
         let stack = Stack::tun(&tun, config).expect("a stack");
-        let lab = Lab { cell: self, events: stack.subscribe(), stack, testbed };
+        let lab = Lab {
+            cell: self,
+            events: stack.subscribe(),
+            stack,
+            testbed,
+            listening: Default::default(),
+            is_dual: Default::default(),
+        };
         lab.kernel_variable("net/mptcp/checksum_enabled", if self.checksum { "1" } else { "0" });
         for (address, path) in [(0, 1), (1, 0)] {
             // Each of our addresses can be reached by either path.
@@ -137,6 +148,7 @@ impl Cell {
                 lab.kernel_runs(&format!("ip route add {to} via {gateway} dev path{path} metric 5000"));
             }
         }
+        lab.kernel_variable("net/mptcp/add_addr_timeout", "1");
         lab.ip_mptcp("limits set subflow 8 add_addr_accepted 8");
         lab
     }
@@ -170,7 +182,7 @@ impl Lab {
     /// The kernel opens subflows from its second path, or announces it.
     pub(crate) fn kernel_endpoint(&self, path: u8, is_v6: bool, flags: &str) {
         let addr = self.cell.kernel_addr_in(path, is_v6);
-        self.ip_mptcp(&format!("endpoint add {addr} id {} dev path{path} {flags}", path + 10));
+        self.ip_mptcp(&format!("endpoint add {addr} id {} {flags}", path + 10));
     }
 
     /// The kernel's `MPTcpExt` counters.
@@ -219,7 +231,7 @@ impl Lab {
 
     /// A Multipath TCP socket of the kernel.
     pub(crate) fn kernel_socket(&self) -> Socket {
-        let domain = if self.cell.is_v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let domain = if self.cell.is_v6 || self.is_dual.get() { Domain::IPV6 } else { Domain::IPV4 };
         let socket = self.in_kernel(|| Socket::new(domain, Type::STREAM, Some(Protocol::MPTCP)));
         let socket = socket.expect("the kernel has Multipath TCP");
         socket.set_read_timeout(Some(SOON * 4)).expect("a time limit");
@@ -229,7 +241,8 @@ impl Lab {
     pub(crate) fn kernel_listener(&self) -> TcpListener {
         let socket = self.kernel_socket();
         socket.set_reuse_address(true).expect("an option");
-        let any: IpAddr = if self.cell.is_v6 { [0; 16].into() } else { [0; 4].into() };
+        let is_v6 = self.cell.is_v6 || self.is_dual.get();
+        let any: IpAddr = if is_v6 { [0; 16].into() } else { [0; 4].into() };
         socket.bind(&SocketAddr::new(any, PORT).into()).expect("the port is free");
         socket.listen(2048).expect("listens");
         socket.into()
@@ -254,16 +267,19 @@ impl Lab {
                 let listener = self.kernel_listener();
                 let to = SocketAddr::new(self.cell.kernel_addr(0), PORT);
                 let stream = self.stack.connect(to, options).await.expect("the kernel accepts");
-                let accepted =
-                    tokio::task::spawn_blocking(move || listener.accept()).await.expect("a thread");
-                let accepted = accepted.expect("a connection").0;
+                let accepted = listener.accept().expect("a connection").0;
+                self.listening.borrow_mut().push(listener);
                 accepted.set_read_timeout(Some(SOON * 4)).expect("a time limit");
                 (stream, accepted)
             }
             Side::Server => {
                 let listener = self.listener();
                 let socket = self.kernel_socket();
-                let to = SocketAddr::new(self.cell.our_addr(0), PORT);
+                let to = match self.cell.our_addr(0) {
+                    IpAddr::V4(addr) if self.is_dual.get() => IpAddr::V6(addr.to_ipv6_mapped()),
+                    addr => addr,
+                };
+                let to = SocketAddr::new(to, PORT);
                 let connecting =
                     tokio::task::spawn_blocking(move || socket.connect(&to.into()).map(|()| socket));
                 let (stream, _) = listener.accept().await.expect("a connection");
