@@ -38,6 +38,8 @@ pub(crate) struct Meta {
     pub(crate) finishing: bool,
     /// Options that leave once, with the next acknowledgment.
     pub(crate) signals: Vec<MptcpOption>,
+    /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
+    pub(crate) owes_data_fin: bool,
     /// Carried by the RST that ends the subflow.
     pub(crate) reset_reason: Option<ResetReason>,
     /// Data sequence number of an MP_FAIL that the RST carries.
@@ -96,6 +98,7 @@ impl Meta {
             syn_without_option: false,
             finishing: false,
             signals: Vec::new(),
+            owes_data_fin: false,
             reset_reason: None,
             fail_on_reset: None,
             error: None,

@@ -46,7 +46,9 @@ impl Connection {
         if self.shared.data_fin.is_none() || self.shared.data_fin_acked {
             return;
         }
-        self.acknowledge_everywhere();
+        for subflow in &mut self.subflows {
+            subflow.meta.owes_data_fin = subflow.meta.stage == Stage::Established;
+        }
         let slowest = self.subflows.iter().map(|subflow| subflow.tcp.rto()).max().unwrap_or_default();
         let wait =
             self.timers.data_fin_interval.max(slowest).max(MIN_DATA_FIN_INTERVAL).min(MAX_DATA_FIN_INTERVAL);

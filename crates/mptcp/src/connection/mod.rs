@@ -317,7 +317,9 @@ impl Connection {
                 return Some(packet);
             }
             // Before that, an acknowledgment has no room for signals, and would be followed by others without end.
-            if !meta.signals.is_empty() && meta.stage == Stage::Established {
+            // And data leaves no acknowledgment that DATA_FIN could go with.
+            let owes = !meta.signals.is_empty() || meta.owes_data_fin && tcp.unsent_bytes() == 0;
+            if owes && meta.stage == Stage::Established {
                 tcp.request_ack();
                 let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
                 if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {

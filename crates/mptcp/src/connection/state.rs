@@ -329,6 +329,7 @@ impl SubflowExtension<'_> {
                 && self.write_signals(space);
         }
         let mapping = self.shared.fin_mapping();
+        self.meta.owes_data_fin = false;
         space.try_dss(Dss { data_ack, mapping, data_fin: mapping.is_some(), ..Dss::default() })
     }
 

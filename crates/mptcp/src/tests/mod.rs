@@ -294,3 +294,22 @@ fn an_address_announced_before_the_first_data_ack_waits_for_its_echo() {
     assert_exchanged(&mut network, 8, 8, MINUTE);
     assert!(network.log.len() < 100, "{}", network.log.join("\n"));
 }
+
+#[test]
+fn data_fin_follows_the_last_data_at_once() {
+    // The end of the stream is asked for while data is still queued: that data must not take the place of DATA_FIN, or
+    // the connection would stay open for another retransmission interval.
+    for size in [1, 14_240, 100_000, 300_000] {
+        let mut network = network(&[1, 1], MptcpVersion::V1, false, 7);
+        assert_exchanged(&mut network, size, 0, MINUTE);
+        let seconds = |line: &&std::string::String| -> f64 {
+            line.split('s').next().and_then(|time| time.parse().ok()).expect("a time")
+        };
+        let upstream = || network.log.iter().filter(|line| line.contains('>'));
+        let carries_data = |line: &&std::string::String| !line.contains(" 0 ");
+        let last_data = upstream().filter(carries_data).map(|line| seconds(&line)).fold(0.0, f64::max);
+        let fin =
+            upstream().find(|line| line.contains("+fin")).map(|line| seconds(&line)).expect("a DATA_FIN");
+        assert!(fin - last_data < 0.01, "{size}: DATA_FIN at {fin}, data until {last_data}");
+    }
+}
