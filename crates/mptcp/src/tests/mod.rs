@@ -300,7 +300,9 @@ fn data_fin_follows_the_last_data_at_once() {
     // The end of the stream is asked for while data is still queued: that data must not take the place of DATA_FIN, or
     // the connection would stay open for another retransmission interval.
     for size in [1, 14_240, 100_000, 300_000] {
-        let mut network = network(&[1, 1], MptcpVersion::V1, false, 7);
+        let mut config = config(MptcpVersion::V1, false);
+        alloc::sync::Arc::make_mut(&mut config.tcp).pacing = false;
+        let mut network = Network::new(&[1, 1], config.clone(), config, 7);
         assert_exchanged(&mut network, size, 0, MINUTE);
         let seconds = |line: &&std::string::String| -> f64 {
             line.split('s').next().and_then(|time| time.parse().ok()).expect("a time")
@@ -311,5 +313,43 @@ fn data_fin_follows_the_last_data_at_once() {
         let fin =
             upstream().find(|line| line.contains("+fin")).map(|line| seconds(&line)).expect("a DATA_FIN");
         assert!(fin - last_data < 0.01, "{size}: DATA_FIN at {fin}, data until {last_data}");
+    }
+}
+
+/// What Linux does when it accepts and has nothing to say but its second address: ADD_ADDR, and no DSS on any segment.
+#[test]
+fn an_announcement_without_dss_confirms_the_keys_and_is_joined_once() {
+    use crate::path_manager::LocalEndpoint;
+    for with_dss in [false, true] {
+        let mut network = network(&[10, 20], MptcpVersion::V1, false, 12);
+        network.server.add_endpoint(network.now, LocalEndpoint::signal(network::server_addr(1), 7));
+        let mut announced = false;
+        network.meddle = std::boxed::Box::new(move |way, mut packet| {
+            let addr = packet.ip.src;
+            let segment = segment_mut(&mut packet);
+            if way == Way::ToServer || addr == network::server_addr(1) || segment.flags.syn() {
+                return vec![packet];
+            }
+            let adds = |option: &MptcpOption| matches!(option, MptcpOption::AddAddr(add) if !add.echo);
+            let passes = announced || segment.options.mptcp().any(adds);
+            announced |= passes;
+            if !with_dss {
+                segment.options.dss = None;
+            }
+            // What would confirm the keys before the announcement is lost.
+            if passes { vec![packet] } else { vec![] }
+        });
+        let id = network.connect();
+        network.run_until(network.now + Duration::from_secs(5));
+        let log = network.log.join("\n");
+        let info = network.client.info(id).expect("the connection lives");
+        let mut pairs: Vec<_> =
+            info.subflows.iter().map(|s| (s.tuple.local.addr, s.tuple.remote.addr)).collect();
+        assert!(pairs.iter().any(|(_, remote)| *remote == network::server_addr(1)), "{pairs:?}\n{log}");
+        let count = pairs.len();
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert_eq!(pairs.len(), count, "a pair of addresses is joined once\n{log}");
+        assert_eq!(fell_back(&network), [None, None], "{log}");
     }
 }

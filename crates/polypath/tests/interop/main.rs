@@ -4,6 +4,7 @@
 //! `make interop` does.
 
 mod harness;
+mod trouble;
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -449,9 +450,8 @@ async fn many(cell: Cell, count: usize) {
             _ => unreachable!("one side listens"),
         }
     }
-    for (ours, kernel) in &mut streams {
-        exchange(ours, kernel, 20_000, 20_000).await;
-    }
+    let exchanges = streams.iter_mut().map(|(ours, kernel)| exchange(ours, kernel, 20_000, 20_000));
+    futures_util::future::join_all(exchanges).await;
     assert_eq!(lab.stack.connections().len(), count);
     lab.assert_clean();
 }
