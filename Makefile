@@ -1,13 +1,12 @@
 # Everything that a fresh machine needs is set up here; nothing else comes before `make demo` or `make test`.
 
 CARGO ?= cargo
-# Debian packages for the oracle test: tshark reads our traces.
-APT_PACKAGES := tshark
-# Where `make install` puts things; DESTDIR comes before it.
-PREFIX ?= /usr/local
-TARGET ?= $(or $(CARGO_TARGET_DIR),target)
+# Debian packages for tests: tshark reads our traces; the others set up namespaces, or are the peers that tests compare
+# with. A test whose program is missing says so and is skipped.
+APT_PACKAGES := tshark nftables iptables iproute2 iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
+PROGRAMS := tshark nft iptables ip iperf3 curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench soak fuzz install install-built setup setup-tshark
+.PHONY: help demo test check lint doc bench soak fuzz install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,7 +14,7 @@ help: ## Show this list
 demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
 	$(CARGO) run --release --quiet -p polypath -- demo
 
-test: setup setup-tshark ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
+test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast
 
 check: lint doc test ## What CI runs
@@ -33,7 +32,7 @@ bench: setup ## Speed, middleboxes and memory, as the documentation states them
 	$(CARGO) run --release --quiet -p polypath -- bench middleboxes --json
 	$(CARGO) run --release --quiet -p polypath -- bench state --json
 
-interop: setup setup-network ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
+interop: setup setup-packages ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
 	$(CARGO) test -p polypath --test interop -- --include-ignored --nocapture
 
 soak: setup ## 10 000 random scenarios
@@ -60,11 +59,14 @@ setup:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "polypath: cargo is missing; install Rust 1.95 or newer with rustup, then run make again" >&2; exit 1; }
 
-setup-tshark:
-	@if ! command -v tshark >/dev/null; then \
+setup-packages:
+	@missing=; for program in $(PROGRAMS); do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(APT_PACKAGES) >/dev/null; \
+	    echo "polypath: installing packages for tests that need$$missing" >&2; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(APT_PACKAGES) >/dev/null; \
 	  else \
-	    echo "polypath: SKIPPING the oracle test: tshark is missing (apt-get install $(APT_PACKAGES), as root)" >&2; \
+	    echo "polypath: SKIPPING tests that need$$missing (apt-get install $(APT_PACKAGES), as root)" >&2; \
 	  fi; \
 	fi
