@@ -11,6 +11,7 @@ pub mod setup;
 pub mod stack;
 pub mod testbed;
 pub mod tun;
+pub mod udp;
 pub mod uplinks;
 
 pub use cpu_time::CpuTime;

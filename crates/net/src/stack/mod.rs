@@ -38,6 +38,11 @@ pub trait Surroundings: std::fmt::Debug + Send {
     /// The stack's own address for one at which somebody wants to listen.
     fn listens_at(&self, local: SocketAddr) -> SocketAddr;
 
+    /// The address by which the stack knows a peer that is to be dialled.
+    fn dials(&self, remote: SocketAddr) -> SocketAddr {
+        remote
+    }
+
     /// Lets peers reach a port.
     fn expose(&self, port: u16) -> io::Result<()>;
 }
@@ -92,14 +97,15 @@ impl Stack {
 
     /// Opens a connection, from the address that `options` name or else from the first path of the remote's family.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
+        let dialled = self.shared.surroundings(|around| around.dials(remote)).unwrap_or(remote);
         let id = self.shared.with(|state, now| {
             let local = match options.local {
                 Some(local) => Endpoint::from(local),
-                None => Endpoint::new(state.first_path(remote)?, 0),
+                None => Endpoint::new(state.first_path(dialled)?, 0),
             };
             let id = state
                 .host
-                .connect(now, local, remote.into(), options.config.clone())
+                .connect(now, local, dialled.into(), options.config.clone())
                 .map_err(|error| io::Error::new(io::ErrorKind::AddrNotAvailable, error.to_string()))?;
             state.open(id);
             Ok::<_, io::Error>(id)

@@ -1,3 +1,4 @@
+use core::net::{IpAddr, Ipv6Addr};
 use core::ops::Range;
 
 use bytes::{Buf, Bytes};
@@ -48,6 +49,20 @@ impl Packet {
             _ => return Err(ParseError::Unsupported("transport protocol")),
         };
         Ok(Self { ip, transport })
+    }
+}
+
+impl Segment {
+    /// Reads a TCP header with its options, and takes the rest for payload: for encapsulations that have no IP header. The
+    /// checksum field is not looked at.
+    ///
+    /// # Errors
+    /// As for [`Packet::parse`].
+    pub fn parse(bytes: Bytes) -> Result<Self, ParseError> {
+        // Only a checksum would cover the addresses.
+        let unspecified = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let range = 0..bytes.len();
+        parse_tcp(&IpHeader::new(unspecified, unspecified), bytes, range, Checksums::Ignore)
     }
 }
 

@@ -1,0 +1,328 @@
+//! What a datagram of the encapsulation looks like, and the addresses that the stack sees instead of the network's.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0 | kind: 1 segment, 2 keep-alive, 3 its answer |
+//! | 1 | 1 if it goes to the end that made the path identifier, else 0 |
+//! | 2–3 | zero |
+//! | 4–11 | path identifier: 64 random bits, made by the end that opens connections, one per interface |
+//! | 12– | a TCP header with options, and payload; its checksum field means nothing, since UDP's covers it |
+//!
+//! Neither end's addresses are in a datagram, so translation on the way changes nothing. The stack knows a path by the
+//! unique local address that [`path_addr`] makes of its identifier, and the end that was dialled by the address that was
+//! dialled. Who doesn't know the identifier can't take a path over; who sees the datagrams can, as with TCP.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use bytes::Bytes;
+use polypath_wire::{Checksum, Packet, Segment, Transport};
+
+/// Length of the header.
+pub(super) const HEADER_BYTES: usize = 12;
+
+/// What the headers of an IPv6 packet, with which the stack reckons, take more than none.
+const IPV6_HEADER_BYTES: usize = 40;
+
+const SEGMENT: u8 = 1;
+const KEEP_ALIVE: u8 = 2;
+const KEEP_ALIVE_ANSWER: u8 = 3;
+
+/// Where the sequence number and the flags are in a TCP header, and where its checksum.
+const SEQUENCE: std::ops::Range<usize> = 4..8;
+const FLAGS: usize = 13;
+const CHECKSUM: std::ops::Range<usize> = 16..18;
+const FIN_AND_PUSH: u8 = 0x09;
+
+/// A path identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PathId(pub(super) u64);
+
+impl PathId {
+    /// The address by which the stack knows the path.
+    pub(super) fn addr(self) -> IpAddr {
+        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (self.0 >> shift) as u16);
+        IpAddr::V6(Ipv6Addr::new(0xfd70, 0x6f6c, 0x7971, 0, a, b, c, d))
+    }
+
+    /// The path that such an address stands for.
+    pub(super) fn of(addr: IpAddr) -> Option<Self> {
+        let IpAddr::V6(addr) = addr else { return None };
+        let bits = addr.to_bits();
+        let prefix = [0xfd70, 0x6f6c, 0x7971, 0];
+        (addr.segments()[..4] == prefix).then_some(Self(bits as u64))
+    }
+}
+
+/// An address of the network as the stack sees it: all are of IPv6, so that families mix.
+pub(super) fn stack_addr(addr: IpAddr) -> IpAddr {
+    match addr {
+        IpAddr::V4(addr) => IpAddr::V6(addr.to_ipv6_mapped()),
+        addr => addr,
+    }
+}
+
+/// The address of the network behind it.
+pub(super) fn network_addr(addr: IpAddr) -> IpAddr {
+    addr.to_canonical()
+}
+
+/// What a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Segment,
+    KeepAlive,
+    KeepAliveAnswer,
+}
+
+/// A datagram's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    /// It goes to the end that made the identifier.
+    pub(super) to_owner: bool,
+    pub(super) path: PathId,
+}
+
+impl Header {
+    pub(super) fn emit(self) -> [u8; HEADER_BYTES] {
+        let kind = match self.kind {
+            Kind::Segment => SEGMENT,
+            Kind::KeepAlive => KEEP_ALIVE,
+            Kind::KeepAliveAnswer => KEEP_ALIVE_ANSWER,
+        };
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..2].copy_from_slice(&[kind, u8::from(self.to_owner)]);
+        bytes[4..].copy_from_slice(&self.path.0.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&[kind, to_owner, 0, 0, ref path @ ..], _) = bytes.split_first_chunk::<HEADER_BYTES>()? else {
+            return None;
+        };
+        let kind = match kind {
+            SEGMENT => Kind::Segment,
+            KEEP_ALIVE => Kind::KeepAlive,
+            KEEP_ALIVE_ANSWER => Kind::KeepAliveAnswer,
+            _ => return None,
+        };
+        let path = PathId(u64::from_be_bytes(*path));
+        (to_owner <= 1).then_some(Self { kind, to_owner: to_owner == 1, path })
+    }
+}
+
+/// Writes a packet, which may be an aggregate, as datagrams of one size one after the other, the last one shorter maybe.
+/// Returns that size.
+pub(super) fn emit(header: Header, packet: &Packet, out: &mut Vec<u8>) -> Option<usize> {
+    let Transport::Tcp(segment) = &packet.transport else { return None };
+    let mut tcp = Vec::with_capacity(128);
+    packet.emit_header(&mut tcp, Checksum::Partial);
+    let tcp = tcp.get_mut(packet.ip.len_bytes()..)?;
+    let (len, flags) = (segment.payload.len(), segment.flags.0);
+    let piece = if segment.segment_size == 0 { len.max(1) } else { usize::from(segment.segment_size) };
+    let header = header.emit();
+    let mut slices = segment.payload.slices().iter();
+    let mut left: &[u8] = &[];
+    let mut at = 0;
+    loop {
+        let count = piece.min(len - at);
+        let is_last = at + count == len;
+        tcp[SEQUENCE].copy_from_slice(&segment.seq.0.wrapping_add(at as u32).to_be_bytes());
+        tcp[FLAGS] = if is_last { flags } else { flags & !FIN_AND_PUSH };
+        tcp[CHECKSUM].fill(0);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(tcp);
+        let mut wanted = count;
+        while wanted > 0 {
+            if left.is_empty() {
+                left = slices.next()?;
+            }
+            let (now, later) = left.split_at(wanted.min(left.len()));
+            out.extend_from_slice(now);
+            wanted -= now.len();
+            left = later;
+        }
+        at += count;
+        if is_last {
+            return Some(HEADER_BYTES + tcp.len() + piece.min(len));
+        }
+    }
+}
+
+/// Puts segments that follow each other and say the same together again, so that the stack handles one for many.
+#[derive(Debug, Default)]
+pub(super) struct Merger {
+    current: Option<Merging>,
+}
+
+#[derive(Debug)]
+struct Merging {
+    /// Header of the datagram and of TCP, of the latest piece.
+    header: Bytes,
+    next_seq: u32,
+    piece_bytes: usize,
+    segment: Segment,
+}
+
+/// Most payload of an aggregate: it must fit an IP packet.
+const MOST_MERGED_BYTES: usize = 65_000;
+
+impl Merger {
+    /// Takes a datagram with a segment; gives back the one before if this doesn't belong to it.
+    pub(super) fn push(&mut self, datagram: &Bytes) -> Option<(Header, Segment)> {
+        if self.append(datagram) {
+            return None;
+        }
+        let done = self.finish();
+        let header_len = header_len(datagram)?;
+        let segment = Segment::parse(datagram.slice(HEADER_BYTES..)).ok()?;
+        let piece_bytes = segment.payload.len();
+        let next_seq = segment.seq.0.wrapping_add(piece_bytes as u32);
+        let may_grow = piece_bytes > 0 && segment.flags.0 & !FIN_AND_PUSH == 0x10 && segment.flags.0 & 1 == 0;
+        let next_seq = if may_grow { next_seq } else { next_seq.wrapping_sub(1 << 31) };
+        self.current = Some(Merging { header: datagram.slice(..header_len), next_seq, piece_bytes, segment });
+        done
+    }
+
+    fn append(&mut self, datagram: &Bytes) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        let header_len = current.header.len();
+        let Some((header, payload)) = datagram.split_at_checked(header_len) else { return false };
+        let before = &current.header;
+        let tcp = HEADER_BYTES;
+        let (sequence, flags, checksum) = (tcp + SEQUENCE.start, tcp + FLAGS, tcp + CHECKSUM.start);
+        let is_same = header[..sequence] == before[..sequence]
+            && header[sequence + 4..flags] == before[sequence + 4..flags]
+            && header[flags + 1..checksum] == before[flags + 1..checksum]
+            && header[checksum + 2..] == before[checksum + 2..];
+        let (own_flags, piece) = (header[flags], payload.len());
+        let follows = header[sequence..sequence + 4] == current.next_seq.to_be_bytes()
+            && own_flags & !FIN_AND_PUSH == 0x10
+            // FIN takes a number of its own; PSH ends an aggregate.
+            && own_flags & 1 == 0
+            && before[flags] & FIN_AND_PUSH == 0
+            && piece > 0
+            && piece <= current.piece_bytes
+            && current.segment.payload.len() % current.piece_bytes == 0
+            && current.segment.payload.len() + piece <= MOST_MERGED_BYTES;
+        if !is_same || !follows {
+            return false;
+        }
+        current.segment.segment_size = current.piece_bytes as u16;
+        current.segment.flags.0 |= own_flags;
+        current.segment.payload.push(datagram.slice(header_len..));
+        current.next_seq = current.next_seq.wrapping_add(piece as u32);
+        current.header = datagram.slice(..header_len);
+        true
+    }
+
+    /// What was put together last.
+    pub(super) fn finish(&mut self) -> Option<(Header, Segment)> {
+        let done = self.current.take()?;
+        Some((Header::parse(&done.header)?, done.segment))
+    }
+}
+
+/// Length of both headers, if they are all there.
+fn header_len(datagram: &[u8]) -> Option<usize> {
+    let offset = usize::from(*datagram.get(HEADER_BYTES + 12)? >> 4) * 4;
+    (offset >= 20 && datagram.len() >= HEADER_BYTES + offset).then_some(HEADER_BYTES + offset)
+}
+
+/// The MTU that the stack may reckon with (IPv6 and TCP) on a path whose packets have `mtu_bytes` with IPv6 and UDP.
+pub(super) fn stack_mtu(mtu_bytes: u16) -> u16 {
+    // IPv6, UDP and our header outside; IPv6 in the stack's mind.
+    mtu_bytes - (IPV6_HEADER_BYTES + 8 + HEADER_BYTES) as u16 + IPV6_HEADER_BYTES as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_wire::{Endpoint, FourTuple, Payload, SeqNumber, TcpFlags};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PATH: PathId = PathId(0x0123_4567_89ab_cdef);
+
+    fn packet(payload: Payload, segment_size: u16, flags: TcpFlags) -> Packet {
+        let tuple = FourTuple {
+            local: Endpoint::new(PATH.addr(), 5),
+            remote: Endpoint::new(stack_addr([192, 0, 2, 1].into()), 80),
+        };
+        let seq = SeqNumber(u32::MAX - 3000);
+        Packet::tcp(tuple, Segment { seq, flags, payload, segment_size, ..Segment::default() })
+    }
+
+    fn header() -> Header {
+        Header { kind: Kind::Segment, to_owner: false, path: PATH }
+    }
+
+    fn through(packet: &Packet) -> Vec<(Header, Segment)> {
+        let mut bytes = Vec::new();
+        let size = emit(header(), packet, &mut bytes).expect("TCP");
+        let bytes = Bytes::from(bytes);
+        let mut merger = Merger::default();
+        let mut out: Vec<_> = (0..bytes.len())
+            .step_by(size)
+            .filter_map(|at| merger.push(&bytes.slice(at..bytes.len().min(at + size))))
+            .collect();
+        out.extend(merger.finish());
+        out
+    }
+
+    #[test]
+    fn addresses_stand_for_paths_and_peers() {
+        assert_eq!(PathId::of(PATH.addr()), Some(PATH));
+        assert_eq!(PathId::of(stack_addr([192, 0, 2, 1].into())), None);
+        assert_eq!(network_addr(stack_addr([192, 0, 2, 1].into())), IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(stack_mtu(1500), 1480);
+    }
+
+    #[test]
+    fn an_aggregate_is_cut_and_put_together_again() {
+        let slices = [1000, 5000, 7, 20_000].map(|len| Bytes::from(vec![len as u8; len]));
+        let mut payload = Payload::EMPTY;
+        slices.into_iter().for_each(|slice| payload.push(slice));
+        let packet = packet(payload.clone(), 1400, TcpFlags::ACK.with(TcpFlags::PSH));
+        let out = through(&packet);
+        let [(back, segment)] = &out[..] else { panic!("{} pieces", out.len()) };
+        assert_eq!((*back, segment.segment_size), (header(), 1400));
+        assert_eq!(segment.payload.to_vec(), payload.to_vec());
+        assert_eq!(segment.flags, TcpFlags::ACK.with(TcpFlags::PSH));
+    }
+
+    #[test]
+    fn what_does_not_follow_is_not_merged() {
+        let one = |flags| packet(vec![1; 100].into(), 0, flags);
+        for flags in [TcpFlags::SYN, TcpFlags::ACK.with(TcpFlags::FIN), TcpFlags::ACK.with(TcpFlags::PSH)] {
+            let mut merger = Merger::default();
+            let mut bytes = Vec::new();
+            emit(header(), &one(flags), &mut bytes);
+            assert!(merger.push(&bytes.clone().into()).is_none());
+            // The same again does not follow itself.
+            assert!(merger.push(&bytes.into()).is_some(), "{flags:?}");
+        }
+        let fin = through(&packet(vec![1; 2500].into(), 1000, TcpFlags::ACK.with(TcpFlags::FIN)));
+        assert_eq!(fin.iter().map(|(_, segment)| segment.payload.len()).collect::<Vec<_>>(), [2000, 500]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_datagram_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut merger = Merger::default();
+            let _ = Header::parse(&bytes);
+            merger.push(&bytes.clone().into());
+            merger.push(&bytes.into());
+            merger.finish();
+        }
+
+        #[test]
+        fn every_byte_arrives(len in 0_usize..60_000, size in 1_u16..3000, push in any::<bool>()) {
+            let flags = if push { TcpFlags::ACK.with(TcpFlags::PSH) } else { TcpFlags::ACK };
+            let data: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let out = through(&packet(data.clone().into(), size, flags));
+            let back: Vec<u8> = out.iter().flat_map(|(_, segment)| segment.payload.to_vec()).collect();
+            prop_assert_eq!(back, data);
+        }
+    }
+}
