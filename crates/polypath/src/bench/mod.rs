@@ -26,6 +26,8 @@ pub use statistics::Spread;
 pub enum Contender {
     /// Our stack behind a TUN device.
     OursTun,
+    /// Our stack over UDP.
+    OursUdp,
     /// The kernel's Multipath TCP.
     KernelMptcp,
     /// The kernel's TCP, over the first path.
@@ -36,13 +38,15 @@ pub enum Contender {
 
 impl Contender {
     /// All, in the order of tables.
-    pub const ALL: [Self; 4] = [Self::OursTun, Self::KernelMptcp, Self::Iperf3Mptcp, Self::KernelTcp];
+    pub const ALL: [Self; 5] =
+        [Self::OursTun, Self::OursUdp, Self::KernelMptcp, Self::Iperf3Mptcp, Self::KernelTcp];
 
     /// As in JSON and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::OursTun => "ours-tun",
+            Self::OursUdp => "ours-udp",
             Self::KernelMptcp => "kernel-mptcp",
             Self::KernelTcp => "kernel-tcp",
             Self::Iperf3Mptcp => "iperf3-mptcp",
@@ -52,7 +56,7 @@ impl Contender {
     /// Our own stack, whatever the driver.
     #[must_use]
     pub fn is_ours(self) -> bool {
-        matches!(self, Self::OursTun)
+        matches!(self, Self::OursTun | Self::OursUdp)
     }
 }
 

@@ -11,7 +11,8 @@ use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_net::engine::{ConnectOptions, KernelEngine, Listener, Stream};
 use polypath_net::testbed::{Side, Testbed};
-use polypath_net::{CpuTime, Engine, Netlink, Stack, Tun, TunConfig, stack};
+use polypath_net::udp::{UdpOptions, UdpPath};
+use polypath_net::{CpuTime, Engine, Namespace, Netlink, Stack, Tun, TunConfig, stack};
 use polypath_tcp::Config as TcpConfig;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -130,7 +131,7 @@ fn watch(assignment: &Assignment) -> Arc<Notify> {
 
 /// Where the server is, for a contender.
 fn server_addr(contender: Contender) -> SocketAddr {
-    let addr = if contender.is_ours() { Side::Server.stack_v4(0) } else { Testbed::server_v4(0) };
+    let addr = if contender == Contender::OursTun { Side::Server.stack_v4(0) } else { Testbed::server_v4(0) };
     (addr, PORT).into()
 }
 
@@ -252,6 +253,7 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
         Contender::KernelMptcp | Contender::Iperf3Mptcp => {
             return Ok((Engine::Kernel(KernelEngine::new()), None));
         }
+        Contender::OursUdp => return Ok((Engine::Stack(start_udp(assignment)?), None)),
         Contender::OursTun => {}
     }
     let [client, server] = &assignment.namespaces;
@@ -263,16 +265,43 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
         Netlink::new()?.set_mtu(tun.name(), mtu_bytes.into())?;
         connection.tcp = Arc::new(TcpConfig { mtu_bytes, ..(*connection.tcp).clone() });
     }
-    let endpoint = match side {
-        Side::Client => LocalEndpoint::subflow,
-        Side::Server => LocalEndpoint::signal,
-    };
+    // As the kernel's: the client opens a subflow from each of its addresses to the server's first.
+    let paths = if side == Side::Client { assignment.paths } else { 0 };
+    let endpoint = |path: u8| LocalEndpoint::subflow(side.stack_v4(path).into(), path + 1);
     let config = HostConfig {
         connection: Arc::new(connection),
-        endpoints: (0..assignment.paths).map(|path| endpoint(side.stack_v4(path).into(), path + 1)).collect(),
+        endpoints: (0..paths).map(endpoint).collect(),
         ..HostConfig::default()
     };
     Ok((Engine::Stack(Stack::tun(&tun, config)?), Some(tun)))
+}
+
+/// Our stack over UDP: a socket per path at the client, one to be reached at the server.
+fn start_udp(assignment: &Assignment) -> io::Result<Stack> {
+    let is_client = assignment.role.side() == Side::Client;
+    let mut options = UdpOptions { is_reachable: !is_client, paths: Vec::new(), ..UdpOptions::default() };
+    let namespace = Namespace::current()?;
+    if is_client {
+        let interfaces = 0..assignment.paths;
+        options.paths = interfaces
+            .clone()
+            .map(|path| UdpPath { interface: Some(Testbed::interface(path)), is_backup: false })
+            .collect();
+        // The other paths lead to the server's first address too. On a thread of its own: this one runs a runtime.
+        namespace.run(|| {
+            let netlink = Netlink::new()?;
+            for path in interfaces.skip(1) {
+                let gateway = Testbed::server_v4(path).into();
+                let destination = (Testbed::server_v4(0).into(), 32);
+                netlink.add_route(&Testbed::interface(path), destination, Some(gateway), None)?;
+            }
+            Ok::<_, io::Error>(())
+        })??;
+    }
+    if let Some(mtu_bytes) = assignment.mtu_bytes {
+        options.mtu_bytes = mtu_bytes;
+    }
+    Stack::udp(&namespace, &options)
 }
 
 async fn receive(mut stream: Stream) -> io::Result<Outcome> {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use polypath_congestion::Algorithm;
-use polypath_mptcp::scheduler;
+use polypath_mptcp::{ConnectionConfig, scheduler};
 use polypath_net::control::{directory, offer};
 use polypath_net::engine::KernelEngine;
 use polypath_net::setup::{NetworkSetup, SetupError, SetupOptions};
+use polypath_net::udp::{self, UdpOptions, UdpPath};
 use polypath_net::uplinks::{UplinkError, UplinkOptions};
 use polypath_net::{Engine, Namespace, Stack};
 
@@ -20,18 +21,21 @@ pub(super) struct EngineArguments {
     /// What carries the connections
     #[arg(long, value_enum, default_value_t = Kind::Kernel)]
     engine: Kind,
-    /// Interfaces to use (engine tun); all with an address and a default route if none is named
+    /// Interfaces to use (engines tun and udp); all with an address and a default route if none is named
     #[arg(short = 'I', long = "interface", value_name = "NAME", value_delimiter = ',')]
     interfaces: Vec<String>,
-    /// Interfaces to use only when no other works (engine tun)
+    /// Interfaces to use only when no other works (engines tun and udp)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     backup: Vec<String>,
-    /// Which path gets data (engine tun)
+    /// Which path gets data (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_scheduler)]
     scheduler: Option<scheduler::Policy>,
-    /// How each path's rate follows from acknowledgments and losses (engine tun)
+    /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     congestion_control: Option<Algorithm>,
+    /// UDP port at which Polypath ends are reached (engine udp)
+    #[arg(long, value_name = "PORT", default_value_t = udp::DEFAULT_PORT)]
+    udp_port: u16,
     /// Show what would be set up, as the commands that a person would type, and end (engine tun)
     #[arg(long)]
     dry_run: bool,
@@ -41,6 +45,8 @@ pub(super) struct EngineArguments {
 enum Kind {
     /// Our own stack, on all uplinks; needs CAP_NET_ADMIN
     Tun,
+    /// Our own stack in UDP datagrams, to another Polypath; needs no privileges
+    Udp,
     /// The kernel's Multipath TCP
     Kernel,
     /// The kernel's plain TCP, to compare with
@@ -50,7 +56,16 @@ enum Kind {
 impl EngineArguments {
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
     pub(super) async fn start(&self) -> Result<Engine, Failure> {
-        let is_ours = self.engine == Kind::Tun;
+        self.start_as(false)
+    }
+
+    /// As [`EngineArguments::start`], for commands that listen.
+    pub(super) async fn start_listening(&self) -> Result<Engine, Failure> {
+        self.start_as(true)
+    }
+
+    fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
+        let is_ours = matches!(self.engine, Kind::Tun | Kind::Udp);
         let choices = [
             ("--interface", !self.interfaces.is_empty()),
             ("--backup", !self.backup.is_empty()),
@@ -65,11 +80,40 @@ impl EngineArguments {
         }
         let engine = match self.engine {
             Kind::Tun => self.start_tun()?,
+            Kind::Udp => self.start_udp(is_reachable)?,
             Kind::Kernel => Engine::Kernel(KernelEngine::new()),
             Kind::Tcp => Engine::Kernel(KernelEngine::plain_tcp()),
         };
         offer_control(&engine);
         Ok(engine)
+    }
+
+    fn start_udp(&self, is_reachable: bool) -> Result<Engine, Failure> {
+        let path =
+            |name: &String| UdpPath { interface: Some(name.clone()), is_backup: self.backup.contains(name) };
+        let named =
+            self.interfaces.iter().chain(self.backup.iter().filter(|name| !self.interfaces.contains(name)));
+        let mut options = UdpOptions {
+            paths: named.map(path).collect(),
+            is_reachable,
+            port: self.udp_port,
+            ..UdpOptions::default()
+        };
+        if options.paths.is_empty() {
+            options.paths.push(UdpPath::default());
+        }
+        self.choose(&mut options.connection);
+        let namespace = Namespace::current().map_err(Failure::run)?;
+        Stack::udp(&namespace, &options).map(Engine::Stack).map_err(Failure::run)
+    }
+
+    fn choose(&self, connection: &mut ConnectionConfig) {
+        if let Some(scheduler) = self.scheduler {
+            connection.scheduler = scheduler;
+        }
+        if let Some(congestion) = self.congestion_control {
+            connection.congestion = congestion;
+        }
     }
 
     fn start_tun(&self) -> Result<Engine, Failure> {
@@ -81,12 +125,7 @@ impl EngineArguments {
             },
             ..UplinkOptions::default()
         };
-        if let Some(scheduler) = self.scheduler {
-            options.connection.scheduler = scheduler;
-        }
-        if let Some(congestion) = self.congestion_control {
-            options.connection.congestion = congestion;
-        }
+        self.choose(&mut options.connection);
         let namespace = Namespace::current().map_err(Failure::run)?;
         if self.dry_run {
             let plan =

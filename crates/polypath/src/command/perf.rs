@@ -129,7 +129,7 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
 }
 
 async fn server(arguments: &Arguments) -> Result<(), Failure> {
-    let engine = arguments.engine.start().await?;
+    let engine = arguments.engine.start_listening().await?;
     let mut server = listen(arguments, &engine).await?;
     for test in 1.. {
         if !arguments.json {

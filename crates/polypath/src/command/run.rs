@@ -89,7 +89,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let launch = Launch::prepare(enclosure, inside).map_err(failure)?;
     let ended = network::block_on(async {
-        let engine = arguments.engine.start().await?;
+        let engine = if arguments.publish.is_empty() {
+            arguments.engine.start().await?
+        } else {
+            arguments.engine.start_listening().await?
+        };
         launch.run(engine).await.map_err(failure)
     })?;
     match ended.exit_code() {

@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Failure::Input(format!("{}: {error}; expected a directory that can be read", directory.display()))
     })?;
     block_on(async {
-        let engine = arguments.engine.start().await?;
+        let engine = arguments.engine.start_listening().await?;
         let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
