@@ -461,7 +461,13 @@ pub(crate) async fn close(lab: &mut Lab, mut ours: StackStream, kernel: TcpStrea
         let mut rest = Vec::new();
         kernel.read_to_end(&mut rest).map(|_| (rest, kernel))
     }));
-    let (rest, kernel) = end.await.expect("the kernel reads to the end");
+    let (rest, kernel) = end.await.unwrap_or_else(|error| {
+        panic!(
+            "the kernel reads to the end: {error}; {:?}; {:?}",
+            ours.connection_info(),
+            lab.busy_counters()
+        )
+    });
     assert!(rest.is_empty());
     // It may be closed already, if this was its second half.
     let _ = kernel.shutdown(Shutdown::Both);

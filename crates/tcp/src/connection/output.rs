@@ -90,9 +90,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         let segment_bytes = self.segment_payload_bytes(ext) as u64;
-        if self.pending.tail_probe {
-            self.pending.tail_probe = false;
-            return self.transmit_tail_probe(now, segment_bytes, ext);
+        // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
+        if core::mem::take(&mut self.pending.tail_probe)
+            && self.una < self.next
+            && let Some(probe) = self.transmit_tail_probe(now, segment_bytes, ext)
+        {
+            return Some(probe);
         }
         let pipe = self.in_flight_bytes();
         let lost = self.board.lost_bytes();

@@ -247,3 +247,15 @@ fn a_black_hole_for_large_segments_is_found() {
     assert_eq!(pair.at_server, pattern(0, 50_000));
     assert!(pair.client_events.contains(&Event::MtuChanged));
 }
+
+#[test]
+fn a_probe_that_an_acknowledgment_has_overtaken_does_not_keep_the_fin_back() {
+    let mut pair = Pair::established(config(), config(), 9);
+    pair.send(From::Client, pattern(0, 1000));
+    pair.run_for(Duration::from_millis(200));
+    // The time of the tail loss probe and the acknowledgment came at once, before anything could leave.
+    pair.client.pending.tail_probe = true;
+    pair.client.finish();
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.states(), (State::FinWait2, State::CloseWait));
+}
