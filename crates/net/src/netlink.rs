@@ -10,7 +10,7 @@ use netlink_packet_route::rule::RuleAction;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::Runtime;
 
-/// A route netlink socket that waits for each answer.
+/// A route netlink socket that waits for each answer: not for threads that run a tokio runtime, which must not block.
 #[derive(Debug)]
 pub struct Netlink {
     runtime: Runtime,

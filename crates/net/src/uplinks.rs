@@ -51,7 +51,11 @@ impl Stack {
     ///
     /// Must be called within a tokio runtime.
     pub fn on_uplinks(namespace: &Namespace, options: UplinkOptions) -> Result<Self, UplinkError> {
-        let tun = namespace.run(|| Tun::create(&options.tun))??;
+        let tun = namespace.run(|| Tun::create(&options.tun)).map_err(|error| match error.kind() {
+            // Without privileges the namespace can't be entered either.
+            io::ErrorKind::PermissionDenied => UplinkError::Tun(TunError::Permission),
+            _ => error.into(),
+        })??;
         let setup = NetworkSetup::apply(namespace, tun.name(), options.setup)?;
         let mtu_bytes = setup.paths().iter().map(|path| path.mtu_bytes).min().unwrap_or(1500);
         namespace.run(|| Netlink::new()?.set_mtu(tun.name(), mtu_bytes.clamp(1280, 65_535)))??;
