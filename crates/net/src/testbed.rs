@@ -171,8 +171,8 @@ impl Testbed {
         }
     }
 
-    /// A TUN device at one side for a stack with an address per path ([`Side::stack_v4`], [`Side::stack_v6`]): packets
-    /// from the address of path n leave by path n, and the other side knows the way back. The kernel only forwards.
+    /// A TUN device at one side for a stack with an address per path ([`Side::stack_v4`], [`Side::stack_v6`]). Packets
+    /// from the client's address of path n leave by path n, and packets to it come back by path n. The kernel only forwards.
     pub fn attach_tun(&self, side: Side, config: &TunConfig) -> io::Result<Tun> {
         let namespace = self.namespace(side);
         for (variable, value) in [
@@ -197,7 +197,10 @@ impl Testbed {
                     let everywhere: IpAddr = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
                     netlink.add_route(tun.name(), source, None, None)?;
                     netlink.add_route(&interface, (everywhere, 0), Some(gateway), Some(table))?;
-                    netlink.add_source_rule(source, table, 1000 + table)?;
+                    // A server answers by the path that leads to the client's address.
+                    if side == Side::Client {
+                        netlink.add_source_rule(source, table, 1000 + table)?;
+                    }
                 }
             }
             Ok::<_, io::Error>(tun)
