@@ -66,8 +66,9 @@ async fn a_time_ends_what_never_ends_and_the_beginning_is_omitted() {
     assert!(omitted >= 1 && omitted < intervals.len(), "{omitted} of {}", intervals.len());
     let sent = client["end"]["sum_sent"]["bytes"].as_u64().expect("bytes");
     let seconds = client["end"]["sum_sent"]["seconds"].as_f64().expect("seconds");
-    // A megabyte a second; late timers on a busy machine make it less, and nothing makes it much more.
-    assert!(seconds >= 0.3 && sent > 0 && sent as f64 <= 1e6 * seconds + 250_000.0, "{sent} in {seconds}");
+    // A megabyte a second; late timers on a busy machine make it less, and nothing makes it much more. The measured time
+    // begins when the omitted one was seen to end.
+    assert!(seconds >= 0.25 && sent > 0 && sent as f64 <= 1e6 * seconds + 250_000.0, "{sent} in {seconds}");
 }
 
 #[tokio::test]
