@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use futures_util::TryStreamExt;
-use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::route::{RouteFlags, RouteMessage};
 use netlink_packet_route::rule::RuleAction;
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::Runtime;
@@ -105,7 +105,8 @@ impl Netlink {
     }
 
     /// Adds a route to `destination` (the default route if its prefix length is 0) through an interface, by `gateway` if
-    /// there is one, in `table` or else the main table.
+    /// there is one, in `table` or else the main table. In a table of its own the gateway needs no other route: the main
+    /// table has it where the interface is.
     pub fn add_route(
         &self,
         name: &str,
@@ -140,7 +141,11 @@ impl Netlink {
             Some(table) => route.table_id(table),
             None => route,
         };
-        Ok((what, route.build()))
+        let mut message = route.build();
+        if table.is_some() && gateway.is_some() {
+            message.header.flags.insert(RouteFlags::Onlink);
+        }
+        Ok((what, message))
     }
 
     /// Removes a route that [`Netlink::add_route`] added with the same arguments.

@@ -102,7 +102,11 @@ impl fmt::Display for Action {
                     write!(f, " via {gateway}")?;
                 }
                 write!(f, " dev {link}")?;
-                table.map_or(Ok(()), |table| write!(f, " table {table}"))
+                if let Some(table) = table {
+                    let on_link = if gateway.is_some() { " onlink" } else { "" };
+                    write!(f, "{on_link} table {table}")?;
+                }
+                Ok(())
             }
             Self::AddRule { source, table, priority } => {
                 write!(f, "{} rule add from {source} lookup {table} priority {priority}", family(source))

@@ -2,12 +2,14 @@
 //! uplink, and back again to as it was.
 
 mod action;
+mod forward;
 mod nat;
 mod plan;
 mod record;
 mod state;
 #[cfg(test)]
 mod tests;
+mod variables;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ pub use watch::Watch;
 use crate::{Namespace, Netlink, control};
 use nat::Translation;
 use record::Record;
+use variables::SharedVariables;
 
 /// Why the network could not be set up. What was done until then has been undone.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +84,8 @@ pub struct NetworkSetup {
     options: SetupOptions,
     numbers: BTreeMap<String, u8>,
     installed: NetworkPlan,
+    /// Until it is left.
+    variables: Option<SharedVariables>,
     record: Record,
 }
 
@@ -94,8 +99,12 @@ impl NetworkSetup {
             let plan = NetworkPlan::compute(&state, options, slot, tun, &BTreeMap::new())?;
             let actions = plan.base.iter().chain(plan.paths.iter().flat_map(|path| &path.actions));
             let mut lines: Vec<String> = actions.map(ToString::to_string).collect();
-            let translation = Translation { slot, paths: &plan.paths, exposed: &options.exposed_ports };
-            lines.push(format!("nft -f - <<END\n{}\nEND", translation.text()));
+            let switches = |action: &Action| matches!(action, Action::SetVariable { .. });
+            let is_forwarding_ours = plan.base.iter().any(switches);
+            let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
+            let translation = Translation { slot, tun, paths, exposed, is_forwarding_ours };
+            let through_firewalls = forward::text(tun, slot)?;
+            lines.push(format!("nft -f - <<END\n{}\nEND{through_firewalls}", translation.text()));
             Ok(lines.join("\n"))
         })?
     }
@@ -117,14 +126,24 @@ impl NetworkSetup {
             netlink.set_up(tun)?;
             for slot in 0..plan::SLOTS {
                 let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
+                // Before they are read: what is found set stays so.
+                let variables = SharedVariables::join(&directory, slot)?;
                 let state = SystemState::read(&netlink)?;
                 if !plan::is_slot_free(&state, slot) {
+                    variables.leave(&netlink)?;
                     continue;
                 }
                 let installed = NetworkPlan { slot, base: Vec::new(), paths: Vec::new() };
-                let (namespace, tun) = (namespace.clone(), tun.to_string());
                 // From here on, dropping it undoes what was done.
-                let mut setup = Self { namespace, tun, options, numbers: BTreeMap::new(), installed, record };
+                let mut setup = Self {
+                    namespace: namespace.clone(),
+                    tun: tun.to_string(),
+                    options,
+                    numbers: BTreeMap::new(),
+                    installed,
+                    variables: Some(variables),
+                    record,
+                };
                 setup.adapt(&netlink, &state)?;
                 if setup.installed.paths.is_empty() {
                     return Err(SetupError::NoUplink);
@@ -171,7 +190,7 @@ impl NetworkSetup {
     fn adapt(&mut self, netlink: &Netlink, state: &SystemState) -> Result<PathChanges, SetupError> {
         // An interface that was named may be gone for a while.
         let mut options = self.options.clone();
-        if !self.installed.base.is_empty() || !self.installed.paths.is_empty() {
+        if !self.numbers.is_empty() {
             options.uplinks.retain(|name| state.link(name).is_some());
             options.backups.retain(|name| state.link(name).is_some());
             if options.uplinks.is_empty() && !self.options.uplinks.is_empty() {
@@ -180,35 +199,42 @@ impl NetworkSetup {
         }
         let wanted = NetworkPlan::compute(state, &options, self.installed.slot, &self.tun, &self.numbers)?;
         let mut changes = PathChanges::default();
-        let (kept, gone): (Vec<PathPlan>, Vec<PathPlan>) = std::mem::take(&mut self.installed.paths)
-            .into_iter()
-            .partition(|path| wanted.paths.contains(path));
-        for path in gone {
-            changes.removed.extend(path.stack_addresses());
-            undo(netlink, &path.actions);
+        let before = std::mem::replace(&mut self.installed.paths, wanted.paths.clone());
+        for old in &before {
+            // A path that goes on is what it was to the stack, even if the way out has changed.
+            let new = wanted.paths.iter().find(|new| new.is_same_to_stack(old));
+            if new.is_none() {
+                changes.removed.extend(old.stack_addresses());
+            }
+            let is_kept = |action: &&Action| new.is_some_and(|new| new.actions.contains(action));
+            undo(netlink, old.actions.iter().filter(|action| !is_kept(action)));
         }
-        let is_new = |path: &&PathPlan| !kept.contains(path);
+        let is_new = |path: &&PathPlan| !before.iter().any(|old| old.is_same_to_stack(path));
         changes.added = wanted.paths.iter().filter(is_new).cloned().collect();
-        let fresh = wanted.base.iter().filter(|action| !self.installed.base.contains(action));
-        let fresh: Vec<Action> = fresh.cloned().collect();
-        let to_do = fresh.iter().chain(changes.added.iter().flat_map(|path| &path.actions));
-        let to_do: Vec<Action> = to_do.cloned().collect();
-        self.installed.base.extend(fresh);
-        self.installed.paths = wanted.paths;
-        self.numbers.extend(self.installed.paths.iter().map(|path| (path.link.clone(), path.number)));
-        let all =
-            self.installed.base.iter().chain(self.installed.paths.iter().flat_map(|path| &path.actions));
-        self.record.note(all.cloned())?;
-        for action in &to_do {
-            action.apply(netlink)?;
+        self.numbers.extend(wanted.paths.iter().map(|path| (path.link.clone(), path.number)));
+        self.record.note(wanted.paths.iter().flat_map(|path| path.actions.iter().cloned()))?;
+        if let Some(variables) = &self.variables {
+            variables.set(netlink, &wanted.base)?;
+        }
+        let known: Vec<&Action> = before.iter().flat_map(|path| &path.actions).collect();
+        for action in wanted.paths.iter().flat_map(|path| &path.actions) {
+            match action.apply(netlink) {
+                // An interface that went down for a moment has lost its routes, so all are added again.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && known.contains(&action) => {}
+                result => result?,
+            }
         }
         self.translate()?;
         Ok(changes)
     }
 
     fn translate(&self) -> io::Result<()> {
-        let exposed = &self.options.exposed_ports;
-        Translation { slot: self.installed.slot, paths: &self.installed.paths, exposed }.apply()
+        let (slot, tun, paths) = (self.installed.slot, &*self.tun, &*self.installed.paths);
+        let is_forwarding_ours = match &self.variables {
+            Some(variables) => variables.is_ours(plan::FORWARD_V4)? || variables.is_ours(plan::FORWARD_V6)?,
+            None => false,
+        };
+        Translation { slot, tun, paths, exposed: &self.options.exposed_ports, is_forwarding_ours }.apply()
     }
 
     /// Takes everything down, and says what could not be.
@@ -217,26 +243,24 @@ impl NetworkSetup {
     }
 
     fn take_down(&mut self) -> io::Result<()> {
-        let installed = NetworkPlan { slot: self.installed.slot, base: Vec::new(), paths: Vec::new() };
-        let installed = std::mem::replace(&mut self.installed, installed);
-        if installed.base.is_empty() && installed.paths.is_empty() {
-            return Ok(());
-        }
+        // Once only.
+        let Some(variables) = self.variables.take() else { return Ok(()) };
+        let paths = std::mem::take(&mut self.installed.paths);
+        let slot = self.installed.slot;
         self.namespace.run(|| {
             let netlink = Netlink::new()?;
-            let mut result = nat::remove(installed.slot);
-            let actions = installed.base.iter().chain(installed.paths.iter().flat_map(|path| &path.actions));
-            for action in actions.collect::<Vec<_>>().into_iter().rev() {
+            let mut result = nat::remove(slot);
+            for action in paths.iter().flat_map(|path| &path.actions).rev() {
                 result = result.and(action.undo(&netlink));
             }
-            result
+            result.and(variables.leave(&netlink))
         })?
     }
 }
 
 /// Undoes what may partly be gone with its interface; what can't be undone now is tried again at the end.
-fn undo(netlink: &Netlink, actions: &[Action]) {
-    for action in actions.iter().rev() {
+fn undo<'a>(netlink: &Netlink, actions: impl DoubleEndedIterator<Item = &'a Action>) {
+    for action in actions.rev() {
         if let Err(error) = action.undo(netlink) {
             tracing::warn!(%action, %error, "can't be undone");
         }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
+use super::forward;
 use super::plan::PathPlan;
 
 /// The program that the nftables library talks through.
@@ -21,15 +22,20 @@ pub(super) fn table_name(slot: u8) -> String {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Translation<'a> {
     pub(super) slot: u8,
+    /// The stack's device.
+    pub(super) tun: &'a str,
     pub(super) paths: &'a [PathPlan],
     /// TCP ports at which the stack listens.
     pub(super) exposed: &'a [u16],
+    /// The system forwards because of us: it need not become a router for its neighbours.
+    pub(super) is_forwarding_ours: bool,
 }
 
 impl Translation<'_> {
     /// Puts the table in place, instead of the one that was there.
     pub(super) fn apply(&self) -> io::Result<()> {
-        run(&self.ruleset())
+        run(&self.ruleset())?;
+        forward::allow(self.tun, self.slot)
     }
 
     /// The same as a person would write it for `nft -f -`.
@@ -41,15 +47,36 @@ impl Translation<'_> {
                 writeln!(text, "    {} saddr {source} oifname \"{}\" masquerade", family(source), path.link);
         }
         text += "  }\n  chain prerouting { type nat hook prerouting priority dstnat;\n";
-        for (path, target) in self.sources() {
+        for (target, uplink_addresses) in self.targets() {
+            let (family, listed) = (family(target), uplink_addresses.iter().map(ToString::to_string));
+            let listed = listed.collect::<Vec<_>>().join(", ");
             for port in self.exposed {
-                let (link, family) = (&path.link, family(target));
-                let bracketed = std::net::SocketAddr::new(target, *port);
-                let _ =
-                    writeln!(text, "    iifname \"{link}\" tcp dport {port} dnat {family} to {bracketed}");
+                let to = std::net::SocketAddr::new(target, *port);
+                let _ = writeln!(
+                    text,
+                    "    {family} daddr {{ {listed} }} tcp dport {port} dnat {family} to {to}"
+                );
             }
         }
+        if self.is_forwarding_ours {
+            let uplinks = self.uplinks().map(|link| format!("\"{link}\"")).collect::<Vec<_>>().join(", ");
+            text += "  }\n  chain forward { type filter hook forward priority filter;\n";
+            let _ = writeln!(text, "    iifname {{ {uplinks} }} oifname {{ {uplinks} }} drop");
+        }
         text + "  }\n}"
+    }
+
+    fn uplinks(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(|path| &*path.link)
+    }
+
+    /// The stack's addresses, and the uplink's that stand for them.
+    fn targets(&self) -> impl Iterator<Item = (IpAddr, Vec<IpAddr>)> {
+        self.sources().map(|(path, target)| {
+            let same_family =
+                path.uplink_addresses.iter().filter(move |addr| family(**addr) == family(target));
+            (target, same_family.copied().collect())
+        })
     }
 
     fn sources(&self) -> impl Iterator<Item = (&PathPlan, IpAddr)> {
@@ -69,6 +96,12 @@ impl Translation<'_> {
                 "type": "nat", "hook": chain, "prio": priority, "policy": "accept",
             }}}));
         }
+        if self.is_forwarding_ours {
+            commands.push(json!({"add": {"chain": {
+                "family": "inet", "table": table, "name": "forward",
+                "type": "filter", "hook": "forward", "prio": 0, "policy": "accept",
+            }}}));
+        }
         let mut rule = |chain: &str, expr: Value| {
             commands.push(json!({"add": {"rule": {
                 "family": "inet", "table": table, "chain": chain, "expr": expr,
@@ -85,18 +118,30 @@ impl Translation<'_> {
                     {"masquerade": null},
                 ]),
             );
+        }
+        for (target, uplink_addresses) in self.targets() {
+            let destination = json!({"payload": {"protocol": family(target), "field": "daddr"}});
             for port in self.exposed {
-                let nfproto = if addr.is_ipv4() { "ipv4" } else { "ipv6" };
                 rule(
                     "prerouting",
                     json!([
-                        equals(json!({"meta": {"key": "nfproto"}}), json!(nfproto)),
-                        equals(json!({"meta": {"key": "iifname"}}), json!(path.link)),
+                        equals(destination.clone(), json!({"set": uplink_addresses})),
                         equals(json!({"payload": {"protocol": "tcp", "field": "dport"}}), json!(port)),
-                        {"dnat": {"family": family(addr), "addr": addr, "port": port}},
+                        {"dnat": {"family": family(target), "addr": target, "port": port}},
                     ]),
                 );
             }
+        }
+        if self.is_forwarding_ours && !self.paths.is_empty() {
+            let uplinks = json!({"set": self.uplinks().collect::<Vec<_>>()});
+            rule(
+                "forward",
+                json!([
+                    equals(json!({"meta": {"key": "iifname"}}), uplinks.clone()),
+                    equals(json!({"meta": {"key": "oifname"}}), uplinks),
+                    {"drop": null},
+                ]),
+            );
         }
         json!({"nftables": commands})
     }
@@ -106,16 +151,33 @@ fn family(addr: IpAddr) -> &'static str {
     if addr.is_ipv4() { "ip" } else { "ip6" }
 }
 
-/// Removes an instance's table, if it is there.
+/// Removes what an instance has in the firewall, if it is there.
 pub(super) fn remove(slot: u8) -> io::Result<()> {
     let table = json!({"family": "inet", "name": table_name(slot)});
-    run(&json!({"nftables": [{"add": {"table": table}}, {"delete": {"table": table}}]}))
+    let removed = run(&json!({"nftables": [{"add": {"table": table}}, {"delete": {"table": table}}]}));
+    removed.and(forward::remove(slot))
 }
 
-fn run(ruleset: &Value) -> io::Result<()> {
+/// Has nft do something.
+pub(super) fn run(ruleset: &Value) -> io::Result<()> {
     let no_arguments: [&str; 0] = [];
-    nftables::helper::apply_ruleset_raw(&ruleset.to_string(), Some(PROGRAM), no_arguments).map_err(|error| match error {
-        nftables::helper::NftablesError::NftExecution { inner, .. } if inner.kind() == io::ErrorKind::NotFound => {
+    let done = nftables::helper::apply_ruleset_raw(&ruleset.to_string(), Some(PROGRAM), no_arguments);
+    done.map(drop).map_err(explain)
+}
+
+/// Asks nft for objects of a kind.
+pub(super) fn list(arguments: &[&str], kind: &str) -> io::Result<Vec<Value>> {
+    let text = nftables::helper::get_current_ruleset_raw(Some(PROGRAM), arguments.iter().copied());
+    let answer: Value = serde_json::from_str(&text.map_err(explain)?)?;
+    let objects = answer["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(objects.iter().filter_map(|object| object.get(kind).cloned()).collect())
+}
+
+fn explain(error: nftables::helper::NftablesError) -> io::Error {
+    match error {
+        nftables::helper::NftablesError::NftExecution { inner, .. }
+            if inner.kind() == io::ErrorKind::NotFound =>
+        {
             io::Error::new(
                 io::ErrorKind::NotFound,
                 "the program nft is missing, which translates addresses; install it with `apt install nftables` or the like",
@@ -123,9 +185,8 @@ fn run(ruleset: &Value) -> io::Result<()> {
         }
         nftables::helper::NftablesError::NftFailed { stderr, .. } => {
             let first = stderr.lines().next().unwrap_or_default();
-            io::Error::other(format!("nft refused the table of address translations: {first}"))
+            io::Error::other(format!("nft refused what it was asked for: {first}"))
         }
         other => io::Error::other(format!("nft: {other}")),
-    })?;
-    Ok(())
+    }
 }

@@ -8,7 +8,12 @@ use serde::Serialize;
 
 use super::SetupError;
 use super::action::Action;
-use super::state::{Link, SystemState, accept_ra};
+use super::state::{Link, SystemState, is_accept_ra};
+
+/// Whether the system forwards IPv4.
+pub(super) const FORWARD_V4: &str = "net/ipv4/ip_forward";
+/// Whether the system forwards IPv6.
+pub(super) const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
 /// Instances that one system can have.
 pub(super) const SLOTS: u8 = 64;
@@ -58,6 +63,12 @@ impl PathPlan {
     /// The stack's addresses for this path.
     pub fn stack_addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
         self.stack_v4.map(IpAddr::V4).into_iter().chain(self.stack_v6.map(IpAddr::V6))
+    }
+
+    /// Whether a stack could tell the two apart.
+    pub(super) fn is_same_to_stack(&self, other: &Self) -> bool {
+        let known = |path: &Self| (path.number, path.stack_v4, path.stack_v6, path.is_backup);
+        self.link == other.link && known(self) == known(other)
     }
 }
 
@@ -220,15 +231,15 @@ fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
         }
     };
     if paths.iter().any(|path| path.stack_v6.is_some()) {
-        for path in paths {
-            let variable = accept_ra(&path.link);
-            if state.variables.get(&variable).is_some_and(|value| value == "1") {
-                set(&variable, "2");
-            }
+        // On every interface, those that come later too: the kernel forgets the default routes of the others at once.
+        for (variable, _) in
+            state.variables.iter().filter(|(name, value)| is_accept_ra(name) && *value == "1")
+        {
+            set(variable, "2");
         }
-        set("net/ipv6/conf/all/forwarding", "1");
+        set(FORWARD_V6, "1");
     }
-    set("net/ipv4/ip_forward", "1");
+    set(FORWARD_V4, "1");
     actions
 }
 

@@ -19,11 +19,29 @@ pub(super) struct Record {
     content: Content,
 }
 
+/// A process, told apart from later ones with the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Process {
+    pid: u32,
+    /// When it began, in the system's ticks.
+    started: u64,
+}
+
+impl Process {
+    pub(super) fn current() -> Self {
+        let pid = std::process::id();
+        Self { pid, started: start_time(pid).unwrap_or_default() }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        start_time(self.pid) == Some(self.started)
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Content {
-    pid: u32,
-    /// When the process began: its number may be another's by now.
-    started: u64,
+    #[serde(flatten)]
+    process: Process,
     /// Inode of the network namespace.
     namespace: u64,
     slot: u8,
@@ -36,9 +54,8 @@ impl Record {
         fs::create_dir_all(directory)?;
         let path = directory.join(format!("setup-{slot}.json"));
         clear_leftover(&path, netlink)?;
-        let pid = std::process::id();
-        let started = start_time(pid).unwrap_or_default();
-        let content = Content { pid, started, namespace: namespace()?, slot, actions: Vec::new() };
+        let (process, namespace) = (Process::current(), namespace()?);
+        let content = Content { process, namespace, slot, actions: Vec::new() };
         let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
@@ -51,10 +68,7 @@ impl Record {
     /// Notes what is done now, before it is done.
     pub(super) fn note(&mut self, actions: impl Iterator<Item = Action>) -> io::Result<()> {
         self.content.actions = actions.collect();
-        // A whole file or the one before: never half of one.
-        let fresh = self.path.with_extension("new");
-        write(File::create(&fresh).map_err(|error| at(&fresh, &error))?, &self.content)?;
-        fs::rename(&fresh, &self.path).map_err(|error| at(&self.path, &error))
+        replace(&self.path, &self.content)
     }
 }
 
@@ -65,11 +79,18 @@ impl Drop for Record {
     }
 }
 
-fn write(mut file: File, content: &Content) -> io::Result<()> {
+/// Writes a file as a whole: never half of one.
+pub(super) fn replace(path: &Path, content: &impl Serialize) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    write(File::create(&fresh).map_err(|error| at(&fresh, &error))?, content)?;
+    fs::rename(&fresh, path).map_err(|error| at(path, &error))
+}
+
+fn write(mut file: File, content: &impl Serialize) -> io::Result<()> {
     file.write_all(serde_json::to_string_pretty(content)?.as_bytes())
 }
 
-fn at(path: &Path, error: &io::Error) -> io::Error {
+pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -82,11 +103,15 @@ fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
     };
     // A file that can't be read was cut short by a crash, before anything was done.
     let Ok(left) = serde_json::from_str::<Content>(&text) else { return fs::remove_file(path) };
-    if start_time(left.pid) == Some(left.started) {
+    if left.process.is_alive() {
         return Ok(());
     }
     if left.namespace == namespace()? {
-        tracing::info!(slot = left.slot, pid = left.pid, "removing what an instance that died has left");
+        tracing::info!(
+            slot = left.slot,
+            pid = left.process.pid,
+            "removing what an instance that died has left"
+        );
         nat::remove(left.slot)?;
         for action in left.actions.iter().rev() {
             action.undo(netlink)?;
@@ -95,7 +120,8 @@ fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
     fs::remove_file(path).map_err(|error| at(path, &error))
 }
 
-fn namespace() -> io::Result<u64> {
+/// Inode of the calling thread's network namespace.
+pub(super) fn namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
 }
 

@@ -7,10 +7,11 @@ use std::net::IpAddr;
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteType};
 use netlink_packet_route::rule::RuleAttribute;
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
+use super::plan::{FORWARD_V4, FORWARD_V6};
 use crate::Netlink;
 
 /// The table that `ip route` shows.
@@ -150,6 +151,7 @@ impl SystemState {
     fn take_route(&mut self, message: &RouteMessage) {
         let mut table = u32::from(message.header.table);
         let (mut destination, mut gateway, mut link, mut metric) = (None, None, None, 0);
+        let mut several = Vec::new();
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Table(number) => table = *number,
@@ -157,19 +159,24 @@ impl SystemState {
                 RouteAttribute::Gateway(addr) => gateway = ip(addr),
                 RouteAttribute::Oif(index) => link = Some(*index),
                 RouteAttribute::Priority(priority) => metric = *priority,
+                RouteAttribute::MultiPath(hops) => several = hops.iter().map(next_hop).collect(),
                 _ => {}
             }
         }
         self.tables.insert(table);
         let is_v4 = message.header.address_family == netlink_packet_route::AddressFamily::Inet;
         let anywhere: IpAddr = if is_v4 { [0; 4].into() } else { [0; 16].into() };
-        if let Some(link) = link
-            && table == MAIN_TABLE
-            && message.header.kind == RouteType::Unicast
-        {
-            let destination = (destination.unwrap_or(anywhere), message.header.destination_prefix_length);
-            self.routes.push(Route { destination, gateway, link, metric });
+        if table != MAIN_TABLE || message.header.kind != RouteType::Unicast {
+            return;
         }
+        let destination = (destination.unwrap_or(anywhere), message.header.destination_prefix_length);
+        several.extend(link.map(|link| (link, gateway)));
+        self.routes.extend(several.into_iter().map(|(link, gateway)| Route {
+            destination,
+            gateway,
+            link,
+            metric,
+        }));
     }
 
     async fn read_rules(&mut self, handle: &Handle) -> Result<(), rtnetlink::Error> {
@@ -194,7 +201,7 @@ impl SystemState {
     }
 
     fn read_variables(&mut self) {
-        let mut names = vec!["net/ipv4/ip_forward".to_string(), "net/ipv6/conf/all/forwarding".to_string()];
+        let mut names = vec![FORWARD_V4.to_string(), FORWARD_V6.to_string(), accept_ra("default")];
         names.extend(self.links.iter().map(|link| accept_ra(&link.name)));
         for name in names {
             // A kernel without IPv6 has no such variables.
@@ -219,8 +226,22 @@ impl SystemState {
 }
 
 /// The variable that says whether an interface listens to router advertisements.
-pub(super) fn accept_ra(link: &str) -> String {
+fn accept_ra(link: &str) -> String {
     format!("net/ipv6/conf/{link}/accept_ra")
+}
+
+/// Whether a variable is one of those.
+pub(super) fn is_accept_ra(variable: &str) -> bool {
+    variable.starts_with("net/ipv6/conf/") && variable.ends_with("/accept_ra")
+}
+
+/// The interface and the gateway of one of a route's several ways.
+fn next_hop(hop: &RouteNextHop) -> (u32, Option<IpAddr>) {
+    let gateway = |attribute: &RouteAttribute| match attribute {
+        RouteAttribute::Gateway(addr) => ip(addr),
+        _ => None,
+    };
+    (hop.interface_index, hop.attributes.iter().find_map(gateway))
 }
 
 fn ip(addr: &RouteAddress) -> Option<IpAddr> {

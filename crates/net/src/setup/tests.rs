@@ -49,6 +49,8 @@ fn state() -> SystemState {
             ("net/ipv6/conf/all/forwarding", "0"),
             ("net/ipv6/conf/eth0/accept_ra", "1"),
             ("net/ipv6/conf/wlan0/accept_ra", "1"),
+            ("net/ipv6/conf/tun0/accept_ra", "0"),
+            ("net/ipv6/conf/default/accept_ra", "1"),
         ]
         .map(|(name, value)| (name.to_string(), value.to_string()))
         .into(),
@@ -67,20 +69,21 @@ fn each_uplink_gets_an_address_a_table_and_a_rule() {
     assert_eq!(
         lines(&plan),
         [
+            "sysctl -w net.ipv6.conf.default.accept_ra=2",
             "sysctl -w net.ipv6.conf.eth0.accept_ra=2",
             "sysctl -w net.ipv6.conf.wlan0.accept_ra=2",
             "sysctl -w net.ipv6.conf.all.forwarding=1",
             "sysctl -w net.ipv4.ip_forward=1",
             "ip route add 198.18.2.1/32 dev polypath0",
             "ip route add 192.0.2.0/24 dev eth0 table 707032",
-            "ip route add default via 192.0.2.1 dev eth0 table 707032",
+            "ip route add default via 192.0.2.1 dev eth0 onlink table 707032",
             "ip rule add from 198.18.2.1 lookup 707032 priority 17032",
             "ip -6 route add fd70:6f6c:7970:2::1/128 dev polypath0",
-            "ip -6 route add default via fe80::1 dev eth0 table 707032",
+            "ip -6 route add default via fe80::1 dev eth0 onlink table 707032",
             "ip -6 rule add from fd70:6f6c:7970:2::1 lookup 707032 priority 17032",
             "ip route add 198.18.2.2/32 dev polypath0",
             "ip route add 192.168.1.0/24 dev wlan0 table 707033",
-            "ip route add default via 192.168.1.1 dev wlan0 table 707033",
+            "ip route add default via 192.168.1.1 dev wlan0 onlink table 707033",
             "ip rule add from 198.18.2.2 lookup 707033 priority 17033",
         ]
     );
@@ -98,6 +101,36 @@ fn an_uplink_keeps_its_number_and_others_are_left_alone() {
     let mut down = state();
     down.links[2].is_running = false;
     assert!(NetworkPlan::compute(&down, &options, 0, "polypath0", &numbers).unwrap().paths.is_empty());
+}
+
+#[test]
+fn other_interfaces_hear_router_advertisements_as_before() {
+    let options = SetupOptions { uplinks: vec!["eth0".to_string()], ..SetupOptions::default() };
+    let plan = NetworkPlan::compute(&state(), &options, 0, "polypath0", &BTreeMap::new()).unwrap();
+    let line = "sysctl -w net.ipv6.conf.wlan0.accept_ra=2".to_string();
+    assert!(lines(&plan).contains(&line), "forwarding would take wlan0's default route");
+}
+
+#[test]
+fn listeners_are_reached_at_the_uplinks_own_addresses_only() {
+    let plan =
+        NetworkPlan::compute(&state(), &SetupOptions::default(), 0, "polypath0", &BTreeMap::new()).unwrap();
+    let translation = Translation {
+        slot: 0,
+        tun: "polypath0",
+        paths: &plan.paths,
+        exposed: &[443],
+        is_forwarding_ours: true,
+    };
+    let text = translation.text();
+    for line in [
+        "ip daddr { 192.0.2.10 } tcp dport 443 dnat ip to 198.18.0.1:443",
+        "ip6 daddr { 2001:db8::10 } tcp dport 443 dnat ip6 to [fd70:6f6c:7970::1]:443",
+        "ip daddr { 192.168.1.5 } tcp dport 443 dnat ip to 198.18.0.2:443",
+        "iifname { \"eth0\", \"wlan0\" } oifname { \"eth0\", \"wlan0\" } drop",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
 }
 
 #[test]
@@ -177,6 +210,24 @@ impl Host {
         self.testbed.client.run(|| commands.iter().map(run).collect::<Vec<_>>().join("\n")).unwrap()
     }
 
+    fn shell(&self, script: &str) -> String {
+        let run = || Command::new("sh").args(["-ec", script]).output().expect("the shell");
+        let output = self.testbed.client.run(run).unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Makes the directory's files name a process that is not there, as if this one had died.
+    fn pretend_death(&self) {
+        for entry in std::fs::read_dir(self.directory.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let pid = format!("\"pid\": {}", std::process::id());
+            assert!(text.contains(&pid), "{text}");
+            std::fs::write(&path, text.replace(&pid, "\"pid\": 4194305")).unwrap();
+        }
+    }
+
     fn tun(&self) -> Tun {
         self.testbed.client.run(|| Tun::create(&TunConfig::default())).unwrap().expect("a TUN device")
     }
@@ -210,6 +261,8 @@ fn two_instances_come_and_go_and_leave_nothing() {
         assert!(during.contains(part), "{part} is missing in\n{during}");
     }
     first.remove().expect("removes everything");
+    let forwarding = "cat /proc/sys/net/ipv4/ip_forward";
+    assert_eq!(host.shell(forwarding), "1\n", "the second needs it still");
     drop(second);
     drop((first_tun, second_tun));
     assert_eq!(host.snapshot(), before);
@@ -226,10 +279,7 @@ fn what_a_crash_left_goes_at_the_next_start() {
     let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
     // As if the process had died: nothing is undone, and its record names a process that is not there.
     std::mem::forget(setup);
-    let record = host.directory.path().join("setup-0.json");
-    let text = std::fs::read_to_string(&record).unwrap();
-    std::fs::write(&record, text.replace(&format!("\"pid\": {}", std::process::id()), "\"pid\": 4194305"))
-        .unwrap();
+    host.pretend_death();
     drop(tun);
     assert_ne!(host.snapshot(), before);
     let tun = host.tun();
@@ -285,4 +335,165 @@ fn without_uplinks_the_error_says_so_and_nothing_is_left() {
     assert!(matches!(host.apply(&tun, SetupOptions::default()), Err(SetupError::NoUplink)));
     drop(tun);
     assert_eq!(host.snapshot(), before);
+}
+
+#[test]
+fn what_changes_nothing_for_the_stack_leaves_its_paths_alone() {
+    if !is_root_or_skip("paths that go on") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tun = host.tun();
+    let mut setup =
+        host.apply(&tun, SetupOptions { exposed_ports: vec![80], ..SetupOptions::default() }).unwrap();
+    let in_use = host.snapshot();
+    let update = |setup: &mut NetworkSetup| assert_eq!(setup.update().unwrap(), PathChanges::default());
+    // An address more, as IPv6's privacy extensions give every day.
+    host.shell("ip addr add 10.77.1.9/24 dev path1");
+    update(&mut setup);
+    assert!(host.snapshot().contains("{ 10.77.1.1, 10.77.1.9 } tcp dport 80"), "{}", host.snapshot());
+    host.shell("ip addr del 10.77.1.9/24 dev path1");
+    update(&mut setup);
+    assert_eq!(host.snapshot(), in_use);
+    // Another gateway, as after a move to another access point.
+    let to = |gateway: &str| format!("ip route replace default via {gateway} dev path1 metric 101");
+    host.shell(&to("10.77.1.3"));
+    update(&mut setup);
+    assert!(host.shell("ip route show table 707001").contains("default via 10.77.1.3"));
+    host.shell(&to("10.77.1.2"));
+    update(&mut setup);
+    // Down and up again before anybody looked: the routes went with it.
+    host.shell(&format!("ip link set path1 down; ip link set path1 up; {}", to("10.77.1.2")));
+    assert!(!host.shell("ip route show table all").contains("table 707001"));
+    update(&mut setup);
+    assert!(host.shell("ip route show table 707001").contains("default via 10.77.1.2"));
+    setup.remove().unwrap();
+    drop(tun);
+    // The interface lost its IPv6 address when it went down.
+    let without = |text: String| {
+        let lines = text.lines().filter(|line| !line.contains("fd77:1:") && !line.contains("fe80:"));
+        lines.map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(without(host.snapshot()), without(before));
+}
+
+#[test]
+fn a_gateway_outside_every_prefix_is_used() {
+    if !is_root_or_skip("a gateway on the link") {
+        return;
+    }
+    let host = Host::new();
+    host.shell("ip route replace default via 172.31.1.1 dev path0 onlink metric 100");
+    let before = host.snapshot();
+    let tun = host.tun();
+    let setup = host.apply(&tun, SetupOptions::default()).expect("as cloud servers have it");
+    assert!(host.shell("ip route show table 707000").contains("default via 172.31.1.1 dev path0"));
+    setup.remove().unwrap();
+    drop(tun);
+    assert_eq!(host.snapshot(), before);
+}
+
+#[test]
+fn several_ways_of_one_route_are_several_uplinks() {
+    if !is_root_or_skip("a route with several next hops") {
+        return;
+    }
+    let host = Host::new();
+    host.shell(
+        "ip route del default; ip route del default
+         ip route add default nexthop via 10.77.0.2 dev path0 nexthop via 10.77.1.2 dev path1",
+    );
+    let before = host.snapshot();
+    let tun = host.tun();
+    let setup = host.apply(&tun, SetupOptions::default()).expect("both");
+    assert_eq!(setup.paths().len(), 2);
+    assert!(host.shell("ip route show table 707001").contains("default via 10.77.1.2 dev path1"));
+    setup.remove().unwrap();
+    drop(tun);
+    assert_eq!(host.snapshot(), before);
+}
+
+/// Rules of others, with a name that a person sees and one that only the kernel does.
+const FIREWALL: &str = "nft add table ip filter
+    nft 'add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }'
+    nft add rule ip filter FORWARD counter drop
+    nft add table ip6 filter
+    nft 'add chain ip6 filter FORWARD { type filter hook forward priority 0; policy drop; }'";
+
+#[test]
+fn firewalls_and_strict_reverse_paths_let_the_stack_through() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    if !is_root_or_skip("firewalls") {
+        return;
+    }
+    let host = Host::new();
+    host.shell(FIREWALL);
+    host.shell("for file in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 1 >$file; done");
+    let before = host.snapshot();
+    let tun = host.tun();
+    let mut setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
+    setup.expose(8080).unwrap();
+    let during = host.snapshot();
+    assert!(during.contains("iifname \"polypath0\" accept comment \"polypath0\""), "{during}");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stack = crate::Stack::tun(&tun, polypath_mptcp::HostConfig::default()).expect("a stack");
+        let server = crate::engine::KernelEngine::new().in_namespace(host.testbed.server.clone());
+        let options = |local: Option<IpAddr>| crate::engine::ConnectOptions {
+            local: local.map(|addr| (addr, 0).into()),
+            timeout: Some(std::time::Duration::from_secs(20)),
+            ..Default::default()
+        };
+        // Out by either path, by its own address.
+        for path in 0..2 {
+            let listener = server.listen((Testbed::server_v4(0), 0).into()).unwrap();
+            let to = listener.local_addr().unwrap();
+            let from = options(setup.paths()[path].stack_v4.map(IpAddr::V4));
+            let (out, accepted) = tokio::join!(stack.connect(to, &from), listener.accept());
+            let (mut out, (mut accepted, peer)) = (out.expect("a connection"), accepted.unwrap());
+            assert_eq!(peer.ip(), IpAddr::from(Testbed::client_v4(path as u8)));
+            out.write_all(b"out").await.unwrap();
+            accepted.read_exact(&mut [0; 3]).await.unwrap();
+        }
+        // In by either path.
+        let listener = stack.listen(([0, 0, 0, 0], 8080).into()).unwrap();
+        for path in 0..2 {
+            let to = (Testbed::client_v4(path), 8080).into();
+            let options = options(None);
+            let (sent, accepted) = tokio::join!(server.connect(to, &options), listener.accept());
+            let (mut sent, (mut accepted, _)) = (sent.expect("a connection"), accepted.unwrap());
+            sent.write_all(b"in").await.unwrap();
+            accepted.read_exact(&mut [0; 2]).await.unwrap();
+        }
+    });
+    drop(runtime);
+    setup.remove().unwrap();
+    drop(tun);
+    let without_counts = |text: String| {
+        let lines = text.lines().filter(|line| !line.contains("counter"));
+        lines.map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(without_counts(host.snapshot()), without_counts(before));
+}
+
+#[test]
+fn a_host_does_not_become_a_router_between_its_uplinks() {
+    if !is_root_or_skip("neighbours") {
+        return;
+    }
+    let host = Host::new();
+    let tun = host.tun();
+    let mut setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
+    let drops = |host: &Host| host.snapshot().contains("oifname { \"path0\", \"path1\" } drop");
+    assert!(drops(&host));
+    setup.expose(80).unwrap();
+    assert!(drops(&host));
+    setup.remove().unwrap();
+    // One that is a router already stays one.
+    host.shell("echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
+    let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
+    assert!(!drops(&host));
+    setup.remove().unwrap();
+    assert_eq!(host.shell("cat /proc/sys/net/ipv4/ip_forward"), "1\n");
 }

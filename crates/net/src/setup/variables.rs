@@ -1,0 +1,122 @@
+//! Variables of the system that instances need and share: the last one to leave puts them back, not the first.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::action::Action;
+use super::record::{self, Process};
+use crate::Netlink;
+
+/// An instance's part in the shared variables. It ends with [`SharedVariables::leave`].
+#[derive(Debug)]
+pub(super) struct SharedVariables {
+    path: PathBuf,
+    slot: u8,
+}
+
+/// What is on file for a network namespace.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    users: Vec<User>,
+    /// What was set, in order.
+    set: Vec<Action>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct User {
+    process: Process,
+    slot: u8,
+}
+
+impl SharedVariables {
+    /// Takes part. What instances that died have set stays set, and is put back by the last that leaves.
+    pub(super) fn join(directory: &Path, slot: u8) -> io::Result<Self> {
+        let path = directory.join(format!("variables-{}.json", record::namespace()?));
+        let shared = Self { path, slot };
+        let user = User { process: Process::current(), slot };
+        shared.change(|content| {
+            content.users.push(user);
+            Ok(())
+        })?;
+        Ok(shared)
+    }
+
+    /// Sets variables, in the calling thread's network namespace.
+    pub(super) fn set(&self, netlink: &Netlink, actions: &[Action]) -> io::Result<()> {
+        if actions.is_empty() {
+            return Ok(());
+        }
+        self.change(|content| {
+            let name = |action: &Action| match action {
+                Action::SetVariable { name, .. } => Some(name.clone()),
+                _ => None,
+            };
+            for action in actions {
+                // What was there before the first instance is what counts.
+                if !content.set.iter().any(|known| name(known) == name(action)) {
+                    content.set.push(action.clone());
+                }
+            }
+            Ok(())
+        })?;
+        actions.iter().try_for_each(|action| action.apply(netlink))
+    }
+
+    /// Whether an instance switched a variable, rather than finding it as it should be.
+    pub(super) fn is_ours(&self, variable: &str) -> io::Result<bool> {
+        let mut is_ours = false;
+        self.change(|content| {
+            let is_it =
+                |action: &Action| matches!(action, Action::SetVariable { name, .. } if name == variable);
+            is_ours = content.set.iter().any(is_it);
+            Ok(())
+        })?;
+        Ok(is_ours)
+    }
+
+    /// Leaves; the last one puts the variables back.
+    pub(super) fn leave(&self, netlink: &Netlink) -> io::Result<()> {
+        let me = User { process: Process::current(), slot: self.slot };
+        self.change(|content| {
+            content.users.retain(|user| *user != me);
+            if !content.users.is_empty() {
+                return Ok(());
+            }
+            let mut result = Ok(());
+            for action in std::mem::take(&mut content.set).iter().rev() {
+                result = result.and(action.undo(netlink));
+            }
+            result
+        })
+    }
+
+    /// Changes what is on file, one process at a time. Processes that died take part no more.
+    fn change(&self, work: impl FnOnce(&mut Content) -> io::Result<()>) -> io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let lock = File::open(directory).map_err(|error| record::at(directory, &error))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(record::at(&self.path, &error)),
+        };
+        // It is replaced as a whole, so what can't be read isn't ours.
+        let mut content: Content = serde_json::from_str(&text).unwrap_or_default();
+        content.users.retain(|user| user.process.is_alive());
+        let result = work(&mut content);
+        if content.users.is_empty() && content.set.is_empty() {
+            match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(record::at(&self.path, &error));
+                }
+                _ => return result,
+            }
+        }
+        record::replace(&self.path, &content)?;
+        result
+    }
+}
