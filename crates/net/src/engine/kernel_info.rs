@@ -47,7 +47,7 @@ pub(super) fn stream_info(socket: &impl AsFd, local: SocketAddr, peer: SocketAdd
 }
 
 /// Whether Multipath TCP is in use. A socket that fell back, or never was one, refuses the option.
-fn is_multipath(socket: &impl AsFd) -> bool {
+pub(crate) fn is_multipath(socket: &impl AsFd) -> bool {
     let mut info = [0; 64];
     get(socket, SOL_MPTCP, MPTCP_INFO, &mut info).is_ok_and(|length| {
         number(&info[..length], 8).is_some_and(|flags| flags & MPTCP_INFO_FLAG_FALLBACK == 0)

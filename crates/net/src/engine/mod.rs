@@ -16,6 +16,7 @@ use polypath_mptcp::ConnectionConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
+pub(crate) use kernel_info::is_multipath;
 
 use crate::stack::{Stack, StackListener, StackStream};
 

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 pub use action::Action;
+pub(crate) use nat::probe as probe_nft;
 pub use plan::{NetworkPlan, PathPlan, SetupOptions};
 pub use state::{Link, Route, SystemState};
 pub use watch::Watch;

@@ -158,6 +158,11 @@ pub(super) fn remove(slot: u8) -> io::Result<()> {
     removed.and(forward::remove(slot))
 }
 
+/// Whether there is nft, and it may be used.
+pub(crate) fn probe() -> io::Result<()> {
+    list(&["list", "tables"], "table").map(drop)
+}
+
 /// Has nft do something.
 pub(super) fn run(ruleset: &Value) -> io::Result<()> {
     let no_arguments: [&str; 0] = [];

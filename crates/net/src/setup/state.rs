@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressScope};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteType};
 use netlink_packet_route::rule::RuleAttribute;
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
@@ -28,6 +28,8 @@ pub struct SystemState {
     pub tables: BTreeSet<u32>,
     /// Priorities of rules.
     pub rule_priorities: BTreeSet<u32>,
+    /// Addresses for whose packets there is a rule.
+    pub rule_sources: BTreeSet<IpAddr>,
     /// Variables under `/proc/sys` that set-up may change.
     pub variables: BTreeMap<String, String>,
 }
@@ -39,10 +41,14 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// It is switched on.
+    pub is_up: bool,
     /// It is up, and so is its carrier.
     pub is_running: bool,
     /// The loopback interface.
     pub is_loopback: bool,
+    /// What kind of virtual interface it is, such as `bridge`; none for hardware.
+    pub kind: Option<String>,
     /// Largest packet, in bytes.
     pub mtu_bytes: u32,
     /// Its addresses of global scope.
@@ -87,8 +93,10 @@ impl SystemState {
             let mut link = Link {
                 index: message.header.index,
                 name: String::new(),
+                is_up: flags.contains(LinkFlags::Up),
                 is_running: flags.contains(LinkFlags::Up) && flags.contains(LinkFlags::LowerUp),
                 is_loopback: flags.contains(LinkFlags::Loopback),
+                kind: None,
                 mtu_bytes: 0,
                 addresses: Vec::new(),
             };
@@ -96,6 +104,12 @@ impl SystemState {
                 match attribute {
                     LinkAttribute::IfName(name) => link.name = name,
                     LinkAttribute::Mtu(mtu) => link.mtu_bytes = mtu,
+                    LinkAttribute::LinkInfo(details) => {
+                        link.kind = details.iter().find_map(|detail| match detail {
+                            LinkInfo::Kind(kind) => Some(kind.to_string()),
+                            _ => None,
+                        });
+                    }
                     _ => {}
                 }
             }
@@ -191,6 +205,9 @@ impl SystemState {
                         }
                         RuleAttribute::Priority(priority) => {
                             self.rule_priorities.insert(*priority);
+                        }
+                        RuleAttribute::Source(addr) => {
+                            self.rule_sources.insert(*addr);
                         }
                         _ => {}
                     }

@@ -16,8 +16,10 @@ fn state() -> SystemState {
     let link = |index: u32, name: &str, addresses: &[&str]| Link {
         index,
         name: name.to_string(),
+        is_up: true,
         is_running: true,
         is_loopback: name == "lo",
+        kind: None,
         mtu_bytes: 1500,
         addresses: addresses.iter().map(|text| addr(text)).collect(),
     };
@@ -44,6 +46,7 @@ fn state() -> SystemState {
         ],
         tables: [253, 254, 255].into(),
         rule_priorities: [0, 32_766, 32_767].into(),
+        rule_sources: [].into(),
         variables: [
             ("net/ipv4/ip_forward", "0"),
             ("net/ipv6/conf/all/forwarding", "0"),

@@ -3,6 +3,7 @@
 mod bench;
 mod cp;
 mod demo;
+mod doctor;
 mod engine;
 mod get;
 mod monitor;
@@ -56,6 +57,11 @@ enum Command {
     Ss(ss::Arguments),
     /// Show what happens to connections, in the words of `ip mptcp monitor`
     Monitor(monitor::Arguments),
+    /// Tell why a path is used or not, and what to do about it
+    ///
+    /// Looks at this host and its interfaces and, with a peer, at what the network makes of connections to it. Changes
+    /// nothing. Exit code 1 if something stands in the way.
+    Doctor(doctor::Arguments),
     /// Run random scenarios, or replay one by its seed
     Soak(soak::Arguments),
     /// Run a program whose TCP connections go over Multipath TCP, on all uplinks
@@ -106,6 +112,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cp(arguments) => cp::run(&arguments),
         Command::Ss(arguments) => ss::run(&arguments),
         Command::Monitor(arguments) => monitor::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Preload(arguments) => preload::run(&arguments),
