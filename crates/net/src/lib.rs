@@ -2,6 +2,7 @@
 
 pub mod control;
 mod cpu_time;
+pub mod emulate;
 pub mod enclosure;
 pub mod engine;
 mod namespace;
