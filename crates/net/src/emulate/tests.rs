@@ -6,8 +6,10 @@ use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
 use polypath_link::{Loss, QueueLimit};
 use polypath_units::BitRate;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::engine::KernelEngine;
 use crate::testbed::{Testbed, is_root_or_skip};
 
 fn line(path: u8, config: LinkConfig) -> EmulatedLink {
@@ -156,6 +158,36 @@ fn losses_follow_the_probability_and_changes_come_at_once() {
     assert!(emulation.change(1, Change::Up).is_err());
     drop(emulation);
     assert_eq!(send(10), 0, "nothing passes without the emulation");
+}
+
+#[tokio::test]
+async fn a_middlebox_that_strips_options_makes_the_kernel_fall_back() {
+    if !is_root_or_skip("an emulated middlebox") {
+        return;
+    }
+    let testbed = Testbed::with_middle(2).unwrap();
+    let strip = middlebox::Kind::by_name("strip-mptcp-syn").unwrap();
+    let stripping = EmulatedLink { middleboxes: vec![strip], ..line(1, LinkConfig::default()) };
+    let _emulation = start(&testbed, vec![line(0, LinkConfig::default()), stripping]);
+    let client = KernelEngine::new().in_namespace(testbed.client.clone());
+    let server = KernelEngine::new().in_namespace(testbed.server.clone());
+    for (path, is_multipath) in [(0, true), (1, false)] {
+        let ends: [std::net::IpAddr; 2] = [Testbed::server_v4(path).into(), Testbed::server_v6(path).into()];
+        for addr in ends {
+            let listener = server.listen(SocketAddr::new(addr, 0)).unwrap();
+            let to = listener.local_addr().unwrap();
+            let options = crate::engine::ConnectOptions::default();
+            let connecting = client.connect(to, &options);
+            let (here, there) = tokio::join!(connecting, listener.accept());
+            let (mut here, mut there) = (here.unwrap(), there.unwrap().0);
+            here.write_all(&[7; 100_000]).await.unwrap();
+            let mut data = vec![0; 100_000];
+            there.read_exact(&mut data).await.unwrap();
+            assert!(data.iter().all(|byte| *byte == 7));
+            let seen = [here.info().unwrap().is_multipath, there.info().unwrap().is_multipath];
+            assert_eq!(seen, [is_multipath; 2], "path {path}, {addr}");
+        }
+    }
 }
 
 #[test]
