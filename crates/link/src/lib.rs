@@ -23,5 +23,5 @@ mod segmentation;
 mod testing;
 
 pub use config::{Change, Jitter, JitterKind, LinkConfig, Loss, OnDown, Reordering};
-pub use link::{Link, LinkStats};
+pub use link::{Carried, Link, LinkStats};
 pub use queue::QueueLimit;

@@ -3,6 +3,7 @@
 pub mod control;
 mod cpu_time;
 pub mod doctor;
+pub mod emulate;
 pub mod enclosure;
 pub mod engine;
 mod namespace;

@@ -1,3 +1,4 @@
+mod carried;
 mod impairment;
 mod stats;
 mod transmitter;
@@ -8,11 +9,11 @@ use core::cmp::Ordering;
 use core::net::IpAddr;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, SeqNumber, Transport};
+use polypath_wire::Packet;
 
-use crate::queue::{AnyQueue, Dropped, QueueLimit, Queued};
-use crate::segmentation;
+use crate::queue::{AnyQueue, DropTail, Dropped, QueueLimit, Queued};
 use crate::{Change, LinkConfig, OnDown};
+pub use carried::Carried;
 use impairment::Impairments;
 pub use stats::LinkStats;
 use transmitter::Transmitter;
@@ -35,8 +36,10 @@ const MAX_REVERSE_PACKETS: usize = 64;
 /// goes into the line of arrivals right then, and there is one event per packet: its arrival. Packets that
 /// find the transmitter busy wait in the queue, and are started, each at the instant that the transmitter
 /// became free, whenever the link is next looked at.
+///
+/// What it carries is IP packets, or whatever else stands for them: see [`Carried`].
 #[derive(Debug)]
-pub struct Link {
+pub struct Link<P = Packet> {
     /// When the transmitter is free; [`Instant::FAR_FUTURE`] while it is stopped. Once all that is due is
     /// done, packets wait only if this is in the future.
     busy_until: Instant,
@@ -55,16 +58,16 @@ pub struct Link {
     arrivals: VecDeque<Arrival>,
     /// Packets under way in the order of their arrival, then, if the queue is a drop-tail queue, those that
     /// wait.
-    packets: VecDeque<Packet>,
+    packets: VecDeque<P>,
     /// Packets that others may overtake or that overtake others.
-    stragglers: BinaryHeap<Straggler>,
-    queue: AnyQueue,
+    stragglers: BinaryHeap<Straggler<P>>,
+    queue: AnyQueue<P>,
     stats: LinkStats,
     impairments: Impairments,
     /// Number of stragglers so far, which orders those of equal arrival.
     straggler_count: u64,
     /// What the stopped transmitter was sending.
-    halted: Vec<Halted>,
+    halted: Vec<Halted<P>>,
     /// What remains of that, in billionths of a bit.
     halted_work: u128,
     limit: QueueLimit,
@@ -74,7 +77,7 @@ pub struct Link {
     icmp_source: Option<IpAddr>,
     /// Latest first.
     schedule: Vec<(Instant, Change)>,
-    reverse: VecDeque<Packet>,
+    reverse: VecDeque<P>,
 }
 
 /// When and what arrives.
@@ -87,45 +90,59 @@ struct Arrival {
 
 /// A packet in the middle of a transmission that has stopped.
 #[derive(Debug)]
-struct Halted {
+struct Halted<P> {
     /// How long after the end of the transmission it arrives.
     offset: Duration,
     straggles: bool,
     arrival: Arrival,
-    packet: Packet,
+    packet: P,
 }
 
 /// A packet under way on its own, ordered so that the earliest arrival is the greatest.
 #[derive(Debug)]
-struct Straggler {
+struct Straggler<P> {
     order: u64,
     arrival: Arrival,
-    packet: Packet,
+    packet: P,
 }
 
-impl Ord for Straggler {
+impl<P> Ord for Straggler<P> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.arrival.at, other.order).cmp(&(self.arrival.at, self.order))
     }
 }
 
-impl PartialOrd for Straggler {
+impl<P> PartialOrd for Straggler<P> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Straggler {
+impl<P> PartialEq for Straggler<P> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Straggler {}
+impl<P> Eq for Straggler<P> {}
 
 impl Link {
     /// An empty link. Everything random in it follows from `seed`.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
+        let queue = config.discipline.build(config.queue, config.rate, seed ^ 0x7175_6575_6500_0000);
+        Self::with_queue(config, queue, seed)
+    }
+}
+
+impl<P: Carried> Link<P> {
+    /// An empty link with a drop-tail queue, whatever the configuration's discipline: the others know packets only.
+    /// Everything random in it follows from `seed`.
+    pub fn drop_tail(config: LinkConfig, seed: u64) -> Self {
+        let queue = AnyQueue::DropTail(DropTail::new(config.queue, config.rate));
+        Self::with_queue(config, queue, seed)
+    }
+
+    fn with_queue(config: LinkConfig, queue: AnyQueue<P>, seed: u64) -> Self {
         let impairments =
             Impairments::new(config.jitter, config.loss, config.duplicate, config.reorder, seed);
         let mut schedule = config.schedule;
@@ -146,7 +163,7 @@ impl Link {
             arrivals: VecDeque::new(),
             packets: VecDeque::new(),
             stragglers: BinaryHeap::new(),
-            queue: config.discipline.build(config.queue, config.rate, seed ^ 0x7175_6575_6500_0000),
+            queue,
             stats: LinkStats::default(),
             impairments,
             straggler_count: 0,
@@ -164,8 +181,8 @@ impl Link {
 
     /// A packet comes in at the near end. An aggregate is cut into the segments that it stands for.
     #[inline]
-    pub fn handle_packet(&mut self, now: Instant, packet: Packet) {
-        if segmentation::is_aggregate(&packet) {
+    pub fn handle_packet(&mut self, now: Instant, packet: P) {
+        if packet.is_aggregate() {
             self.handle_aggregate(now, packet);
         } else {
             self.handle_single(now, packet);
@@ -173,19 +190,19 @@ impl Link {
     }
 
     #[inline(never)]
-    fn handle_aggregate(&mut self, now: Instant, packet: Packet) {
+    fn handle_aggregate(&mut self, now: Instant, packet: P) {
         for segment in packet.segments() {
             self.handle_single(now, segment);
         }
     }
 
     #[inline]
-    fn handle_single(&mut self, now: Instant, mut packet: Packet) {
+    fn handle_single(&mut self, now: Instant, mut packet: P) {
         self.advance(now);
         let size_bytes = packet.len_bytes() as u32;
         self.stats.sent_packets += 1;
         self.stats.sent_bytes += u64::from(size_bytes);
-        if size_bytes > self.mtu_bytes && packet.ip.dont_fragment {
+        if size_bytes > self.mtu_bytes && packet.dont_fragment() {
             self.refuse_too_big(&packet);
         } else if self.busy_until > now {
             self.wait(now, packet, size_bytes);
@@ -197,7 +214,7 @@ impl Link {
     }
 
     #[inline]
-    fn wait(&mut self, now: Instant, packet: Packet, size_bytes: u32) {
+    fn wait(&mut self, now: Instant, packet: P, size_bytes: u32) {
         if !self.up && self.on_down == OnDown::Flush {
             self.stats.down_drops += 1;
             return;
@@ -239,7 +256,7 @@ impl Link {
 
     /// Starts to send a packet that is not in `packets`.
     #[inline]
-    fn start_new(&mut self, at: Instant, size_bytes: u32, packet: Packet) {
+    fn start_new(&mut self, at: Instant, size_bytes: u32, packet: P) {
         let arrival = self.occupy(at, size_bytes);
         if self.plain {
             self.expect(arrival);
@@ -261,7 +278,7 @@ impl Link {
     }
 
     #[inline(never)]
-    fn start_impaired(&mut self, mut arrival: Arrival, packet: Packet) {
+    fn start_impaired(&mut self, mut arrival: Arrival, packet: P) {
         if self.impairments.lose() {
             self.stats.lost_packets += 1;
             return;
@@ -280,7 +297,7 @@ impl Link {
         self.fly(arrival, packet, straggles);
     }
 
-    fn fly(&mut self, arrival: Arrival, packet: Packet, straggles: bool) {
+    fn fly(&mut self, arrival: Arrival, packet: P, straggles: bool) {
         if straggles {
             self.straggler_count += 1;
             self.stragglers.push(Straggler { order: self.straggler_count, arrival, packet });
@@ -293,7 +310,7 @@ impl Link {
     /// The next packet that has arrived at the far end by now.
     #[inline]
     #[must_use]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<P> {
         self.advance(now);
         if !self.stragglers.is_empty() {
             return self.poll_with_stragglers(now);
@@ -304,7 +321,7 @@ impl Link {
     }
 
     #[inline(never)]
-    fn poll_with_stragglers(&mut self, now: Instant) -> Option<Packet> {
+    fn poll_with_stragglers(&mut self, now: Instant) -> Option<P> {
         let in_order = self.arrivals.front().map_or(Instant::FAR_FUTURE, |arrival| arrival.at);
         let straggler = self.stragglers.peek().map_or(Instant::FAR_FUTURE, |straggler| straggler.arrival.at);
         if in_order.min(straggler) > now {
@@ -329,7 +346,7 @@ impl Link {
     /// The next message for senders at the near end (ICMP), at once: it does not travel over this link.
     #[inline]
     #[must_use]
-    pub fn poll_reverse(&mut self, _now: Instant) -> Option<Packet> {
+    pub fn poll_reverse(&mut self, _now: Instant) -> Option<P> {
         self.reverse.pop_front()
     }
 
@@ -516,27 +533,12 @@ impl Link {
     }
 
     #[cold]
-    fn refuse_too_big(&mut self, packet: &Packet) {
+    fn refuse_too_big(&mut self, packet: &P) {
         self.stats.too_big_drops += 1;
         if self.mtu_black_hole || self.reverse.len() >= MAX_REVERSE_PACKETS {
             return;
         }
-        let (src_port, dst_port, seq) = match &packet.transport {
-            Transport::Tcp(segment) => (segment.src_port, segment.dst_port, segment.seq),
-            Transport::Udp(datagram) => (datagram.src_port, datagram.dst_port, SeqNumber(0)),
-            // No error about an error (RFC 1122 §3.2.2).
-            Transport::Icmp(_) => return,
-        };
-        let flow = FourTuple {
-            local: Endpoint::new(packet.ip.src, src_port),
-            remote: Endpoint::new(packet.ip.dst, dst_port),
-        };
-        let mtu = u16::try_from(self.mtu_bytes).unwrap_or(u16::MAX);
-        let source = self.icmp_source.unwrap_or(packet.ip.dst);
-        self.reverse.push_back(Packet {
-            ip: IpHeader::new(source, packet.ip.src),
-            transport: Transport::Icmp(IcmpMessage::PacketTooBig { mtu, flow, seq }),
-        });
+        self.reverse.extend(packet.too_big(self.mtu_bytes, self.icmp_source));
     }
 }
 

@@ -48,9 +48,9 @@ impl QueueLimit {
 
 /// A packet that waits.
 #[derive(Debug)]
-pub struct Queued {
+pub struct Queued<P = Packet> {
     /// The packet.
-    pub packet: Packet,
+    pub packet: P,
     /// Its length, IP header included.
     pub size_bytes: u32,
 }
@@ -76,16 +76,16 @@ impl Dropped {
 ///
 /// It may drop on the way in (drop-tail, RED), on the way out (CoDel), and packets other than the one at hand
 /// (drop-head): whatever it drops, it reports. It may mark packets (ECN) as it likes.
-pub trait Queue: fmt::Debug + Send {
+pub trait Queue<P = Packet>: fmt::Debug + Send {
     /// A packet comes while the transmitter is busy.
-    fn enqueue(&mut self, now: Instant, packet: Queued, dropped: &mut Dropped);
+    fn enqueue(&mut self, now: Instant, packet: Queued<P>, dropped: &mut Dropped);
 
     /// The transmitter is free: the next packet. `now` is when it became free.
-    fn dequeue(&mut self, now: Instant, dropped: &mut Dropped) -> Option<Queued>;
+    fn dequeue(&mut self, now: Instant, dropped: &mut Dropped) -> Option<Queued<P>>;
 
     /// A packet comes while nothing waits and the transmitter is free; false drops it. It does not enter the
     /// queue.
-    fn pass(&mut self, now: Instant, packet: &mut Packet) -> bool {
+    fn pass(&mut self, now: Instant, packet: &mut P) -> bool {
         let _ = (now, packet);
         true
     }
@@ -131,7 +131,7 @@ impl Discipline {
         }
     }
 
-    pub(crate) fn build(self, limit: QueueLimit, rate: Option<BitRate>, seed: u64) -> AnyQueue {
+    pub(crate) fn build(self, limit: QueueLimit, rate: Option<BitRate>, seed: u64) -> AnyQueue<Packet> {
         match self {
             Self::DropTail => AnyQueue::DropTail(DropTail::new(limit, rate)),
             Self::Other { build, .. } => AnyQueue::Other(build(limit, rate, seed)),
@@ -147,12 +147,12 @@ impl fmt::Debug for Discipline {
 
 /// A queue: the usual one is called directly, the others through the trait.
 #[derive(Debug)]
-pub(crate) enum AnyQueue {
+pub(crate) enum AnyQueue<P> {
     DropTail(DropTail),
-    Other(Box<dyn Queue>),
+    Other(Box<dyn Queue<P>>),
 }
 
-impl AnyQueue {
+impl<P> AnyQueue<P> {
     pub(crate) fn set_limit(&mut self, limit: QueueLimit, rate: Option<BitRate>) {
         match self {
             Self::DropTail(queue) => queue.set_limit(limit, rate),
@@ -161,7 +161,7 @@ impl AnyQueue {
     }
 
     #[inline]
-    pub(crate) fn pass(&mut self, now: Instant, packet: &mut Packet) -> bool {
+    pub(crate) fn pass(&mut self, now: Instant, packet: &mut P) -> bool {
         match self {
             Self::DropTail(_) => true,
             Self::Other(queue) => queue.pass(now, packet),

@@ -4,6 +4,7 @@ mod bench;
 mod cp;
 mod demo;
 mod doctor;
+mod emulate;
 mod engine;
 mod get;
 mod monitor;
@@ -42,6 +43,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Run a scenario that is described in a TOML file
     Sim(sim::Arguments),
+    /// Emulate links in real time between real interfaces (Linux, CAP_NET_RAW)
+    ///
+    /// Rate, delay, queue, loss, middleboxes and changes by time, between two interfaces each: virtual or physical.
+    Emulate(emulate::Arguments),
     /// Measure the stack and the simulator
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -105,6 +110,7 @@ pub(crate) fn run() -> ExitCode {
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Emulate(arguments) => emulate::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

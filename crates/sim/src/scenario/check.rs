@@ -125,7 +125,7 @@ pub(super) struct Check<'a> {
 impl Check<'_> {
     /// A mistake in the value of `key`.
     pub(super) fn wrong(&self, key: impl Into<String>, message: impl Into<String>) -> ScenarioError {
-        self.source.error(ScenarioErrorKind::Reference, key, message)
+        self.source.wrong(key, message)
     }
 
     /// A name that is none of `known`.
@@ -136,13 +136,7 @@ impl Check<'_> {
         name: &str,
         known: impl IntoIterator<Item = &'n str>,
     ) -> ScenarioError {
-        let known: Vec<String> = known.into_iter().map(|name| format!("\"{name}\"")).collect();
-        let expected = match known.len() {
-            0 => "expected none".to_string(),
-            1 => format!("expected {}", known[0]),
-            _ => format!("expected one of {}", known.join(", ")),
-        };
-        self.wrong(key, format!("unknown {what} \"{name}\"; {expected}"))
+        self.source.unknown(key, what, name, known)
     }
 
     fn names(&self) -> Result<(), ScenarioError> {

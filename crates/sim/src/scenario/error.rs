@@ -72,6 +72,28 @@ impl Source<'_> {
         ScenarioError { file: self.file.to_path_buf(), line, key, kind, message: message.into() }
     }
 
+    /// A mistake in the value of `key`.
+    pub(super) fn wrong(&self, key: impl Into<String>, message: impl Into<String>) -> ScenarioError {
+        self.error(ScenarioErrorKind::Reference, key, message)
+    }
+
+    /// A name that is none of `known`.
+    pub(super) fn unknown<'n>(
+        &self,
+        key: impl Into<String>,
+        what: &str,
+        name: &str,
+        known: impl IntoIterator<Item = &'n str>,
+    ) -> ScenarioError {
+        let known: Vec<String> = known.into_iter().map(|name| format!("\"{name}\"")).collect();
+        let expected = match known.len() {
+            0 => "expected none".to_string(),
+            1 => format!("expected {}", known[0]),
+            _ => format!("expected one of {}", known.join(", ")),
+        };
+        self.wrong(key, format!("unknown {what} \"{name}\"; {expected}"))
+    }
+
     /// The line of a byte offset.
     pub(super) fn line_at(&self, offset: usize) -> usize {
         1 + self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()

@@ -7,7 +7,7 @@ use polypath_link::{Change, Jitter, LinkConfig, QueueLimit, Reordering};
 use polypath_units::{Duration, Instant};
 
 use super::check::Check;
-use super::error::ScenarioError;
+use super::error::{ScenarioError, Source};
 use super::file::{ChangeFile, DirectionFile, LinkFile};
 use super::units::{Limit, Loss};
 use crate::network::{End, NodeId};
@@ -73,44 +73,68 @@ impl Check<'_> {
                 self.wrong(key("addresses"), "are of two families; expected two IPv4 or two IPv6 addresses")
             );
         }
-        let mut schedule = Vec::new();
-        for (number, change) in file.change.iter().enumerate() {
-            if change.at.0 >= self.file.duration.0 {
-                let message = "is not before the end of the run; expected less than `duration`";
-                return Err(self.wrong(key(&format!("change[{number}].at")), message));
-            }
-            let changes = changes(change);
-            if changes.is_empty() {
-                let message = "changes nothing; expected `rate`, `delay`, `loss`, `limit`, `down`, …";
-                return Err(self.wrong(key(&format!("change[{number}]")), message));
-            }
-            let at = Instant::ZERO + change.at.0;
-            schedule.extend(changes.into_iter().map(|change| (at, change)));
-        }
-        let mut boxes = Vec::new();
-        for (number, name) in file.middleboxes.iter().enumerate() {
-            let kind = middlebox::Kind::by_name(name).ok_or_else(|| {
-                let known = middlebox::Kind::ALL.iter().map(|kind| kind.name);
-                self.unknown(key(&format!("middleboxes[{number}]")), "middlebox", name, known)
-            })?;
-            boxes.push(kind);
-        }
-        for (field, direction) in [("limit", file.forward()), ("reverse.limit", file.backward())] {
-            if matches!(direction.limit, Some(Limit::Time(_))) && direction.rate.is_none() {
-                let message = "is a time, but the link has no rate; expected bytes or packets, or a `rate`";
-                return Err(self.wrong(key(field), message));
-            }
-        }
+        let Directions { forward, backward, boxes } =
+            directions(self.source, &format!("links[{index}]"), file, Some(self.file.duration.0))?;
         let default_name = || format!("{}-{}", file.between[0], file.between[1]);
         Ok(LinkPlan {
             name: file.name.clone().unwrap_or_else(default_name),
             nodes,
             addrs,
-            forward: LinkConfig { schedule: schedule.clone(), ..link_config(&file.forward()) },
-            backward: LinkConfig { schedule, ..link_config(&file.backward()) },
+            forward,
+            backward,
             boxes,
         })
     }
+}
+
+/// What a link does to packets, whatever it is between.
+pub(super) struct Directions {
+    pub(super) forward: LinkConfig,
+    pub(super) backward: LinkConfig,
+    pub(super) boxes: Vec<middlebox::Kind>,
+}
+
+/// Checks the link at `place`, such as `links[1]`. Changes come before `end`, if there is one.
+pub(super) fn directions(
+    source: Source<'_>,
+    place: &str,
+    file: &LinkFile,
+    end: Option<Duration>,
+) -> Result<Directions, ScenarioError> {
+    let key = |field: &str| format!("{place}.{field}");
+    let mut schedule = Vec::new();
+    for (number, change) in file.change.iter().enumerate() {
+        if end.is_some_and(|end| change.at.0 >= end) {
+            let message = "is not before the end of the run; expected less than `duration`";
+            return Err(source.wrong(key(&format!("change[{number}].at")), message));
+        }
+        let changes = changes(change);
+        if changes.is_empty() {
+            let message = "changes nothing; expected `rate`, `delay`, `loss`, `limit`, `down`, …";
+            return Err(source.wrong(key(&format!("change[{number}]")), message));
+        }
+        let at = Instant::ZERO + change.at.0;
+        schedule.extend(changes.into_iter().map(|change| (at, change)));
+    }
+    let mut boxes = Vec::new();
+    for (number, name) in file.middleboxes.iter().enumerate() {
+        let kind = middlebox::Kind::by_name(name).ok_or_else(|| {
+            let known = middlebox::Kind::ALL.iter().map(|kind| kind.name);
+            source.unknown(key(&format!("middleboxes[{number}]")), "middlebox", name, known)
+        })?;
+        boxes.push(kind);
+    }
+    for (field, direction) in [("limit", file.forward()), ("reverse.limit", file.backward())] {
+        if matches!(direction.limit, Some(Limit::Time(_))) && direction.rate.is_none() {
+            let message = "is a time, but the link has no rate; expected bytes or packets, or a `rate`";
+            return Err(source.wrong(key(field), message));
+        }
+    }
+    Ok(Directions {
+        forward: LinkConfig { schedule: schedule.clone(), ..link_config(&file.forward()) },
+        backward: LinkConfig { schedule, ..link_config(&file.backward()) },
+        boxes,
+    })
 }
 
 /// How much later than others a reordered packet arrives: long enough for several of any rate to overtake it.

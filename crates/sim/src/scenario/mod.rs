@@ -48,6 +48,7 @@
 mod check;
 mod error;
 mod file;
+mod interfaces;
 mod links;
 mod result;
 mod run;
@@ -61,6 +62,7 @@ use check::Plan;
 use error::Source;
 pub use error::{ScenarioError, ScenarioErrorKind};
 use file::File;
+pub use interfaces::{InterfaceLink, InterfaceLinks};
 pub use result::{
     ChannelResult, ConnectionResult, LinkResult, RunResult, Series, StreamResult, SubflowResult,
     SubflowSeries,
@@ -106,20 +108,7 @@ impl Scenario {
     /// The first mistake in it.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = match error.kind() {
-                std::io::ErrorKind::NotFound => "no such file; expected a scenario in TOML".to_string(),
-                std::io::ErrorKind::InvalidData => "no text; expected a scenario in TOML".to_string(),
-                _ => format!("can't be read ({error}); expected a scenario in TOML"),
-            };
-            ScenarioError {
-                file: path.to_path_buf(),
-                line: None,
-                key: String::new(),
-                kind: ScenarioErrorKind::Unreadable,
-                message,
-            }
-        })?;
+        let text = read_text(path, "a scenario")?;
         Self::parse(path, &text)
     }
 
@@ -130,7 +119,7 @@ impl Scenario {
     pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, ScenarioError> {
         let path = path.as_ref();
         let source = Source { file: path, text };
-        let file = read(source)?;
+        let file: File = read(source)?;
         let plan = Plan::new(source, &file)?;
         Ok(Self { path: path.to_path_buf(), plan })
     }
@@ -181,8 +170,26 @@ impl Scenario {
     }
 }
 
-/// TOML to the words of a scenario.
-fn read(source: Source<'_>) -> Result<File, ScenarioError> {
+/// The text of a file with `what` in it.
+fn read_text(path: &Path, what: &str) -> Result<String, ScenarioError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let message = match error.kind() {
+            std::io::ErrorKind::NotFound => format!("no such file; expected {what} in TOML"),
+            std::io::ErrorKind::InvalidData => format!("no text; expected {what} in TOML"),
+            _ => format!("can't be read ({error}); expected {what} in TOML"),
+        };
+        ScenarioError {
+            file: path.to_path_buf(),
+            line: None,
+            key: String::new(),
+            kind: ScenarioErrorKind::Unreadable,
+            message,
+        }
+    })
+}
+
+/// TOML to the words of a file.
+fn read<T: serde::de::DeserializeOwned>(source: Source<'_>) -> Result<T, ScenarioError> {
     let syntax = |error: &toml::de::Error| {
         let line = error.span().map(|span| source.line_at(span.start));
         (line, error.message().to_string())
