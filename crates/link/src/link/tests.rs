@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use polypath_units::BitRate;
-use polypath_wire::{IcmpMessage, TcpFlags};
+use polypath_wire::{IcmpMessage, SeqNumber, TcpFlags, Transport};
 
 use super::*;
 use crate::queue::{Discipline, Queue};
