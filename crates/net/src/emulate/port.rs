@@ -51,6 +51,8 @@ pub(super) struct Port {
     slots: Vec<u8>,
     outbox: VecDeque<Frame>,
     statistics: PortStatistics,
+    /// It went down, and has not been seen up since.
+    pub(super) is_down: bool,
     /// Generic receive offload was on, and is to be on again.
     restore_gro: bool,
 }
@@ -92,6 +94,7 @@ impl Port {
             slots: vec![0; BATCH * SLOT_BYTES],
             outbox: VecDeque::new(),
             statistics: PortStatistics::default(),
+            is_down: false,
             restore_gro,
         };
         port.prepare(index).map_err(failed("can't be opened"))?;
@@ -218,6 +221,10 @@ impl Port {
     /// True if the interface is there no more.
     pub(super) fn is_gone(&self) -> bool {
         rustix::net::netdevice::name_to_index(&self.receiver, &self.name).is_err()
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        is_up(&self.receiver, &self.name).unwrap_or(false)
     }
 
     pub(super) fn statistics(&mut self) -> PortStatistics {

@@ -21,6 +21,8 @@ use crate::WallClock;
 const SPIN: Duration = Duration::from_micros(100);
 /// Longest sleep, after which interfaces that were full are tried again.
 const RETRY: Duration = Duration::from_micros(50);
+/// An interface that is down is looked at as often: it may be gone for good.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// What counts as late.
 const LATE: Duration = Duration::from_micros(200);
 
@@ -78,7 +80,7 @@ impl Line {
     }
 
     /// Takes in what has come for one direction. True if there may be more.
-    fn receive(&mut self, direction: Direction, clock: WallClock) -> Result<bool, EmulateError> {
+    fn receive(&mut self, direction: Direction, clock: WallClock) -> bool {
         let now = clock.now();
         let Self { ports, ways, boxes, outputs } = self;
         let port = &mut ports[index(direction)];
@@ -90,21 +92,29 @@ impl Line {
                 through_boxes(ways, boxes, outputs, at, direction, frame);
             }
         });
-        let more = match received {
-            Ok(more) => more,
-            Err(_) if port.is_gone() => {
-                let error = io::ErrorKind::NotFound.into();
-                return Err(EmulateError::Interface { name: port.name.clone(), what: "it is gone", error });
-            }
-            // Down for now.
-            Err(_) => false,
-        };
+        // Going down is told once, and going away, which begins so, is not told again.
+        let more = received.unwrap_or_else(|_| {
+            port.is_down = true;
+            false
+        });
         for direction in DIRECTIONS {
             while let Some(message) = self.ways[index(direction)].link.poll_reverse(now) {
                 self.ports[index(direction)].push(message);
             }
         }
-        Ok(more)
+        more
+    }
+
+    /// Finds out what has become of interfaces that went down.
+    fn look_after_ports(&mut self) -> Result<(), EmulateError> {
+        for port in self.ports.iter_mut().filter(|port| port.is_down) {
+            if port.is_gone() {
+                let error = io::ErrorKind::NotFound.into();
+                return Err(EmulateError::Interface { name: port.name.clone(), what: "it is gone", error });
+            }
+            port.is_down = !port.is_up();
+        }
+        Ok(())
     }
 
     /// Gives out what is due.
@@ -236,9 +246,10 @@ impl Worker {
             for (number, line) in self.lines.iter_mut().enumerate() {
                 for direction in DIRECTIONS {
                     if ready.get(2 * number + index(direction)).is_some_and(|is_ready| *is_ready) {
-                        is_busy |= line.receive(direction, self.clock)?;
+                        is_busy |= line.receive(direction, self.clock);
                     }
                 }
+                line.look_after_ports()?;
             }
             let now = self.clock.now();
             self.lines.iter_mut().for_each(|line| line.transmit(now));
@@ -277,6 +288,8 @@ impl Worker {
             (_, true) => left.saturating_sub(SPIN).min(RETRY),
             _ => left.saturating_sub(SPIN),
         };
+        let is_any_down = self.lines.iter().flat_map(|line| &line.ports).any(|port| port.is_down);
+        let sleep = if is_any_down { sleep.min(LOOK_AFTER) } else { sleep };
         let timeout = Timespec {
             tv_sec: (sleep.as_nanos() / 1_000_000_000).min(3600) as i64,
             tv_nsec: (sleep.as_nanos() % 1_000_000_000) as _,
