@@ -44,44 +44,51 @@ impl Connection {
         match self.shared.mode {
             Mode::Plain | Mode::Negotiating => self.schedule_plain(),
             Mode::Mptcp => {
-                while self.reinjections.bytes > 0 || self.shared.send.unsent_bytes() > 0 {
-                    if !self.schedule_one(cx) {
-                        break;
-                    }
-                }
+                while self.may_schedule() && self.schedule_one(cx) {}
                 self.probe_closed_window();
             }
         }
         self.schedule_fin(cx);
     }
 
+    fn may_schedule(&self) -> bool {
+        self.reinjections.bytes > 0
+            || self.shared.send.unsent_bytes() > 0
+            || self.subflows.len() > 1 && self.scheduler.copies() && !self.shared.sent.is_empty()
+    }
+
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> bool {
         let mut candidates = core::mem::take(&mut self.candidates);
-        self.collect_candidates(&mut candidates);
+        let regular = self.collect_candidates(&mut candidates);
         self.drop_stale_reinjections();
         let shared = &self.shared;
         let unsent_bytes = shared.send.unsent_bytes();
         let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
         let view = View {
             now: cx.now,
-            subflows: &candidates,
+            subflows: candidates.get(..regular).unwrap_or_default(),
+            standby: candidates.get(regular..).unwrap_or_default(),
             new_bytes: unsent_bytes.min(window),
             unsent_bytes,
+            window_left_bytes: window,
+            more_to_come: self.writable_wanted,
             reinjection_bytes: self.reinjections.bytes,
             data_una: shared.send.start(),
             data_next: shared.send.next(),
             window_limited: unsent_bytes > 0 && window == 0,
             holder_of_una: shared.sent.front().map(|chunk| chunk.subflow),
             reinjection_from: self.reinjections.queue.front().and_then(|front| front.from),
+            sent: &shared.sent,
         };
-        let decision = if candidates.is_empty() { None } else { self.scheduler.select(&view) };
+        let decision = if regular == 0 { None } else { self.scheduler.select(&view) };
         let done = decision.is_some_and(|decision| self.apply(cx, &candidates, decision));
         self.candidates = candidates;
         done
     }
 
-    /// Subflows that may carry data; backups only while no regular one works (RFC 8684 §3.3.8).
-    fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) {
+    /// Subflows that may carry data, and behind them the backups that wait while a regular one works (RFC 8684 §3.3.8);
+    /// returns how many may.
+    fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
         out.clear();
         let mut regular_works = false;
         for subflow in &self.subflows {
@@ -95,6 +102,7 @@ impl Connection {
                 id: subflow.meta.id,
                 srtt: tcp.srtt(),
                 min_rtt: tcp.min_rtt(),
+                rtt_variance: tcp.rtt_variance(),
                 window_bytes: tcp.window_bytes(),
                 ssthresh_bytes: tcp.ssthresh_bytes(),
                 in_flight_bytes: tcp.in_flight_bytes(),
@@ -103,11 +111,16 @@ impl Connection {
                 segment_bytes: tcp.segment_payload_bytes_with(24) as u32,
                 backup: subflow.meta.backup(),
                 timeouts,
+                is_probing: tcp.is_probing(),
+                in_recovery: tcp.in_recovery(),
+                acked_offset: tcp.acked_offset(),
             });
         }
-        if regular_works {
-            out.retain(|subflow| !subflow.backup);
+        if !regular_works || out.iter().all(|subflow| !subflow.backup) {
+            return out.len();
         }
+        out.sort_by_key(|subflow| subflow.backup);
+        out.iter().filter(|subflow| !subflow.backup).count()
     }
 
     /// Carries out a decision; false if nothing came of it.
@@ -160,6 +173,7 @@ impl Connection {
                     queued: false,
                     end_offset,
                 });
+                self.scheduler.on_sent(target.id, seq, len.into());
                 true
             }
             Data::Reinjection => {
@@ -205,6 +219,7 @@ impl Connection {
         if data.is_empty() {
             return;
         }
+        self.scheduler.on_sent(id, seq, data.len() as u64);
         let end = seq.add(data.len() as u64);
         let end_offset = self.push(position, seq, data);
         let sent = &mut self.shared.sent;

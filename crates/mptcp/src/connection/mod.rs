@@ -37,6 +37,7 @@ use state::{Mode, Shared, SubflowExtension};
 
 pub(crate) use handshake::IncomingJoin;
 pub use info::{ConnectionInfo, SubflowInfo};
+pub(crate) use state::SentChunk;
 
 /// What a connection needs of its host for the length of a call.
 pub(crate) struct Context<'a> {
@@ -248,11 +249,16 @@ impl Connection {
             let (id, join_due) = (meta.id, meta.join_retry_at <= cx.now);
             if tcp.poll_timeout().is_some_and(|at| at <= cx.now) {
                 let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
+                let was_probing = tcp.is_probing();
                 tcp.handle_timeout(cx.now, &mut extension);
+                let is_silent = tcp.is_probing() && !was_probing;
                 if let Some(view) = self.shared.views.get_mut(position) {
                     *view = tcp.flow_view();
                 }
                 self.needs_schedule = true;
+                if is_silent {
+                    self.reinject_from(id);
+                }
                 self.handle_tcp_events(cx, id);
             }
             if join_due && self.position(id) == Some(position) {

@@ -1,6 +1,6 @@
 use polypath_units::Duration;
 
-use super::{Decision, Scheduler, View};
+use super::{Decision, Scheduler, SubflowView, View};
 
 /// The available subflow with the lowest smoothed round-trip time sends next (Paasch 4.3.2).
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,17 +12,23 @@ impl Scheduler for LowestRtt {
     }
 
     fn select(&mut self, view: &View<'_>) -> Option<Decision> {
-        let mut best: Option<(Duration, Decision)> = None;
-        for (index, subflow) in view.subflows.iter().enumerate() {
-            if !subflow.is_available() || best.is_some_and(|(srtt, _)| srtt <= subflow.srtt) {
-                continue;
-            }
-            if let Some(data) = view.next_data(index) {
-                best = Some((subflow.srtt, Decision::send(index, data)));
-            }
-        }
-        best.map(|(_, decision)| decision)
+        lowest_rtt(view, SubflowView::is_available)
     }
+}
+
+/// Reinjections first, then new data, through that subflow which has the lowest smoothed round-trip time of those that
+/// `may_send`.
+pub(super) fn lowest_rtt(view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<Decision> {
+    let mut best: Option<(Duration, Decision)> = None;
+    for (index, subflow) in view.subflows.iter().enumerate() {
+        if best.is_some_and(|(srtt, _)| srtt <= subflow.srtt) || !may_send(subflow) {
+            continue;
+        }
+        if let Some(data) = view.next_data(index) {
+            best = Some((subflow.srtt, Decision::send(index, data)));
+        }
+    }
+    best.map(|(_, decision)| decision)
 }
 
 #[cfg(test)]

@@ -1,16 +1,28 @@
 //! Schedulers: which subflow sends next, and which data. One policy a file.
 //!
 //! A scheduler sees numbers and returns a decision; it never touches packets. It is asked again after each decision,
-//! until it answers `None` or nothing is left to send.
+//! until it answers `None`. `docs/schedulers.md` shows how to write one.
 
+mod backup_aware;
+mod blest;
+mod default;
+mod ecf;
 mod lowest_rtt;
+mod lowest_rtt_bm;
+mod lowest_rtt_rp;
+mod policy;
+mod redundant;
 mod round_robin;
+mod weighted;
 
-use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use core::fmt;
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
+
+use crate::connection::SentChunk;
+pub use policy::{Policy, UnknownPolicy};
 
 /// A scheduling policy, one instance a connection.
 pub trait Scheduler: fmt::Debug + Send {
@@ -19,6 +31,16 @@ pub trait Scheduler: fmt::Debug + Send {
 
     /// Picks a subflow, then the data for it. `None` waits for the next acknowledgment, write or timer.
     fn select(&mut self, view: &View<'_>) -> Option<Decision>;
+
+    /// `len_bytes` from `seq` on went to the subflow with the id `subflow`: what became of a decision.
+    fn on_sent(&mut self, subflow: u8, seq: DataSeq, len_bytes: u64) {
+        let _ = (subflow, seq, len_bytes);
+    }
+
+    /// It wants to be asked while sent data is unacknowledged even if there is none to send: it may copy some.
+    fn copies(&self) -> bool {
+        false
+    }
 }
 
 /// The connection as a scheduler sees it.
@@ -26,13 +48,19 @@ pub trait Scheduler: fmt::Debug + Send {
 pub struct View<'a> {
     /// The current time.
     pub now: Instant,
-    /// The subflows that may carry data, in order of establishment. Those in `active` terms only: established, not
-    /// closing, and not a backup while a regular subflow works.
+    /// The subflows that may carry data, in order of establishment: established, not closing, and no backup while a regular
+    /// subflow works.
     pub subflows: &'a [SubflowView],
+    /// Backups that wait while a regular subflow works. A decision that names one continues the count of `subflows`.
+    pub standby: &'a [SubflowView],
     /// Bytes never sent before that the send window allows.
     pub new_bytes: u64,
     /// Bytes never sent before, whatever the window.
     pub unsent_bytes: u64,
+    /// How much never-sent data the peer's window has room for.
+    pub window_left_bytes: u64,
+    /// The application has more than the send buffer took.
+    pub more_to_come: bool,
     /// Bytes that wait for reinjection: another subflow timed out on them, or died.
     pub reinjection_bytes: u64,
     /// First byte that is not data-acknowledged.
@@ -46,6 +74,21 @@ pub struct View<'a> {
     /// Id of the subflow that lost the data at the front of the reinjection queue; it is not asked to carry it again
     /// while another can.
     pub reinjection_from: Option<u8>,
+    /// What was sent and is not data-acknowledged, in order.
+    pub(crate) sent: &'a VecDeque<SentChunk>,
+}
+
+/// Sent data that is not data-acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// First byte.
+    pub seq: DataSeq,
+    /// After the last byte.
+    pub end: DataSeq,
+    /// Id of the subflow that had it last.
+    pub subflow: u8,
+    /// Offset in that subflow's stream after its last byte.
+    pub end_offset: u64,
 }
 
 /// One subflow as a scheduler sees it.
@@ -57,6 +100,8 @@ pub struct SubflowView {
     pub srtt: Duration,
     /// Least round-trip time.
     pub min_rtt: Duration,
+    /// Mean deviation of the round-trip time (RFC 6298).
+    pub rtt_variance: Duration,
     /// Congestion window in bytes.
     pub window_bytes: u64,
     /// Slow-start threshold in bytes.
@@ -73,6 +118,12 @@ pub struct SubflowView {
     pub backup: bool,
     /// Retransmission timeouts since the last progress; above zero the path may be dead.
     pub timeouts: u8,
+    /// A tail loss probe waits for an answer: nothing was acknowledged for two round-trip times.
+    pub is_probing: bool,
+    /// A loss is being repaired.
+    pub in_recovery: bool,
+    /// Offset in its stream up to which the peer has acknowledged.
+    pub acked_offset: u64,
 }
 
 /// Which subflow, which data.
@@ -129,6 +180,21 @@ impl View<'_> {
             None
         }
     }
+
+    /// The sent, unacknowledged data that begins at `seq` or holds it.
+    #[must_use]
+    pub fn held_at(&self, seq: DataSeq) -> Option<Held> {
+        let at = self.sent.partition_point(|chunk| !chunk.end().after(seq));
+        let chunk = self.sent.get(at)?;
+        let (seq, end) = (chunk.seq.max(seq), chunk.end());
+        Some(Held { seq, end, subflow: chunk.subflow, end_offset: chunk.end_offset })
+    }
+
+    /// The subflow with this id, among those that may carry data.
+    #[must_use]
+    pub fn subflow(&self, id: u8) -> Option<&SubflowView> {
+        self.subflows.iter().find(|subflow| subflow.id == id)
+    }
 }
 
 impl SubflowView {
@@ -137,51 +203,17 @@ impl SubflowView {
     pub fn is_available(&self) -> bool {
         self.room_bytes >= u64::from(self.segment_bytes) && self.timeouts == 0
     }
-}
 
-/// A policy by name. A new one is one file and one line in [`Policy::ALL`].
-#[derive(Clone, Copy)]
-pub struct Policy {
-    /// The name by which users choose it.
-    pub name: &'static str,
-    build: fn() -> Box<dyn Scheduler>,
-}
-
-impl Policy {
-    /// All policies; the first is the default.
-    pub const ALL: &'static [Self] = &[
-        Self { name: "lowest-rtt", build: || Box::new(lowest_rtt::LowestRtt) },
-        Self { name: "round-robin", build: || Box::new(round_robin::RoundRobin::default()) },
-    ];
-
-    /// The policy of this name.
+    /// What is in flight or waits to leave, in bytes.
     #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|policy| policy.name == name)
+    pub fn pending_bytes(&self) -> u64 {
+        self.in_flight_bytes + self.unsent_bytes
     }
 
-    /// A new instance.
+    /// Below the slow-start threshold.
     #[must_use]
-    pub fn build(self) -> Box<dyn Scheduler> {
-        (self.build)()
-    }
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self::ALL[0]
-    }
-}
-
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Policy {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+    pub fn in_slow_start(&self) -> bool {
+        self.window_bytes < self.ssthresh_bytes
     }
 }
 
@@ -194,6 +226,7 @@ pub(crate) mod tests {
             id,
             srtt: Duration::from_millis(srtt_ms),
             min_rtt: Duration::from_millis(srtt_ms),
+            rtt_variance: Duration::ZERO,
             window_bytes: 14_600,
             ssthresh_bytes: u64::MAX,
             in_flight_bytes: 0,
@@ -202,31 +235,42 @@ pub(crate) mod tests {
             segment_bytes: 1460,
             backup: false,
             timeouts: 0,
+            is_probing: false,
+            in_recovery: false,
+            acked_offset: 0,
         }
     }
+
+    static NOTHING_SENT: VecDeque<SentChunk> = VecDeque::new();
 
     pub(crate) fn view(subflows: &[SubflowView]) -> View<'_> {
         View {
             now: Instant::ZERO,
             subflows,
+            standby: &[],
             new_bytes: 100_000,
             unsent_bytes: 100_000,
+            window_left_bytes: 100_000,
+            more_to_come: false,
             reinjection_bytes: 0,
             data_una: DataSeq(0),
             data_next: DataSeq(0),
             window_limited: false,
             holder_of_una: None,
             reinjection_from: None,
+            sent: &NOTHING_SENT,
         }
     }
 
-    #[test]
-    fn every_policy_is_found_by_its_name() {
-        for policy in Policy::ALL {
-            assert_eq!(Policy::by_name(policy.name), Some(*policy));
-            assert_eq!(policy.build().name(), policy.name);
-        }
-        assert_eq!(Policy::by_name("fastest"), None);
+    /// Data that was sent: number of the first byte, length, subflow.
+    pub(crate) fn sent(chunks: &[(u64, u32, u8)]) -> VecDeque<SentChunk> {
+        let mut offsets = [0; 256];
+        let chunk = |&(seq, len, subflow): &(u64, u32, u8)| {
+            let end_offset = &mut offsets[usize::from(subflow)];
+            *end_offset += u64::from(len);
+            SentChunk { seq: DataSeq(seq), len, subflow, queued: false, end_offset: *end_offset }
+        };
+        chunks.iter().map(chunk).collect()
     }
 
     #[test]

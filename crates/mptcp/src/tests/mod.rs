@@ -190,7 +190,7 @@ fn a_path_that_dies_loses_nothing_and_comes_back() {
 #[test]
 fn changed_payload_on_a_joined_path_is_noticed_and_sent_again() {
     for version in VERSIONS {
-        let mut network = network(&[10, 20], version, true, 7);
+        let mut network = network(&[10, 10], version, true, 7);
         network.meddle = std::boxed::Box::new(|_, mut packet| {
             if packet.ip.src == network::client_addr(1) && !segment(&packet).payload.is_empty() {
                 let mut bytes = segment(&packet).payload.to_vec();

@@ -107,6 +107,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.rtt.min()
     }
 
+    /// Mean deviation of the round-trip time (RFC 6298 §2); zero before the first sample.
+    #[must_use]
+    pub fn rtt_variance(&self) -> Duration {
+        self.rtt.variance()
+    }
+
+    /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
+    #[must_use]
+    pub fn is_probing(&self) -> bool {
+        self.recovery.tail_probe_end.is_some_and(|end| self.una < end)
+    }
+
     /// Retransmission timeout, with backoff.
     #[must_use]
     pub fn rto(&self) -> Duration {

@@ -1,0 +1,251 @@
+use polypath_units::Duration;
+use polypath_wire::DataSeq;
+
+use super::lowest_rtt::lowest_rtt;
+use super::lowest_rtt_bm::window_limit_bytes;
+use super::{Data, Decision, Scheduler, SubflowView, View};
+
+/// No slower than the best path alone.
+///
+/// The fastest subflow with room sends, and a slower one only where that lets everything arrive earlier:
+/// - what would reach the peer no later through faster subflows, with all that is written before it, waits for them (as ECF
+///   does, but knowing that a window doubles each round in slow start);
+/// - what would block the peer's window for faster subflows waits for them (as BLEST does);
+/// - a slower subflow fills its path, but not the path's queue (as bufferbloat mitigation does, Paasch 4.3.2).
+///
+/// Where nothing new may leave, a subflow with room sends a copy of what a slower, or silent, one holds: what keeps the window
+/// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written.
+#[derive(Clone, Copy, Debug, core::default::Default)]
+pub(super) struct Default {
+    /// Copies of the end have gone out up to here.
+    copied_until: Option<DataSeq>,
+    /// The last decision was a copy.
+    is_copying: bool,
+}
+
+/// A queue for which a subflow is held back: shorter ones harm nobody, and are what pacing and offloads make anyway.
+const HARMFUL_QUEUE: Duration = Duration::from_millis(20);
+/// λ of bufferbloat mitigation, as evaluated by its authors.
+const LAMBDA: f64 = 3.0;
+/// Pieces of sent data looked at for one decision.
+const SCAN_LIMIT: usize = 64;
+
+impl Scheduler for Default {
+    fn name(&self) -> &'static str {
+        "default"
+    }
+
+    fn select(&mut self, view: &View<'_>) -> Option<Decision> {
+        let is_sound = |subflow: &SubflowView| subflow.timeouts == 0 && !subflow.is_probing;
+        let is_any_sound = view.subflows.iter().any(is_sound);
+        let may_send = |subflow: &SubflowView| subflow.is_available() && (is_sound(subflow) || !is_any_sound);
+        let decision = lowest_rtt(view, may_send);
+        self.is_copying = decision.is_none();
+        let Some(decision) = decision else {
+            return self.copy(view, may_send);
+        };
+        let chosen = view.subflows.get(decision.subflow)?;
+        let faster = || {
+            let is_faster = |subflow: &&SubflowView| subflow.srtt < chosen.srtt && !chosen.srtt.is_zero();
+            view.subflows.iter().filter(move |subflow| is_sound(subflow) && is_faster(subflow))
+        };
+        if faster().next().is_none() || decision.data == Data::Reinjection {
+            return Some(decision);
+        }
+        let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
+            && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
+        // What faster subflows can bring to the peer until this one has; a round trip until it is acknowledged.
+        let arrives_in = chosen.srtt / 2;
+        let by_then: u64 = faster().map(|subflow| deliverable_bytes(subflow, arrives_in)).sum();
+        let is_late = !view.more_to_come && by_then >= view.unsent_bytes;
+        let by_ack: u64 = faster().map(|subflow| deliverable_bytes(subflow, chosen.srtt)).sum();
+        let blocks = by_ack + u64::from(chosen.segment_bytes) > view.window_left_bytes;
+        (!stands_in_queue && !is_late && !blocks).then_some(decision)
+    }
+
+    fn on_sent(&mut self, _subflow: u8, seq: DataSeq, len_bytes: u64) {
+        if self.is_copying {
+            self.copied_until = Some(seq.add(len_bytes));
+        }
+    }
+
+    fn copies(&self) -> bool {
+        true
+    }
+}
+
+impl Default {
+    /// Something that another subflow holds, and this one brings earlier.
+    fn copy(&self, view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<Decision> {
+        if view.new_bytes > 0 || view.more_to_come && !view.window_limited {
+            return None;
+        }
+        let (index, subflow) = view
+            .subflows
+            .iter()
+            .enumerate()
+            .filter(|(_, subflow)| may_send(subflow))
+            .min_by_key(|(_, s)| s.srtt)?;
+        let mut seq = view.data_una;
+        if let Some(until) = self.copied_until.filter(|until| until.after(seq) && !view.window_limited) {
+            seq = until;
+        }
+        for _ in 0..SCAN_LIMIT {
+            let held = view.held_at(seq)?;
+            let holder = view.subflow(held.subflow);
+            let is_earlier = match holder {
+                Some(holder) => {
+                    holder.id != subflow.id && arrives_in(holder, held.end_offset) > subflow.srtt / 2
+                }
+                // A backup has it, or a subflow that is gone.
+                None => false,
+            };
+            if is_earlier {
+                let limit_bytes = held.end.diff(held.seq).max(0) as u64;
+                return Some(Decision { limit_bytes, ..Decision::send(index, Data::Copy(held.seq)) });
+            }
+            if view.window_limited {
+                return None;
+            }
+            seq = held.end;
+        }
+        None
+    }
+}
+
+/// How many new bytes a subflow brings to the peer within `time`, beyond what it has in flight: a window each round, twice as
+/// much each round in slow start.
+fn deliverable_bytes(subflow: &SubflowView, time: Duration) -> u64 {
+    let srtt_s = subflow.srtt.as_secs_f64();
+    let after_s = time.as_secs_f64() - srtt_s / 2.0;
+    if srtt_s <= 0.0 || after_s < 0.0 {
+        return 0;
+    }
+    let rounds = after_s / srtt_s;
+    let windows = if subflow.in_slow_start() {
+        // More rounds bring more than there is.
+        2.0 * libm::exp2(rounds.min(30.0)) - 1.0
+    } else {
+        1.0 + rounds
+    };
+    ((windows * subflow.window_bytes as f64) as u64).saturating_sub(subflow.pending_bytes())
+}
+
+/// When what ends at `end_offset` of a subflow's stream will have reached the peer: what is in flight arrives within a round
+/// trip, evenly.
+fn arrives_in(subflow: &SubflowView, end_offset: u64) -> Duration {
+    let ahead_bytes = end_offset.saturating_sub(subflow.acked_offset);
+    let rounds = ahead_bytes as f64 / subflow.in_flight_bytes.max(1) as f64;
+    // Something lost is found out, and comes a round trip later.
+    let again = if subflow.is_probing || subflow.timeouts > 0 {
+        2.0
+    } else if subflow.in_recovery {
+        1.0
+    } else {
+        0.0
+    };
+    let srtt_s = subflow.srtt.as_secs_f64();
+    Duration::from_secs_f64((srtt_s * (rounds + again - 0.5)).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{sent, subflow, view};
+    use super::*;
+
+    /// The fast subflow has no room; the slow one has.
+    fn full_and_slow(slow_ms: u64) -> [SubflowView; 2] {
+        let mut subflows = [subflow(1, 20, 0), subflow(2, slow_ms, 5)];
+        subflows[0].in_flight_bytes = subflows[0].window_bytes;
+        subflows[0].ssthresh_bytes = subflows[0].window_bytes;
+        subflows
+    }
+
+    #[test]
+    fn what_the_fast_subflow_brings_earlier_waits_for_it() {
+        let subflows = full_and_slow(100);
+        // Until the slow one's arrives in 50 ms: (1 + 40/20 − 1) · 14 600 new bytes.
+        let pick = |left_bytes, more_to_come| {
+            let view = View { unsent_bytes: left_bytes, more_to_come, ..view(&subflows) };
+            Default::default().select(&view)
+        };
+        assert_eq!(pick(29_200, false), None);
+        assert_eq!(pick(29_201, false), Some(Decision::send(1, Data::New)));
+        assert_eq!(pick(29_200, true), Some(Decision::send(1, Data::New)));
+    }
+
+    #[test]
+    fn slow_start_doubles_what_the_fast_subflow_brings() {
+        let mut subflows = full_and_slow(100);
+        subflows[0].ssthresh_bytes = u64::MAX;
+        // (2 · 2² − 1 − 1) · 14 600.
+        assert_eq!(deliverable_bytes(&subflows[0], Duration::from_millis(50)), 6 * 14_600);
+        assert_eq!(deliverable_bytes(&subflows[0], Duration::from_millis(9)), 0);
+        subflows[0].in_flight_bytes = 0;
+        assert_eq!(deliverable_bytes(&subflows[0], Duration::from_millis(10)), 14_600);
+    }
+
+    #[test]
+    fn what_would_block_the_window_waits() {
+        let subflows = full_and_slow(100);
+        // In 100 ms: (1 + 90/20 − 1) · 14 600 = 65 700, and the segment itself.
+        let pick = |left_bytes| {
+            let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
+            Default::default().select(&view)
+        };
+        assert_eq!(pick(65_700 + 1459), None);
+        assert_eq!(pick(65_700 + 1460), Some(Decision::send(1, Data::New)));
+    }
+
+    #[test]
+    fn a_slow_subflow_does_not_fill_its_queue_but_the_fastest_may() {
+        let mut subflows = full_and_slow(300);
+        subflows[1].min_rtt = Duration::from_millis(50);
+        // 3 · 50/300 · 14 600 = 7 300.
+        let pick = |subflows: &[SubflowView]| {
+            let view = View { more_to_come: true, window_left_bytes: 1 << 20, ..view(subflows) };
+            Default::default().select(&view).map(|decision| decision.subflow)
+        };
+        subflows[1].in_flight_bytes = 7_299;
+        assert_eq!(pick(&subflows), Some(1));
+        subflows[1].in_flight_bytes = 7_300;
+        assert_eq!(pick(&subflows), None);
+        assert_eq!(pick(&subflows[1..]), Some(0));
+    }
+
+    #[test]
+    fn the_end_is_copied_from_the_slow_subflow_once() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
+        subflows[1].in_flight_bytes = 2920;
+        let chunks = sent(&[(0, 1460, 2), (1460, 1460, 1), (2920, 1460, 2)]);
+        let mut end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(&subflows) };
+        end.data_next = DataSeq(4380);
+        let mut scheduler = Default::default();
+        // The first arrives within its half round trip: 100 · (1/2 − 1/2) ms. The last takes 50 ms, a copy 10 ms.
+        let copy = Decision { limit_bytes: 1460, ..Decision::send(0, Data::Copy(DataSeq(2920))) };
+        assert_eq!(scheduler.select(&end), Some(copy));
+        scheduler.on_sent(1, DataSeq(2920), 1460);
+        assert_eq!(scheduler.select(&end), None);
+        assert_eq!(Default::default().select(&View { more_to_come: true, ..end }), None);
+        assert_eq!(Default::default().select(&View { subflows: &subflows[1..], ..end }), None);
+    }
+
+    #[test]
+    fn a_silent_subflow_gets_no_new_data_while_another_answers() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
+        subflows[0].is_probing = true;
+        assert_eq!(Default::default().select(&view(&subflows)), Some(Decision::send(1, Data::New)));
+        subflows[1].is_probing = true;
+        assert_eq!(Default::default().select(&view(&subflows)), Some(Decision::send(0, Data::New)));
+    }
+
+    #[test]
+    fn what_keeps_the_window_closed_is_copied() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
+        subflows[1].in_flight_bytes = 2920;
+        let chunks = sent(&[(0, 2920, 2)]);
+        let closed = View { new_bytes: 0, window_limited: true, sent: &chunks, ..view(&subflows) };
+        let decision = Default::default().select(&closed).map(|decision| (decision.subflow, decision.data));
+        assert_eq!(decision, Some((0, Data::Copy(DataSeq(0)))));
+    }
+}

@@ -1,0 +1,131 @@
+use alloc::vec::Vec;
+
+use polypath_units::Instant;
+
+use super::lowest_rtt::lowest_rtt;
+use super::{Data, Decision, Penalty, Scheduler, SubflowView, View};
+
+/// Lowest round-trip time with opportunistic retransmission and penalization (Paasch 4.2.1).
+///
+/// When the peer's window keeps new data back while a subflow could send, that subflow sends the first unacknowledged
+/// segment again, which another holds; and if the other's round-trip time is larger, its congestion window is halved, at most
+/// once in its round-trip time.
+#[derive(Clone, Debug)]
+pub(super) struct LowestRttRp {
+    /// The first form lowers the slow-start threshold always; the improved form (Paasch Fig. 4.14) leaves it alone in slow
+    /// start, where it has yet to find out what the path carries.
+    is_first_form: bool,
+    penalties: Penalties,
+}
+
+/// Which subflow was penalized when, by id.
+#[derive(Clone, Debug, Default)]
+struct Penalties(Vec<(u8, Instant)>);
+
+impl LowestRttRp {
+    pub(super) fn improved() -> Self {
+        Self { is_first_form: false, penalties: Penalties::default() }
+    }
+
+    pub(super) fn first_form() -> Self {
+        Self { is_first_form: true, ..Self::improved() }
+    }
+}
+
+impl Scheduler for LowestRttRp {
+    fn name(&self) -> &'static str {
+        if self.is_first_form { "lowest-rtt-rp-first" } else { "lowest-rtt-rp" }
+    }
+
+    fn select(&mut self, view: &View<'_>) -> Option<Decision> {
+        if let Some(decision) = lowest_rtt(view, SubflowView::is_available) {
+            return Some(decision);
+        }
+        if !view.window_limited {
+            return None;
+        }
+        let holder = view.subflows.iter().position(|subflow| Some(subflow.id) == view.holder_of_una)?;
+        let held_by = view.subflows.get(holder)?;
+        let (index, subflow) = view
+            .subflows
+            .iter()
+            .enumerate()
+            .filter(|(index, subflow)| *index != holder && subflow.is_available())
+            .min_by_key(|(_, subflow)| subflow.srtt)?;
+        let is_slower = held_by.srtt > subflow.srtt;
+        let penalize = (is_slower && self.penalties.may_be(held_by, view.now))
+            .then(|| Penalty { subflow: holder, ssthresh: self.is_first_form || !held_by.in_slow_start() });
+        let limit_bytes = u64::from(subflow.segment_bytes);
+        Some(Decision { subflow: index, data: Data::Copy(view.data_una), limit_bytes, penalize })
+    }
+}
+
+impl Penalties {
+    /// True, and noted, if it is a round-trip time since the last.
+    fn may_be(&mut self, subflow: &SubflowView, now: Instant) -> bool {
+        match self.0.iter_mut().find(|(id, _)| *id == subflow.id) {
+            Some((_, at)) if now.since(*at) < subflow.srtt => false,
+            Some((_, at)) => {
+                *at = now;
+                true
+            }
+            None => {
+                self.0.push((subflow.id, now));
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_units::Duration;
+    use polypath_wire::DataSeq;
+
+    use super::super::tests::{subflow, view};
+    use super::*;
+
+    /// The slow subflow 2 holds what the window waits for, and the fast subflow 1 could send.
+    fn blocked(subflows: &[SubflowView]) -> View<'_> {
+        let limited = View { new_bytes: 0, window_limited: true, holder_of_una: Some(2), ..view(subflows) };
+        View { data_una: DataSeq(77), now: Instant::from_secs(1), ..limited }
+    }
+
+    #[test]
+    fn sends_what_blocks_again_and_halves_the_slow_window_once_a_round_trip() {
+        let subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
+        let mut scheduler = LowestRttRp::improved();
+        let mut view = blocked(&subflows);
+        let penalty = Some(Penalty { subflow: 1, ssthresh: false });
+        let copy =
+            |penalize| Decision { subflow: 0, data: Data::Copy(DataSeq(77)), limit_bytes: 1460, penalize };
+        assert_eq!(scheduler.select(&view), Some(copy(penalty)));
+        view.now += Duration::from_millis(99);
+        assert_eq!(scheduler.select(&view), Some(copy(None)));
+        view.now += Duration::from_millis(1);
+        assert_eq!(scheduler.select(&view), Some(copy(penalty)));
+    }
+
+    #[test]
+    fn the_forms_differ_in_slow_start_only() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
+        let lowers_threshold = |mut scheduler: LowestRttRp, subflows: &[SubflowView]| {
+            scheduler.select(&blocked(subflows)).and_then(|decision| decision.penalize).map(|p| p.ssthresh)
+        };
+        assert_eq!(lowers_threshold(LowestRttRp::improved(), &subflows), Some(false));
+        assert_eq!(lowers_threshold(LowestRttRp::first_form(), &subflows), Some(true));
+        subflows[1].ssthresh_bytes = subflows[1].window_bytes;
+        assert_eq!(lowers_threshold(LowestRttRp::improved(), &subflows), Some(true));
+    }
+
+    #[test]
+    fn a_faster_subflow_is_not_penalized_nor_anything_copied_while_new_data_may_leave() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 10, 0)];
+        let decision = LowestRttRp::improved().select(&blocked(&subflows)).unwrap();
+        assert_eq!((decision.penalize, decision.data), (None, Data::Copy(DataSeq(77))));
+        let unlimited = View { holder_of_una: Some(2), ..view(&subflows) };
+        assert_eq!(LowestRttRp::improved().select(&unlimited), Some(Decision::send(0, Data::New)));
+        subflows[0].room_bytes = 0;
+        assert_eq!(LowestRttRp::improved().select(&blocked(&subflows)), None);
+    }
+}
