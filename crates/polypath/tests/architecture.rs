@@ -16,9 +16,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("link", &["units", "wire"]),
     ("sim", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
     ("net", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
+    ("lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim"]),
     ("capi", &["net"]),
     ("preload", &[]),
-    ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net"]),
+    ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net", "lab"]),
 ];
 
 /// Crates without clock, socket, thread, task or global randomness.

@@ -1,0 +1,10 @@
+//! The laboratory: experiments that are data.
+//!
+//! The unit of everything is [`run_set`]: one workload, by one [`Variant`] of the stack, over one [`PathSet`], in
+//! virtual time. The same arguments give the same [`Outcome`], bit for bit.
+
+pub mod design;
+pub mod metrics;
+pub mod run;
+
+pub use run::{Outcome, PathSet, PathSpec, Variant, Workload, run_set};

@@ -1,0 +1,436 @@
+//! One workload over one set of parallel paths.
+
+use std::sync::Arc;
+
+use polypath_link::{LinkConfig, Loss, QueueLimit};
+use polypath_mptcp::HostConfig;
+use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
+use polypath_sim::conversation::Conversation;
+use polypath_sim::network::Network;
+use polypath_sim::topologies::{PathConfig, parallel_paths};
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::Endpoint;
+use serde::{Deserialize, Serialize};
+
+use super::variant::Variant;
+
+/// A path between two hosts, the same in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathSpec {
+    /// Rate of the transmitter, IP headers included.
+    pub rate: BitRate,
+    /// Round-trip time of an empty path: twice the propagation delay.
+    pub rtt: Duration,
+    /// How long a full queue takes to empty. At least [`PathSpec::LEAST_QUEUE_PACKETS`] fit.
+    pub queue: Duration,
+    /// Probability that a packet is lost on the line, 0 to 1.
+    pub loss: f64,
+}
+
+/// Paths between two hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSet {
+    /// The paths.
+    pub paths: Vec<PathSpec>,
+}
+
+/// What is sent, from the host that opens the connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Workload {
+    /// As much as possible for so long.
+    Bulk {
+        /// From the opening of the connection on.
+        duration: Duration,
+    },
+    /// So many bytes.
+    Transfer {
+        /// How many.
+        bytes: u64,
+        /// When to give up.
+        timeout: Duration,
+    },
+    /// Blocks at a fixed rate, each of which is timed from its making to its arrival.
+    Blocks {
+        /// Size of a block in bytes.
+        block_bytes: u64,
+        /// Rate at which blocks are made.
+        rate: BitRate,
+        /// How long blocks are made.
+        duration: Duration,
+    },
+    /// Requests and responses in turn; the response comes from the host that accepted the connection.
+    Requests {
+        /// Size of a request in bytes.
+        request_bytes: u64,
+        /// Size of a response in bytes.
+        response_bytes: u64,
+        /// How many.
+        count: u64,
+        /// When to give up.
+        timeout: Duration,
+    },
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Bytes that arrived in order at the receiving application.
+    pub received_bytes: u64,
+    /// Those bytes over the time from the first SYN to the last byte, or to the end of a bulk transfer, in bits per
+    /// second.
+    pub goodput_bps: f64,
+    /// From the first SYN to the last planned byte, in seconds, if it arrived in time. Of bulk transfers: never.
+    pub completion_s: Option<f64>,
+    /// The path that the connection was opened over.
+    pub initial_path: usize,
+    /// Each path.
+    pub paths: Vec<PathOutcome>,
+    /// Delays of blocks, if blocks were sent.
+    pub blocks: Option<BlockDelays>,
+    /// Events that the simulator processed.
+    pub events: u64,
+}
+
+/// What went over a path, from the host that opened the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathOutcome {
+    /// Bytes that arrived, IP headers included.
+    pub delivered_bytes: u64,
+    /// Packets that arrived.
+    pub delivered_packets: u64,
+    /// Packets that the queue dropped.
+    pub queue_drops: u64,
+    /// Packets lost on the line.
+    pub lost_packets: u64,
+}
+
+/// How long blocks took from their making to their arrival, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockDelays {
+    /// Blocks that were made.
+    pub made: u64,
+    /// Blocks that arrived.
+    pub arrived: u64,
+    /// The least delay.
+    pub min_s: f64,
+    /// Median.
+    pub median_s: f64,
+    /// 95th percentile.
+    pub p95_s: f64,
+    /// 99th percentile.
+    pub p99_s: f64,
+    /// The longest delay.
+    pub max_s: f64,
+}
+
+impl PathSpec {
+    /// Fewer places in a queue than this would drop parts of every pair of segments.
+    pub const LEAST_QUEUE_PACKETS: u64 = 3;
+
+    const PACKET_BYTES: u64 = 1500;
+    /// A full segment's payload with timestamps, over IPv4.
+    const PAYLOAD_BYTES: u64 = 1448;
+
+    /// The most goodput that plain TCP can have here: the payload's share of full-sized packets.
+    #[must_use]
+    pub fn capacity_bps(&self) -> f64 {
+        self.rate.as_bps() as f64 * Self::PAYLOAD_BYTES as f64 / Self::PACKET_BYTES as f64
+    }
+
+    fn link(&self) -> LinkConfig {
+        let queue_bytes = self.rate.bytes_in(self.queue).max(Self::LEAST_QUEUE_PACKETS * Self::PACKET_BYTES);
+        LinkConfig {
+            loss: if self.loss > 0.0 { Loss::Random(self.loss) } else { Loss::None },
+            ..LinkConfig::new(
+                self.rate,
+                Duration::from_nanos(self.rtt.as_nanos() / 2),
+                QueueLimit::Bytes(queue_bytes),
+            )
+        }
+    }
+
+    /// What plain TCP is expected to need for a transfer, in seconds: handshake, slow start, then the path's rate or
+    /// what random loss leaves of it (Mathis et al. 1997).
+    pub(super) fn expected_time_s(&self, bytes: u64) -> f64 {
+        let rtt_s = self.rtt.as_secs_f64().max(1e-4);
+        let payload_bytes = Self::PAYLOAD_BYTES as f64;
+        let by_loss = if self.loss > 0.0 {
+            payload_bytes / (rtt_s + self.queue.as_secs_f64() / 2.0) * (1.5 / self.loss).sqrt()
+        } else {
+            f64::INFINITY
+        };
+        let bytes_per_s = (self.capacity_bps() / 8.0).min(by_loss);
+        let bytes = bytes as f64;
+        // Rounds until the transfer is over or the path is full.
+        let first_round_bytes = 10.0 * payload_bytes;
+        let full = (bytes.min(bytes_per_s * rtt_s) / first_round_bytes + 1.0).log2();
+        rtt_s * (1.5 + full) + bytes / bytes_per_s
+    }
+}
+
+impl PathSet {
+    /// The buffer that never limits: 2 · Σ rate · longest round trip, with full queues.
+    #[must_use]
+    pub fn recommended_buffer_bytes(&self) -> u64 {
+        let longest = self.paths.iter().map(|path| path.rtt + path.queue).max().unwrap_or_default();
+        self.paths.iter().map(|path| path.rate.bytes_in(longest)).sum::<u64>().saturating_mul(2)
+    }
+}
+
+impl Workload {
+    /// How many bytes the choice of a best path should think of.
+    pub(super) fn expected_bytes(&self) -> u64 {
+        match *self {
+            // Long enough for the rate alone to matter.
+            Self::Bulk { .. } => 1 << 30,
+            Self::Transfer { bytes, .. } => bytes,
+            Self::Blocks { block_bytes, .. } => block_bytes,
+            Self::Requests { request_bytes, response_bytes, .. } => request_bytes.max(response_bytes),
+        }
+    }
+
+    /// When a run ends at the latest.
+    fn end(&self) -> Instant {
+        let span = match *self {
+            Self::Bulk { duration } => duration,
+            Self::Transfer { timeout, .. } | Self::Requests { timeout, .. } => timeout,
+            // What is under way at the end still arrives.
+            Self::Blocks { duration, .. } => duration + Duration::from_secs(10),
+        };
+        Instant::ZERO + span
+    }
+
+    fn plans(&self) -> (TrafficPlan, TrafficPlan) {
+        let (mut opener, mut acceptor) = Conversation::plans(0, None, None);
+        match *self {
+            Self::Bulk { .. } => opener.send = SendPlan::Bytes(u64::MAX),
+            Self::Transfer { bytes, .. } => opener.send = SendPlan::Bytes(bytes),
+            Self::Blocks { block_bytes, rate, duration } => {
+                opener.send = SendPlan::Blocks { block_bytes, rate, total_bytes: u64::MAX };
+                opener.stop_at = Some(Instant::ZERO + duration);
+            }
+            Self::Requests { request_bytes, response_bytes, count, .. } => {
+                let plan = |initiates| {
+                    SendPlan::Exchange(ExchangePlan { initiates, request_bytes, response_bytes, count })
+                };
+                (opener.send, acceptor.send) = (plan(true), plan(false));
+            }
+        }
+        // Thousands of runs: what arrives is compared in the tests of the stack.
+        opener.verify = false;
+        acceptor.verify = false;
+        (opener, acceptor)
+    }
+}
+
+/// Runs `workload` by `variant` over `set`.
+///
+/// The host that opens the connection has an address on each path and sends; the other has one address. Everything
+/// random follows from `seed`.
+#[must_use]
+pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64) -> Outcome {
+    let paths = set
+        .paths
+        .iter()
+        .enumerate()
+        .map(|(number, path)| PathConfig::symmetric(format!("path {}", number + 1), path.link()));
+    let host = HostConfig { connection: Arc::new(variant.connection(set)), ..HostConfig::default() };
+    let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
+    let mut network = builder.build();
+    let initial_path = variant.initial_path(set, workload, seed);
+    let (opener, acceptor) = workload.plans();
+    let ends = network.converse(Conversation {
+        from: net.client,
+        local: net.client_addrs[initial_path],
+        to: net.server,
+        remote: Endpoint::new(net.server_addr, 80),
+        start: Instant::ZERO,
+        config: None,
+        opener,
+        acceptor,
+    });
+    let end = workload.end();
+    // Nothing happens after the last byte that a result would show.
+    let complete = |network: &Network| match *workload {
+        Workload::Bulk { .. } => false,
+        Workload::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
+        Workload::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
+        Workload::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
+    };
+    let step = step(workload);
+    while network.now() < end && !complete(&network) {
+        let next = network.next_event_at().unwrap_or(end).max(network.now() + step);
+        network.run_until(next.min(end));
+    }
+
+    let receiving = match workload {
+        Workload::Requests { .. } => ends.opener,
+        _ => ends.acceptor,
+    };
+    let report = network.report(receiving);
+    let is_complete = complete(&network) && !matches!(workload, Workload::Bulk { .. });
+    let last = report.last_received_at.unwrap_or(end);
+    let span = if is_complete { last.since(Instant::ZERO) } else { network.now().since(Instant::ZERO) };
+    Outcome {
+        received_bytes: report.received_bytes,
+        goodput_bps: report.received_bytes as f64 * 8.0 / span.as_secs_f64().max(1e-9),
+        completion_s: is_complete.then(|| last.since(Instant::ZERO).as_secs_f64()),
+        initial_path,
+        paths: net
+            .links
+            .iter()
+            .map(|link| {
+                let stats = network.channel_stats(link.forward());
+                PathOutcome {
+                    delivered_bytes: stats.delivered_bytes,
+                    delivered_packets: stats.delivered_packets,
+                    queue_drops: stats.queue_drops,
+                    lost_packets: stats.lost_packets,
+                }
+            })
+            .collect(),
+        blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
+            let sender = network.report(ends.opener);
+            let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);
+            BlockDelays::new(sender.blocks_made.len() as u64, delays.collect())
+        }),
+        events: network.events(),
+    }
+}
+
+/// How often a run is looked at: transfers end when they end, and nothing is gained by running on.
+fn step(workload: &Workload) -> Duration {
+    match workload {
+        Workload::Bulk { duration } => *duration,
+        _ => Duration::from_millis(50),
+    }
+}
+
+impl BlockDelays {
+    fn new(made: u64, mut delays_s: Vec<f64>) -> Self {
+        delays_s.sort_by(f64::total_cmp);
+        let at = |share: f64| crate::metrics::percentile(&delays_s, share);
+        Self {
+            made,
+            arrived: delays_s.len() as u64,
+            min_s: at(0.0),
+            median_s: at(0.5),
+            p95_s: at(0.95),
+            p99_s: at(0.99),
+            max_s: at(1.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::aggregation_benefit;
+    use crate::run::{InitialPath, Variant};
+    use polypath_congestion::Algorithm;
+    use polypath_mptcp::scheduler::Policy;
+
+    fn wifi_and_3g() -> PathSet {
+        let path = |mbps, rtt_ms, queue_ms| PathSpec {
+            rate: BitRate::from_mbps(mbps),
+            rtt: Duration::from_millis(rtt_ms),
+            queue: Duration::from_millis(queue_ms),
+            loss: 0.0,
+        };
+        PathSet { paths: vec![path(8, 20, 80), path(2, 150, 2000)] }
+    }
+
+    const BULK: Workload = Workload::Bulk { duration: Duration::from_secs(60) };
+
+    #[test]
+    fn plain_tcp_has_its_path_and_multipath_tcp_has_both() {
+        let set = wifi_and_3g();
+        let capacities: Vec<f64> = set.paths.iter().map(PathSpec::capacity_bps).collect();
+        for (path, capacity) in capacities.iter().enumerate() {
+            let alone = run_set(&set, &Variant::single_path(path, Algorithm::CUBIC), &BULK, 1);
+            let share = alone.goodput_bps / capacity;
+            assert!((0.9..=1.0).contains(&share), "path {path}: {share}");
+            assert_eq!(alone.initial_path, path);
+            assert_eq!(alone.paths[1 - path].delivered_packets, 0);
+        }
+        let both = run_set(&set, &Variant::multipath("lia", Policy::default(), Algorithm::LIA), &BULK, 1);
+        let benefit = aggregation_benefit(both.goodput_bps, &capacities);
+        assert!((0.7..=1.0).contains(&benefit), "{benefit}, {both:?}");
+    }
+
+    #[test]
+    fn transfers_end_with_their_last_byte_and_equal_seeds_give_equal_runs() {
+        let set = wifi_and_3g();
+        let workload = Workload::Transfer { bytes: 512 * 1024, timeout: Duration::from_secs(60) };
+        let variant = Variant::multipath("m", Policy::default(), Algorithm::CUBIC);
+        let [best, worst] = [InitialPath::Best, InitialPath::Worst].map(|initial| {
+            let variant = variant.clone().opened_over(initial);
+            let outcome = run_set(&set, &variant, &workload, 7);
+            assert_eq!(outcome, run_set(&set, &variant, &workload, 7));
+            assert_eq!(outcome.received_bytes, 512 * 1024);
+            outcome
+        });
+        assert_eq!((best.initial_path, worst.initial_path), (0, 1));
+        let (best_s, worst_s) = (best.completion_s.unwrap(), worst.completion_s.unwrap());
+        // 512 KB at 10 Mbit/s are 0.43 s.
+        assert!(0.43 < best_s && best_s < worst_s && worst_s < 4.0, "{best_s} {worst_s}");
+    }
+
+    #[test]
+    fn a_transfer_that_does_not_fit_its_time_is_not_complete() {
+        let workload = Workload::Transfer { bytes: 100 << 20, timeout: Duration::from_secs(2) };
+        let outcome = run_set(&wifi_and_3g(), &Variant::single_path(0, Algorithm::CUBIC), &workload, 1);
+        assert_eq!(outcome.completion_s, None);
+        assert!((1e6..8e6).contains(&outcome.goodput_bps), "{outcome:?}");
+    }
+
+    #[test]
+    fn blocks_below_capacity_all_arrive_and_take_a_propagation_delay_at_least() {
+        let workload = Workload::Blocks {
+            block_bytes: 8000,
+            rate: BitRate::from_mbps(2),
+            duration: Duration::from_secs(10),
+        };
+        let variant = Variant::multipath("m", Policy::default(), Algorithm::LIA);
+        let delays = run_set(&wifi_and_3g(), &variant, &workload, 1).blocks.unwrap();
+        // A block every 32 ms.
+        assert!((310..=313).contains(&delays.made), "{delays:?}");
+        assert_eq!(delays.arrived, delays.made);
+        assert!(delays.min_s >= 0.010 && delays.min_s <= delays.median_s && delays.p99_s <= delays.max_s);
+    }
+
+    #[test]
+    fn requests_are_answered_in_turn() {
+        let workload = Workload::Requests {
+            request_bytes: 200,
+            response_bytes: 20_000,
+            count: 10,
+            timeout: Duration::from_secs(60),
+        };
+        let variant = Variant::multipath("m", Policy::default(), Algorithm::LIA);
+        let outcome = run_set(&wifi_and_3g(), &variant, &workload, 1);
+        assert_eq!(outcome.received_bytes, 200_000);
+        // Ten round trips of 20 ms, and the handshake's, at least.
+        assert!(outcome.completion_s.is_some_and(|time_s| (0.22..5.0).contains(&time_s)), "{outcome:?}");
+    }
+
+    #[test]
+    fn the_best_path_depends_on_what_is_sent() {
+        let path = |mbps, rtt_ms, loss| PathSpec {
+            rate: BitRate::from_mbps(mbps),
+            rtt: Duration::from_millis(rtt_ms),
+            queue: Duration::from_millis(50),
+            loss,
+        };
+        let fast_and_far = PathSet { paths: vec![path(50, 300, 0.0), path(10, 10, 0.0)] };
+        let number = |set: &PathSet, workload| {
+            let variant = Variant::single_path(0, Algorithm::CUBIC).opened_over(InitialPath::Best);
+            variant.initial_path(set, workload, 1)
+        };
+        let short = Workload::Transfer { bytes: 64 * 1024, timeout: Duration::from_secs(60) };
+        assert_eq!(number(&fast_and_far, &BULK), 0);
+        assert_eq!(number(&fast_and_far, &short), 1);
+        let fast_and_lossy = PathSet { paths: vec![path(100, 40, 0.02), path(10, 40, 0.0)] };
+        assert_eq!(number(&fast_and_lossy, &BULK), 1);
+    }
+}

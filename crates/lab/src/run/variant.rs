@@ -1,0 +1,150 @@
+//! What is compared: a scheduler, a congestion control and buffers, or single-path TCP.
+
+use std::sync::Arc;
+
+use polypath_congestion::Algorithm;
+use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
+use rand_core::{Rng, SeedableRng};
+
+use super::set::{PathSet, Workload};
+
+/// One way to send over a set of paths.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// What it is called in results.
+    pub name: String,
+    /// Over all paths, or over one.
+    pub kind: VariantKind,
+    /// Congestion control.
+    pub congestion: Algorithm,
+    /// Scheduler, by its name in [`scheduler::Policy::ALL`].
+    pub scheduler: &'static str,
+    /// Path manager, by its name in [`path_manager::Policy::ALL`].
+    pub path_manager: &'static str,
+    /// Send and receive buffer.
+    pub buffer: Buffer,
+    /// The path that the connection is opened over.
+    pub initial: InitialPath,
+}
+
+/// How many paths a variant uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariantKind {
+    /// Multipath TCP over all of them.
+    Multipath,
+    /// Plain TCP over the initial one.
+    SinglePath,
+}
+
+/// How large the buffers of a connection are, at either end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// 2 · Σ rate · longest round trip, with full queues (RFC 6182 §5.3): never the limit.
+    Recommended,
+    /// What the stack does unless it is told otherwise.
+    Stack,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// Which path a connection is opened over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitialPath {
+    /// That of this number.
+    Number(usize),
+    /// The one that would finish the workload first, as far as its parameters tell.
+    Best,
+    /// The one that would finish it last.
+    Worst,
+    /// Any, by the seed.
+    Random,
+}
+
+// Buffers below a few segments would measure nothing but themselves.
+const LEAST_BUFFER_BYTES: u64 = 64 * 1024;
+
+impl Variant {
+    /// Multipath TCP with this scheduler and congestion control, buffers that are never the limit, opened over the
+    /// first path.
+    #[must_use]
+    pub fn multipath(name: impl Into<String>, scheduler: scheduler::Policy, congestion: Algorithm) -> Self {
+        Self {
+            name: name.into(),
+            kind: VariantKind::Multipath,
+            congestion,
+            scheduler: scheduler.name,
+            path_manager: path_manager::Policy::default().name,
+            buffer: Buffer::Recommended,
+            initial: InitialPath::Number(0),
+        }
+    }
+
+    /// Plain TCP over path number `path`, with buffers that are never the limit.
+    #[must_use]
+    pub fn single_path(path: usize, congestion: Algorithm) -> Self {
+        Self {
+            kind: VariantKind::SinglePath,
+            initial: InitialPath::Number(path),
+            ..Self::multipath(format!("path {}", path + 1), scheduler::Policy::default(), congestion)
+        }
+    }
+
+    /// The same, opened over another path.
+    #[must_use]
+    pub fn opened_over(mut self, initial: InitialPath) -> Self {
+        self.initial = initial;
+        self
+    }
+
+    /// The same with other buffers.
+    #[must_use]
+    pub fn with_buffer(mut self, buffer: Buffer) -> Self {
+        self.buffer = buffer;
+        self
+    }
+
+    /// The number of the path that the connection is opened over.
+    pub(super) fn initial_path(&self, set: &PathSet, workload: &Workload, seed: u64) -> usize {
+        let last = set.paths.len().saturating_sub(1);
+        let times = set.paths.iter().map(|path| path.expected_time_s(workload.expected_bytes())).enumerate();
+        match self.initial {
+            InitialPath::Number(number) => number.min(last),
+            InitialPath::Best => {
+                times.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(number, _)| number)
+            }
+            InitialPath::Worst => {
+                times.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(number, _)| number)
+            }
+            InitialPath::Random => {
+                let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed ^ 0x696e_6974);
+                (random.next_u64() % (last as u64 + 1)) as usize
+            }
+        }
+    }
+
+    /// The settings of a connection over `set`.
+    pub(super) fn connection(&self, set: &PathSet) -> ConnectionConfig {
+        let mut connection = ConnectionConfig {
+            mptcp: self.kind == VariantKind::Multipath,
+            congestion: self.congestion,
+            scheduler: scheduler::Policy::by_name(self.scheduler).unwrap_or_default(),
+            path_manager: path_manager::Policy::by_name(self.path_manager).unwrap_or_default(),
+            ..ConnectionConfig::default()
+        };
+        let mut tcp = (*connection.tcp).clone();
+        // Queues see segments as they see those of a real host behind its segmentation offload: one at a time.
+        tcp.max_aggregate_bytes = 0;
+        let buffer_bytes = match self.buffer {
+            Buffer::Recommended => Some(set.recommended_buffer_bytes().max(LEAST_BUFFER_BYTES)),
+            Buffer::Bytes(bytes) => Some(bytes),
+            Buffer::Stack => None,
+        };
+        if let Some(bytes) = buffer_bytes {
+            tcp.receive_buffer_bytes = bytes;
+            // What limits is the receiver, as in the document; a sender has room for what is under way besides.
+            tcp.send_buffer_bytes = bytes.max(set.recommended_buffer_bytes()).max(LEAST_BUFFER_BYTES);
+        }
+        connection.tcp = Arc::new(tcp);
+        connection
+    }
+}
