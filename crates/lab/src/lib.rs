@@ -5,6 +5,7 @@
 
 pub mod design;
 pub mod metrics;
+pub mod never_slower;
 pub mod run;
 
 pub use run::{Outcome, PathSet, PathSpec, Variant, Workload, run_set};

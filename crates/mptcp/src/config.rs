@@ -27,6 +27,13 @@ pub struct ConnectionConfig {
     pub path_manager: path_manager::Policy,
     /// Settings of each subflow. Its buffer sizes hold for the connection as a whole.
     pub tcp: Arc<polypath_tcp::Config>,
+    /// A client opens the connection over all its `subflow` endpoints at once, unless it is bound to a port: whichever the peer
+    /// answers first carries the initial subflow, the other handshakes are given up. So neither a dead path nor a slow one
+    /// holds a connection up. Default on.
+    pub race: bool,
+    /// The receive window grows with what arrives, up to the receive buffer and the host's memory; off, it is the receive buffer
+    /// from the start. Default on.
+    pub receive_autotuning: bool,
     /// Most bytes that one mapping covers, 1–65 535. Default 65 535.
     pub max_mapping_bytes: u16,
     /// SYN retransmissions after which a client leaves MP_CAPABLE out: something on the path may drop SYNs with unknown
@@ -49,6 +56,8 @@ impl Default for ConnectionConfig {
             scheduler: scheduler::Policy::default(),
             path_manager: path_manager::Policy::default(),
             tcp: Arc::new(polypath_tcp::Config { max_rto: Duration::from_secs(60), ..Default::default() }),
+            race: true,
+            receive_autotuning: true,
             max_mapping_bytes: u16::MAX,
             syn_retries_before_fallback: 2,
             no_subflow_timeout: Duration::from_secs(60),
@@ -72,6 +81,8 @@ pub struct HostConfig {
     pub backlog: usize,
     /// Most half-open incoming subflows of a connection; further MP_JOINs are dropped. Default 8.
     pub max_half_open_joins: usize,
+    /// Most memory that the receive windows of all connections may promise together, beyond 256 KiB for each. Default 1 GiB.
+    pub receive_memory_bytes: u64,
     /// Most addresses of a peer that are remembered. Default 16.
     pub max_announced_addresses: usize,
 }
@@ -85,6 +96,7 @@ impl Default for HostConfig {
             max_connections: 1 << 20,
             backlog: 4096,
             max_half_open_joins: 8,
+            receive_memory_bytes: 1 << 30,
             max_announced_addresses: 16,
         }
     }

@@ -17,6 +17,7 @@ mod mapping;
 mod mib;
 pub mod path_manager;
 mod reassembly;
+mod receive_window;
 pub mod scheduler;
 mod send_buffer;
 mod subflow;

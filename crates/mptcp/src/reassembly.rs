@@ -39,6 +39,11 @@ impl Reassembly {
         self.bytes
     }
 
+    /// After the highest byte held.
+    pub(crate) fn end(&self) -> Option<DataSeq> {
+        self.pieces.back().map(|piece| piece.end)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

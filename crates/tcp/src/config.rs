@@ -70,8 +70,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            receive_buffer_bytes: 4 << 20,
-            send_buffer_bytes: 4 << 20,
+            receive_buffer_bytes: 64 << 20,
+            send_buffer_bytes: 64 << 20,
             mtu_bytes: 1500,
             min_mtu_bytes: 552,
             max_aggregate_bytes: 65_000,

@@ -1,5 +1,6 @@
 //! One workload over one set of parallel paths.
 
+use std::fmt;
 use std::sync::Arc;
 
 use polypath_link::{LinkConfig, Loss, QueueLimit};
@@ -69,6 +70,23 @@ pub enum Workload {
         /// When to give up.
         timeout: Duration,
     },
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes: u64| if bytes >= 1 << 20 { (bytes >> 20, "MB") } else { (bytes >> 10, "KB") };
+        match *self {
+            Self::Bulk { duration } => write!(f, "bulk {duration}"),
+            Self::Transfer { bytes, .. } => {
+                let (count, unit) = size(bytes);
+                write!(f, "{count} {unit}")
+            }
+            Self::Blocks { block_bytes, rate, .. } => write!(f, "blocks of {block_bytes} bytes at {rate}"),
+            Self::Requests { response_bytes, count, .. } => {
+                write!(f, "{count} responses of {response_bytes} bytes")
+            }
+        }
+    }
 }
 
 /// What a run gave.

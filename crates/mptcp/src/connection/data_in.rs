@@ -7,6 +7,7 @@ use super::state::Mode;
 use super::{Connection, Context};
 use crate::event::{CloseReason, SubflowError};
 use crate::reassembly::Inserted;
+use crate::receive_window::Arrival;
 use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
 
 impl Connection {
@@ -369,6 +370,32 @@ impl Connection {
             shared.unread_bytes += data.len() as u64;
             shared.in_order.push_back(data);
         }
+    }
+
+    /// Data came over a subflow: the promise to the peer keeps ahead of it.
+    pub(super) fn tune_receive_window(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        segment: &Segment,
+        len_bytes: u64,
+    ) {
+        let Some(subflow) = self.subflows.get(position) else { return };
+        if !self.shared.config.receive_autotuning || self.shared.peer_finished {
+            return;
+        }
+        // In order, or the newest of what waits for its turn.
+        let end = self.shared.reassembly.end().unwrap_or(self.shared.receive_next);
+        let arrival = Arrival {
+            now: cx.now,
+            subflow: subflow.meta.id,
+            rtt: subflow.tcp.receiver_rtt(cx.now, segment).unwrap_or(subflow.tcp.srtt()),
+            longest_rtt: self.subflows.iter().map(|subflow| subflow.tcp.srtt()).max().unwrap_or_default(),
+            len_bytes,
+            end: end.max(self.shared.receive_next),
+        };
+        let buffer = self.shared.receive_buffer();
+        self.shared.receive_window.on_arrival(arrival, buffer, cx.memory);
     }
 
     /// Subflows that carry data.

@@ -7,7 +7,7 @@ use polypath_wire::{
 };
 
 use super::state::{Mode, Shared};
-use super::{Connection, Context};
+use super::{Connection, Context, Request};
 use crate::crypto::{Hmac160, Key, join_hmac, truncated};
 use crate::event::{Event, FallbackReason, SubflowError};
 use crate::mapping::Mapping;
@@ -35,6 +35,28 @@ impl Connection {
         self.note_flags(capable.flags);
         if let MpCapableKeys::Sender(key) = capable.keys {
             self.set_remote_key(Key(key));
+        }
+    }
+
+    /// The first handshake over another path: the caller has made the TCP connection.
+    pub(crate) fn open_rival(&mut self, tcp: polypath_tcp::Connection<Mapping>) -> u8 {
+        self.add_subflow(tcp, Stage::CapableSyn)
+    }
+
+    /// The peer has answered over one path: the handshakes over others are given up. An answer to them finds no flow, and is
+    /// reset.
+    pub(super) fn end_race(&mut self) {
+        while let Some(position) =
+            self.subflows.iter().position(|subflow| subflow.meta.stage == Stage::CapableSyn)
+        {
+            let loser = self.subflows.remove(position);
+            if position < self.shared.views.len() {
+                self.shared.views.remove(position);
+            }
+            self.requests.push(Request::RemoveFlow { tuple: loser.tcp.tuple() });
+        }
+        if let [winner] = &self.subflows[..] {
+            self.addresses.initial = winner.tcp.tuple();
         }
     }
 

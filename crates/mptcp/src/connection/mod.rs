@@ -29,6 +29,7 @@ use crate::crypto::Key;
 use crate::event::{CloseReason, Event};
 use crate::mib::Mib;
 use crate::path_manager::{Limits, LocalEndpoint, PathEvent};
+use crate::receive_window::ReceiveMemory;
 use crate::scheduler::{Scheduler, SubflowView};
 use crate::subflow::{Meta, ReceiveMode, Receiver, Stage, Subflow};
 
@@ -46,6 +47,7 @@ pub(crate) struct Context<'a> {
     pub(crate) endpoints: &'a [LocalEndpoint],
     pub(crate) limits: Limits,
     pub(crate) max_announced_addresses: usize,
+    pub(crate) memory: &'a mut ReceiveMemory,
 }
 
 /// What a connection asks its host to do.
@@ -211,9 +213,11 @@ impl Connection {
         if !self.may_enter(position, segment) {
             return;
         }
+        let is_negotiating = self.shared.mode == Mode::Negotiating && self.shared.is_client;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         let Subflow { tcp, meta, .. } = &mut **subflow;
-        let has_payload = !segment.payload.is_empty();
+        let payload_bytes = segment.payload.len() as u64;
+        let has_payload = payload_bytes > 0;
         self.segment_offset =
             has_payload.then(|| tcp.offset_of(segment.seq)).and_then(|at| u64::try_from(at).ok());
         let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
@@ -227,9 +231,15 @@ impl Connection {
         } else if disposition.is_accepted() {
             self.handle_options(cx, position, segment);
             self.receive_data(cx, position, segment);
+            if has_payload {
+                self.tune_receive_window(cx, position, segment, payload_bytes);
+            }
             self.after_acknowledgment(cx, position);
         }
         self.handle_tcp_events(cx, id);
+        if is_negotiating && self.shared.mode != Mode::Negotiating {
+            self.end_race();
+        }
         self.update_close(cx);
     }
 
@@ -410,6 +420,8 @@ impl Connection {
         match &payload {
             Some(data) => {
                 self.shared.unread_bytes -= data.len() as u64;
+                let buffer = self.shared.receive_buffer();
+                self.shared.receive_window.on_read(buffer);
                 self.announce_window(now);
             }
             None => self.readable_notified = false,
@@ -512,6 +524,11 @@ impl Connection {
 
     pub(crate) fn config(&self) -> &Arc<ConnectionConfig> {
         &self.shared.config
+    }
+
+    /// The connection goes: so does what it promised.
+    pub(crate) fn release_memory(&mut self, memory: &mut ReceiveMemory) {
+        self.shared.receive_window.release(memory);
     }
 
     pub(crate) fn subflow_count(&self) -> usize {

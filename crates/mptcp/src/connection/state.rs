@@ -15,6 +15,7 @@ use crate::config::ConnectionConfig;
 use crate::crypto::{Key, join_hmac, truncated};
 use crate::mapping::Mapping;
 use crate::reassembly::Reassembly;
+use crate::receive_window::{self, ReceiveWindow};
 use crate::send_buffer::SendBuffer;
 use crate::subflow::{Meta, Stage};
 
@@ -52,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) in_order: VecDeque<Payload>,
     pub(crate) unread_bytes: u64,
     pub(crate) reassembly: Reassembly,
-    pub(crate) receive_buffer_bytes: u64,
+    pub(crate) receive_window: ReceiveWindow,
     /// Number of the peer's DATA_FIN.
     pub(crate) peer_fin: Option<DataSeq>,
     /// Everything up to the peer's end of stream has arrived.
@@ -143,7 +144,7 @@ impl Shared {
             in_order: VecDeque::new(),
             unread_bytes: 0,
             reassembly: Reassembly::default(),
-            receive_buffer_bytes: config.tcp.receive_buffer_bytes,
+            receive_window: ReceiveWindow::default(),
             peer_fin: None,
             peer_finished: false,
             peer_fin_first: false,
@@ -157,12 +158,25 @@ impl Shared {
 
     /// The window to advertise: relative to the next data expected, the same on every subflow (RFC 8684 §3.3.4).
     pub(crate) fn receive_window_bytes(&self) -> u64 {
-        self.receive_buffer_bytes.saturating_sub(self.unread_bytes)
+        self.receive_edge().diff(self.receive_next).max(0) as u64
     }
 
-    /// Right edge of our window. It never moves back: it moves with what the application reads.
+    /// Right edge of our window. It never moves back.
     pub(crate) fn receive_edge(&self) -> DataSeq {
-        self.receive_next.add(self.receive_window_bytes())
+        let buffer = self.receive_buffer();
+        if self.config.receive_autotuning {
+            self.receive_window.edge(buffer)
+        } else {
+            buffer.next.add(buffer.cap_bytes.saturating_sub(buffer.unread_bytes))
+        }
+    }
+
+    pub(crate) fn receive_buffer(&self) -> receive_window::Buffer {
+        receive_window::Buffer {
+            next: self.receive_next,
+            unread_bytes: self.unread_bytes,
+            cap_bytes: self.config.tcp.receive_buffer_bytes,
+        }
     }
 
     /// Most data of one mapping: no more than leaves as one segment, or else each is followed by a small one.

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 
+use arrayvec::ArrayVec;
 use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle, reset_in_reply};
 use polypath_units::Instant;
 use polypath_wire::{
@@ -16,7 +17,11 @@ use super::{ConnectError, EPHEMERAL_PORTS, Entry, Flow, Host};
 use crate::config::ConnectionConfig;
 use crate::connection::{Birth, Connection, IncomingJoin};
 use crate::crypto;
+use crate::path_manager::LocalEndpoint;
 use crate::subflow::Stage;
+
+/// Paths that the first handshake is tried over, beside the one asked for.
+const MAX_RIVALS: usize = 3;
 
 impl Host {
     /// A segment that belongs to no flow.
@@ -139,6 +144,40 @@ impl Host {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let id = entry.connection.open_join(tcp, local_id, nonce, backup);
         self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
+        self.settle(now, key);
+    }
+
+    /// Sends the first SYN of a connection over the other endpoints too.
+    pub(super) fn race(&mut self, now: Instant, key: Key, initial: FourTuple) {
+        let Some(config) = self.connections.get(key).map(|entry| entry.connection.config().clone()) else {
+            return;
+        };
+        if !config.race || !config.mptcp {
+            return;
+        }
+        let is_rival = |endpoint: &&LocalEndpoint| {
+            let (addr, remote) = (endpoint.addr, initial.remote.addr);
+            endpoint.subflow
+                && !endpoint.backup
+                && addr != initial.local.addr
+                && addr.is_ipv4() == remote.is_ipv4()
+        };
+        let rivals: ArrayVec<IpAddr, MAX_RIVALS> = self
+            .config
+            .endpoints
+            .iter()
+            .filter(is_rival)
+            .map(|endpoint| endpoint.addr)
+            .take(MAX_RIVALS)
+            .collect();
+        for addr in rivals {
+            let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
+            let setup = self.tcp_setup(now, tuple, &config);
+            let Some(entry) = self.connections.get_mut(key) else { return };
+            let id = entry.connection.open_rival(TcpConnection::connect(now, setup));
+            self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
+            self.mib.mp_capable_syn_tx += 1;
+        }
         self.settle(now, key);
     }
 

@@ -24,6 +24,7 @@ use crate::connection::{Birth, Connection, ConnectionInfo, Context, Request};
 use crate::event::Event;
 use crate::mib::Mib;
 use crate::path_manager::{LocalEndpoint, PathEvent};
+use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
 use token_table::TokenTable;
@@ -130,6 +131,8 @@ pub struct Host {
     replies: VecDeque<Packet>,
     events: VecDeque<(ConnectionId, Event)>,
     mib: Mib,
+    /// Promised by receive windows.
+    memory: ReceiveMemory,
 }
 
 impl Host {
@@ -149,6 +152,7 @@ impl Host {
         let secrets = HostSecrets::new(random.next_u64());
         Self {
             flows: FlowTable::new(secrets.flow_table_seed()),
+            memory: ReceiveMemory::new(config.receive_memory_bytes),
             config,
             random,
             secrets,
@@ -196,6 +200,12 @@ impl Host {
     #[must_use]
     pub fn token_count(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// Memory that the receive windows of connections have promised to peers beyond 256 KiB for each.
+    #[must_use]
+    pub fn promised_receive_bytes(&self) -> u64 {
+        self.memory.promised_bytes()
     }
 
     /// Flows in TIME-WAIT.
@@ -261,7 +271,11 @@ impl Host {
         let version = config.version;
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
-        Ok(ConnectionId(self.insert(birth, None)))
+        let key = self.insert(birth, None);
+        if local.port == 0 {
+            self.race(now, key, tuple);
+        }
+        Ok(ConnectionId(key))
     }
 
     /// Queues data; returns how many bytes the send buffer took. [`Event::Writable`] follows when there is room again.
@@ -347,13 +361,7 @@ impl Host {
         match self.flows.get(&tuple) {
             Some(Flow::Subflow { index, id }) => {
                 let Some((key, entry)) = self.connections.at_mut(index) else { return };
-                let mut cx = Context {
-                    now,
-                    mib: &mut self.mib,
-                    endpoints: &self.config.endpoints,
-                    limits: self.config.limits,
-                    max_announced_addresses: self.config.max_announced_addresses,
-                };
+                let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory);
                 entry.connection.handle_segment(&mut cx, id, ecn, segment);
                 self.settle(now, key);
             }
@@ -427,13 +435,7 @@ impl Host {
                 self.ready.pop();
                 continue;
             };
-            let mut cx = Context {
-                now,
-                mib: &mut self.mib,
-                endpoints: &self.config.endpoints,
-                limits: self.config.limits,
-                max_announced_addresses: self.config.max_announced_addresses,
-            };
+            let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory);
             if let Some(packet) = entry.connection.poll_transmit(&mut cx) {
                 self.burst += 1;
                 if self.burst >= BURST_PACKETS {
@@ -470,13 +472,7 @@ impl Host {
     /// Calls into a connection and settles what follows.
     fn with(&mut self, now: Instant, key: Key, call: impl FnOnce(&mut Connection, &mut Context<'_>)) {
         let Some(entry) = self.connections.get_mut(key) else { return };
-        let mut cx = Context {
-            now,
-            mib: &mut self.mib,
-            endpoints: &self.config.endpoints,
-            limits: self.config.limits,
-            max_announced_addresses: self.config.max_announced_addresses,
-        };
+        let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory);
         call(&mut entry.connection, &mut cx);
         self.settle(now, key);
     }
@@ -550,6 +546,7 @@ impl Host {
 
     fn forget(&mut self, key: Key) {
         let Some(mut entry) = self.connections.remove(key) else { return };
+        entry.connection.release_memory(&mut self.memory);
         self.timers.cancel(&mut entry.timer);
         self.tokens.remove(entry.connection.local_token(), key.index);
         if let Some(listener) = entry.half_open.take().and_then(|id| self.listeners.get_mut(id)) {
@@ -573,4 +570,15 @@ impl Host {
         };
         self.replies.push_back(packet);
     }
+}
+/// What a call into a connection needs of the host.
+fn context<'a>(
+    now: Instant,
+    config: &'a HostConfig,
+    mib: &'a mut Mib,
+    memory: &'a mut ReceiveMemory,
+) -> Context<'a> {
+    let HostConfig { endpoints, limits, max_announced_addresses, .. } = config;
+    let (limits, max_announced_addresses) = (*limits, *max_announced_addresses);
+    Context { now, mib, endpoints, limits, max_announced_addresses, memory }
 }

@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use polypath_congestion::{Controller, FlowView};
 use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{FourTuple, Payload, SeqNumber};
+use polypath_wire::{FourTuple, Payload, Segment, SeqNumber};
 
 use super::{Connection, State};
 use crate::extension::Extension;
@@ -117,6 +117,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn is_probing(&self) -> bool {
         self.recovery.tail_probe_end.is_some_and(|end| self.una < end)
+    }
+
+    /// Round-trip time as a receiver of data sees it: from an acknowledgment of this end to the data that came for it, by
+    /// timestamps (RFC 7323). At least that, if the sender waited.
+    #[must_use]
+    pub fn receiver_rtt(&self, now: Instant, segment: &Segment) -> Option<Duration> {
+        let timestamps =
+            segment.options.timestamps.filter(|timestamps| self.timestamps && timestamps.echo != 0)?;
+        let elapsed_ms = self.clock(now).wrapping_sub(timestamps.echo);
+        // More is an echo of another clock.
+        (elapsed_ms < 60_000).then(|| Duration::from_millis(elapsed_ms.into()))
     }
 
     /// Retransmission timeout, with backoff.

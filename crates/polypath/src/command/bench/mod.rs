@@ -1,6 +1,7 @@
 //! `polypath bench`.
 
 mod handover;
+mod never_slower;
 mod rate;
 mod state;
 mod throughput;
@@ -31,6 +32,8 @@ pub(super) enum Bench {
     Rate(rate::Arguments),
     /// A path of a running transfer is lost and comes back, beside the kernel's Multipath TCP (Linux, root)
     Handover(handover::Arguments),
+    /// Two paths against the better one alone, over a thousand sets of paths
+    NeverSlower(never_slower::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -85,6 +88,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Throughput(arguments) => throughput::run(arguments),
         Bench::Rate(arguments) => rate::run(arguments),
         Bench::Handover(arguments) => handover::run(arguments),
+        Bench::NeverSlower(arguments) => never_slower::run(arguments),
         Bench::Peer(peer) => polypath::bench::peer::run(&peer.assignment).map_err(Failure::run),
     }
 }

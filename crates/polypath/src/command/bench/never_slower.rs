@@ -1,0 +1,139 @@
+//! `polypath bench never-slower`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use polypath::congestion;
+use polypath::lab::never_slower::{NeverSlower, NeverSlowerResult, Sample};
+use polypath::lab::run::Buffer;
+use polypath::lab::{Variant, Workload};
+use polypath::mptcp::{ConnectionConfig, scheduler};
+
+use crate::command::{Failure, print_json, print_line, write_file};
+
+#[derive(Args, Debug)]
+#[command(after_long_help = SCHEMA)]
+pub(crate) struct Arguments {
+    /// Sets of two paths
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    sets: u32,
+    /// How often each run is repeated; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    repeats: u64,
+    /// Seed of the sets and of the runs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Scheduler
+    #[arg(long, default_value = "default")]
+    scheduler: scheduler::Policy,
+    /// Congestion control over all paths [default: what connections have by default]
+    #[arg(long)]
+    congestion: Option<String>,
+    /// Congestion control of plain TCP over each path
+    #[arg(long, default_value = "cubic")]
+    single_path_congestion: String,
+    /// Only workloads whose name contains this, such as "bulk" or "64 KB"
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Paths lose nothing but what their queues drop
+    #[arg(long)]
+    no_loss: bool,
+    /// Threads [default: one for each core]
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
+    /// Write every sample to this file, the worst first, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const SCHEMA: &str = "\
+Sets of two paths of 0.1 to 100 Mbit/s, round-trip times up to 400 ms, queues up to 2 s and loss up to 2.5 %. Over each, a minute of \
+bulk transfer and 64 KB to 32 MB, by plain TCP over each path alone and by Multipath TCP opened over either. Aggregation \
+benefit: 0 is the best path alone, 1 the sum of both, -1 nothing.\n\n\
+JSON: sets, median, p1 (1st percentile), min, worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
+median, p75, p95, p99, max}.";
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let algorithm = |option: &str, name: &str| {
+        congestion::by_name(name).ok_or_else(|| {
+            let known: Vec<&str> = congestion::Algorithm::names().collect();
+            Failure::Input(format!("{option}: no \"{name}\"; expected one of {}", known.join(", ")))
+        })
+    };
+    let multipath = match &arguments.congestion {
+        Some(name) => algorithm("--congestion", name)?,
+        None => ConnectionConfig::default().congestion,
+    };
+    let single_path = algorithm("--single-path-congestion", &arguments.single_path_congestion)?;
+    let workloads: Vec<Workload> = NeverSlower::all_workloads()
+        .into_iter()
+        .filter(|workload| workload.to_string().contains(&arguments.only))
+        .collect();
+    if workloads.is_empty() {
+        let known: Vec<String> = NeverSlower::all_workloads().iter().map(Workload::to_string).collect();
+        let message = format!(
+            "--only: no workload's name has \"{}\" in it; there are {}",
+            arguments.only,
+            known.join(", ")
+        );
+        return Err(Failure::Input(message));
+    }
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let variant = Variant::multipath("multipath", arguments.scheduler, multipath);
+    let comparison = NeverSlower {
+        sets: arguments.sets as usize,
+        repeats: arguments.repeats,
+        seed: arguments.seed,
+        workloads,
+        multipath: Variant { buffer: Buffer::Stack, ..variant },
+        single_path,
+        loss: !arguments.no_loss,
+        jobs: arguments.jobs.unwrap_or(cores),
+    };
+    let bar = super::progress(u64::from(arguments.sets));
+    let result = comparison.run(|| bar.inc(1));
+    bar.finish_and_clear();
+    if let Some(path) = &arguments.samples {
+        let lines: Result<String, _> = result
+            .samples
+            .iter()
+            .map(|sample| serde_json::to_string(sample).map(|line| line + "\n"))
+            .collect();
+        write_file(path, lines.map_err(Failure::run)?)?;
+    }
+    if arguments.json { print_json(&result) } else { print_table(&result) }
+}
+
+fn print_table(result: &NeverSlowerResult) -> Result<(), Failure> {
+    print_line(&format!(
+        "{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "benefit", "runs", "median", "p25", "p5", "p1", "min", "mean"
+    ))?;
+    for row in &result.workloads {
+        let benefit = &row.benefit;
+        let figures = [benefit.median, benefit.p25, benefit.p5, benefit.p1, benefit.min, benefit.mean];
+        let figures = figures.map(|figure| format!("{figure:>8.3}")).concat();
+        print_line(&format!("{:<12}{:>8}{figures}", row.workload, benefit.count))?;
+    }
+    print_line(&format!("{:<12}{:>8}{:>8.3}", "all", result.samples.len(), result.median))?;
+    print_line(&format!("1st percentile {:.3}, least {:.3}; the worst:", result.p1, result.min))?;
+    result.samples.iter().take(5).try_for_each(|sample| print_line(&describe(sample)))
+}
+
+fn describe(sample: &Sample) -> String {
+    let alone: Vec<String> =
+        sample.capacities_bps.iter().map(|capacity| format!("{:.3}", capacity / 1e6)).collect();
+    format!(
+        "  set {}, {}, opened over path {}: {:.3} Mbit/s, alone {}: {:.3}",
+        sample.set,
+        sample.workload,
+        sample.initial_path + 1,
+        sample.goodput_bps / 1e6,
+        alone.join(" and "),
+        sample.benefit
+    )
+}
