@@ -23,7 +23,8 @@ use crate::{PathSet, PathSpec, Variant, Workload, run_set};
 pub struct NeverSlower {
     /// How many sets of paths.
     pub sets: usize,
-    /// How often each run is repeated; the median counts.
+    /// How often a bulk transfer is repeated; the median counts. Shorter transfers, whose times depend more on which packets
+    /// are lost, are repeated more often: see [`NeverSlower::repeats_of`].
     pub repeats: u64,
     /// Seed of the design and of the runs.
     pub seed: u64,
@@ -91,6 +92,10 @@ pub struct WorkloadResult {
 const FACTORS: usize = 4;
 const PATHS: usize = 2;
 
+/// Below these, transfers are repeated five times and twice as often.
+const SMALL_BYTES: u64 = 1 << 20;
+const LARGE_BYTES: u64 = 8 << 20;
+
 impl NeverSlower {
     /// The workloads of the question: a minute of bulk transfer, and 64 KB to 32 MB.
     #[must_use]
@@ -99,6 +104,16 @@ impl NeverSlower {
         let mut workloads = vec![Workload::Bulk { duration: Duration::from_secs(60) }];
         workloads.extend([64 << 10, 512 << 10, 4 << 20, 32 << 20].map(transfer));
         workloads
+    }
+
+    /// How often a workload is repeated.
+    #[must_use]
+    pub fn repeats_of(&self, workload: &Workload) -> u64 {
+        match workload {
+            Workload::Transfer { bytes: ..SMALL_BYTES, .. } => 5 * self.repeats,
+            Workload::Transfer { bytes: ..LARGE_BYTES, .. } => 2 * self.repeats,
+            _ => self.repeats,
+        }
     }
 
     /// The sets of paths: rates of 0.1 to 100 Mbit/s, round-trip times up to 400 ms, queues up to 2 s, loss up to 2.5 %.
