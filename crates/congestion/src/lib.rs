@@ -24,6 +24,7 @@ extern crate alloc;
 extern crate std;
 
 mod balia;
+mod bbr;
 mod controller;
 mod cubic;
 mod hystart;
@@ -42,6 +43,7 @@ mod properties;
 mod testing;
 
 pub use balia::Balia;
+pub use bbr::Bbr;
 pub use controller::{Ack, Config, Controller, FlowView, Flows, RateSample};
 pub use cubic::Cubic;
 pub use lia::Lia;
