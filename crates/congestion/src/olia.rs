@@ -51,11 +51,14 @@ fn measured<'a>(flows: &Flows<'a>) -> impl Iterator<Item = &'a FlowView> + Clone
     flows.coupled().filter(|flow| is_measured(flow))
 }
 
-/// `ℓ²/rtt`, by which paths are compared: ℓ estimates the bytes between two losses, so that for a loss rate `1/ℓ` this
-/// grows with the throughput that one TCP would have there.
+/// `ℓ/rtt²`, by which paths are compared: ℓ estimates the bytes between two losses, so that its root is the throughput that
+/// one TCP would have there (Khalili et al., "MPTCP is not Pareto-optimal", CoNEXT 2012; so does the authors' kernel code).
+/// By `ℓ²/rtt`, which can be read as well, a path with rare losses and a long round trip would be preferred to one on
+/// which a TCP is faster.
 fn quality(flow: &FlowView) -> f64 {
     let between_losses_bytes = flow.acked_since_loss_bytes.max(flow.acked_between_losses_bytes) as f64;
-    between_losses_bytes * between_losses_bytes / flow.srtt.as_nanos() as f64
+    let rtt_nanos = flow.srtt.as_nanos() as f64;
+    between_losses_bytes / (rtt_nanos * rtt_nanos)
 }
 
 /// `α` of the own subflow: positive if it is one of the best but not one of those with the largest window, negative the

@@ -317,7 +317,8 @@ impl Bbr {
         cycle.probe_up_acked_bytes %= cycle.probe_up_bytes_per_step;
         let growth_bytes = steps.saturating_mul(self.mss_bytes);
         // Infinity is not reached by steps.
-        self.model.long_term_bytes = self.model.long_term_bytes.saturating_add(growth_bytes).min(u64::MAX - 1);
+        self.model.long_term_bytes =
+            self.model.long_term_bytes.saturating_add(growth_bytes).min(u64::MAX - 1);
         if self.model.round_start {
             self.raise_slope();
         }
