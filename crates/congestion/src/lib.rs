@@ -38,6 +38,8 @@ mod window;
 mod wvegas;
 
 #[cfg(test)]
+mod fluid;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod testing;

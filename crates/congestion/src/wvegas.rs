@@ -75,8 +75,7 @@ impl WVegas {
             }
             return;
         }
-        let filled = backlog_packets >= self.alpha_packets;
-        if filled {
+        if backlog_packets >= self.alpha_packets {
             let share = rate_share(window_packets * mss_bytes, rtt, flows);
             self.alpha_packets = (share * TOTAL_ALPHA_PACKETS).max(MIN_ALPHA_PACKETS);
         }
@@ -86,7 +85,7 @@ impl WVegas {
         } else if backlog_packets < self.alpha_packets && grows {
             self.window.grow(mss_bytes);
         }
-        if filled {
+        if backlog_packets >= self.alpha_packets {
             self.drain(rtt, unqueued);
         }
     }

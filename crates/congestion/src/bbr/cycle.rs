@@ -127,6 +127,12 @@ impl Cycle {
         }
     }
 
+    /// When this phase began.
+    #[cfg(test)]
+    pub(super) const fn started_at(&self) -> Instant {
+        self.started_at
+    }
+
     /// `ResetFullBW`.
     fn reset_full_bandwidth(&mut self) {
         self.full_bandwidth = 0.0;

@@ -72,33 +72,31 @@ fn measured_rates(congestion: &str, paths: &[Path], seed: u64) -> Vec<f64> {
     };
     network.run_until(Instant::from_secs(30));
     let before = acked(&network);
-    network.run_until(Instant::from_secs(630));
+    network.run_until(Instant::from_secs(430));
     acked(&network)
         .iter()
         .zip(before)
-        .map(|(after, before)| (after - before) as f64 / 1428.0 / 600.0)
+        .map(|(after, before)| (after - before) as f64 / 1428.0 / 400.0)
         .collect()
 }
 
 #[test]
 fn two_paths_of_different_loss() {
-    // The models take no account of chance: the rate of one TCP with losses at random lies below that of its model, by as
-    // much for each algorithm. So rates are compared in units of what one TCP has.
-    let one = [Path { rtt_s: 0.04, loss: 0.001 }];
-    let one_tcp = measured_rates("reno", &one, 1)[0] / rates("reno", &one)[0];
-    println!("reno alone: {one_tcp:.3} of the model's rate");
-    assert!((0.85..1.0).contains(&one_tcp), "{one_tcp}");
+    // The models take no account of chance and of the time that recovery takes: with losses at random, one TCP stays about
+    // an eighth below its model. So rates are in units of what one TCP has on the better path, which is the first.
     let cases =
         [([0.04, 0.04], [0.001, 0.001]), ([0.04, 0.04], [0.0005, 0.004]), ([0.03, 0.09], [0.002, 0.0005])];
     for (rtts, losses) in cases {
         let paths = [0, 1].map(|r| Path { rtt_s: rtts[r], loss: losses[r] });
+        let one_tcp = measured_rates("reno", &paths[..1], 1)[0] / rates("reno", &paths[..1])[0];
+        assert!((0.8..1.0).contains(&one_tcp), "{one_tcp}");
         for congestion in ["lia", "olia", "balia"] {
             let model = rates(congestion, &paths);
             let measured = measured_rates(congestion, &paths, 1);
             let total = |rates: &[f64]| rates.iter().sum::<f64>();
             let ratio = total(&measured) / (one_tcp * total(&model));
             println!(
-                "{congestion}, {rtts:?} s, loss {losses:?}: {ratio:.3}, model {model:.0?}, measured {measured:.0?}"
+                "{congestion}, {rtts:?} s, loss {losses:?}: {ratio:.3} (one TCP {one_tcp:.3}), model {model:.0?}, measured {measured:.0?}"
             );
             assert!(
                 (0.9..1.1).contains(&ratio),
@@ -198,49 +196,4 @@ fn three_bottlenecks_in_a_ring() {
         shares.push(measured);
     }
     assert!(shares.is_sorted(), "the more coupled, the less over two hops: {shares:?}");
-}
-#[test]
-fn zz_debug() {
-    for (mptcp, n) in [(false, 1), (true, 1), (true, 2)] {
-        let mut builder = NetworkBuilder::new(1);
-        let router = builder.router("middle");
-        let ways: Vec<_> = (0..n)
-            .map(|_| (router, LinkConfig { loss: Loss::Random(0.001), ..wire(Duration::from_millis(19)) }))
-            .collect();
-        let pair = add_pair(&mut builder, 1, settings("reno", mptcp), &ways, &[router]);
-        let mut network = builder.build();
-        let ends = pair.start(&mut network, 0, Instant::ZERO);
-        network.run_until(Instant::from_secs(30));
-        let (mut prev, mut drops, mut ratio, mut up) = (0.0, 0, 0.0, 0.0);
-        let mut sum = 0.0;
-        let mut fl = 0.0;
-        let mut rtt = 0.0;
-        for t in 0..60000 {
-            network.run_until(Instant::from_millis(30_000 + 10 * t));
-            let i = network.connection_info(ends.opener).unwrap().subflows[0];
-            let w = i.cwnd_bytes as f64 / 1448.0;
-            if w < prev * 0.85 {
-                drops += 1;
-                ratio += w / prev;
-                if !mptcp && drops < 12 {
-                    println!("dbg drop {prev} to {w} at {t}");
-                }
-            } else {
-                up += w - prev;
-            }
-            prev = w;
-            sum += w;
-            fl += i.in_flight_bytes as f64 / 1448.0;
-            rtt += i.srtt.as_micros() as f64;
-        }
-        let i = network.connection_info(ends.opener).unwrap().subflows[0];
-        println!("dbg drops {drops} {} up {up} retr {}", ratio / drops as f64, i.retransmitted_packets);
-        println!(
-            "dbg {mptcp} {n} cwnd {} inflight {} srtt {} retr/sent {}",
-            sum / 60000.0,
-            fl / 60000.0,
-            rtt / 60000.0,
-            i.retransmitted_packets as f64 / i.sent_packets as f64
-        );
-    }
 }

@@ -28,7 +28,7 @@ fn alone_on_a_line(congestion: &str, mbps: u64, queue_ms: u64, loss: f64) -> (f6
 
 #[test]
 fn bbr_fills_a_line_without_filling_its_queue() {
-    for (mbps, queue_ms, most_ms) in [(50, 200, 65), (50, 40, 60), (2, 100, 80)] {
+    for (mbps, queue_ms, most_ms) in [(50, 200, 65), (50, 40, 60), (2, 100, 95)] {
         let (share, srtt) = alone_on_a_line("bbr", mbps, queue_ms, 0.0);
         println!("bbr, {mbps} Mbit/s, queue of {queue_ms} ms: {share:.3} of the rate, {srtt}");
         assert!(share > 0.93 && srtt < Duration::from_millis(most_ms), "{mbps} {queue_ms}: {share} {srtt}");
@@ -60,4 +60,18 @@ fn wvegas_keeps_its_ten_segments_in_the_queue() {
         println!("wvegas, {mbps} Mbit/s: {share:.3} of the rate, {queued_packets:.1} segments queued");
         assert!(share > 0.95 && (6.0..12.0).contains(&queued_packets), "{share} {queued_packets}");
     }
+}
+
+#[test]
+fn plain_tcp_sends_whole_segments_however_its_window_grows() {
+    let mut builder = NetworkBuilder::new(3);
+    let router = builder.router("middle");
+    let access = LinkConfig { loss: Loss::Random(0.001), ..wire(Duration::from_millis(19)) };
+    let pair = add_pair(&mut builder, 1, settings("reno", false), &[(router, access)], &[router]);
+    let mut network = builder.build();
+    let ends = pair.start(&mut network, 0, Instant::ZERO);
+    network.run_until(Instant::from_secs(30));
+    let sent = network.connection_info(ends.opener).expect("it is open").subflows[0];
+    let mean_bytes = sent.sent_bytes as f64 / sent.sent_packets as f64;
+    assert!(mean_bytes > 1440.0, "{mean_bytes} bytes of 1448 in the mean");
 }
