@@ -46,7 +46,8 @@ fn resting_windows(algorithm: Algorithm, paths: &[Path]) -> Vec<f64> {
     let mut windows = Vec::from_iter(paths.iter().map(|_| 30.0));
     for step in 0..40_000 {
         let pace = if step < 20_000 { 0.02 } else { 0.002 };
-        for (w, change) in windows.iter_mut().zip(drift(algorithm, paths, &windows.clone())) {
+        let changes = drift(algorithm, paths, &windows);
+        for (w, change) in windows.iter_mut().zip(changes) {
             *w = (*w + pace * change).max(1.0);
         }
     }
@@ -105,6 +106,11 @@ fn two_paths_rest_where_the_equations_balance() {
             let expected = predicted(name, paths);
             for r in 0..2 {
                 let rate = windows[r] / 0.05;
+                if name == "olia" && r == 1 {
+                    // It dies away by the difference of the losses, which may be slow.
+                    assert!(rate < 0.05 * expected[0], "{losses:?}: {rate} beside {}", expected[0]);
+                    continue;
+                }
                 let ratio = rate / expected[r];
                 std::println!("{name} {losses:?} path {r}: {rate:.1} of {:.1}", expected[r]);
                 assert!((0.9..1.1).contains(&ratio), "{name} {losses:?} path {r}: {rate} of {}", expected[r]);

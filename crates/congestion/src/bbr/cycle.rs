@@ -270,12 +270,7 @@ impl Bbr {
                 self.cycle.is_probe_sample = true;
                 self.start_probe_up(sample);
             }
-            State::ProbeUp => {
-                if self.is_time_to_go_down(sample) {
-                    self.cycle.previous_probe_too_high = false;
-                    self.start_probe_down(sample.now, sample.delivered_bytes);
-                }
-            }
+            State::ProbeUp => self.go_down_in_time(sample),
             _ => {}
         }
     }
@@ -288,6 +283,13 @@ impl Bbr {
     fn is_time_to_cruise(&self, sample: &Sample) -> bool {
         sample.in_flight_bytes <= self.with_headroom_bytes()
             && sample.in_flight_bytes <= self.volume_bytes(self.model.max_bandwidth(), 1.0)
+    }
+
+    fn go_down_in_time(&mut self, sample: &Sample) {
+        if self.is_time_to_go_down(sample) {
+            self.cycle.previous_probe_too_high = false;
+            self.start_probe_down(sample.now, sample.delivered_bytes);
+        }
     }
 
     fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {

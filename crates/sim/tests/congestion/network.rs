@@ -14,7 +14,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 
 /// SplitMix64.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -25,7 +25,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    pub fn micros_below(&mut self, below: u64) -> Duration {
+    pub(crate) fn micros_below(&mut self, below: u64) -> Duration {
         Duration::from_micros(self.next() % below)
     }
 }
@@ -35,7 +35,7 @@ fn addr(site: u8, host: u8) -> IpAddr {
 }
 
 /// Segment by segment, with buffers that never limit.
-pub fn settings(congestion: &str, mptcp: bool) -> HostConfig {
+pub(crate) fn settings(congestion: &str, mptcp: bool) -> HostConfig {
     let mut connection = ConnectionConfig {
         mptcp,
         congestion: by_name(congestion).expect("an algorithm"),
@@ -50,13 +50,13 @@ pub fn settings(congestion: &str, mptcp: bool) -> HostConfig {
 }
 
 /// A fast line, which never loses anything.
-pub fn wire(delay: Duration) -> LinkConfig {
+pub(crate) fn wire(delay: Duration) -> LinkConfig {
     LinkConfig::new(BitRate::from_mbps(1000), delay, QueueLimit::Unlimited)
 }
 
 /// A client and a server of one connection that never ends. `ways` are the routers at which the client's subflows enter
 /// and the lines there, on the way back without loss.
-pub fn add_pair(
+pub(crate) fn add_pair(
     builder: &mut NetworkBuilder,
     site: u8,
     mut config: HostConfig,
@@ -81,15 +81,15 @@ pub fn add_pair(
     Pair { client, client_addr: addrs[0], server, server_addr }
 }
 
-pub struct Pair {
-    pub client: NodeId,
-    pub client_addr: IpAddr,
+pub(crate) struct Pair {
+    pub(crate) client: NodeId,
+    pub(crate) client_addr: IpAddr,
     server: NodeId,
-    pub server_addr: IpAddr,
+    pub(crate) server_addr: IpAddr,
 }
 
 impl Pair {
-    pub fn start(&self, network: &mut Network, number: u64, start: Instant) -> Ends {
+    pub(crate) fn start(&self, network: &mut Network, number: u64, start: Instant) -> Ends {
         let (opener, acceptor) = Conversation::plans(number, None, None);
         network.converse(Conversation {
             from: self.client,
@@ -109,7 +109,7 @@ fn received(network: &Network, ends: &[Ends]) -> Vec<f64> {
 }
 
 /// Bytes that each connection received between two instants.
-pub fn goodput(network: &mut Network, ends: &[Ends], from_s: u64, until_s: u64) -> Vec<f64> {
+pub(crate) fn goodput(network: &mut Network, ends: &[Ends], from_s: u64, until_s: u64) -> Vec<f64> {
     network.run_until(Instant::from_secs(from_s));
     let before = received(network, ends);
     network.run_until(Instant::from_secs(until_s));

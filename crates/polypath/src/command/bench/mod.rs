@@ -92,9 +92,11 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 fn sim(arguments: &Sim) -> Result<(), Failure> {
     let congestion = polypath::congestion::by_name(&arguments.congestion)
         .ok_or_else(|| {
+            let known: Vec<_> = polypath::congestion::Algorithm::names().collect();
             Failure::Input(format!(
-                "--congestion: no \"{}\"; expected one of lia, reno, cubic",
-                arguments.congestion
+                "--congestion: no \"{}\"; expected one of {}",
+                arguments.congestion,
+                known.join(", ")
             ))
         })?
         .name();
