@@ -49,7 +49,7 @@ pub(super) struct Sim {
     /// Simulated seconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..))]
     seconds: u64,
-    /// Congestion control: lia, reno or cubic
+    /// Congestion control by name
     #[arg(long, default_value = "lia")]
     congestion: String,
     /// Print the result as JSON
