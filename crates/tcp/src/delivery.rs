@@ -54,8 +54,6 @@ pub(crate) struct Delivery {
     /// The last reliable sample: bytes, and over how long.
     sample_bytes: u64,
     sample_span: Duration,
-    /// The sample of the last acknowledgment is that one.
-    is_fresh: bool,
     lost: u64,
     /// OLIA's ℓ₁ and ℓ₂.
     pub(crate) acked_since_loss: u64,
@@ -115,17 +113,21 @@ impl Delivery {
         if newly.bytes > 0 {
             self.delivered_at = now;
         }
-        self.is_fresh = false;
         let Some(latest) = newly.latest else { return };
         self.first_sent_at = latest.at;
-        // The slower of sending and acknowledging, as either may come in bursts. What took less than the least round
-        // trip was acknowledged by the original of a spurious retransmission.
-        let span = latest.rate.sending().max(now.since(latest.rate.delivered_at));
-        if span >= min_rtt && !span.is_zero() {
+        if let Some(span) = self.span(&latest, min_rtt) {
             self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
             self.sample_span = span;
-            self.is_fresh = true;
         }
+    }
+
+    /// The interval of a sample that ends with the last delivery: the slower of sending and acknowledging, as either may
+    /// come in bursts. What took less than the least round trip was acknowledged by the original of a spurious
+    /// retransmission, and says nothing.
+    fn span(&self, latest: &Sent, min_rtt: Duration) -> Option<Duration> {
+        let acknowledging = self.delivered_at.since(latest.rate.delivered_at);
+        let span = latest.rate.sending().max(acknowledging);
+        (span >= min_rtt && !span.is_zero()).then_some(span)
     }
 
     /// The last reliable measurement.
@@ -134,9 +136,10 @@ impl Delivery {
     }
 
     /// The sample of the acknowledgment that was counted last, in which `latest` left last.
-    pub(crate) fn sample(&self, latest: &Sent, in_flight_bytes: u64) -> RateSample {
+    pub(crate) fn sample(&self, latest: &Sent, min_rtt: Duration, in_flight_bytes: u64) -> RateSample {
+        let is_reliable = self.span(latest, min_rtt).is_some();
         RateSample {
-            delivery_rate: if self.is_fresh { self.rate() } else { BitRate::ZERO },
+            delivery_rate: if is_reliable { self.rate() } else { BitRate::ZERO },
             app_limited: latest.flags.has(Flags::APP_LIMITED),
             prior_delivered_bytes: self.delivered - RateStart::since(self.delivered, latest.rate.delivered),
             delivered_bytes: self.delivered,

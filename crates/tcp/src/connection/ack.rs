@@ -217,6 +217,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn rate_sample(&self, newly: &Newly) -> Option<RateSample> {
-        newly.latest.as_ref().map(|latest| self.delivery.sample(latest, self.in_flight_bytes()))
+        let in_flight = self.in_flight_bytes();
+        newly.latest.as_ref().map(|latest| self.delivery.sample(latest, self.rtt.min(), in_flight))
     }
 }

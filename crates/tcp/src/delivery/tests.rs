@@ -17,7 +17,7 @@ fn acknowledge(delivery: &mut Delivery, now: Instant, pieces: &[Sent], min_rtt: 
         ..Newly::default()
     };
     delivery.count_delivered(now, &newly, min_rtt);
-    delivery.sample(&newly.latest.expect("something was acknowledged"), 0)
+    delivery.sample(&newly.latest.expect("something was acknowledged"), min_rtt, 0)
 }
 
 const RTT: Duration = Duration::from_millis(40);
