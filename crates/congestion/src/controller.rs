@@ -41,6 +41,11 @@ pub trait Controller: Any + fmt::Debug + Send {
         false
     }
 
+    /// True for an algorithm that wants [`Ack::rate`] (BBR); for others the owner may leave it out.
+    fn needs_rate_samples(&self) -> bool {
+        self.steers_recovery()
+    }
+
     /// The flow was idle for longer than a retransmission timeout (RFC 5681 §4.1): the window falls back to the
     /// initial one.
     fn on_idle_restart(&mut self, now: Instant);
@@ -121,17 +126,26 @@ pub struct Ack {
     pub rate: Option<RateSample>,
 }
 
-/// A delivery-rate sample.
+/// A delivery-rate sample (draft-ietf-ccwg-bbr §4.1): from when the segment left that was sent last of those that are newly
+/// acknowledged, to now.
 #[derive(Clone, Copy, Debug)]
 pub struct RateSample {
-    /// Bytes delivered over the sample's interval, as a rate.
+    /// Bytes delivered over the sample's interval, as a rate; zero if the interval was too short to tell.
     pub delivery_rate: BitRate,
     /// The application, not the network, limited the sender during the interval.
     pub app_limited: bool,
-    /// Bytes that this connection delivered in all, after this acknowledgment.
+    /// Bytes that this connection delivered in all, before the interval and after this acknowledgment.
+    pub prior_delivered_bytes: u64,
+    /// See `prior_delivered_bytes`.
     pub delivered_bytes: u64,
-    /// Bytes marked lost during the interval.
+    /// Bytes in flight when that segment had left, itself included.
+    pub tx_in_flight_bytes: u64,
+    /// Bytes in flight now.
+    pub in_flight_bytes: u64,
+    /// Bytes taken for lost during the interval.
     pub lost_bytes: u64,
+    /// Bytes that this connection took for lost in all.
+    pub total_lost_bytes: u64,
 }
 
 /// All subflows of a connection, as a coupled algorithm sees them, and which of them is its own.

@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 
 use polypath_units::Instant;
 
-use crate::window::Window;
+use crate::window::{Window, forward_to_window};
 use crate::{Ack, Algorithm, Config, Controller, Flows};
 
 /// Its line in the table of algorithms.
@@ -46,9 +46,7 @@ fn alpha_over_total(flows: &Flows<'_>) -> f64 {
 }
 
 impl Controller for Lia {
-    fn name(&self) -> &'static str {
-        ALGORITHM.name()
-    }
+    forward_to_window!();
 
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>) {
         let acked_bytes = self.window.on_ack(ack);
@@ -71,34 +69,6 @@ impl Controller for Lia {
     fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
         let min_packets = self.window.coupled_min_ssthresh_packets(flows);
         self.window.on_timeout(self.half_bytes(in_flight_bytes), min_packets);
-    }
-
-    fn on_spurious(&mut self, _now: Instant) {
-        self.window.on_spurious();
-    }
-
-    fn on_idle_restart(&mut self, _now: Instant) {
-        self.window.on_idle_restart();
-    }
-
-    fn on_mss(&mut self, mss_bytes: u32) {
-        self.window.on_mss(mss_bytes);
-    }
-
-    fn set_window(&mut self, window_bytes: u64, ssthresh_bytes: Option<u64>) {
-        self.window.set_window(window_bytes, ssthresh_bytes);
-    }
-
-    fn window_bytes(&self) -> u64 {
-        self.window.cwnd_bytes()
-    }
-
-    fn ssthresh_bytes(&self) -> u64 {
-        self.window.ssthresh_bytes()
-    }
-
-    fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(self.clone())
     }
 }
 

@@ -23,25 +23,35 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod balia;
+mod bbr;
 mod controller;
 mod cubic;
 mod hystart;
 mod lia;
 mod mock;
+mod olia;
 mod registry;
 mod reno;
 mod unlimited;
 mod window;
+mod wvegas;
 
+#[cfg(test)]
+mod fluid;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod testing;
 
+pub use balia::Balia;
+pub use bbr::Bbr;
 pub use controller::{Ack, Config, Controller, FlowView, Flows, RateSample};
 pub use cubic::Cubic;
 pub use lia::Lia;
 pub use mock::{Call, Mock};
+pub use olia::Olia;
 pub use registry::{Algorithm, by_name};
 pub use reno::Reno;
 pub use unlimited::Unlimited;
+pub use wvegas::WVegas;

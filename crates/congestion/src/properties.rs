@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use polypath_units::{Duration, Instant};
+use polypath_units::{BitRate, Duration, Instant};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::window::MAX_WINDOW_BYTES;
-use crate::{Ack, Algorithm, Config, FlowView, Flows};
+use crate::{Ack, Algorithm, Config, FlowView, Flows, RateSample};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -15,6 +15,7 @@ enum Op {
     Congestion(u64, Vec<FlowView>),
     Timeout(u64),
     Spurious,
+    RecoveryEnd,
     IdleRestart,
     Mss(u32),
     SetWindow(u64, Option<u64>),
@@ -35,40 +36,60 @@ fn mss() -> impl Strategy<Value = u32> {
 }
 
 fn flow() -> impl Strategy<Value = FlowView> {
-    (bytes(), mss(), span(), any::<bool>(), 0..2_u16).prop_map(
-        |(window_bytes, mss_bytes, srtt, slow, group)| FlowView {
+    (bytes(), mss(), span(), any::<bool>(), 0..2_u16, (bytes(), bytes())).prop_map(
+        |(window_bytes, mss_bytes, srtt, slow, group, (since_loss, between_losses))| FlowView {
             window_bytes,
             mss_bytes,
             srtt,
+            min_rtt: srtt,
             in_slow_start: slow,
             group,
-            ..FlowView::default()
+            acked_since_loss_bytes: since_loss,
+            acked_between_losses_bytes: between_losses,
         },
     )
 }
 
+fn rate() -> impl Strategy<Value = RateSample> {
+    let numbers = (bytes(), bytes(), bytes(), bytes(), bytes(), bytes());
+    (bytes(), any::<bool>(), numbers).prop_map(|(rate, app_limited, numbers)| RateSample {
+        delivery_rate: BitRate::from_bps(rate),
+        app_limited,
+        prior_delivered_bytes: numbers.0,
+        delivered_bytes: numbers.1,
+        tx_in_flight_bytes: numbers.2,
+        in_flight_bytes: numbers.3,
+        lost_bytes: numbers.4,
+        total_lost_bytes: numbers.5,
+    })
+}
+
 fn op() -> impl Strategy<Value = Op> {
-    let acks = (bytes(), bytes(), span(), span(), any::<(bool, bool)>(), vec(flow(), 0..4));
-    let acks =
-        acks.prop_map(|(acked_bytes, in_flight_bytes, after, srtt, (window_limited, round_ended), flows)| {
+    let spans = (span(), span(), proptest::option::weighted(0.9, span()));
+    let rates = proptest::option::weighted(0.9, rate());
+    let acks = (bytes(), bytes(), spans, rates, any::<(bool, bool)>(), vec(flow(), 0..4));
+    let acks = acks.prop_map(
+        |(acked_bytes, in_flight_bytes, (after, srtt, rtt), rate, (window_limited, round_ended), flows)| {
             let ack = Ack {
                 now: Instant::ZERO + after,
                 acked_bytes,
                 in_flight_bytes,
-                rtt: Some(srtt),
+                rtt,
                 srtt,
                 min_rtt: srtt,
                 window_limited: window_limited || round_ended,
                 round_ended,
-                rate: None,
+                rate,
             };
             Op::Ack(ack, flows)
-        });
+        },
+    );
     prop_oneof![
         20 => acks,
         2 => (bytes(), vec(flow(), 0..4)).prop_map(|(in_flight, flows)| Op::Congestion(in_flight, flows)),
         2 => bytes().prop_map(Op::Timeout),
         2 => Just(Op::Spurious),
+        2 => Just(Op::RecoveryEnd),
         1 => Just(Op::IdleRestart),
         1 => mss().prop_map(Op::Mss),
         1 => (bytes(), proptest::option::of(bytes())).prop_map(|(window, ssthresh)| Op::SetWindow(window, ssthresh)),
@@ -110,6 +131,7 @@ proptest! {
                         controller.on_timeout(now, *in_flight, &Flows::single(&FlowView::default()));
                     }
                     Op::Spurious => controller.on_spurious(now),
+                    Op::RecoveryEnd => controller.on_recovery_end(now),
                     Op::IdleRestart => controller.on_idle_restart(now),
                     Op::Mss(bytes) => {
                         controller.on_mss(*bytes);
@@ -122,9 +144,10 @@ proptest! {
                 prop_assert!(window_bytes >= least_bytes, "{algorithm}: {controller:?} after {op:?}");
                 prop_assert!(window_bytes <= MAX_WINDOW_BYTES, "{algorithm}: {controller:?} after {op:?}");
                 prop_assert!(controller.ssthresh_bytes() >= least_bytes, "{algorithm}: {controller:?} after {op:?}");
+                prop_assert!(controller.pacing_rate().is_none_or(|rate| rate > BitRate::ZERO));
                 // Of all that is inside, nothing may become not-a-number.
                 let inside = alloc::format!("{controller:?}");
-                prop_assert!(!inside.contains("NaN") && !inside.contains("inf"), "{inside} after {op:?}");
+                prop_assert!(!inside.contains("NaN") && !inside.contains(": inf") && !inside.contains("-inf"), "{inside} after {op:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::{Config, Controller, cubic, lia, reno};
+use crate::{Config, Controller, balia, bbr, cubic, lia, olia, reno, wvegas};
 
 /// The algorithm of that name (`reno`, `cubic`, `lia`; case does not matter), or `None`.
 #[must_use]
@@ -20,7 +20,15 @@ pub struct Algorithm {
 
 impl Algorithm {
     /// Every algorithm that users can choose by name. A new one is one line here.
-    pub const ALL: &'static [Self] = &[reno::ALGORITHM, cubic::ALGORITHM, lia::ALGORITHM];
+    pub const ALL: &'static [Self] = &[
+        reno::ALGORITHM,
+        cubic::ALGORITHM,
+        lia::ALGORITHM,
+        olia::ALGORITHM,
+        balia::ALGORITHM,
+        wvegas::ALGORITHM,
+        bbr::ALGORITHM,
+    ];
 
     /// The default of a plain TCP connection.
     pub const CUBIC: Self = cubic::ALGORITHM;
@@ -86,7 +94,7 @@ mod tests {
             assert_eq!(algorithm.build(&Config::default()).name(), name);
             assert_eq!(name, name.to_ascii_lowercase());
         }
-        assert!(Algorithm::names().eq(["reno", "cubic", "lia"]));
+        assert!(Algorithm::names().eq(["reno", "cubic", "lia", "olia", "balia", "wvegas", "bbr"]));
         assert_eq!(by_name("CUBIC"), Some(Algorithm::CUBIC));
         assert_eq!(by_name("nonsense"), None);
     }

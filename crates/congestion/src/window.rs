@@ -158,6 +158,11 @@ impl Window {
         self.fraction_bytes = bytes - whole as f64;
     }
 
+    /// Ends slow start here, if it lasts: for an algorithm that sees congestion before loss does.
+    pub(crate) fn avoid_congestion(&mut self) {
+        self.ssthresh_bytes = self.ssthresh_bytes.min(self.cwnd_bytes);
+    }
+
     /// What a reduction starts from.
     ///
     /// RFC 5681 takes FlightSize, so that a window that the application did not fill does not hide congestion. At the
@@ -269,3 +274,41 @@ impl Window {
         });
     }
 }
+
+/// Implements what the loss-based algorithms leave to their field `window`, inside of `impl Controller`.
+macro_rules! forward_to_window {
+    () => {
+        fn name(&self) -> &'static str {
+            ALGORITHM.name()
+        }
+
+        fn on_spurious(&mut self, _now: Instant) {
+            self.window.on_spurious();
+        }
+
+        fn on_idle_restart(&mut self, _now: Instant) {
+            self.window.on_idle_restart();
+        }
+
+        fn on_mss(&mut self, mss_bytes: u32) {
+            self.window.on_mss(mss_bytes);
+        }
+
+        fn set_window(&mut self, window_bytes: u64, ssthresh_bytes: Option<u64>) {
+            self.window.set_window(window_bytes, ssthresh_bytes);
+        }
+
+        fn window_bytes(&self) -> u64 {
+            self.window.cwnd_bytes()
+        }
+
+        fn ssthresh_bytes(&self) -> u64 {
+            self.window.ssthresh_bytes()
+        }
+
+        fn clone_box(&self) -> Box<dyn Controller> {
+            Box::new(self.clone())
+        }
+    };
+}
+pub(crate) use forward_to_window;

@@ -7,6 +7,7 @@ extern crate std;
 
 mod config;
 mod connection;
+mod delivery;
 mod extension;
 mod flow_table;
 mod host;

@@ -9,6 +9,8 @@ use alloc::collections::VecDeque;
 
 use polypath_units::{Duration, Instant};
 
+use crate::delivery::RateStart;
+
 /// A stretch of sequence space that left in one piece. Positions count from the initial sequence number, which is 0,
 /// and don't wrap.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +18,8 @@ pub(crate) struct Sent {
     pub(crate) start: u64,
     /// When it left last.
     pub(crate) at: Instant,
-    /// Bytes delivered when it left, and when that was counted: the start of a delivery-rate sample.
-    pub(crate) delivered: u64,
-    pub(crate) delivered_at: Instant,
-    /// When the first segment of the flight left that was acknowledged last before this one left.
-    pub(crate) first_sent_at: Instant,
+    /// The start of a delivery-rate sample.
+    pub(crate) rate: RateStart,
     len: u32,
     pub(crate) flags: Flags,
 }
@@ -55,19 +54,10 @@ impl Flags {
     }
 }
 
-/// The start of a delivery-rate sample, as of the moment when a piece leaves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RateStart {
-    pub(crate) delivered: u64,
-    pub(crate) delivered_at: Instant,
-    pub(crate) first_sent_at: Instant,
-}
-
 impl Sent {
     pub(crate) fn new(start: u64, end: u64, at: Instant, rate: RateStart, flags: Flags) -> Self {
-        let RateStart { delivered, delivered_at, first_sent_at } = rate;
         // No window is larger than 2³⁰ bytes (RFC 7323 §2.3).
-        Self { start, at, delivered, delivered_at, first_sent_at, len: (end - start) as u32, flags }
+        Self { start, at, rate, len: (end - start) as u32, flags }
     }
 
     pub(crate) const fn len(&self) -> u64 {
@@ -80,9 +70,7 @@ impl Sent {
 
     fn leave(&mut self, now: Instant, rate: RateStart) {
         self.at = now;
-        self.delivered = rate.delivered;
-        self.delivered_at = rate.delivered_at;
-        self.first_sent_at = rate.first_sent_at;
+        self.rate = rate;
     }
 
     /// RACK's order: by time, then by position (RFC 8985 §6.1).

@@ -261,6 +261,7 @@ impl Connection {
             // Small writes wait here, where they grow together, until TCP has room for them. With the peer's window closed
             // one byte goes on, for TCP to probe with.
             let room = subflow.tcp.window_room_bytes().min(65_535);
+            let segment = subflow.tcp.segment_payload_bytes_with(0) as u64;
             let id = subflow.meta.id;
             let idle = subflow.tcp.acked_offset() == subflow.tcp.enqueued_offset();
             if room == 0 && !(idle && subflow.tcp.state().is_synchronized()) {
@@ -282,7 +283,16 @@ impl Connection {
             if self.shared.send.unsent_bytes() < most.min(65_535) && self.tail_waits(held) {
                 return;
             }
-            let data = self.shared.send.take_new(room.min(most).max(1) as usize);
+            let unsent = self.shared.send.unsent_bytes();
+            let mut count = room.min(most).min(unsent).max(1);
+            if count < unsent && !announcing {
+                // The window grows by fractions of a segment; whole segments leave (RFC 9293 §3.8.6.2.1).
+                if count < segment && !idle {
+                    return;
+                }
+                count -= if count > segment { count % segment } else { 0 };
+            }
+            let data = self.shared.send.take_new(count as usize);
             let len = data.len() as u32;
             if let Some(subflow) = self.subflows.first_mut() {
                 let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);

@@ -155,7 +155,7 @@ fn run_once(
     (path, loss): (u8, Loss),
     later: Duration,
 ) -> Result<HandoverRun, BenchError> {
-    let hosts = Hosts::with_middle(Ground { contender, paths: PATHS, mtu_bytes: None })?;
+    let hosts = Hosts::with_middle(Ground { contender, paths: PATHS, mtu_bytes: None, congestion: None })?;
     bridge_paths(&hosts.testbed, config.rate_mbit_per_s)?;
     let before = config.phase + later;
     let seconds = (before + 2 * config.phase).as_secs_f64();

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 
+use polypath_congestion::Algorithm;
 use polypath_net::testbed::{Side, Testbed};
 use polypath_net::{Namespace, Netlink};
 use serde::Serialize;
@@ -20,6 +21,8 @@ pub(super) struct Ground {
     pub(super) contender: Contender,
     pub(super) paths: u8,
     pub(super) mtu_bytes: Option<u16>,
+    /// Of our engines; theirs if not given.
+    pub(super) congestion: Option<Algorithm>,
 }
 
 /// Two hosts that are ready for a contender.
@@ -85,6 +88,7 @@ impl Hosts {
             role,
             paths: self.ground.paths,
             mtu_bytes: self.ground.mtu_bytes,
+            congestion: self.ground.congestion.map(|algorithm| algorithm.name().to_string()),
             namespaces: [path(Side::Client), path(Side::Server)],
             limit_s: limit_s + GRACE_S,
         };

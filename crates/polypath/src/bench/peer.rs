@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_net::engine::{ConnectOptions, KernelEngine, Listener, Stream};
 use polypath_net::testbed::{Side, Testbed};
 use polypath_net::udp::{UdpOptions, UdpPath};
@@ -40,6 +40,8 @@ pub struct Assignment {
     pub(super) role: Role,
     pub(super) paths: u8,
     pub(super) mtu_bytes: Option<u16>,
+    /// Congestion control of our engines by name; theirs if not given.
+    pub(super) congestion: Option<String>,
     /// The namespaces of client and server, as files.
     pub(super) namespaces: [String; 2],
     /// Gives up after this many seconds.
@@ -261,6 +263,7 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
     let side = assignment.role.side();
     let tun = testbed.attach_tun(side, &TunConfig::default())?;
     let mut connection = stack::default_connection();
+    choose_congestion(assignment, &mut connection);
     if let Some(mtu_bytes) = assignment.mtu_bytes {
         Netlink::new()?.set_mtu(tun.name(), mtu_bytes.into())?;
         connection.tcp = Arc::new(TcpConfig { mtu_bytes, ..(*connection.tcp).clone() });
@@ -274,6 +277,11 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
         ..HostConfig::default()
     };
     Ok((Engine::Stack(Stack::tun(&tun, config)?), Some(tun)))
+}
+
+fn choose_congestion(assignment: &Assignment, connection: &mut ConnectionConfig) {
+    let chosen = assignment.congestion.as_deref().and_then(polypath_congestion::by_name);
+    connection.congestion = chosen.unwrap_or(connection.congestion);
 }
 
 /// Our stack over UDP: a socket per path at the client, one to be reached at the server.
@@ -301,6 +309,7 @@ fn start_udp(assignment: &Assignment) -> io::Result<Stack> {
     if let Some(mtu_bytes) = assignment.mtu_bytes {
         options.mtu_bytes = mtu_bytes;
     }
+    choose_congestion(assignment, &mut options.connection);
     Stack::udp(&namespace, &options)
 }
 

@@ -1,5 +1,6 @@
 //! `polypath bench throughput`: one connection, as fast as it goes.
 
+use polypath_congestion::Algorithm;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -28,6 +29,8 @@ pub struct ThroughputConfig {
     pub paths: u8,
     /// MTU of the interfaces, in bytes; 1500 if not given.
     pub mtu_bytes: Option<u16>,
+    /// Congestion control of our engines; theirs if not given. The kernel's has its own.
+    pub congestion: Option<Algorithm>,
 }
 
 /// One run of one contender.
@@ -153,7 +156,12 @@ fn run_once(
     contender: Contender,
     round: u32,
 ) -> Result<ThroughputRun, BenchError> {
-    let hosts = Hosts::direct(Ground { contender, paths: config.paths, mtu_bytes: config.mtu_bytes })?;
+    let hosts = Hosts::direct(Ground {
+        contender,
+        paths: config.paths,
+        mtu_bytes: config.mtu_bytes,
+        congestion: config.congestion,
+    })?;
     let before = MachineTime::now()?;
     let measured = match contender {
         Contender::Iperf3Mptcp => run_iperf3(&hosts, config.seconds)?,

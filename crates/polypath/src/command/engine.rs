@@ -155,7 +155,7 @@ fn parse_scheduler(name: &str) -> Result<scheduler::Policy, String> {
     })
 }
 
-fn parse_congestion(name: &str) -> Result<Algorithm, String> {
+pub(super) fn parse_congestion(name: &str) -> Result<Algorithm, String> {
     polypath_congestion::by_name(name).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::names().collect();
         format!("expected one of: {}", names.join(", "))

@@ -3,7 +3,7 @@
 use core::fmt::Debug;
 
 use polypath_congestion::{Ack, RateSample};
-use polypath_units::{BitRate, Duration, Instant};
+use polypath_units::{Duration, Instant};
 use polypath_wire::{SackBlock, Segment};
 
 use super::{Connection, DropReason};
@@ -54,7 +54,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return Ok(());
         }
         self.sample_rtt(now, segment, &newly);
-        self.count_delivered(now, &newly);
+        self.delivery.count_delivered(now, &newly, self.rtt.min());
         let pure_duplicate =
             ahead == 0 && segment.payload.is_empty() && !window_changed && !segment.flags.fin();
         self.after_acknowledgment(
@@ -176,27 +176,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
-    #[inline]
-    fn count_delivered(&mut self, now: Instant, newly: &Newly) {
-        let delivery = &mut self.delivery;
-        delivery.delivered += newly.bytes;
-        delivery.acked_since_loss += newly.bytes;
-        if newly.bytes > 0 {
-            delivery.delivered_at = now;
-        }
-        if let Some(latest) = newly.latest {
-            delivery.first_sent_at = latest.at;
-            // The slower of sending and acknowledging, as either may come in bursts.
-            let sending = latest.at.since(latest.first_sent_at);
-            let acknowledging = now.since(latest.delivered_at);
-            let span = sending.max(acknowledging);
-            if span >= self.rtt.min() {
-                delivery.sample_bytes = delivery.delivered - latest.delivered;
-                delivery.sample_span = span;
-            }
-        }
-    }
-
     /// Tells congestion control, outside of a recovery.
     #[inline]
     pub(super) fn grow_window<X: Extension<Mapping = M>>(
@@ -221,7 +200,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         } else {
             in_flight_bytes + 2 * u64::from(self.mss_bytes()) >= window
         };
-        let rate = if self.controller.steers_recovery() { self.rate_sample(newly) } else { None };
+        let rate = if self.controller.needs_rate_samples() { self.rate_sample(newly) } else { None };
         let ack = Ack {
             now,
             acked_bytes: newly.bytes,
@@ -238,12 +217,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn rate_sample(&self, newly: &Newly) -> Option<RateSample> {
-        let latest = newly.latest?;
-        Some(RateSample {
-            delivery_rate: BitRate::from_bytes_over(self.delivery.sample_bytes, self.delivery.sample_span),
-            app_limited: latest.flags.has(crate::scoreboard::Flags::APP_LIMITED),
-            delivered_bytes: self.delivery.delivered,
-            lost_bytes: self.delivery.lost,
-        })
+        let in_flight = self.in_flight_bytes();
+        newly.latest.as_ref().map(|latest| self.delivery.sample(latest, self.rtt.min(), in_flight))
     }
 }

@@ -337,7 +337,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             dsacks: self.totals.dsacks,
             reordering_seen: self.recovery.reordering_seen(),
             pacing_rate: self.pacing_rate(),
-            delivery_rate: BitRate::from_bytes_over(self.delivery.sample_bytes, self.delivery.sample_span),
+            delivery_rate: self.delivery.rate(),
         }
     }
 }

@@ -20,10 +20,11 @@ use alloc::sync::Arc;
 use core::fmt::Debug;
 
 use polypath_congestion::Controller;
-use polypath_units::{Duration, Instant};
+use polypath_units::Instant;
 use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
 
 use crate::config::Config;
+use crate::delivery::Delivery;
 use crate::extension::Extension;
 use crate::reassembly::ReceiveQueue;
 use crate::rtt::RttEstimator;
@@ -183,25 +184,6 @@ struct Totals {
     dsacks: u64,
 }
 
-/// Delivery accounting (draft-ietf-ccwg-bbr §4.1), and OLIA's counters.
-#[derive(Clone, Copy, Debug, Default)]
-struct Delivery {
-    delivered: u64,
-    delivered_at: Instant,
-    /// When the piece left that was acknowledged last.
-    first_sent_at: Instant,
-    /// What leaves before so much is delivered measures the application, not the path.
-    app_limited_until: u64,
-    /// The last sample: bytes, and over how long.
-    sample_bytes: u64,
-    sample_span: Duration,
-    lost: u64,
-    acked_since_loss: u64,
-    acked_between_losses: u64,
-    /// A round trip ends when this position is acknowledged.
-    round_end: u64,
-}
-
 /// A TCP connection as a state machine; `M` is what an [`Extension`] attaches to data.
 ///
 /// Four kinds of method:
@@ -332,7 +314,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             window_ack: 0,
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             recovery: Recovery::default(),
-            delivery: Delivery { delivered_at: now, first_sent_at: now, ..Delivery::default() },
+            delivery: Delivery::new(now),
             consecutive_timeouts: 0,
             window_probes: 0,
             stalled_since: now,

@@ -5,9 +5,9 @@ use core::fmt::Debug;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps};
 
-use super::{Connection, Delivery, State};
+use super::{Connection, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
-use crate::scoreboard::{Flags, RateStart, Sent};
+use crate::scoreboard::{Flags, Sent};
 
 /// Segments that may leave back to back (RFC 9293 has no word on it; Linux's pacing allows about as many).
 const BURST_SEGMENTS: u64 = 2;
@@ -100,8 +100,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let pipe = self.in_flight_bytes();
         let lost = self.board.lost_bytes();
         if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
-            // What leaves until all this is delivered measures the application.
-            self.delivery.app_limited_until = self.delivery.delivered + pipe.max(1);
+            // What leaves until all this is delivered measures the application, if there was room for more.
+            if pipe + segment_bytes <= self.send_window_bytes() {
+                self.delivery.mark_app_limited(pipe);
+            }
             return None;
         }
         let window = self.send_window_bytes();
@@ -140,13 +142,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             contiguous if start + contiguous == self.queue.end() + 1 => segment_bytes.min(contiguous + 1),
             contiguous => segment_bytes.min(contiguous),
         };
-        let sent = self.board.resend(at, most, now, self.rate_start())?;
+        let rate = self.delivery.start(now, self.in_flight_bytes() + most);
+        let sent = self.board.resend(at, most, now, rate)?;
         Some(self.retransmit(now, sent, ext))
-    }
-
-    fn rate_start(&self) -> RateStart {
-        let Delivery { delivered, delivered_at, first_sent_at, .. } = self.delivery;
-        RateStart { delivered, delivered_at, first_sent_at }
     }
 
     fn fin_is_due(&self) -> bool {
@@ -239,13 +237,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let end = position + payload.len() as u64 + u64::from(fin);
         if self.una == self.next {
             // A rate sample starts anew after silence, and so does the user timeout.
-            self.delivery.delivered_at = now;
-            self.delivery.first_sent_at = now;
+            self.delivery.restart(now);
             self.stalled_since = now;
         }
-        let app_limited = self.delivery.delivered < self.delivery.app_limited_until;
-        let flags = if app_limited { Flags::APP_LIMITED } else { Flags::NONE };
-        self.board.push(Sent::new(position, end, now, self.rate_start(), flags));
+        let flags = if self.delivery.is_app_limited() { Flags::APP_LIMITED } else { Flags::NONE };
+        let rate = self.delivery.start(now, self.in_flight_bytes() + (end - position));
+        self.board.push(Sent::new(position, end, now, rate, flags));
         self.next = end;
         if fin {
             self.fin_at = Some(end - 1);

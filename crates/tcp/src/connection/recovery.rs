@@ -219,7 +219,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.retransmit = Instant::FAR_FUTURE;
             self.arm_retransmit(now, true);
         }
-        self.delivery.lost += lost;
+        self.delivery.count_lost(lost);
         if self.recovery.is_active() { lost } else { self.excuse_mtu_probe(now, lost) }
     }
 
@@ -276,8 +276,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn enter_fast_recovery<X: Extension<Mapping = M>>(&mut self, now: Instant, in_flight: u64, ext: &mut X) {
         let own = self.flow_view();
         self.controller.on_congestion(now, in_flight, &ext.flows(&own));
-        self.delivery.acked_between_losses = self.delivery.acked_since_loss;
-        self.delivery.acked_since_loss = 0;
+        self.delivery.end_loss_interval();
         // What the last episode resent and is still on its way would look like this one's original.
         let clean = !self.board.has_resent();
         let recovery = &mut self.recovery;

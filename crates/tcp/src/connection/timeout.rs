@@ -32,8 +32,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let own = self.flow_view();
         self.controller.on_timeout(now, in_flight, &ext.flows(&own));
         if self.recovery.phase == Phase::Open {
-            self.delivery.acked_between_losses = self.delivery.acked_since_loss;
-            self.delivery.acked_since_loss = 0;
+            self.delivery.end_loss_interval();
         }
         let clean = !self.board.has_resent();
         let phase = self.recovery.phase;
@@ -42,7 +41,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
         if self.recovery.frto == Frto::Resent {
             let most = self.segment_payload_bytes(ext) as u64;
-            self.board.mark_front_lost(most);
+            let lost = self.board.mark_front_lost(most);
+            self.delivery.count_lost(lost);
         } else {
             self.lose_everything();
         }
@@ -82,8 +82,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.board.front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
             self.board.forget_sacks();
         }
+        let before = self.board.lost_bytes();
         self.board.mark_all_lost();
-        self.delivery.lost += self.board.lost_bytes();
+        self.delivery.count_lost(self.board.lost_bytes() - before);
     }
 
     fn handshake_timeout(&mut self) {

@@ -1,7 +1,6 @@
 use super::*;
 
-const NO_RATE: RateStart =
-    RateStart { delivered: 0, delivered_at: Instant::ZERO, first_sent_at: Instant::ZERO };
+const NO_RATE: RateStart = RateStart::NONE;
 
 fn board(count: u64) -> Scoreboard {
     let mut board = Scoreboard::default();

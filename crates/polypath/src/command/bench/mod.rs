@@ -52,7 +52,7 @@ pub(super) struct Sim {
     /// Simulated seconds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..))]
     seconds: u64,
-    /// Congestion control: lia, reno or cubic
+    /// Congestion control by name
     #[arg(long, default_value = "lia")]
     congestion: String,
     /// Print the result as JSON
@@ -96,9 +96,11 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 fn sim(arguments: &Sim) -> Result<(), Failure> {
     let congestion = polypath::congestion::by_name(&arguments.congestion)
         .ok_or_else(|| {
+            let known: Vec<_> = polypath::congestion::Algorithm::names().collect();
             Failure::Input(format!(
-                "--congestion: no \"{}\"; expected one of lia, reno, cubic",
-                arguments.congestion
+                "--congestion: no \"{}\"; expected one of {}",
+                arguments.congestion,
+                known.join(", ")
             ))
         })?
         .name();

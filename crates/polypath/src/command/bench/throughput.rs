@@ -3,6 +3,7 @@
 use clap::Args;
 use polypath::bench::throughput::{self, ThroughputConfig, ThroughputResult};
 use polypath::bench::{Contender, Spread};
+use polypath::congestion::Algorithm;
 
 use crate::command::{Failure, print_json, print_line};
 
@@ -24,6 +25,9 @@ pub(crate) struct Arguments {
     /// MTU of the interfaces in bytes [default: 1500]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1280..=65_500))]
     mtu: Option<u16>,
+    /// Congestion control of our engines, by name
+    #[arg(long, value_name = "NAME", value_parser = crate::command::engine::parse_congestion)]
+    congestion: Option<Algorithm>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -51,6 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         contenders,
         paths: arguments.paths,
         mtu_bytes: arguments.mtu,
+        congestion: arguments.congestion,
     };
     let bar = super::progress(u64::from(config.rounds) * config.contenders.len() as u64);
     let result = throughput::run(&config, |run| {

@@ -1,0 +1,345 @@
+use alloc::boxed::Box;
+
+use polypath_units::{BitRate, Duration, Instant};
+
+use crate::window::MAX_WINDOW_BYTES;
+use crate::{Ack, Algorithm, Config, Controller, Flows, RateSample};
+
+mod cycle;
+mod model;
+
+use cycle::{Cycle, State};
+use model::Model;
+
+/// Its line in the table of algorithms.
+pub(crate) const ALGORITHM: Algorithm = Algorithm::new("bbr", |config| Box::new(Bbr::new(config)));
+
+/// Pacing stays so much below the estimated bandwidth, that queues drain.
+const PACING_MARGIN: f64 = 0.01;
+/// Segments that keep the pipe going while acknowledgments are delayed.
+const MIN_PIPE_PACKETS: u64 = 4;
+/// Most that leaves at once.
+const MAX_QUANTUM_BYTES: f64 = 65_536.0;
+/// Offload keeps so many bursts on their way at the least: one being sent, one under way, one being acknowledged.
+const BURSTS_IN_FLIGHT: f64 = 3.0;
+
+/// BBR, version 3 (draft-ietf-ccwg-bbr): sends at the bandwidth that it measures, with in flight what bandwidth and least
+/// round-trip time say, and takes loss for a bound only where more than 2 % of a flight is lost. Uncoupled.
+///
+/// Functions and states have the draft's names. Two things differ, as the owner tells of losses with acknowledgments and
+/// not packet by packet: the loss rate is judged when an acknowledgment arrives, over what was sent since the
+/// acknowledged segment left; and loss events of a round are counted as acknowledgments that revealed some. Where the draft
+/// draws at random, a hash of the own state decides, so that equal runs stay equal.
+///
+/// It needs [`Ack::rate`]: see [`Controller::needs_rate_samples`].
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    mss_bytes: u64,
+    initial_packets: u64,
+    cwnd_bytes: u64,
+    /// The window before a recovery or ProbeRTT.
+    prior_cwnd_bytes: u64,
+    in_recovery: bool,
+    /// Neither data nor loss was seen yet: the window is the initial one.
+    untouched: bool,
+    /// Bytes per second; zero before the first round trip.
+    pacing_rate: f64,
+    model: Model,
+    cycle: Cycle,
+}
+
+/// An acknowledgment with its rate sample, in the draft's terms.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    now: Instant,
+    /// `RS.newly_acked`.
+    acked_bytes: u64,
+    /// `RS.delivery_rate` in bytes per second; zero if the sample is not reliable.
+    rate: f64,
+    rtt: Option<Duration>,
+    /// `RS.delivered`.
+    interval_bytes: u64,
+    /// `RS.prior_delivered` and `C.delivered`.
+    prior_delivered_bytes: u64,
+    delivered_bytes: u64,
+    /// `RS.lost`, and what this acknowledgment revealed.
+    lost_bytes: u64,
+    newly_lost_bytes: u64,
+    tx_in_flight_bytes: u64,
+    in_flight_bytes: u64,
+    app_limited: bool,
+    window_limited: bool,
+}
+
+impl Bbr {
+    /// A flow that starts.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let mut bbr = Self {
+            mss_bytes: u64::from(config.mss_bytes.max(1)),
+            initial_packets: u64::from(config.initial_window_packets.max(1)),
+            cwnd_bytes: 0,
+            prior_cwnd_bytes: 0,
+            in_recovery: false,
+            untouched: true,
+            pacing_rate: 0.0,
+            model: Model::new(),
+            cycle: Cycle::new(),
+        };
+        bbr.cwnd_bytes = bbr.initial_bytes();
+        bbr
+    }
+
+    fn initial_bytes(&self) -> u64 {
+        self.initial_packets.saturating_mul(self.mss_bytes).clamp(self.mss_bytes, MAX_WINDOW_BYTES)
+    }
+
+    fn min_pipe_bytes(&self) -> u64 {
+        (MIN_PIPE_PACKETS * self.mss_bytes).min(MAX_WINDOW_BYTES)
+    }
+
+    fn sample(&self, ack: &Ack, rate: &RateSample) -> Sample {
+        let prior_delivered_bytes = rate.prior_delivered_bytes.min(rate.delivered_bytes);
+        Sample {
+            now: ack.now,
+            acked_bytes: ack.acked_bytes,
+            rate: rate.delivery_rate.as_bps() as f64 / 8.0,
+            rtt: ack.rtt,
+            interval_bytes: rate.delivered_bytes - prior_delivered_bytes,
+            prior_delivered_bytes,
+            delivered_bytes: rate.delivered_bytes,
+            lost_bytes: rate.lost_bytes,
+            newly_lost_bytes: rate.total_lost_bytes.saturating_sub(self.model.total_lost_bytes),
+            tx_in_flight_bytes: rate.tx_in_flight_bytes,
+            in_flight_bytes: rate.in_flight_bytes,
+            app_limited: rate.app_limited || prior_delivered_bytes < self.model.app_limited_until_bytes,
+            window_limited: ack.window_limited,
+        }
+    }
+
+    // ---- control parameters
+
+    /// `UpdateControlParameters`.
+    fn update_control_parameters(&mut self, sample: &Sample, srtt: Duration) {
+        if self.pacing_rate == 0.0 && !srtt.is_zero() {
+            // The initial window over the first round-trip time.
+            self.pacing_rate =
+                cycle::STARTUP_PACING_GAIN * self.initial_bytes() as f64 / model::seconds(srtt);
+        }
+        self.set_pacing_rate_with_gain(self.cycle.state.pacing_gain());
+        self.set_window_for(sample);
+    }
+
+    fn set_pacing_rate_with_gain(&mut self, gain: f64) {
+        let rate = gain * self.model.bandwidth * (1.0 - PACING_MARGIN);
+        if self.cycle.full_bandwidth_reached && rate > 0.0 || rate > self.pacing_rate {
+            self.pacing_rate = rate;
+        }
+    }
+
+    /// `BDPMultiple`.
+    fn bdp_multiple(&self, bandwidth: f64, gain: f64) -> f64 {
+        match self.model.min_rtt {
+            Duration::MAX => self.initial_bytes() as f64,
+            min_rtt => gain * bandwidth * model::seconds(min_rtt),
+        }
+    }
+
+    /// `QuantizationBudget`.
+    fn quantization_budget(&self, cap_bytes: f64) -> u64 {
+        let least_quantum = 2.0 * self.mss_bytes as f64;
+        let quantum = (self.pacing_rate * 1e-3).min(MAX_QUANTUM_BYTES).max(least_quantum);
+        let mut bytes = to_bytes(cap_bytes.max(BURSTS_IN_FLIGHT * quantum)).max(self.min_pipe_bytes());
+        if self.cycle.state == State::ProbeUp {
+            bytes += 2 * self.mss_bytes;
+        }
+        bytes.min(MAX_WINDOW_BYTES)
+    }
+
+    /// `Inflight`: the volume that fills the pipe `gain` times at this bandwidth.
+    fn volume_bytes(&self, bandwidth: f64, gain: f64) -> u64 {
+        self.quantization_budget(self.bdp_multiple(bandwidth, gain))
+    }
+
+    /// `TargetInflight`.
+    fn target_bytes(&self) -> u64 {
+        to_bytes(self.bdp_multiple(self.model.bandwidth, 1.0)).min(self.cwnd_bytes)
+    }
+
+    /// `ProbeRTTCwnd`.
+    fn probe_rtt_window_bytes(&self) -> u64 {
+        let bytes = self.bdp_multiple(self.model.bandwidth, cycle::PROBE_RTT_WINDOW_GAIN);
+        to_bytes(bytes).max(self.min_pipe_bytes())
+    }
+
+    /// `InflightWithHeadroom`: leaves room for others in the queue or on the line.
+    fn with_headroom_bytes(&self) -> u64 {
+        match self.model.long_term_bytes {
+            u64::MAX => u64::MAX,
+            cap_bytes => {
+                let headroom_bytes = to_bytes(model::HEADROOM * cap_bytes as f64).max(self.mss_bytes);
+                cap_bytes.saturating_sub(headroom_bytes).max(self.min_pipe_bytes())
+            }
+        }
+    }
+
+    /// `SetCwnd`.
+    fn set_window_for(&mut self, sample: &Sample) {
+        let gain = self.cycle.state.window_gain();
+        let aggregated = self.model.extra_acked.most();
+        let most_bytes =
+            self.quantization_budget(self.bdp_multiple(self.model.bandwidth, gain) + aggregated as f64);
+        let grown_bytes = self.cwnd_bytes.saturating_add(sample.acked_bytes);
+        if self.cycle.full_bandwidth_reached {
+            self.cwnd_bytes = grown_bytes.min(most_bytes);
+        } else if self.cwnd_bytes < most_bytes || sample.delivered_bytes < self.initial_bytes() {
+            self.cwnd_bytes = grown_bytes;
+        }
+        self.cwnd_bytes = self.cwnd_bytes.max(self.min_pipe_bytes());
+        if self.cycle.state == State::ProbeRtt {
+            self.cwnd_bytes = self.cwnd_bytes.min(self.probe_rtt_window_bytes());
+        }
+        self.bound_window_for_model();
+    }
+
+    /// `BoundCwndForModel`.
+    fn bound_window_for_model(&mut self) {
+        let cap_bytes = match self.cycle.state {
+            State::ProbeDown | State::ProbeRefill | State::ProbeUp => self.model.long_term_bytes,
+            State::ProbeRtt | State::ProbeCruise => self.with_headroom_bytes(),
+            State::Startup | State::Drain => u64::MAX,
+        };
+        let cap_bytes = cap_bytes.min(self.model.short_term_bytes).max(self.min_pipe_bytes());
+        self.cwnd_bytes = self.cwnd_bytes.min(cap_bytes).min(MAX_WINDOW_BYTES).max(self.mss_bytes);
+    }
+
+    // ---- loss recovery
+
+    fn save_window(&mut self) {
+        self.prior_cwnd_bytes = if self.in_recovery || self.cycle.state == State::ProbeRtt {
+            self.prior_cwnd_bytes.max(self.cwnd_bytes)
+        } else {
+            self.cwnd_bytes
+        };
+    }
+
+    fn restore_window(&mut self) {
+        self.cwnd_bytes = self.cwnd_bytes.max(self.prior_cwnd_bytes);
+    }
+
+    /// `SaveStateUponLoss`.
+    fn save_state_upon_loss(&mut self) {
+        self.save_window();
+        self.cycle.undo_state = None;
+        self.model.save_bounds();
+    }
+}
+
+/// A non-negative number of bytes, within the bounds of a window.
+fn to_bytes(bytes: f64) -> u64 {
+    bytes.max(0.0).min(MAX_WINDOW_BYTES as f64) as u64
+}
+
+impl Controller for Bbr {
+    fn name(&self) -> &'static str {
+        ALGORITHM.name()
+    }
+
+    /// `UpdateOnACK`.
+    fn on_ack(&mut self, ack: &Ack, _flows: &Flows<'_>) {
+        self.untouched = false;
+        let Some(rate) = &ack.rate else { return };
+        let sample = self.sample(ack, rate);
+        self.model.delivered_bytes = sample.delivered_bytes;
+        self.model.total_lost_bytes = self.model.total_lost_bytes.max(rate.total_lost_bytes);
+        if sample.newly_lost_bytes > 0 {
+            self.note_loss(&sample);
+        }
+        self.update_model_and_state(&sample);
+        self.update_control_parameters(&sample, ack.srtt);
+    }
+
+    fn on_congestion(&mut self, _now: Instant, _in_flight_bytes: u64, _flows: &Flows<'_>) {
+        self.untouched = false;
+        self.save_state_upon_loss();
+        self.in_recovery = true;
+    }
+
+    fn on_timeout(&mut self, _now: Instant, _in_flight_bytes: u64, _flows: &Flows<'_>) {
+        self.untouched = false;
+        self.save_state_upon_loss();
+        self.in_recovery = true;
+        self.cwnd_bytes = self.mss_bytes;
+    }
+
+    /// `HandleSpuriousLossDetection`.
+    fn on_spurious(&mut self, _now: Instant) {
+        if self.in_recovery {
+            self.restore_window();
+            self.in_recovery = false;
+        }
+        self.model.restore_bounds();
+        self.return_to_probing();
+    }
+
+    fn on_recovery_end(&mut self, _now: Instant) {
+        if self.in_recovery {
+            self.in_recovery = false;
+            self.restore_window();
+            self.bound_window_for_model();
+        }
+    }
+
+    fn steers_recovery(&self) -> bool {
+        true
+    }
+
+    fn needs_rate_samples(&self) -> bool {
+        true
+    }
+
+    /// `HandleRestartFromIdle`: the model still holds, and so does the window, which pacing spreads over the round trip.
+    fn on_idle_restart(&mut self, now: Instant) {
+        self.cycle.idle_restart = true;
+        self.model.restart_aggregation(now);
+        if self.cycle.state.is_probe_bandwidth() {
+            self.set_pacing_rate_with_gain(1.0);
+        } else if self.cycle.state == State::ProbeRtt {
+            self.check_probe_rtt_done(now);
+        }
+    }
+
+    fn on_mss(&mut self, mss_bytes: u32) {
+        self.mss_bytes = u64::from(mss_bytes.max(1));
+        if self.untouched {
+            self.cwnd_bytes = self.initial_bytes();
+        }
+        self.cwnd_bytes = self.cwnd_bytes.max(self.mss_bytes);
+    }
+
+    /// The window grows back by what is acknowledged. There is no threshold to set.
+    fn set_window(&mut self, window_bytes: u64, _ssthresh_bytes: Option<u64>) {
+        self.untouched = false;
+        self.cwnd_bytes = window_bytes.clamp(self.mss_bytes, MAX_WINDOW_BYTES.max(self.mss_bytes));
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.cwnd_bytes
+    }
+
+    /// BBR has none. What it shows instead says whether it is in Startup.
+    fn ssthresh_bytes(&self) -> u64 {
+        if self.cycle.state == State::Startup { u64::MAX } else { self.cwnd_bytes }
+    }
+
+    fn pacing_rate(&self) -> Option<BitRate> {
+        (self.pacing_rate > 0.0).then(|| BitRate::from_bps(((self.pacing_rate * 8.0) as u64).max(1)))
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use alloc::boxed::Box;
+
+use polypath_units::{Duration, Instant};
+
+use crate::window::{Window, forward_to_window};
+use crate::{Ack, Algorithm, Config, Controller, Flows};
+
+/// Its line in the table of algorithms.
+pub(crate) const ALGORITHM: Algorithm = Algorithm::new("wvegas", |config| Box::new(WVegas::new(config)));
+
+/// Segments that a connection wants to have in the queues of all its paths together, and on one path at least.
+const TOTAL_ALPHA_PACKETS: f64 = 10.0;
+const MIN_ALPHA_PACKETS: f64 = 2.0;
+/// Backlog at which slow start ends.
+const GAMMA_PACKETS: f64 = 1.0;
+/// A round with fewer round-trip samples says too little of its mean; growth is then Reno's.
+const LEAST_SAMPLES: u64 = 3;
+/// A queueing delay so many times the least one tells of a queue that is not this connection's own.
+const DRAIN_ABOVE: u64 = 2;
+
+/// wVegas, weighted Vegas (Cao, Xu, Fu: Delay-based Congestion Control for Multipath TCP, ICNP 2012): each subflow keeps
+/// a number of segments in the queue of its path, its share of ten for the connection by its share of the rate. A path on
+/// which others queue as well gives less rate for the same backlog, so that its share falls.
+///
+/// The window changes once a round, by the mean round-trip time of that round. Loss halves it. As every delay-based
+/// algorithm it gets little beside flows that fill queues.
+#[derive(Clone, Debug)]
+pub struct WVegas {
+    window: Window,
+    /// Least round-trip time: that of an empty queue; [`Duration::MAX`] before the first sample.
+    base_rtt: Duration,
+    /// Round-trip times of this round.
+    round_rtts: Duration,
+    round_samples: u64,
+    /// Segments that this subflow wants to have queued.
+    alpha_packets: f64,
+    /// Least mean queueing delay of a round, since the queue was last drained.
+    least_queue_delay: Option<Duration>,
+}
+
+impl WVegas {
+    /// A subflow that starts.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            window: Window::new(config, false),
+            base_rtt: Duration::MAX,
+            round_rtts: Duration::ZERO,
+            round_samples: 0,
+            alpha_packets: MIN_ALPHA_PACKETS,
+            least_queue_delay: None,
+        }
+    }
+
+    /// Mean round-trip time of the round that ends, if it had samples enough; a new one begins.
+    fn end_round(&mut self) -> Option<Duration> {
+        let enough = self.round_samples >= LEAST_SAMPLES;
+        let mean = enough.then(|| self.round_rtts / self.round_samples);
+        self.round_rtts = Duration::ZERO;
+        self.round_samples = 0;
+        mean.filter(|mean| !mean.is_zero())
+    }
+
+    /// Once a round: compares backlog and target. `grows` says whether the window limited the sender.
+    fn adjust(&mut self, rtt: Duration, grows: bool, flows: &Flows<'_>) {
+        let mss_bytes = self.window.mss_bytes();
+        let window_packets = self.window.cwnd_exact_bytes() / mss_bytes;
+        let unqueued = (self.base_rtt.as_nanos() as f64 / rtt.as_nanos() as f64).min(1.0);
+        let backlog_packets = window_packets * (1.0 - unqueued);
+        if self.window.in_slow_start() {
+            if backlog_packets > GAMMA_PACKETS {
+                let drained_packets = window_packets.min(window_packets * unqueued + 1.0);
+                self.window.set_exact_bytes(drained_packets * mss_bytes);
+                self.window.avoid_congestion();
+            }
+            return;
+        }
+        if backlog_packets >= self.alpha_packets {
+            let share = rate_share(window_packets * mss_bytes, rtt, flows);
+            self.alpha_packets = (share * TOTAL_ALPHA_PACKETS).max(MIN_ALPHA_PACKETS);
+        }
+        if backlog_packets > self.alpha_packets {
+            self.window.grow(-mss_bytes);
+            self.window.avoid_congestion();
+        } else if backlog_packets < self.alpha_packets && grows {
+            self.window.grow(mss_bytes);
+        }
+        if backlog_packets >= self.alpha_packets {
+            self.drain(rtt, unqueued);
+        }
+    }
+
+    /// Where queueing delay has grown far beyond the least that went with a full backlog, the queue is emptied for once, so
+    /// that all who share it can measure the base round-trip time anew. While the backlog is below its target the queue is
+    /// still being filled, and its delay says nothing.
+    fn drain(&mut self, rtt: Duration, unqueued: f64) {
+        let queue_delay = rtt.saturating_sub(self.base_rtt);
+        let least = self.least_queue_delay.map_or(queue_delay, |least| least.min(queue_delay));
+        self.least_queue_delay = Some(least);
+        if queue_delay > least * DRAIN_ABOVE {
+            self.window.set_exact_bytes(self.window.cwnd_exact_bytes() * unqueued / 2.0);
+            self.window.avoid_congestion();
+            self.least_queue_delay = None;
+        }
+    }
+
+    fn half_bytes(&self, in_flight_bytes: u64) -> f64 {
+        self.window.pipe_bytes(in_flight_bytes) as f64 / 2.0
+    }
+}
+
+/// The own share of the connection's rate, from 0 to 1; the whole if it is not known.
+fn rate_share(window_bytes: f64, rtt: Duration, flows: &Flows<'_>) -> f64 {
+    let own_rate = window_bytes / rtt.as_nanos() as f64;
+    let own = flows.all.get(flows.own);
+    let others = flows.coupled().filter(|flow| own.is_none_or(|own| !core::ptr::eq(own, *flow)));
+    let other_rates: f64 = others
+        .filter(|flow| !flow.srtt.is_zero())
+        .map(|flow| flow.window_bytes as f64 / flow.srtt.as_nanos() as f64)
+        .sum();
+    let share = own_rate / (own_rate + other_rates);
+    if share.is_finite() { share } else { 1.0 }
+}
+
+impl Controller for WVegas {
+    forward_to_window!();
+
+    fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>) {
+        let was_slow_start = self.window.in_slow_start();
+        let acked_bytes = self.window.on_ack(ack);
+        if ack.round_ended {
+            match self.end_round() {
+                Some(rtt) => self.adjust(rtt, ack.window_limited, flows),
+                None if acked_bytes > 0 && !was_slow_start => self.window.grow(self.window.mss_bytes()),
+                None => {}
+            }
+        }
+        // The acknowledgment that ends a round is the first of the next.
+        if let Some(rtt) = ack.rtt {
+            self.base_rtt = self.base_rtt.min(rtt);
+            self.round_rtts += rtt;
+            self.round_samples += 1;
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
+        let min_packets = self.window.coupled_min_ssthresh_packets(flows);
+        self.window.on_congestion(self.half_bytes(in_flight_bytes), min_packets);
+    }
+
+    fn on_timeout(&mut self, _now: Instant, in_flight_bytes: u64, flows: &Flows<'_>) {
+        let min_packets = self.window.coupled_min_ssthresh_packets(flows);
+        self.window.on_timeout(self.half_bytes(in_flight_bytes), min_packets);
+    }
+}
+
+#[cfg(test)]
+mod tests;

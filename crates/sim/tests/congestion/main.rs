@@ -1,0 +1,6 @@
+//! Congestion control in whole networks, with the production stack.
+
+mod fairness;
+mod fluid;
+mod line;
+mod network;

@@ -1,0 +1,155 @@
+//! What has been delivered, and how fast (draft-ietf-ccwg-bbr §4.1, formerly draft-cheng-iccrg-delivery-rate-estimation);
+//! and the counters of OLIA.
+//!
+//! Each piece that leaves remembers how much had been delivered by then ([`RateStart`]). When it is acknowledged, what has
+//! been delivered since, over the time that this took, is a sample of the path's bandwidth.
+
+use polypath_congestion::RateSample;
+use polypath_units::{BitRate, Duration, Instant};
+
+use crate::scoreboard::{Flags, Newly, Sent};
+
+/// Time between sending a piece and the first of its interval is kept in units of so many nanoseconds, up to 68 s.
+const SENDING_UNIT_NANOS: u64 = 16;
+
+/// The start of a rate sample, as of the moment when a piece leaves. Small, as there is one for each piece in flight:
+/// counters are modulo 2³², which is more than is delivered or lost while a piece is under way, as no window is larger
+/// than 2³⁰ bytes (RFC 7323 §2.3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateStart {
+    /// When something was delivered last.
+    delivered_at: Instant,
+    delivered: u32,
+    lost: u32,
+    /// In flight, the piece included.
+    in_flight: u32,
+    /// How long before this piece the one left that was acknowledged last.
+    sending: u32,
+}
+
+impl RateStart {
+    #[cfg(test)]
+    pub(crate) const NONE: Self =
+        Self { delivered_at: Instant::ZERO, delivered: 0, lost: 0, in_flight: 0, sending: 0 };
+
+    fn sending(&self) -> Duration {
+        Duration::from_nanos(u64::from(self.sending) * SENDING_UNIT_NANOS)
+    }
+
+    /// How far a counter has come since.
+    fn since(now: u64, then: u32) -> u64 {
+        u64::from((now as u32).wrapping_sub(then))
+    }
+}
+
+/// Delivery accounting of a connection, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivery {
+    delivered: u64,
+    delivered_at: Instant,
+    /// When the piece left that was acknowledged last.
+    first_sent_at: Instant,
+    /// What leaves before so much is delivered measures the application, not the path.
+    app_limited_until: u64,
+    /// The last reliable sample: bytes, and over how long.
+    sample_bytes: u64,
+    sample_span: Duration,
+    lost: u64,
+    /// OLIA's ℓ₁ and ℓ₂.
+    pub(crate) acked_since_loss: u64,
+    pub(crate) acked_between_losses: u64,
+    /// A round trip ends when this position is acknowledged.
+    pub(crate) round_end: u64,
+}
+
+impl Delivery {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { delivered_at: now, first_sent_at: now, ..Self::default() }
+    }
+
+    /// A piece leaves after silence: samples start anew.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.delivered_at = now;
+        self.first_sent_at = now;
+    }
+
+    /// What a piece remembers that leaves now and makes so many bytes in flight.
+    #[inline]
+    pub(crate) fn start(&self, now: Instant, in_flight_bytes: u64) -> RateStart {
+        let sending = now.since(self.first_sent_at).as_nanos() / SENDING_UNIT_NANOS;
+        RateStart {
+            delivered_at: self.delivered_at,
+            delivered: self.delivered as u32,
+            lost: self.lost as u32,
+            in_flight: u32::try_from(in_flight_bytes).unwrap_or(u32::MAX),
+            sending: u32::try_from(sending).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The application has no more to send, and the window would allow more than what is in flight.
+    pub(crate) fn mark_app_limited(&mut self, in_flight_bytes: u64) {
+        self.app_limited_until = self.delivered + in_flight_bytes.max(1);
+    }
+
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.delivered < self.app_limited_until
+    }
+
+    pub(crate) fn count_lost(&mut self, bytes: u64) {
+        self.lost += bytes;
+    }
+
+    /// A congestion event: OLIA's interval between losses ends.
+    pub(crate) fn end_loss_interval(&mut self) {
+        self.acked_between_losses = self.acked_since_loss;
+        self.acked_since_loss = 0;
+    }
+
+    /// Counts what an acknowledgment delivered, and takes a sample.
+    #[inline]
+    pub(crate) fn count_delivered(&mut self, now: Instant, newly: &Newly, min_rtt: Duration) {
+        self.delivered += newly.bytes;
+        self.acked_since_loss += newly.bytes;
+        if newly.bytes > 0 {
+            self.delivered_at = now;
+        }
+        let Some(latest) = newly.latest else { return };
+        self.first_sent_at = latest.at;
+        if let Some(span) = self.span(&latest, min_rtt) {
+            self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
+            self.sample_span = span;
+        }
+    }
+
+    /// The interval of a sample that ends with the last delivery: the slower of sending and acknowledging, as either may
+    /// come in bursts. What took less than the least round trip was acknowledged by the original of a spurious
+    /// retransmission, and says nothing.
+    fn span(&self, latest: &Sent, min_rtt: Duration) -> Option<Duration> {
+        let acknowledging = self.delivered_at.since(latest.rate.delivered_at);
+        let span = latest.rate.sending().max(acknowledging);
+        (span >= min_rtt && !span.is_zero()).then_some(span)
+    }
+
+    /// The last reliable measurement.
+    pub(crate) fn rate(&self) -> BitRate {
+        BitRate::from_bytes_over(self.sample_bytes, self.sample_span)
+    }
+
+    /// The sample of the acknowledgment that was counted last, in which `latest` left last.
+    pub(crate) fn sample(&self, latest: &Sent, min_rtt: Duration, in_flight_bytes: u64) -> RateSample {
+        let is_reliable = self.span(latest, min_rtt).is_some();
+        RateSample {
+            delivery_rate: if is_reliable { self.rate() } else { BitRate::ZERO },
+            app_limited: latest.flags.has(Flags::APP_LIMITED),
+            prior_delivered_bytes: self.delivered - RateStart::since(self.delivered, latest.rate.delivered),
+            delivered_bytes: self.delivered,
+            tx_in_flight_bytes: u64::from(latest.rate.in_flight),
+            in_flight_bytes,
+            lost_bytes: RateStart::since(self.lost, latest.rate.lost),
+            total_lost_bytes: self.lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
