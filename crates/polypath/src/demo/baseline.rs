@@ -7,13 +7,27 @@ use serde::Serialize;
 use super::{Clock, Demo, Outcome};
 use crate::mptcp::ConnectionConfig;
 
-/// Goodputs of the same file without trouble, in bits per second, in virtual time.
+/// Where baselines were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// In virtual time, our stack at both ends.
+    Simulator,
+    /// Between network namespaces: the kernel sends, and the kernel's TCP receives.
+    Namespaces,
+}
+
+/// Goodputs of the same file without trouble, in bits per second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Baselines {
     /// TCP on each path alone, by path.
     pub tcp_alone_bps: Vec<f64>,
     /// Multipath TCP on all paths, none of them cut.
     pub mptcp_bps: f64,
+    /// The same with a client on the kernel's Multipath TCP, where there is a kernel.
+    pub kernel_mptcp_bps: Option<f64>,
+    /// Where this was measured.
+    pub provenance: Provenance,
 }
 
 impl Baselines {
@@ -64,7 +78,12 @@ pub fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
             ..undisturbed.clone()
         })?);
     }
-    Ok(Baselines { tcp_alone_bps, mptcp_bps: goodput(&undisturbed)? })
+    Ok(Baselines {
+        tcp_alone_bps,
+        mptcp_bps: goodput(&undisturbed)?,
+        kernel_mptcp_bps: None,
+        provenance: Provenance::Simulator,
+    })
 }
 
 #[cfg(test)]

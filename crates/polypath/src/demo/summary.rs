@@ -1,6 +1,6 @@
 //! The result as a table and as a report.
 
-use super::{Baselines, Demo, Outcome, Sample};
+use super::{Baselines, Demo, Outcome, Provenance, Sample};
 use crate::report::{Chart, Mark, Report, Series, Table};
 
 /// The comparison, with the row of the live run last.
@@ -20,6 +20,9 @@ pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
     if let Some((best, bps)) = baselines.best() {
         rows.push(row(format!("TCP on the best path ({})", demo.paths[best].name), bps, Some(0.0)));
     }
+    if let Some(bps) = baselines.kernel_mptcp_bps {
+        rows.push(row("the kernel's Multipath TCP".into(), bps, Some(baselines.benefit(bps))));
+    }
     rows.push(row("Multipath TCP".into(), baselines.mptcp_bps, Some(baselines.benefit(baselines.mptcp_bps))));
     let live = match demo.cut {
         Some(cut) => {
@@ -28,13 +31,20 @@ pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
         None => "Multipath TCP, this run".into(),
     };
     rows.push(row(live, outcome.goodput_bps, Some(baselines.benefit(outcome.goodput_bps))));
+    let how = match baselines.provenance {
+        Provenance::Simulator => {
+            "All rows but the last were run in virtual time, with the same file and no cut."
+        }
+        Provenance::Namespaces => {
+            "All rows are transfers over the same emulated links from the same server, with the same file; all but the \
+             last without a cut. TCP is the kernel's."
+        }
+    };
     Table {
         title: "Goodput".into(),
         columns: ["", "Mbit/s", "seconds", "aggregation benefit"].map(String::from).to_vec(),
         rows,
-        note: "Aggregation benefit: 1 is the sum of the paths alone, 0 the best of them. All rows but the last were \
-               run in virtual time, with the same file and no cut."
-            .into(),
+        note: format!("Aggregation benefit: 1 is the sum of the paths alone, 0 the best of them. {how}"),
     }
 }
 
