@@ -102,7 +102,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             baselines: &baselines,
         })?;
     } else {
-        print_result(arguments, &table(&demo, &baselines, &outcome), &outcome)?;
+        let kernel_gap_s = baselines.kernel.and_then(|kernel| kernel.with_cut_longest_gap_s);
+        print_result(arguments, &table(&demo, &baselines, &outcome), &outcome, kernel_gap_s)?;
     }
     if outcome.is_intact() {
         Ok(())
@@ -257,7 +258,12 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
     .to_vec()
 }
 
-fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Result<(), Failure> {
+fn print_result(
+    arguments: &Arguments,
+    table: &Table,
+    outcome: &Outcome,
+    kernel_gap_s: Option<f64>,
+) -> Result<(), Failure> {
     let width = table.rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
     let line = |cells: &[String]| {
         format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3])
@@ -269,7 +275,9 @@ fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Resu
     }
     let verdict = if outcome.is_intact() { "identical at both ends" } else { "DIFFERENT" };
     print_line(&format!("\n  SHA-256 {} {verdict}", outcome.received_sha256))?;
-    print_line(&format!("  longest time without new data: {:.0} ms", outcome.longest_gap_s * 1e3))?;
+    let kernel =
+        kernel_gap_s.map_or(String::new(), |gap_s| format!(" (kernel client: {:.0} ms)", gap_s * 1e3));
+    print_line(&format!("  longest time without new data: {:.0} ms{kernel}", outcome.longest_gap_s * 1e3))?;
     print_line(&format!("  report: {}", arguments.report.display()))?;
     if let Some(pcap) = &arguments.pcap {
         print_line(&format!("  packets: {}", pcap.display()))?;

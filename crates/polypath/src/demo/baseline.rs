@@ -24,10 +24,21 @@ pub struct Baselines {
     pub tcp_alone_bps: Vec<f64>,
     /// Multipath TCP on all paths, none of them cut.
     pub mptcp_bps: f64,
-    /// The same with a client on the kernel's Multipath TCP, where there is a kernel.
-    pub kernel_mptcp_bps: Option<f64>,
+    /// A client on the kernel's Multipath TCP, where there is a kernel.
+    pub kernel: Option<KernelBaselines>,
     /// Where this was measured.
     pub provenance: Provenance,
+}
+
+/// What a client on the kernel's Multipath TCP makes of the same paths.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KernelBaselines {
+    /// None of them cut.
+    pub mptcp_bps: f64,
+    /// With the cut, if there is one.
+    pub with_cut_bps: Option<f64>,
+    /// The longest time in which nothing arrived in that, in seconds.
+    pub with_cut_longest_gap_s: Option<f64>,
 }
 
 impl Baselines {
@@ -81,7 +92,7 @@ pub fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
     Ok(Baselines {
         tcp_alone_bps,
         mptcp_bps: goodput(&undisturbed)?,
-        kernel_mptcp_bps: None,
+        kernel: None,
         provenance: Provenance::Simulator,
     })
 }

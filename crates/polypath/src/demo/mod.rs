@@ -28,7 +28,7 @@ use crate::sim::trace::TraceOutputs;
 use crate::units::{BitRate, Duration, Instant};
 use crate::wire::Endpoint;
 
-pub use baseline::{Baselines, Provenance, aggregation_benefit, measure_baselines};
+pub use baseline::{Baselines, KernelBaselines, Provenance, aggregation_benefit, measure_baselines};
 pub use path::{Cut, DemoPath, ParsePathError};
 pub use summary::{report, table};
 use transfer::{Client, Progress, Server};

@@ -17,7 +17,9 @@ use polypath_net::testbed::{Side, Testbed};
 use polypath_net::{Engine, Namespace, Stack, Tun, TunConfig, WallClock, stack};
 
 use super::transfer::Progress;
-use super::{Baselines, Cut, Demo, Outcome, PathTotals, Provenance, SAMPLE_INTERVAL, Sample};
+use super::{
+    Baselines, Cut, Demo, KernelBaselines, Outcome, PathTotals, Provenance, SAMPLE_INTERVAL, Sample,
+};
 use crate::link::Change;
 use crate::mptcp::path_manager::LocalEndpoint;
 use crate::mptcp::{ConnectionConfig, HostConfig};
@@ -207,17 +209,30 @@ impl<'a> Namespaces<'a> {
             ip(&self.testbed.server, &format!("mptcp endpoint add {address} dev {interface} signal"))?;
         }
         let kernel = KernelEngine::new().in_namespace(self.testbed.client.clone());
-        let kernel_mptcp_bps = self.goodput(Engine::Kernel(kernel), Testbed::server_v4(0)).await?;
+        let kernel = Engine::Kernel(kernel);
+        let server = Testbed::server_v4(0);
+        let mptcp_bps_of_kernel = self.transfer(kernel.clone(), server, None).await?.goodput_bps;
+        let with_cut = match self.demo.cut {
+            Some(cut) => {
+                on_step("the kernel's Multipath TCP with the cut");
+                Some(self.transfer(kernel, server, Some(cut)).await?)
+            }
+            None => None,
+        };
         on_step("TCP on each path alone");
         let plain = KernelEngine::plain_tcp().in_namespace(self.testbed.client.clone());
         // At the same time: they share nothing.
         let alone = (0..self.testbed.paths())
-            .map(|path| self.goodput(Engine::Kernel(plain.clone()), Testbed::server_v4(path)));
-        let tcp_alone_bps = futures_util::future::try_join_all(alone).await?;
+            .map(|path| self.transfer(Engine::Kernel(plain.clone()), Testbed::server_v4(path), None));
+        let alone = futures_util::future::try_join_all(alone).await?;
         Ok(Baselines {
-            tcp_alone_bps,
+            tcp_alone_bps: alone.iter().map(|outcome| outcome.goodput_bps).collect(),
             mptcp_bps,
-            kernel_mptcp_bps: Some(kernel_mptcp_bps),
+            kernel: Some(KernelBaselines {
+                mptcp_bps: mptcp_bps_of_kernel,
+                with_cut_bps: with_cut.as_ref().map(|outcome| outcome.goodput_bps),
+                with_cut_longest_gap_s: with_cut.as_ref().map(|outcome| outcome.longest_gap_s),
+            }),
             provenance: Provenance::Namespaces,
         })
     }
@@ -226,13 +241,22 @@ impl<'a> Namespaces<'a> {
         Progress::new(self.demo.content.len() as u64)
     }
 
-    /// Of one transfer without a cut.
-    async fn goodput(&self, engine: Engine, server: Ipv4Addr) -> Result<f64, NamespaceError> {
+    /// A transfer by any client, without samples.
+    async fn transfer(
+        &self,
+        engine: Engine,
+        server: Ipv4Addr,
+        cut: Option<Cut>,
+    ) -> Result<Outcome, NamespaceError> {
         let progress = RefCell::new(self.progress());
         let clock = WallClock::starting_at(Instant::ZERO);
-        self.fetch(engine, server, clock, &progress).await?;
+        tokio::select! {
+            fetched = self.fetch(engine, server, clock, &progress) => fetched?,
+            error = self.cut(cut) => return Err(error.into()),
+        }
+        self.set_down(cut, Change::Up)?;
         let outcome = self.demo.outcome(&progress.borrow(), clock.now(), Vec::new());
-        if outcome.is_intact() { Ok(outcome.goodput_bps) } else { Err(damaged()) }
+        if outcome.is_intact() { Ok(outcome) } else { Err(damaged()) }
     }
 
     async fn fetch(

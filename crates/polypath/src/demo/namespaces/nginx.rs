@@ -31,7 +31,7 @@ pub(super) struct Nginx {
 /// Where the programs are that a server needs: nginx and mptcpize.
 pub(super) fn find_programs() -> Result<[PathBuf; 2], NamespaceError> {
     Ok([
-        find("nginx", "serves the file", "nginx-light")?,
+        find("nginx", "serves the file", "nginx")?,
         find("mptcpize", "makes nginx use Multipath TCP", "mptcpize")?,
     ])
 }
