@@ -26,6 +26,9 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// What counts as late.
 const LATE: Duration = Duration::from_micros(200);
 
+/// The scheduler's "nice" value of the thread: before everything that asks for nothing.
+const FIRST_IN_LINE: i32 = -20;
+
 /// One direction of a line.
 #[derive(Debug)]
 struct Way {
@@ -237,6 +240,8 @@ impl Worker {
     pub(super) fn run(mut self) -> Result<(), EmulateError> {
         // Without it the kernel ends sleeps up to 50 µs late, to bundle them.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        // What comes late because another program had the processor is late all the same. Not everyone may ask for this.
+        let _ = rustix::process::setpriority_process(None, FIRST_IN_LINE);
         let mut ready = vec![true; 2 * self.lines.len()];
         loop {
             if self.handle_requests() {

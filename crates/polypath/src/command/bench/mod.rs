@@ -1,5 +1,6 @@
 //! `polypath bench`.
 
+mod emulate;
 mod handover;
 mod rate;
 mod state;
@@ -31,6 +32,8 @@ pub(super) enum Bench {
     Rate(rate::Arguments),
     /// A path of a running transfer is lost and comes back, beside the kernel's Multipath TCP (Linux, root)
     Handover(handover::Arguments),
+    /// How exact emulated links are in rate and delay (Linux, root)
+    Emulate(emulate::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
     #[command(hide = true)]
     Peer(Peer),
@@ -85,6 +88,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Throughput(arguments) => throughput::run(arguments),
         Bench::Rate(arguments) => rate::run(arguments),
         Bench::Handover(arguments) => handover::run(arguments),
+        Bench::Emulate(arguments) => emulate::run(arguments),
         Bench::Peer(peer) => polypath::bench::peer::run(&peer.assignment).map_err(Failure::run),
     }
 }
