@@ -38,6 +38,8 @@ const ETHERNET_HEADER_BYTES: u64 = 14;
 const SOCKET_BUFFER_BYTES: usize = 64 << 20;
 /// Time between packets for delays.
 const PROBE_INTERVAL: SystemDuration = SystemDuration::from_millis(1);
+/// The measuring thread looks for packets more often than this, unless something else had its processor.
+const LOOKS: SystemDuration = SystemDuration::from_micros(20);
 /// Before rates are measured.
 const WARM_UP: SystemDuration = SystemDuration::from_millis(700);
 
@@ -68,6 +70,10 @@ pub struct RateError {
 pub struct DelayError {
     /// Packets measured.
     pub packets: usize,
+    /// Packets that arrived (or left) while the measuring thread had lost its processor, so that nobody knows when.
+    pub unobserved_packets: usize,
+    /// How late a packet left the emulator at most, by its own account.
+    pub max_lateness_ms: f64,
     /// Least.
     pub min_ms: f64,
     /// Half are larger.
@@ -240,19 +246,24 @@ impl Ground {
     }
 
     /// Sends packets of so many bytes at a steady rate for some time, and takes in what arrives until some time later;
-    /// `each` gets the time and the content of what arrived. Returns the number of packets sent.
+    /// `each` gets the time and the content of what arrived, and whether the time is known. Returns the number of packets sent.
     fn exchange(
         &self,
         bytes: usize,
         interval: SystemDuration,
         time: SystemDuration,
-        mut each: impl FnMut(SystemInstant, &[u8]),
+        mut each: impl FnMut(SystemInstant, &[u8], bool),
     ) -> io::Result<u64> {
         let started = SystemInstant::now();
         let rest = SystemDuration::from(self.delay + QUEUE) + SystemDuration::from_millis(100);
         let mut packet = vec![0; bytes];
         let mut sent = 0u64;
         let mut buffer = [0; 2048];
+        // Of packets, whether it is known when they left.
+        let mut is_known = Vec::new();
+        let mut looked = started;
+        // Nothing waits in the socket since before the last look.
+        let mut is_watched = true;
         loop {
             let elapsed = started.elapsed();
             if elapsed > time + rest {
@@ -260,16 +271,30 @@ impl Ground {
             }
             let due = interval.as_nanos() * u128::from(sent);
             if elapsed < time && elapsed.as_nanos() >= due {
-                let stamp = started.elapsed().as_nanos() as u64;
-                packet[..8].copy_from_slice(&stamp.to_be_bytes());
+                packet[8..16].copy_from_slice(&sent.to_be_bytes());
+                let stamp = started.elapsed();
+                packet[..8].copy_from_slice(&(stamp.as_nanos() as u64).to_be_bytes());
                 self.sender.send(&packet)?;
+                is_known.push(started.elapsed() - stamp < 2 * LOOKS);
                 sent += 1;
             }
-            match self.receiver.recv(&mut buffer) {
-                Ok(bytes) => each(SystemInstant::now(), buffer.get(..bytes).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            let received = self.receiver.recv(&mut buffer);
+            let now = SystemInstant::now();
+            is_watched &= now - looked < LOOKS;
+            match received {
+                Ok(bytes) => {
+                    let packet = buffer.get(..bytes).unwrap_or_default();
+                    let number =
+                        packet.get(8..16).and_then(<[u8]>::first_chunk).map(|n| u64::from_be_bytes(*n));
+                    let is_known = number.is_some_and(|number| is_known.get(number as usize) == Some(&true));
+                    each(now, packet, is_known && is_watched);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    is_watched = now - looked < LOOKS;
+                }
                 Err(error) => return Err(error),
             }
+            looked = now;
         }
     }
 
@@ -284,7 +309,12 @@ impl Ground {
         let expected = SystemDuration::from(self.delay) + self.interval(SMALL_BYTES, 1.0);
         let started = SystemInstant::now();
         let mut errors_ms = Vec::new();
-        let sent = self.exchange(SMALL_BYTES, PROBE_INTERVAL, time, |at, packet| {
+        let mut unobserved_packets = 0;
+        let sent = self.exchange(SMALL_BYTES, PROBE_INTERVAL, time, |at, packet, is_known| {
+            if !is_known {
+                unobserved_packets += 1;
+                return;
+            }
             let stamp = packet.first_chunk().map(|stamp| u64::from_be_bytes(*stamp)).unwrap_or_default();
             errors_ms
                 .push(((at - started).as_nanos() as f64 - stamp as f64 - expected.as_nanos() as f64) / 1e6);
@@ -300,14 +330,25 @@ impl Ground {
         else {
             return Err(io::Error::other(format!("none of {sent} packets arrived")).into());
         };
-        Ok(DelayError { packets: errors_ms.len(), min_ms, median_ms, p99_ms, max_ms, cpu_percent })
+        let max_lateness_ms = self.statistics()?.forward.max_lateness.as_millis_f64();
+        let packets = errors_ms.len();
+        Ok(DelayError {
+            packets,
+            unobserved_packets,
+            max_lateness_ms,
+            min_ms,
+            median_ms,
+            p99_ms,
+            max_ms,
+            cpu_percent,
+        })
     }
 
     fn load_below_rate(&self, time: SystemDuration) -> Result<BelowRate, BenchError> {
         let usage = Usage::begin()?;
         let mut received = 0;
         let sent_packets =
-            self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 0.95), time, |_, _| received += 1)?;
+            self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 0.95), time, |_, _, _| received += 1)?;
         let cpu_percent = usage.percent()?;
         let LinkStatistics { forward, a, b, .. } = self.statistics()?;
         Ok(BelowRate {
@@ -323,7 +364,7 @@ impl Ground {
         let usage = Usage::begin()?;
         let started = SystemInstant::now();
         let (mut first, mut last, mut bytes) = (None, started, 0);
-        self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 1.1), WARM_UP + time, |at, packet| {
+        self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 1.1), WARM_UP + time, |at, packet, _| {
             if at - started < WARM_UP {
             } else if first.is_none() {
                 first = Some(at);

@@ -34,7 +34,7 @@ A link between network namespaces, emulated by a thread with one processor for i
 within 0.2 ms (99 of 100 packets), nothing lost at 95 % of the rate.\n\n\
 JSON: delay_ms, seconds, is_pinned; rows, one for each rate: rate_mbit_per_s; udp (a load of 110 %) and tcp, each: \
 mbit_per_s, error_percent, cpu_percent (of one processor, by the emulating thread); delay (one way, a packet in each \
-millisecond, beyond what is configured): packets, min_ms, median_ms, p99_ms, max_ms, cpu_percent; below_rate (a load of \
+millisecond, beyond what is configured): packets, unobserved_packets (in which the measuring thread had no processor), max_lateness_ms (by the emulator's own account), min_ms, median_ms, p99_ms, max_ms, cpu_percent; below_rate (a load of \
 95 %): sent_packets, lost_packets, queue_drops, missed_packets, cpu_percent; is_within_bars.";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
