@@ -40,6 +40,8 @@ const SOCKET_BUFFER_BYTES: usize = 64 << 20;
 const PROBE_INTERVAL: SystemDuration = SystemDuration::from_millis(1);
 /// The measuring thread looks for packets more often than this, unless something else had its processor.
 const LOOKS: SystemDuration = SystemDuration::from_micros(20);
+/// Of packets that were not sent in time, only so many are sent at once.
+const CATCH_UP: SystemDuration = SystemDuration::from_millis(2);
 /// Before rates are measured.
 const WARM_UP: SystemDuration = SystemDuration::from_millis(700);
 
@@ -262,6 +264,7 @@ impl Ground {
         // Of packets, whether it is known when they left.
         let mut is_known = Vec::new();
         let mut looked = started;
+        let mut due = SystemDuration::ZERO;
         // Nothing waits in the socket since before the last look.
         let mut is_watched = true;
         loop {
@@ -269,8 +272,9 @@ impl Ground {
             if elapsed > time + rest {
                 return Ok(sent);
             }
-            let due = interval.as_nanos() * u128::from(sent);
-            if elapsed < time && elapsed.as_nanos() >= due {
+            if elapsed < time && elapsed >= due {
+                // What was not sent while the processor was another's is not made up for by a burst.
+                due = (due + interval).max(elapsed.saturating_sub(CATCH_UP));
                 packet[8..16].copy_from_slice(&sent.to_be_bytes());
                 let stamp = started.elapsed();
                 packet[..8].copy_from_slice(&(stamp.as_nanos() as u64).to_be_bytes());
@@ -363,23 +367,29 @@ impl Ground {
     fn overload(&self, time: SystemDuration) -> Result<RateError, BenchError> {
         let usage = Usage::begin()?;
         let started = SystemInstant::now();
-        let (mut first, mut last, mut bytes) = (None, started, 0);
-        self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 1.1), WARM_UP + time, |at, packet, _| {
-            if at - started < WARM_UP {
-            } else if first.is_none() {
-                first = Some(at);
-            } else if at - started < WARM_UP + time {
-                bytes += packet.len() + HEADER_BYTES;
-                last = at;
+        let mut counts: Vec<io::Result<(SystemInstant, u64)>> = Vec::new();
+        let load = self.interval(LARGE_BYTES, 1.1);
+        self.exchange(LARGE_BYTES, load, WARM_UP + time, |at, _, _| {
+            let moments = [WARM_UP, WARM_UP + time];
+            if moments.get(counts.len()).is_some_and(|&moment| at - started >= moment) {
+                counts.push(self.arrived_bytes());
             }
         })?;
         let cpu_percent = usage.percent()?;
-        let seconds = (last - first.unwrap_or(started)).as_secs_f64();
-        Ok(self.rate_error(bytes as f64, seconds, cpu_percent))
+        let mut counts = counts.into_iter();
+        let (Some(before), Some(after)) = (counts.next(), counts.next()) else {
+            return Err(io::Error::other("packets stopped arriving").into());
+        };
+        Ok(self.rate_error(before?, after?, cpu_percent))
     }
 
-    fn rate_error(&self, bytes: f64, seconds: f64, cpu_percent: f64) -> RateError {
-        let mbit_per_s = bytes * 8e-6 / seconds;
+    fn rate_error(
+        &self,
+        before: (SystemInstant, u64),
+        after: (SystemInstant, u64),
+        cpu_percent: f64,
+    ) -> RateError {
+        let mbit_per_s = (after.1 - before.1) as f64 * 8e-6 / (after.0 - before.0).as_secs_f64();
         let error_percent = 100.0 * (mbit_per_s * 1e6 / self.rate.as_bps() as f64 - 1.0);
         RateError { mbit_per_s, error_percent, cpu_percent }
     }
@@ -403,26 +413,36 @@ impl Ground {
             let measured = (|| {
                 thread::sleep(WARM_UP);
                 let usage = Usage::begin()?;
-                let (started, before) = (SystemInstant::now(), self.arrived_bytes()?);
+                let before = self.arrived_bytes()?;
                 thread::sleep(time);
-                let (seconds, bytes) = (started.elapsed().as_secs_f64(), self.arrived_bytes()? - before);
-                Ok(self.rate_error(bytes as f64, seconds, usage.percent()?))
+                Ok(self.rate_error(before, self.arrived_bytes()?, usage.percent()?))
             })();
             closing.shutdown(std::net::Shutdown::Both)?;
             measured
         })
     }
 
-    /// At the server's interface, IP headers included.
-    fn arrived_bytes(&self) -> io::Result<u64> {
-        let table = self.testbed.server.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+    /// At the server's interface, IP headers included, and when.
+    fn arrived_bytes(&self) -> io::Result<(SystemInstant, u64)> {
+        let read = || -> io::Result<(SystemInstant, String)> {
+            // While this thread waits for its processor, more arrives.
+            for _ in 0..20 {
+                let before = SystemInstant::now();
+                let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+                if before.elapsed() < SystemDuration::from_micros(500) {
+                    return Ok((before, table));
+                }
+            }
+            Ok((SystemInstant::now(), std::fs::read_to_string("/proc/thread-self/net/dev")?))
+        };
+        let (at, table) = self.testbed.server.run(read)??;
         let name = format!("{}:", Testbed::interface(0));
         let line = table.lines().find_map(|line| line.trim_start().strip_prefix(&name)).unwrap_or_default();
         let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
         let (Some(bytes), Some(packets)) = (numbers.next(), numbers.next()) else {
             return Err(io::Error::other("the interface has no counters"));
         };
-        Ok(bytes - packets * ETHERNET_HEADER_BYTES)
+        Ok((at, bytes - packets * ETHERNET_HEADER_BYTES))
     }
 }
 
