@@ -89,3 +89,23 @@ fn an_engine_that_does_not_exist_is_refused_with_a_list() {
     assert!(message.contains("quic") && message.contains("kernel-mptcp"), "{message}");
     assert_eq!(message.trim_end().lines().count(), 1, "{message}");
 }
+
+#[test]
+fn emulate_measures_rates_delays_and_losses() {
+    let Some(result) = bench(&["emulate", "--rates", "10,50", "--seconds", "0.3", "--delay", "5ms"]) else {
+        return;
+    };
+    let rows = list(&result, "rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        for load in ["udp", "tcp"] {
+            is_positive(&row[load], "mbit_per_s");
+            is_positive(&row[load], "cpu_percent");
+        }
+        assert!(row["delay"]["packets"].as_u64() > Some(0), "{row}");
+        // However late packets are, none can be early by more than the clock's grain.
+        assert!(row["delay"]["min_ms"].as_f64() > Some(-1.0), "{row}");
+        let below = &row["below_rate"];
+        assert!(below["sent_packets"].as_u64() > below["lost_packets"].as_u64(), "{row}");
+    }
+}

@@ -3,21 +3,24 @@
 use std::thread;
 use std::time::Duration;
 
+use polypath_link::{Change, LinkConfig, QueueLimit};
 use polypath_net::Netlink;
+use polypath_net::emulate::{EmulatedLink, Emulation};
 use polypath_net::testbed::Testbed;
+use polypath_units::{BitRate, Duration as Span};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-use super::host::{Ground, Hosts, run_ip, run_tc};
+use super::host::{Ground, Hosts};
 use super::peer::{Role, monotonic_s};
 use super::{BenchError, Contender, Spread};
 
 /// Paths; losing one must leave another.
 const PATHS: u8 = 2;
 
-/// Of the queue before each path, at the path's rate.
-const QUEUE_MS: u32 = 50;
+/// Longest wait in the queue before each path.
+const QUEUE: Span = Span::from_millis(50);
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub struct HandoverConfig {
     pub contenders: Vec<Contender>,
     /// Rate of each path, in Mbit/s.
     pub rate_mbit_per_s: u32,
+    /// Round-trip time of each path without queueing.
+    pub rtts: [Span; PATHS as usize],
     /// Time before the loss, of the outage, and after it.
     pub phase: Duration,
     /// Of the moments at which paths are lost.
@@ -101,6 +106,8 @@ pub struct HandoverResult {
     pub repeats: u32,
     /// Rate of each path.
     pub rate_mbit_per_s: u32,
+    /// Round-trip time of each path without queueing.
+    pub rtts_ms: [f64; PATHS as usize],
     /// Seed of the moments.
     pub seed: u64,
     /// One for each contender, path and manner of loss.
@@ -145,7 +152,8 @@ pub fn run(
         }
     }
     let &HandoverConfig { repeats, rate_mbit_per_s, seed, .. } = config;
-    Ok(HandoverResult { repeats, rate_mbit_per_s, seed, rows, runs })
+    let rtts_ms = config.rtts.map(Span::as_millis_f64);
+    Ok(HandoverResult { repeats, rate_mbit_per_s, rtts_ms, seed, rows, runs })
 }
 
 fn run_once(
@@ -156,16 +164,16 @@ fn run_once(
     later: Duration,
 ) -> Result<HandoverRun, BenchError> {
     let hosts = Hosts::with_middle(Ground { contender, paths: PATHS, mtu_bytes: None, congestion: None })?;
-    bridge_paths(&hosts.testbed, config.rate_mbit_per_s)?;
+    let emulation = emulate_paths(&hosts.testbed, config)?;
     let before = config.phase + later;
     let seconds = (before + 2 * config.phase).as_secs_f64();
     let receiver = hosts.start(Role::Receive, seconds)?;
     let sender = hosts.start(Role::Send { seconds }, seconds)?;
     thread::sleep(before);
     let lost_at_s = monotonic_s();
-    set_path(&hosts.testbed, path, loss, false)?;
+    set_path(&hosts.testbed, &emulation, path, loss, false)?;
     thread::sleep(config.phase);
-    set_path(&hosts.testbed, path, loss, true)?;
+    set_path(&hosts.testbed, &emulation, path, loss, true)?;
     let sent = sender.finish();
     let received = receiver.finish();
     let mut run = HandoverRun {
@@ -198,37 +206,36 @@ fn run_once(
     Ok(run)
 }
 
-/// Joins the two halves of each path in the middle, with a limited rate both ways.
-fn bridge_paths(testbed: &Testbed, rate_mbit_per_s: u32) -> Result<(), BenchError> {
-    let middle = middle(testbed)?;
-    let (rate, latency) = (format!("{rate_mbit_per_s}mbit"), format!("{QUEUE_MS}ms"));
-    for path in 0..testbed.paths() {
-        let bridge = format!("bridge{path}");
-        run_ip(middle, &["link", "add", &bridge, "type", "bridge", "forward_delay", "0"])?;
-        for side in ["client", "server"] {
-            let port = format!("{side}{path}");
-            run_ip(middle, &["link", "set", &port, "master", &bridge])?;
-            run_tc(
-                middle,
-                &[
-                    "qdisc", "add", "dev", &port, "root", "tbf", "rate", &rate, "burst", "16kb", "latency",
-                    &latency,
-                ],
-            )?;
+/// Joins the two halves of each path in the middle.
+fn emulate_paths(testbed: &Testbed, config: &HandoverConfig) -> Result<Emulation, BenchError> {
+    let rate = BitRate::from_mbps(config.rate_mbit_per_s.into());
+    let links = (0..PATHS).zip(config.rtts).map(|(path, rtt)| {
+        let link = LinkConfig::new(rate, rtt / 2, QueueLimit::Delay(QUEUE));
+        EmulatedLink {
+            a: format!("client{path}"),
+            b: format!("server{path}"),
+            forward: link.clone(),
+            backward: link,
+            middleboxes: Vec::new(),
+            seed: config.seed.wrapping_add(path.into()),
         }
-        middle.run(|| Netlink::new()?.set_up(&bridge))??;
-    }
-    Ok(())
+    });
+    Ok(Emulation::start(middle(testbed)?, links.collect()).map_err(std::io::Error::from)?)
 }
 
-fn set_path(testbed: &Testbed, path: u8, loss: Loss, is_usable: bool) -> Result<(), BenchError> {
-    let middle = middle(testbed)?;
-    let (port, bridge) = (format!("client{path}"), format!("bridge{path}"));
+fn set_path(
+    testbed: &Testbed,
+    emulation: &Emulation,
+    path: u8,
+    loss: Loss,
+    is_usable: bool,
+) -> Result<(), BenchError> {
+    let port = format!("client{path}");
     match (loss, is_usable) {
-        (Loss::Carrier, false) => Ok(middle.run(|| Netlink::new()?.set_down(&port))??),
-        (Loss::Carrier, true) => Ok(middle.run(|| Netlink::new()?.set_up(&port))??),
-        (Loss::Silent, false) => run_ip(middle, &["link", "set", &port, "nomaster"]),
-        (Loss::Silent, true) => run_ip(middle, &["link", "set", &port, "master", &bridge]),
+        (Loss::Carrier, false) => Ok(middle(testbed)?.run(|| Netlink::new()?.set_down(&port))??),
+        (Loss::Carrier, true) => Ok(middle(testbed)?.run(|| Netlink::new()?.set_up(&port))??),
+        (Loss::Silent, false) => Ok(emulation.change(path.into(), Change::Down)?),
+        (Loss::Silent, true) => Ok(emulation.change(path.into(), Change::Up)?),
     }
 }
 

@@ -186,11 +186,6 @@ pub(super) fn run_ip(namespace: &Namespace, arguments: &[&str]) -> Result<(), Be
     run_program(namespace, "ip", arguments)
 }
 
-/// Runs iproute2's `tc`.
-pub(super) fn run_tc(namespace: &Namespace, arguments: &[&str]) -> Result<(), BenchError> {
-    run_program(namespace, "tc", arguments)
-}
-
 fn run_program(namespace: &Namespace, program: &'static str, arguments: &[&str]) -> Result<(), BenchError> {
     let output = namespace.run(|| Command::new(program).args(arguments).stdin(Stdio::null()).output())?;
     let output = output.map_err(|error| match error.kind() {

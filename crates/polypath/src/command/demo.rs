@@ -1,12 +1,14 @@
 //! `polypath demo`.
 
 use std::path::PathBuf;
+use std::task::Poll;
 use std::time::Duration as SystemDuration;
 
 use bytes::Bytes;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use polypath::congestion;
+use polypath::demo::namespaces::Namespaces;
 use polypath::demo::{
     Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table,
 };
@@ -17,6 +19,7 @@ use polypath::wire::MptcpVersion;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, check_writable, create_file, print_json, print_line, write_file};
 
@@ -41,6 +44,12 @@ pub(super) struct Arguments {
     /// Run in the simulator, at once, instead of in real time
     #[arg(long = "virtual")]
     simulated: bool,
+    /// Run between network namespaces, from a stock nginx on the kernel's Multipath TCP (Linux, root, nginx, mptcpize)
+    #[arg(
+        long,
+        conflicts_with_all = ["simulated", "pcap", "scheduler", "congestion", "mptcp_version"]
+    )]
+    netns: bool,
     /// Scheduler
     #[arg(long, default_value = "lowest-rtt")]
     scheduler: String,
@@ -80,20 +89,9 @@ struct Json<'a> {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let demo = plan(arguments)?;
     check_writable(&arguments.report)?;
-    let pcapng = arguments.pcap.as_deref().map(create_file).transpose()?;
-    let bars = if arguments.json { None } else { Some(Bars::new(&demo)) };
-    let outcome = demo
-        .run(pcapng, |sample| {
-            if let Some(bars) = &bars {
-                bars.show(sample);
-            }
-        })
-        .map_err(Failure::run)?;
-    if let Some(bars) = bars {
-        bars.finish();
-    }
-    let baselines = measure_baselines(&demo).map_err(Failure::run)?;
-    let page = render(&report(&demo, &baselines, &outcome, parameters(arguments)));
+    let (outcome, baselines, parameters) =
+        if arguments.netns { run_in_namespaces(arguments, &demo)? } else { run_here(arguments, &demo)? };
+    let page = render(&report(&demo, &baselines, &outcome, parameters));
     write_file(&arguments.report, page)?;
     if arguments.json {
         print_json(&Json {
@@ -104,7 +102,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             baselines: &baselines,
         })?;
     } else {
-        print_result(arguments, &table(&demo, &baselines, &outcome), &outcome)?;
+        let kernel_gap_s = baselines.kernel.and_then(|kernel| kernel.with_cut_longest_gap_s);
+        print_result(arguments, &table(&demo, &baselines, &outcome), &outcome, kernel_gap_s)?;
     }
     if outcome.is_intact() {
         Ok(())
@@ -113,6 +112,71 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     } else {
         Err(Failure::run(format!("only {} of {} bytes arrived", outcome.received_bytes, demo.content.len())))
     }
+}
+
+/// What happened, what to compare it with, and the settings.
+type Shown = (Outcome, Baselines, Vec<(String, String)>);
+
+/// Both hosts in this process.
+fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+    let pcapng = arguments.pcap.as_deref().map(create_file).transpose()?;
+    let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
+    let outcome = demo
+        .run(pcapng, |sample| {
+            if let Some(bars) = &bars {
+                bars.show(sample);
+            }
+        })
+        .map_err(Failure::run)?;
+    if let Some(bars) = &bars {
+        bars.finish();
+    }
+    let baselines = measure_baselines(demo).map_err(Failure::run)?;
+    Ok((outcome, baselines, parameters(arguments)))
+}
+
+/// The server's kernel, emulated links, and our stack.
+fn run_in_namespaces(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
+    runtime.block_on(async {
+        // Before there is anything to take down.
+        let mut stop = Vec::new();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            stop.push(signal(kind).map_err(Failure::run)?);
+        }
+        let stopped = std::future::poll_fn(|cx| {
+            let is_stopped = stop.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+            if is_stopped { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let namespaces = Namespaces::set_up(demo).map_err(Failure::run)?;
+        let showing = async {
+            let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
+            let outcome = namespaces.run(|sample| {
+                if let Some(bars) = &bars {
+                    bars.show(sample);
+                }
+            });
+            let outcome = outcome.await.map_err(Failure::run)?;
+            if let Some(bars) = &bars {
+                bars.finish();
+            }
+            let spinner = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+            spinner.enable_steady_tick(SystemDuration::from_millis(100));
+            let baselines =
+                namespaces.measure_baselines(|step| spinner.set_message(format!("beside it: {step}")));
+            let baselines = baselines.await.map_err(Failure::run)?;
+            spinner.finish_and_clear();
+            let mut settings = namespaces.parameters();
+            let checksum = if arguments.checksum { "on" } else { "off" };
+            settings.push(("DSS checksum".into(), checksum.into()));
+            Ok((outcome, baselines, settings))
+        };
+        tokio::select! {
+            shown = showing => shown,
+            () = stopped => Err(Failure::run("stopped before the end")),
+        }
+    })
 }
 
 fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
@@ -194,7 +258,12 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
     .to_vec()
 }
 
-fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Result<(), Failure> {
+fn print_result(
+    arguments: &Arguments,
+    table: &Table,
+    outcome: &Outcome,
+    kernel_gap_s: Option<f64>,
+) -> Result<(), Failure> {
     let width = table.rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
     let line = |cells: &[String]| {
         format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3])
@@ -206,7 +275,9 @@ fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Resu
     }
     let verdict = if outcome.is_intact() { "identical at both ends" } else { "DIFFERENT" };
     print_line(&format!("\n  SHA-256 {} {verdict}", outcome.received_sha256))?;
-    print_line(&format!("  longest time without new data: {:.0} ms", outcome.longest_gap_s * 1e3))?;
+    let kernel =
+        kernel_gap_s.map_or(String::new(), |gap_s| format!(" (kernel client: {:.0} ms)", gap_s * 1e3));
+    print_line(&format!("  longest time without new data: {:.0} ms{kernel}", outcome.longest_gap_s * 1e3))?;
     print_line(&format!("  report: {}", arguments.report.display()))?;
     if let Some(pcap) = &arguments.pcap {
         print_line(&format!("  packets: {}", pcap.display()))?;
@@ -216,7 +287,8 @@ fn print_result(arguments: &Arguments, table: &Table, outcome: &Outcome) -> Resu
 
 /// One line for each path and one for the file.
 struct Bars {
-    all: MultiProgress,
+    /// The bars stay on the screen, above the table.
+    _all: MultiProgress,
     paths: Vec<ProgressBar>,
     names: Vec<String>,
     file: ProgressBar,
@@ -248,7 +320,7 @@ impl Bars {
         let file = bar(total, "file", &file_style);
         file.enable_steady_tick(SystemDuration::from_millis(200));
         let names = demo.paths.iter().map(|path| path.name.clone()).collect();
-        Self { all, paths, names, file, last: std::cell::RefCell::new(None) }
+        Self { _all: all, paths, names, file, last: std::cell::RefCell::new(None) }
     }
 
     fn show(&self, sample: &Sample) {
@@ -271,12 +343,10 @@ impl Bars {
         self.file.set_position(sample.received_bytes);
     }
 
-    fn finish(self) {
+    fn finish(&self) {
         for (bar, name) in self.paths.iter().zip(&self.names) {
             bar.finish_with_message(format!("{name} done"));
         }
         self.file.finish();
-        // The bars stay on the screen, above the table.
-        drop(self.all);
     }
 }

@@ -7,13 +7,38 @@ use serde::Serialize;
 use super::{Clock, Demo, Outcome};
 use crate::mptcp::ConnectionConfig;
 
-/// Goodputs of the same file without trouble, in bits per second, in virtual time.
+/// Where baselines were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// In virtual time, our stack at both ends.
+    Simulator,
+    /// Between network namespaces: the kernel sends, and the kernel's TCP receives.
+    Namespaces,
+}
+
+/// Goodputs of the same file without trouble, in bits per second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Baselines {
     /// TCP on each path alone, by path.
     pub tcp_alone_bps: Vec<f64>,
     /// Multipath TCP on all paths, none of them cut.
     pub mptcp_bps: f64,
+    /// A client on the kernel's Multipath TCP, where there is a kernel.
+    pub kernel: Option<KernelBaselines>,
+    /// Where this was measured.
+    pub provenance: Provenance,
+}
+
+/// What a client on the kernel's Multipath TCP makes of the same paths.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KernelBaselines {
+    /// None of them cut.
+    pub mptcp_bps: f64,
+    /// With the cut, if there is one.
+    pub with_cut_bps: Option<f64>,
+    /// The longest time in which nothing arrived in that, in seconds.
+    pub with_cut_longest_gap_s: Option<f64>,
 }
 
 impl Baselines {
@@ -64,7 +89,12 @@ pub fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
             ..undisturbed.clone()
         })?);
     }
-    Ok(Baselines { tcp_alone_bps, mptcp_bps: goodput(&undisturbed)? })
+    Ok(Baselines {
+        tcp_alone_bps,
+        mptcp_bps: goodput(&undisturbed)?,
+        kernel: None,
+        provenance: Provenance::Simulator,
+    })
 }
 
 #[cfg(test)]

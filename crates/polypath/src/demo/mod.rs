@@ -4,6 +4,7 @@
 //! against the wall clock or, with [`Clock::Virtual`], as fast as the machine can.
 
 mod baseline;
+pub mod namespaces;
 mod path;
 mod summary;
 mod transfer;
@@ -27,7 +28,7 @@ use crate::sim::trace::TraceOutputs;
 use crate::units::{BitRate, Duration, Instant};
 use crate::wire::Endpoint;
 
-pub use baseline::{Baselines, aggregation_benefit, measure_baselines};
+pub use baseline::{Baselines, KernelBaselines, Provenance, aggregation_benefit, measure_baselines};
 pub use path::{Cut, DemoPath, ParsePathError};
 pub use summary::{report, table};
 use transfer::{Client, Progress, Server};
@@ -74,7 +75,7 @@ pub struct Sample {
 /// A path in a [`Sample`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct PathSample {
-    /// Payload acknowledged so far, over all subflows that the path has had.
+    /// Payload acknowledged so far, over all subflows that the path has had; where the kernel sends, payload that arrived.
     pub acked_bytes: u64,
     /// Congestion window in bytes; zero while there is no subflow.
     pub cwnd_bytes: u64,
@@ -126,8 +127,7 @@ struct Running {
     serving: AppId,
     progress: Rc<RefCell<Progress>>,
     cut: Option<Cut>,
-    /// Acknowledged bytes of subflows that are gone, and of living ones, by path.
-    past: Vec<PathTotal>,
+    totals: PathTotals,
     samples: Vec<Sample>,
 }
 
@@ -136,6 +136,42 @@ struct Running {
 struct PathTotal {
     ended_bytes: u64,
     current_bytes: u64,
+}
+
+/// Payload of subflows that are gone, and of living ones, by path.
+#[derive(Clone, Debug)]
+struct PathTotals(Vec<PathTotal>);
+
+impl PathTotals {
+    fn new(paths: usize) -> Self {
+        Self(vec![PathTotal::default(); paths])
+    }
+
+    /// What is known without looking at the subflows.
+    fn sample(&self, now: Instant, cut: Option<Cut>) -> Sample {
+        let path = |(path, total): (usize, &PathTotal)| PathSample {
+            acked_bytes: total.ended_bytes + total.current_bytes,
+            down: cut.is_some_and(|cut| cut.path == path && cut.contains(now)),
+            ..PathSample::default()
+        };
+        Sample {
+            at_s: now.as_secs_f64(),
+            received_bytes: 0,
+            paths: self.0.iter().enumerate().map(path).collect(),
+        }
+    }
+
+    /// Takes in what the living subflows have carried, by path.
+    fn note(&mut self, current: &[u64], sample: &mut Sample) {
+        for ((total, current), path) in self.0.iter_mut().zip(current).zip(&mut sample.paths) {
+            // Fewer than before: a subflow ended, and another may have begun.
+            if *current < total.current_bytes {
+                total.ended_bytes += total.current_bytes;
+            }
+            total.current_bytes = *current;
+            path.acked_bytes = total.ended_bytes + total.current_bytes;
+        }
+    }
 }
 
 impl Timed for Running {
@@ -179,7 +215,8 @@ impl Demo {
         if let Some(tracer) = running.network.take_tracer() {
             tracer.finish()?;
         }
-        Ok(self.outcome(running))
+        let progress = running.progress.borrow();
+        Ok(self.outcome(&progress, running.network.now(), running.samples.clone()))
     }
 
     fn start(&self, pcapng: Option<Box<dyn io::Write>>) -> io::Result<Running> {
@@ -221,7 +258,7 @@ impl Demo {
         Ok(Running {
             network,
             server: net.server,
-            past: vec![PathTotal::default(); net.client_addrs.len()],
+            totals: PathTotals::new(net.client_addrs.len()),
             client_addrs: net.client_addrs,
             serving,
             progress,
@@ -239,9 +276,8 @@ impl Demo {
         }
     }
 
-    fn outcome(&self, running: Running) -> Outcome {
-        let progress = running.progress.borrow();
-        let duration = progress.finished_at.unwrap_or(running.network.now()).since(Instant::ZERO);
+    fn outcome(&self, progress: &Progress, now: Instant, samples: Vec<Sample>) -> Outcome {
+        let duration = progress.finished_at.unwrap_or(now).since(Instant::ZERO);
         let goodput = BitRate::from_bytes_over(progress.received_bytes, duration);
         Outcome {
             complete: progress.received_bytes == self.content.len() as u64,
@@ -251,7 +287,7 @@ impl Demo {
             sent_sha256: transfer::sha256(&self.content),
             received_sha256: progress.sha256(),
             longest_gap_s: progress.longest_gap.as_secs_f64(),
-            samples: running.samples.clone(),
+            samples,
         }
     }
 }
@@ -259,11 +295,8 @@ impl Demo {
 impl Running {
     /// Notes where the transfer is; the server sends, so its view of the subflows counts.
     fn sample(&mut self, now: Instant) {
-        let mut sample = Sample {
-            at_s: now.as_secs_f64(),
-            received_bytes: self.progress.borrow().received_bytes,
-            paths: vec![PathSample::default(); self.client_addrs.len()],
-        };
+        let mut sample = self.totals.sample(now, self.cut);
+        sample.received_bytes = self.progress.borrow().received_bytes;
         let host = self.network.host(self.server);
         let info = host.connection(self.serving).map(|id| Stack::info(&host.stack, id)).unwrap_or_default();
         let mut current = vec![0; self.client_addrs.len()];
@@ -276,15 +309,7 @@ impl Running {
             sample.paths[path].cwnd_bytes += subflow.cwnd_bytes;
             sample.paths[path].srtt_ms = subflow.srtt.as_millis_f64();
         }
-        for (path, total) in self.past.iter_mut().enumerate() {
-            // Fewer than before: a subflow ended, and another may have begun.
-            if current[path] < total.current_bytes {
-                total.ended_bytes += total.current_bytes;
-            }
-            total.current_bytes = current[path];
-            sample.paths[path].acked_bytes = total.ended_bytes + total.current_bytes;
-            sample.paths[path].down = self.cut.is_some_and(|cut| cut.path == path && cut.contains(now));
-        }
+        self.totals.note(&current, &mut sample);
         self.samples.push(sample);
     }
 }

@@ -1,6 +1,6 @@
 //! The result as a table and as a report.
 
-use super::{Baselines, Demo, Outcome, Sample};
+use super::{Baselines, Demo, Outcome, Provenance, Sample};
 use crate::report::{Chart, Mark, Report, Series, Table};
 
 /// The comparison, with the row of the live run last.
@@ -20,21 +20,32 @@ pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
     if let Some((best, bps)) = baselines.best() {
         rows.push(row(format!("TCP on the best path ({})", demo.paths[best].name), bps, Some(0.0)));
     }
-    rows.push(row("Multipath TCP".into(), baselines.mptcp_bps, Some(baselines.benefit(baselines.mptcp_bps))));
-    let live = match demo.cut {
-        Some(cut) => {
-            format!("Multipath TCP, {} cut from {} to {}", demo.paths[cut.path].name, cut.from, cut.to)
+    let cut =
+        demo.cut.map(|cut| format!(", {} cut from {} to {}", demo.paths[cut.path].name, cut.from, cut.to));
+    if let Some(kernel) = baselines.kernel {
+        let name = "Multipath TCP, kernel client";
+        rows.push(row(name.into(), kernel.mptcp_bps, Some(baselines.benefit(kernel.mptcp_bps))));
+        if let (Some(bps), Some(cut)) = (kernel.with_cut_bps, &cut) {
+            rows.push(row(format!("{name}{cut}"), bps, Some(baselines.benefit(bps))));
         }
-        None => "Multipath TCP, this run".into(),
-    };
+    }
+    rows.push(row("Multipath TCP".into(), baselines.mptcp_bps, Some(baselines.benefit(baselines.mptcp_bps))));
+    let live = format!("Multipath TCP{}", cut.as_deref().unwrap_or(", this run"));
     rows.push(row(live, outcome.goodput_bps, Some(baselines.benefit(outcome.goodput_bps))));
+    let how = match baselines.provenance {
+        Provenance::Simulator => {
+            "All rows but the last were run in virtual time, with the same file and no cut."
+        }
+        Provenance::Namespaces => {
+            "All rows are transfers over the same emulated links from the same server, with the same file. TCP is the \
+             kernel's."
+        }
+    };
     Table {
         title: "Goodput".into(),
         columns: ["", "Mbit/s", "seconds", "aggregation benefit"].map(String::from).to_vec(),
         rows,
-        note: "Aggregation benefit: 1 is the sum of the paths alone, 0 the best of them. All rows but the last were \
-               run in virtual time, with the same file and no cut."
-            .into(),
+        note: format!("Aggregation benefit: 1 is the sum of the paths alone, 0 the best of them. {how}"),
     }
 }
 
@@ -72,7 +83,7 @@ pub fn report(
                 }
                 .into(),
             ),
-            (format!("{:.0} ms", outcome.longest_gap_s * 1e3), "longest time without new data".into()),
+            (format!("{:.0} ms", outcome.longest_gap_s * 1e3), gap_of_kernel(baselines)),
             (intact.into(), "SHA-256 at both ends".into()),
         ],
         tables: vec![table(demo, baselines, outcome)],
@@ -87,6 +98,14 @@ pub fn report(
             })
             .collect(),
         parameters: all,
+    }
+}
+
+fn gap_of_kernel(baselines: &Baselines) -> String {
+    let gap = "longest time without new data";
+    match baselines.kernel.and_then(|kernel| kernel.with_cut_longest_gap_s) {
+        Some(kernel_s) => format!("{gap} (kernel client: {:.0} ms)", kernel_s * 1e3),
+        None => gap.into(),
     }
 }
 

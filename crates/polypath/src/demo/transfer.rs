@@ -75,7 +75,7 @@ impl Progress {
         hexadecimal(&self.hash.clone().finalize())
     }
 
-    fn add(&mut self, now: Instant, slice: &[u8]) {
+    pub(super) fn add(&mut self, now: Instant, slice: &[u8]) {
         self.hash.update(slice);
         self.received_bytes += slice.len() as u64;
         if let Some(last) = self.last_data_at.replace(now) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use polypath::bench::Contender;
 use polypath::bench::handover::{self, HandoverConfig, HandoverResult};
+use polypath::sim::scenario::parse_span;
+use polypath::units::Duration as Span;
 
 use crate::command::{Failure, print_json, print_line};
 
@@ -25,6 +27,15 @@ pub(crate) struct Arguments {
     /// Rate of each path in Mbit/s
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
+    /// Round-trip times of the two paths, separated by a comma
+    #[arg(
+        long,
+        value_name = "TIME,TIME",
+        value_delimiter = ',',
+        default_value = "20ms,40ms",
+        value_parser = parse_span
+    )]
+    delay: Vec<Span>,
     /// Seconds of the transfer before the loss (up to half a second longer), of the outage, and after it
     #[arg(long, default_value_t = 2.0, value_parser = super::parse_seconds)]
     seconds: f64,
@@ -37,9 +48,9 @@ pub(crate) struct Arguments {
 }
 
 const SCHEMA: &str = "\
-One connection over two paths, each of limited rate behind a queue of 50 ms. A path is lost by carrier (as when a cable \
+One connection over two emulated paths, each with a rate and a delay, behind queues of 50 ms. A path is lost by carrier (as when a cable \
 is pulled at the client) or silently (packets vanish, the interfaces stay up), and comes back.\n\n\
-JSON: repeats, rate_mbit_per_s, seed; rows, one for each engine, path and manner of loss: contender, path, loss \
+JSON: repeats, rate_mbit_per_s, rtts_ms, seed; rows, one for each engine, path and manner of loss: contender, path, loss \
 (carrier or silent), longest_gap_ms {median, min, max} in which the receiving application got nothing, failures; runs, \
 one for each run: contender, repeat, path, loss, longest_gap_ms, longest_gap_before_ms, mbit_per_s, failure.";
 
@@ -51,7 +62,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             "--engines: {unfit} has nothing to hand over to; expected ours-tun, kernel-mptcp"
         )));
     }
+    let &[first, second] = arguments.delay.as_slice() else {
+        return Err(Failure::input("--delay: expected two times, such as 20ms,40ms"));
+    };
     let config = HandoverConfig {
+        rtts: [first, second],
         repeats: arguments.repeats,
         contenders: arguments.engines.clone(),
         rate_mbit_per_s: arguments.rate,
@@ -71,8 +86,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn print_table(result: &HandoverResult) -> Result<(), Failure> {
     print_line(&format!(
-        "Longest gap in delivery when a path is lost and comes back, two paths of {} Mbit/s, {} repeats, seed {}",
-        result.rate_mbit_per_s, result.repeats, result.seed
+        "Longest gap in delivery when a path is lost and comes back, two paths of {} Mbit/s and {} and \
+         {} ms round trip, {} repeats, seed {}",
+        result.rate_mbit_per_s, result.rtts_ms[0], result.rtts_ms[1], result.repeats, result.seed
     ))?;
     print_line(&format!(
         "{:>4}  {:<9}{:<14}{:>11}{:>10}{:>10}{:>10}",
