@@ -24,7 +24,11 @@ pub enum OrthogonalArrayError {
 ///
 /// # Errors
 /// If `levels` is no prime, or there are more factors than `levels` + 1.
-pub fn orthogonal_array(levels: usize, factors: usize, seed: u64) -> Result<Vec<Point>, OrthogonalArrayError> {
+pub fn orthogonal_array(
+    levels: usize,
+    factors: usize,
+    seed: u64,
+) -> Result<Vec<Point>, OrthogonalArrayError> {
     if !is_prime(levels) {
         return Err(OrthogonalArrayError::NotPrime(levels));
     }
@@ -49,7 +53,8 @@ pub fn orthogonal_array(levels: usize, factors: usize, seed: u64) -> Result<Vec<
 }
 
 fn is_prime(number: usize) -> bool {
-    number >= 2 && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+    number >= 2
+        && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
 }
 
 #[cfg(test)]
