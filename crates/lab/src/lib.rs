@@ -7,6 +7,7 @@ pub mod analysis;
 pub mod design;
 pub mod experiment;
 pub mod metrics;
+pub mod report;
 pub mod result;
 pub mod run;
 

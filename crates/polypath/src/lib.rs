@@ -35,6 +35,7 @@ pub mod web;
 
 #[doc(inline)]
 pub use {
-    polypath_congestion as congestion, polypath_link as link, polypath_mptcp as mptcp, polypath_net as net,
-    polypath_sim as sim, polypath_tcp as tcp, polypath_units as units, polypath_wire as wire,
+    polypath_congestion as congestion, polypath_lab as lab, polypath_link as link, polypath_mptcp as mptcp,
+    polypath_net as net, polypath_sim as sim, polypath_tcp as tcp, polypath_units as units,
+    polypath_wire as wire,
 };
