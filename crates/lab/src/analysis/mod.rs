@@ -180,11 +180,11 @@ fn value(
     let milliseconds = |seconds: Option<f64>| seconds.map_or(f64::NAN, |seconds| seconds * 1e3);
     match metric.kind {
         MetricKind::AggregationBenefit => {
-            let measured = || baseline(experiment, runs, key, |outcome| outcome.goodput_bps);
-            let capacities: Vec<f64> = match experiment.baseline_is_capacity {
-                true => measured(),
-                false => job.set.paths.iter().map(PathSpec::capacity_bps).collect(),
-            };
+            let capacities: Vec<f64> = job.set.paths.iter().map(PathSpec::capacity_bps).collect();
+            aggregation_benefit(outcome.goodput_bps, &capacities)
+        }
+        MetricKind::BenefitOverTcp => {
+            let capacities = baseline(experiment, runs, key, |outcome| outcome.goodput_bps);
             // Without all of its paths, a set says nothing.
             if capacities.len() < job.set.paths.len() {
                 return f64::NAN;
@@ -203,10 +203,16 @@ fn value(
             outcome.goodput_bps / job.set.paths.iter().map(PathSpec::capacity_bps).sum::<f64>()
         }
         MetricKind::DelayMedian => milliseconds(outcome.blocks.map(|blocks| blocks.median_s)),
-        MetricKind::DelayIncrease => milliseconds(outcome.blocks.map(|blocks| {
+        MetricKind::DelayP99 | MetricKind::DelayIncrease => outcome.blocks.map_or(f64::NAN, |blocks| {
             // What did not arrive is late without end.
-            if blocks.arrived < blocks.made { f64::INFINITY } else { blocks.p99_s - blocks.min_s }
-        })),
+            if blocks.arrived < blocks.made {
+                f64::INFINITY
+            } else if metric.kind == MetricKind::DelayP99 {
+                blocks.p99_s * 1e3
+            } else {
+                (blocks.p99_s - blocks.min_s) / blocks.min_s * 100.0
+            }
+        }),
     }
 }
 

@@ -5,7 +5,7 @@ const TEXT: &str = r#"
 name = "x"
 title = "x"
 repeats = 3
-metrics = ["aggregation-benefit", "goodput", "completion-ratio"]
+metrics = ["benefit-over-tcp", "goodput", "completion-ratio"]
 [[sets]]
 name = "one"
 paths = [
@@ -25,7 +25,6 @@ bytes = "1MB"
 name = "LIA"
 [baseline]
 congestion = "cubic"
-is-capacity = true
 [[published]]
 text = "the best of all sets"
 variant = "LIA"
@@ -76,7 +75,7 @@ fn metrics_are_medians_of_repeats_against_what_plain_tcp_gets() {
     assert!((ratio - 20.0 / 15.0).abs() < 1e-9, "{ratio}");
     let rows = analysis.rows();
     assert_eq!(rows.len(), 9);
-    assert_eq!((rows[0].metric, rows[0].distribution.median), ("aggregation-benefit", 0.0625));
+    assert_eq!((rows[0].metric, rows[0].distribution.median), ("benefit-over-tcp", 0.0625));
 }
 
 #[test]
@@ -87,7 +86,7 @@ fn findings_look_at_what_the_fact_is_about() {
     let found: Vec<(Option<f64>, Option<bool>)> =
         findings.iter().map(|finding| (finding.measured, finding.holds)).collect();
     assert_eq!(found, [(Some(0.375), Some(false)), (Some(-0.25), Some(true)), (None, None)]);
-    assert_eq!(findings[0].measure, "max of aggregation-benefit");
+    assert_eq!(findings[0].measure, "max of benefit-over-tcp");
 }
 
 #[test]

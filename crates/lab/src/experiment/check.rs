@@ -69,7 +69,6 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
         points,
         variants,
         baseline_variants,
-        baseline_is_capacity: file.baseline.as_ref().is_some_and(|baseline| baseline.is_capacity),
         traffic,
         repeats,
         metrics,

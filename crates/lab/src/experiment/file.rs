@@ -269,9 +269,6 @@ impl VariantFile {
 pub(super) struct BaselineFile {
     /// Its congestion control.
     pub(super) congestion: String,
-    /// What a path can give is what the baseline gets there. Default: what its rate allows.
-    #[serde(default)]
-    pub(super) is_capacity: bool,
 }
 
 /// A fact of the document, and what is to hold here.

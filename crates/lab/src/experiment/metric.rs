@@ -21,11 +21,13 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     AggregationBenefit,
+    BenefitOverTcp,
     Goodput,
     Completion,
     CompletionRatio,
     LoadBalancing,
     DelayMedian,
+    DelayP99,
     DelayIncrease,
 }
 
@@ -39,6 +41,15 @@ impl Metric {
             higher_is_better: true,
             absolute: true,
             kind: MetricKind::AggregationBenefit,
+        },
+        // The same, where what a path can give is what plain TCP gets there.
+        Self {
+            name: "benefit-over-tcp",
+            title: "Aggregation benefit over what TCP gets on each path",
+            unit: "",
+            higher_is_better: true,
+            absolute: true,
+            kind: MetricKind::BenefitOverTcp,
         },
         Self {
             name: "goodput",
@@ -84,9 +95,18 @@ impl Metric {
             kind: MetricKind::DelayMedian,
         },
         Self {
-            name: "delay-increase",
-            title: "99th percentile of the application delay over the lowest",
+            name: "delay-p99",
+            title: "99th percentile of the application delay",
             unit: "ms",
+            higher_is_better: false,
+            absolute: false,
+            kind: MetricKind::DelayP99,
+        },
+        // As Paasch 2014, §3.2.4 has it.
+        Self {
+            name: "delay-increase",
+            title: "99th percentile of the application delay above the lowest",
+            unit: "%",
             higher_is_better: false,
             absolute: false,
             kind: MetricKind::DelayIncrease,
@@ -102,13 +122,13 @@ impl Metric {
     /// It compares with what plain TCP gets.
     #[must_use]
     pub fn needs_baseline(&self) -> bool {
-        self.kind == MetricKind::CompletionRatio
+        matches!(self.kind, MetricKind::CompletionRatio | MetricKind::BenefitOverTcp)
     }
 
     /// It looks at blocks.
     #[must_use]
     pub fn needs_blocks(&self) -> bool {
-        matches!(self.kind, MetricKind::DelayMedian | MetricKind::DelayIncrease)
+        matches!(self.kind, MetricKind::DelayMedian | MetricKind::DelayP99 | MetricKind::DelayIncrease)
     }
 
     /// By how much `new` is worse than `old`: a difference, or a share of `old`. Negative is better.

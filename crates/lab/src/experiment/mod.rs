@@ -54,8 +54,6 @@ pub struct Experiment {
     pub variants: Vec<Variant>,
     /// How many of the variants are the baseline's.
     pub baseline_variants: usize,
-    /// What a path can give is what the baseline gets.
-    pub baseline_is_capacity: bool,
     /// What is sent.
     pub traffic: Traffic,
     /// Runs of each set.

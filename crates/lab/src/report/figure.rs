@@ -68,8 +68,11 @@ fn draw(size: (u32, u32), into: impl FnOnce(&Area<'_>) -> Drawn) -> String {
 }
 
 fn label(value: &f64) -> String {
-    let text = format!("{:.3}", value);
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
+    let text = format!("{value:.3}");
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "-0" => "0".to_string(),
+        text => text.to_string(),
+    }
 }
 
 /// The range of all finite values with some air, and 0 where it is near.

@@ -162,7 +162,8 @@ fn write_figures(
             )?;
         }
     }
-    if one_set || experiment.points.len() > MOST_FIGURES {
+    // The first metric is what the experiment is about; the others stand in the tables.
+    if one_set || index > 0 || experiment.points.len() > MOST_FIGURES {
         return Ok(());
     }
     for (point, sweep) in experiment.points.iter().enumerate() {
