@@ -1,7 +1,11 @@
 //! Running experiments.
 
+mod execute;
+mod ring;
 mod set;
 mod variant;
 
+pub use execute::{Progress, execute};
+pub use ring::run_ring;
 pub use set::{BlockDelays, Outcome, PathOutcome, PathSet, PathSpec, Workload, run_set};
 pub use variant::{Buffer, InitialPath, Variant, VariantKind};

@@ -7,7 +7,7 @@ use polypath_link::{LinkConfig, Loss, QueueLimit};
 use polypath_mptcp::HostConfig;
 use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
 use polypath_sim::conversation::Conversation;
-use polypath_sim::network::Network;
+use polypath_sim::network::{LinkId, Network};
 use polypath_sim::topologies::{PathConfig, parallel_paths};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
@@ -103,6 +103,9 @@ pub struct Outcome {
     pub initial_path: usize,
     /// Each path.
     pub paths: Vec<PathOutcome>,
+    /// Goodput of each connection in bits per second, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows_bps: Vec<f64>,
     /// Delays of blocks, if blocks were sent.
     pub blocks: Option<BlockDelays>,
     /// Events that the simulator processed.
@@ -156,14 +159,15 @@ impl PathSpec {
     }
 
     fn link(&self) -> LinkConfig {
+        self.one_way_link(Duration::from_nanos(self.rtt.as_nanos() / 2))
+    }
+
+    /// One direction, with this propagation delay.
+    pub(super) fn one_way_link(&self, delay: Duration) -> LinkConfig {
         let queue_bytes = self.rate.bytes_in(self.queue).max(Self::LEAST_QUEUE_PACKETS * Self::PACKET_BYTES);
         LinkConfig {
             loss: if self.loss > 0.0 { Loss::Random(self.loss) } else { Loss::None },
-            ..LinkConfig::new(
-                self.rate,
-                Duration::from_nanos(self.rtt.as_nanos() / 2),
-                QueueLimit::Bytes(queue_bytes),
-            )
+            ..LinkConfig::new(self.rate, delay, QueueLimit::Bytes(queue_bytes))
         }
     }
 
@@ -183,6 +187,18 @@ impl PathSpec {
         let first_round_bytes = 10.0 * payload_bytes;
         let full = (bytes.min(bytes_per_s * rtt_s) / first_round_bytes + 1.0).log2();
         rtt_s * (1.5 + full) + bytes / bytes_per_s
+    }
+}
+
+impl PathOutcome {
+    pub(super) fn of(network: &Network, link: LinkId) -> Self {
+        let stats = network.channel_stats(link.forward());
+        Self {
+            delivered_bytes: stats.delivered_bytes,
+            delivered_packets: stats.delivered_packets,
+            queue_drops: stats.queue_drops,
+            lost_packets: stats.lost_packets,
+        }
     }
 }
 
@@ -218,8 +234,9 @@ impl Workload {
         Instant::ZERO + span
     }
 
-    fn plans(&self) -> (TrafficPlan, TrafficPlan) {
-        let (mut opener, mut acceptor) = Conversation::plans(0, None, None);
+    /// What the ends of connection number `index` do.
+    pub(super) fn plans_of(&self, index: u64) -> (TrafficPlan, TrafficPlan) {
+        let (mut opener, mut acceptor) = Conversation::plans(index, None, None);
         match *self {
             Self::Bulk { .. } => opener.send = SendPlan::Bytes(u64::MAX),
             Self::Transfer { bytes, .. } => opener.send = SendPlan::Bytes(bytes),
@@ -256,7 +273,7 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
     let mut network = builder.build();
     let initial_path = variant.initial_path(set, workload, seed);
-    let (opener, acceptor) = workload.plans();
+    let (opener, acceptor) = workload.plans_of(0);
     let ends = network.converse(Conversation {
         from: net.client,
         local: net.client_addrs[initial_path],
@@ -294,19 +311,8 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
         goodput_bps: report.received_bytes as f64 * 8.0 / span.as_secs_f64().max(1e-9),
         completion_s: is_complete.then(|| last.since(Instant::ZERO).as_secs_f64()),
         initial_path,
-        paths: net
-            .links
-            .iter()
-            .map(|link| {
-                let stats = network.channel_stats(link.forward());
-                PathOutcome {
-                    delivered_bytes: stats.delivered_bytes,
-                    delivered_packets: stats.delivered_packets,
-                    queue_drops: stats.queue_drops,
-                    lost_packets: stats.lost_packets,
-                }
-            })
-            .collect(),
+        paths: net.links.iter().map(|link| PathOutcome::of(&network, *link)).collect(),
+        flows_bps: Vec::new(),
         blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
             let sender = network.report(ends.opener);
             let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);

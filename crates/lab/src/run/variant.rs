@@ -104,7 +104,7 @@ impl Variant {
     }
 
     /// The number of the path that the connection is opened over.
-    pub(super) fn initial_path(&self, set: &PathSet, workload: &Workload, seed: u64) -> usize {
+    pub(crate) fn initial_path(&self, set: &PathSet, workload: &Workload, seed: u64) -> usize {
         let last = set.paths.len().saturating_sub(1);
         let times = set.paths.iter().map(|path| path.expected_time_s(workload.expected_bytes())).enumerate();
         match self.initial {

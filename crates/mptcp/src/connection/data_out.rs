@@ -270,15 +270,7 @@ impl Connection {
             let seq = self.shared.send.next();
             // While an infinite mapping is on its way, each segment carries its own (see `InfiniteMapping::anew`).
             let announcing = self.shared.infinite_mapping.is_some_and(|infinite| infinite.anew);
-            let segment = subflow.tcp.segment_payload_bytes_with(if announcing { 24 } else { 0 }) as u64;
-            // What TCP is given is what it has: a part of a segment would leave as one that is not full.
-            let in_flight = self.shared.send.next() != self.shared.send.start();
-            let is_part = room < self.shared.send.unsent_bytes();
-            if is_part && in_flight && room < segment {
-                return;
-            }
-            let room = if is_part && room > segment { room - room % segment } else { room };
-            let most = if announcing { segment } else { room };
+            let most = if announcing { subflow.tcp.segment_payload_bytes_with(24) as u64 } else { room };
             let held = subflow.tcp.in_flight_bytes() + subflow.tcp.unsent_bytes();
             if self.shared.send.unsent_bytes() < most.min(65_535) && self.tail_waits(held) {
                 return;

@@ -7,6 +7,7 @@ mod doctor;
 mod emulate;
 mod engine;
 mod get;
+mod lab;
 mod monitor;
 mod network;
 mod perf;
@@ -50,6 +51,9 @@ enum Command {
     /// Measure the stack and the simulator
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run experiments that are described in TOML files, and compare their results
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Measure throughput to another `polypath perf`, with iperf3's flags and JSON
     Perf(Box<perf::Arguments>),
     /// Serve the files of a directory over HTTP
@@ -112,6 +116,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Emulate(arguments) => emulate::run(&arguments),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Lab(lab) => lab::run(&lab),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Get(arguments) => get::run(&arguments),

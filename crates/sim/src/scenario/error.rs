@@ -54,14 +54,16 @@ impl std::error::Error for ScenarioError {}
 
 /// A file's name and text, to make errors that point into it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) file: &'a Path,
-    pub(super) text: &'a str,
+pub struct Source<'a> {
+    /// As the user named it.
+    pub file: &'a Path,
+    /// All of it.
+    pub text: &'a str,
 }
 
 impl Source<'_> {
     /// An error about `key`, whose line is looked up.
-    pub(super) fn error(
+    pub fn error(
         &self,
         kind: ScenarioErrorKind,
         key: impl Into<String>,
@@ -73,12 +75,12 @@ impl Source<'_> {
     }
 
     /// A mistake in the value of `key`.
-    pub(super) fn wrong(&self, key: impl Into<String>, message: impl Into<String>) -> ScenarioError {
+    pub fn wrong(&self, key: impl Into<String>, message: impl Into<String>) -> ScenarioError {
         self.error(ScenarioErrorKind::Reference, key, message)
     }
 
     /// A name that is none of `known`.
-    pub(super) fn unknown<'n>(
+    pub fn unknown<'n>(
         &self,
         key: impl Into<String>,
         what: &str,
@@ -95,7 +97,7 @@ impl Source<'_> {
     }
 
     /// The line of a byte offset.
-    pub(super) fn line_at(&self, offset: usize) -> usize {
+    pub fn line_at(&self, offset: usize) -> usize {
         1 + self.text.as_bytes()[..offset.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
     }
 

@@ -52,15 +52,14 @@ mod interfaces;
 mod links;
 mod result;
 mod run;
-mod units;
+pub mod units;
 
 use std::path::{Path, PathBuf};
 
 use polypath_units::{Duration, Instant};
 
 use check::Plan;
-use error::Source;
-pub use error::{ScenarioError, ScenarioErrorKind};
+pub use error::{ScenarioError, ScenarioErrorKind, Source};
 use file::File;
 pub use interfaces::{InterfaceLink, InterfaceLinks};
 pub use result::{
@@ -171,7 +170,10 @@ impl Scenario {
 }
 
 /// The text of a file with `what` in it.
-fn read_text(path: &Path, what: &str) -> Result<String, ScenarioError> {
+///
+/// # Errors
+/// That there is none, or why it can't be read.
+pub fn read_text(path: &Path, what: &str) -> Result<String, ScenarioError> {
     std::fs::read_to_string(path).map_err(|error| {
         let message = match error.kind() {
             std::io::ErrorKind::NotFound => format!("no such file; expected {what} in TOML"),
@@ -189,7 +191,10 @@ fn read_text(path: &Path, what: &str) -> Result<String, ScenarioError> {
 }
 
 /// TOML to the words of a file.
-fn read<T: serde::de::DeserializeOwned>(source: Source<'_>) -> Result<T, ScenarioError> {
+///
+/// # Errors
+/// The first mistake, with its line and key.
+pub fn read<T: serde::de::DeserializeOwned>(source: Source<'_>) -> Result<T, ScenarioError> {
     let syntax = |error: &toml::de::Error| {
         let line = error.span().map(|span| source.line_at(span.start));
         (line, error.message().to_string())

@@ -23,14 +23,22 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
     read(text).map(|Span(span)| span)
 }
 
-fn read<Q: Quantity>(text: &str) -> Result<Q, String> {
+/// Reads any quantity.
+///
+/// # Errors
+/// One sentence: the text, what is wrong with it, and what was expected.
+pub fn read<Q: Quantity>(text: &str) -> Result<Q, String> {
     Q::parse(text).map_err(|reason| format!("\"{text}\" {reason}; expected {}", Q::EXPECTED))
 }
 
 /// A quantity that can be read from text.
-trait Quantity: Sized {
+pub trait Quantity: Sized {
     /// What is expected, with an example; completes the sentence "expected …".
     const EXPECTED: &'static str;
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it, to follow the text: "has no unit".
     fn parse(text: &str) -> Result<Self, String>;
 }
 
@@ -78,7 +86,7 @@ fn scale(value: f64, factor: f64) -> Result<u64, String> {
 
 /// A data rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rate(pub(super) BitRate);
+pub struct Rate(pub BitRate);
 
 impl Quantity for Rate {
     const EXPECTED: &'static str = "a rate such as \"40mbit\" (units bit, kbit, mbit, gbit)";
@@ -105,7 +113,7 @@ impl Quantity for Rate {
 
 /// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span(pub(super) Duration);
+pub struct Span(pub Duration);
 
 impl Quantity for Span {
     const EXPECTED: &'static str = "a time such as \"20ms\" (units us, ms, s, min)";
@@ -128,7 +136,7 @@ impl Quantity for Span {
 
 /// A probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Percent(pub(super) f64);
+pub struct Percent(pub f64);
 
 impl Quantity for Percent {
     const EXPECTED: &'static str = "a percentage such as \"1%\"";
@@ -146,7 +154,7 @@ impl Quantity for Percent {
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size(pub(super) u64);
+pub struct Size(pub u64);
 
 fn size_factor(unit: &str) -> Option<f64> {
     Some(match unit {
@@ -176,7 +184,7 @@ impl Quantity for Size {
 
 /// How much a transfer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Amount {
+pub enum Amount {
     /// So many bytes, then the connection closes.
     Bytes(u64),
     /// As much as fits the run.
@@ -196,7 +204,7 @@ impl Quantity for Amount {
 
 /// How much a queue holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
+pub enum Limit {
     /// So many bytes.
     Bytes(u64),
     /// So many packets.
@@ -224,7 +232,7 @@ impl Quantity for Limit {
 
 /// How packets get lost: `"1%"`, or `"gemodel P [R [1-H [1-K]]]"` as in netem.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Loss {
+pub enum Loss {
     /// Each packet on its own.
     Random(f64),
     /// Gilbert-Elliott: a good and a bad state.

@@ -1,0 +1,111 @@
+//! Two results of one experiment, set by set.
+
+use serde::Serialize;
+
+use super::Analysis;
+use crate::metrics::Distribution;
+
+/// Why two results can't be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// Nothing in one has a counterpart in the other.
+    #[error("nothing to compare: the results have no variant and metric in common")]
+    NothingInCommon,
+    /// Values of different sets say nothing about each other.
+    #[error("the results have different sets: \"{0}\" is not the same in both")]
+    DifferentSets(String),
+}
+
+/// One metric of one variant in two results.
+#[derive(Clone, Debug, Serialize)]
+pub struct Difference {
+    /// The variant.
+    pub variant: String,
+    /// The value of the sweep; empty without one.
+    pub point: String,
+    /// The metric.
+    pub metric: &'static str,
+    /// Sets that both have a value of.
+    pub sets: usize,
+    /// Median in the first result.
+    pub old_median: f64,
+    /// Median in the second result.
+    pub new_median: f64,
+    /// By how much the median is worse: a difference for ratios such as the aggregation benefit, else a share of the
+    /// old one. Negative is better.
+    pub worse_by: f64,
+    /// The same for each set, as a distribution over the sets.
+    pub worse_by_set: Distribution,
+    /// Share of the sets that became worse by more than the threshold.
+    pub worse_share: f64,
+    /// The median became worse by more than the threshold.
+    pub regressed: bool,
+}
+
+/// Two results, compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// More than this is a regression.
+    pub threshold: f64,
+    /// A metric's median became worse by more than the threshold.
+    pub regressed: bool,
+    /// Every metric of every variant that both have.
+    pub differences: Vec<Difference>,
+}
+
+/// Compares the medians of each metric over the sets that both results have values of.
+///
+/// # Errors
+/// If the sets are not the same, or nothing is in common.
+pub fn compare(old: &Analysis<'_>, new: &Analysis<'_>, threshold: f64) -> Result<Comparison, CompareError> {
+    let (first, second) = (old.experiment(), new.experiment());
+    for (index, set) in first.sets.iter().enumerate() {
+        if second.sets.get(index) != Some(set) {
+            return Err(CompareError::DifferentSets(set.name.clone()));
+        }
+    }
+    let mut differences = Vec::new();
+    for (old_metric, metric) in first.metrics.iter().enumerate() {
+        let Some(new_metric) = second.metrics.iter().position(|other| other == metric) else { continue };
+        for (old_point, point) in first.points.iter().enumerate() {
+            let Some(new_point) = second.points.iter().position(|other| other == point) else { continue };
+            for (old_variant, variant) in first.variants.iter().enumerate() {
+                let same = |other: &crate::Variant| other.name == variant.name;
+                let Some(new_variant) = second.variants.iter().position(same) else { continue };
+                let pairs: Vec<(f64, f64)> = std::iter::zip(
+                    old.sets(old_metric, old_variant, old_point),
+                    new.sets(new_metric, new_variant, new_point),
+                )
+                .map(|(old, new)| (*old, *new))
+                .filter(|(old, new)| !old.is_nan() && !new.is_nan())
+                .collect();
+                let worse = pairs.iter().map(|(old, new)| metric.worsening(*old, *new));
+                let (Some(olds), Some(news), Some(worse_by_set)) = (
+                    Distribution::of(pairs.iter().map(|(old, _)| *old)),
+                    Distribution::of(pairs.iter().map(|(_, new)| *new)),
+                    Distribution::of(worse.clone()),
+                ) else {
+                    continue;
+                };
+                let worse_by = metric.worsening(olds.median, news.median);
+                differences.push(Difference {
+                    variant: variant.name.clone(),
+                    point: point.label.clone(),
+                    metric: metric.name,
+                    sets: pairs.len(),
+                    old_median: olds.median,
+                    new_median: news.median,
+                    worse_by,
+                    worse_by_set,
+                    worse_share: worse.filter(|worse| *worse > threshold).count() as f64 / pairs.len() as f64,
+                    regressed: worse_by > threshold,
+                });
+            }
+        }
+    }
+    if differences.is_empty() {
+        return Err(CompareError::NothingInCommon);
+    }
+    let regressed = differences.iter().any(|difference| difference.regressed);
+    Ok(Comparison { threshold, regressed, differences })
+}

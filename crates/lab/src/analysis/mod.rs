@@ -1,0 +1,237 @@
+//! What runs mean: metrics of each set, their distributions, and the comparison with the document.
+
+mod compare;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use compare::{CompareError, Comparison, Difference, compare};
+
+use crate::experiment::{Experiment, Metric, MetricKind, Published, RunKey};
+use crate::metrics::{Distribution, aggregation_benefit, sensitivity};
+use crate::run::{Outcome, PathSpec};
+
+/// The metrics of every set, repeats reduced to their median.
+#[derive(Debug)]
+pub struct Analysis<'a> {
+    experiment: &'a Experiment,
+    /// By metric, variant, point and set; not a number where a run is missing or has no such metric.
+    values: Vec<f64>,
+}
+
+/// A published fact and what was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding<'a> {
+    /// The fact.
+    pub published: &'a Published,
+    /// The variant's name.
+    pub variant: &'a str,
+    /// The metric's name and the statistic, in words.
+    pub measure: String,
+    /// What was found; none for facts without a counterpart here, or left out of the short form.
+    pub measured: Option<f64>,
+    /// What is to hold here does; none if nothing is demanded.
+    pub holds: Option<bool>,
+}
+
+/// The distribution of one metric of one variant at one point of the sweep.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The variant.
+    pub variant: String,
+    /// The value of the sweep; empty without one.
+    pub point: String,
+    /// The metric's name.
+    pub metric: &'static str,
+    /// The metric's unit.
+    pub unit: &'static str,
+    /// Over all sets.
+    pub distribution: Distribution,
+    /// Standard deviation of the 5th, 25th, 50th, 75th and 95th percentiles over the designs, if there are several.
+    pub sensitivity: Option<[f64; 5]>,
+}
+
+impl<'a> Analysis<'a> {
+    /// Computes the metrics of all runs that are there.
+    #[must_use]
+    pub fn new(experiment: &'a Experiment, runs: &BTreeMap<RunKey, Outcome>) -> Self {
+        let mut values = Vec::new();
+        for metric in &experiment.metrics {
+            for variant in 0..experiment.variants.len() {
+                for point in 0..experiment.points.len() {
+                    for set in 0..experiment.sets.len() {
+                        let repeats = (0..experiment.repeats).filter_map(|repeat| {
+                            let key = RunKey { set, point, variant, repeat };
+                            runs.get(&key).map(|outcome| value(experiment, runs, *metric, key, outcome))
+                        });
+                        let median = Distribution::of(repeats).map_or(f64::NAN, |all| all.median);
+                        values.push(median);
+                    }
+                }
+            }
+        }
+        Self { experiment, values }
+    }
+
+    /// The experiment.
+    #[must_use]
+    pub fn experiment(&self) -> &'a Experiment {
+        self.experiment
+    }
+
+    /// The values of a metric, by set.
+    #[must_use]
+    pub fn sets(&self, metric: usize, variant: usize, point: usize) -> &[f64] {
+        let Experiment { variants, points, sets, .. } = self.experiment;
+        let start = ((metric * variants.len() + variant) * points.len() + point) * sets.len();
+        &self.values[start..start + sets.len()]
+    }
+
+    /// The distribution of a metric over all sets; none if there is no value.
+    #[must_use]
+    pub fn distribution(&self, metric: usize, variant: usize, point: usize) -> Option<Distribution> {
+        Distribution::of(self.sets(metric, variant, point).iter().copied())
+    }
+
+    /// How much its percentiles depend on the choice of the design.
+    #[must_use]
+    pub fn sensitivity(&self, metric: usize, variant: usize, point: usize) -> Option<[f64; 5]> {
+        let designs = self.experiment.design_count();
+        if designs < 2 {
+            return None;
+        }
+        let values = self.sets(metric, variant, point);
+        let of_design = |design| {
+            let sets = self.experiment.sets.iter().zip(values);
+            Distribution::of(sets.filter(|(set, _)| set.design == design).map(|(_, value)| *value))
+        };
+        sensitivity(&(0..designs).map(of_design).collect::<Option<Vec<_>>>()?)
+    }
+
+    /// Every distribution there is.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let Experiment { metrics, variants, points, .. } = self.experiment;
+        let mut rows = Vec::new();
+        for (index, metric) in metrics.iter().enumerate() {
+            for (point, sweep) in points.iter().enumerate() {
+                for (number, variant) in variants.iter().enumerate() {
+                    let Some(distribution) = self.distribution(index, number, point) else { continue };
+                    rows.push(Row {
+                        variant: variant.name.clone(),
+                        point: sweep.label.clone(),
+                        metric: metric.name,
+                        unit: metric.unit,
+                        distribution,
+                        sensitivity: self.sensitivity(index, number, point),
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    /// The published facts with what was found.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding<'a>> {
+        self.experiment.published.iter().map(|published| self.finding(published)).collect()
+    }
+
+    fn finding(&self, published: &'a Published) -> Finding<'a> {
+        let metric = self.experiment.metrics[published.metric];
+        let points = match published.points.as_slice() {
+            [] => (0..self.experiment.points.len()).collect(),
+            points => points.to_vec(),
+        };
+        let measured = published.variant.and_then(|variant| {
+            let points = points.iter().filter(|point| **point < self.experiment.points.len());
+            let values = points.flat_map(|point| {
+                let sets = self.sets(published.metric, variant, *point).iter().enumerate();
+                sets.filter(|(set, _)| published.set.is_none_or(|wanted| wanted == *set))
+                    .map(|(_, value)| *value)
+            });
+            Distribution::of(values).map(|distribution| published.statistic.of(&distribution))
+        });
+        let demands = published.at_least.is_some() || published.at_most.is_some();
+        let holds = measured.filter(|_| demands).map(|measured| {
+            published.at_least.is_none_or(|least| measured >= least)
+                && published.at_most.is_none_or(|most| measured <= most)
+        });
+        Finding {
+            published,
+            variant: published.variant.map_or("", |variant| &self.experiment.variants[variant].name),
+            measure: format!("{} of {}", published.statistic.name(), metric.name),
+            measured,
+            holds,
+        }
+    }
+}
+
+/// One metric of one run.
+fn value(
+    experiment: &Experiment,
+    runs: &BTreeMap<RunKey, Outcome>,
+    metric: Metric,
+    key: RunKey,
+    outcome: &Outcome,
+) -> f64 {
+    let job = experiment.job_of(key);
+    let milliseconds = |seconds: Option<f64>| seconds.map_or(f64::NAN, |seconds| seconds * 1e3);
+    match metric.kind {
+        MetricKind::AggregationBenefit => {
+            let capacities: Vec<f64> = job.set.paths.iter().map(PathSpec::capacity_bps).collect();
+            aggregation_benefit(outcome.goodput_bps, &capacities)
+        }
+        MetricKind::BenefitOverTcp => {
+            let capacities = baseline(experiment, runs, key, |outcome| outcome.goodput_bps);
+            // Without all of its paths, a set says nothing.
+            if capacities.len() < job.set.paths.len() {
+                return f64::NAN;
+            }
+            aggregation_benefit(outcome.goodput_bps, &capacities)
+        }
+        MetricKind::Goodput => outcome.goodput_bps / 1e6,
+        MetricKind::Completion => outcome.completion_s.unwrap_or(f64::INFINITY),
+        MetricKind::CompletionRatio => {
+            let times =
+                baseline(experiment, runs, key, |outcome| outcome.completion_s.unwrap_or(f64::INFINITY));
+            let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+            outcome.completion_s.unwrap_or(f64::INFINITY) / best
+        }
+        MetricKind::LoadBalancing => {
+            outcome.goodput_bps / job.set.paths.iter().map(PathSpec::capacity_bps).sum::<f64>()
+        }
+        MetricKind::DelayMedian => milliseconds(outcome.blocks.map(|blocks| blocks.median_s)),
+        MetricKind::DelayP99 | MetricKind::DelayIncrease => outcome.blocks.map_or(f64::NAN, |blocks| {
+            // What did not arrive is late without end.
+            if blocks.arrived < blocks.made {
+                f64::INFINITY
+            } else if metric.kind == MetricKind::DelayP99 {
+                blocks.p99_s * 1e3
+            } else {
+                (blocks.p99_s - blocks.min_s) / blocks.min_s * 100.0
+            }
+        }),
+    }
+}
+
+/// A number of plain TCP on each path of a set, medians over repeats.
+fn baseline(
+    experiment: &Experiment,
+    runs: &BTreeMap<RunKey, Outcome>,
+    key: RunKey,
+    number: fn(&Outcome) -> f64,
+) -> Vec<f64> {
+    let all = experiment.variants.len();
+    (all - experiment.baseline_variants..all)
+        .filter_map(|variant| {
+            let repeats = (0..experiment.repeats)
+                .filter_map(|repeat| runs.get(&RunKey { variant, repeat, ..key }).map(number));
+            Distribution::of(repeats).map(|all| all.median)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

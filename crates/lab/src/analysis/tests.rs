@@ -1,0 +1,133 @@
+use super::*;
+use crate::experiment::Form;
+
+const TEXT: &str = r#"
+name = "x"
+title = "x"
+repeats = 3
+metrics = ["benefit-over-tcp", "goodput", "completion-ratio"]
+[[sets]]
+name = "one"
+paths = [
+  { rate = "10mbit", rtt = "20ms", queue = "50ms" },
+  { rate = "30mbit", rtt = "30ms", queue = "50ms" },
+]
+[[sets]]
+name = "other"
+paths = [
+  { rate = "10mbit", rtt = "20ms", queue = "50ms" },
+  { rate = "10mbit", rtt = "30ms", queue = "50ms" },
+]
+[traffic]
+kind = "transfer"
+bytes = "1MB"
+[[variants]]
+name = "LIA"
+[baseline]
+congestion = "cubic"
+[[published]]
+text = "the best of all sets"
+variant = "LIA"
+statistic = "max"
+value = 1.0
+at-least = 0.4
+[[published]]
+text = "in one set"
+variant = "LIA"
+set = "one"
+at-most = 0.4
+[[published]]
+text = "not measured here"
+"#;
+
+fn experiment() -> Experiment {
+    Experiment::parse("x.toml", TEXT, Form::Full).unwrap()
+}
+
+/// Runs with these goodputs in Mbit/s, by set, for LIA and for plain TCP on each path, with a spread over the repeats
+/// that medians do not see.
+fn runs(goodputs: [[f64; 3]; 2]) -> BTreeMap<RunKey, Outcome> {
+    let mut runs = BTreeMap::new();
+    for (set, of_set) in goodputs.iter().enumerate() {
+        for (variant, mbps) in of_set.iter().enumerate() {
+            for (repeat, share) in [1.0, 0.5, 1.1].into_iter().enumerate() {
+                let goodput_bps = mbps * 1e6 * share;
+                let completion_s = Some(8e6 / goodput_bps);
+                runs.insert(
+                    RunKey { set, point: 0, variant, repeat },
+                    Outcome { goodput_bps, completion_s, ..Outcome::default() },
+                );
+            }
+        }
+    }
+    runs
+}
+
+#[test]
+fn metrics_are_medians_of_repeats_against_what_plain_tcp_gets() {
+    let experiment = experiment();
+    let analysis = Analysis::new(&experiment, &runs([[15.0, 5.0, 20.0], [11.0, 8.0, 8.0]]));
+    // (15 − 20)/20, and (11 − 8)/(16 − 8).
+    assert_eq!(analysis.sets(0, 0, 0), [-0.25, 0.375]);
+    assert_eq!(analysis.sets(1, 0, 0), [15.0, 11.0]);
+    assert_eq!(analysis.sets(1, 2, 0), [20.0, 8.0]);
+    let ratio = analysis.sets(2, 0, 0)[0];
+    assert!((ratio - 20.0 / 15.0).abs() < 1e-9, "{ratio}");
+    let rows = analysis.rows();
+    assert_eq!(rows.len(), 9);
+    assert_eq!((rows[0].metric, rows[0].distribution.median), ("benefit-over-tcp", 0.0625));
+}
+
+#[test]
+fn findings_look_at_what_the_fact_is_about() {
+    let experiment = experiment();
+    let analysis = Analysis::new(&experiment, &runs([[15.0, 5.0, 20.0], [11.0, 8.0, 8.0]]));
+    let findings = analysis.findings();
+    let found: Vec<(Option<f64>, Option<bool>)> =
+        findings.iter().map(|finding| (finding.measured, finding.holds)).collect();
+    assert_eq!(found, [(Some(0.375), Some(false)), (Some(-0.25), Some(true)), (None, None)]);
+    assert_eq!(findings[0].measure, "max of benefit-over-tcp");
+}
+
+#[test]
+fn missing_runs_are_no_values() {
+    let experiment = experiment();
+    let mut runs = runs([[15.0, 5.0, 20.0], [11.0, 8.0, 8.0]]);
+    // Without plain TCP on one path, the benefit of that set is unknown; its goodput is not.
+    runs.retain(|key, _| !(key.set == 0 && key.variant == 2));
+    let analysis = Analysis::new(&experiment, &runs);
+    assert!(analysis.sets(0, 0, 0)[0].is_nan());
+    assert_eq!(analysis.sets(1, 0, 0), [15.0, 11.0]);
+    assert_eq!(analysis.distribution(0, 0, 0).unwrap().count, 1);
+}
+
+#[test]
+fn a_comparison_finds_what_became_worse_and_only_that() {
+    let experiment = experiment();
+    let old = Analysis::new(&experiment, &runs([[15.0, 5.0, 20.0], [11.0, 8.0, 8.0]]));
+    let new = Analysis::new(&experiment, &runs([[13.0, 5.0, 20.0], [11.0, 8.0, 8.0]]));
+    assert!(!compare(&old, &old, 0.0).unwrap().regressed);
+    let comparison = compare(&old, &new, 0.05).unwrap();
+    assert!(comparison.regressed);
+    let regressed: Vec<(&str, &str)> = comparison
+        .differences
+        .iter()
+        .filter(|difference| difference.regressed)
+        .map(|difference| (difference.variant.as_str(), difference.metric))
+        .collect();
+    assert_eq!(regressed, [("LIA", "goodput"), ("LIA", "completion-ratio")]);
+    let goodput = &comparison.differences[3];
+    assert_eq!(
+        (goodput.metric, goodput.old_median, goodput.new_median, goodput.sets),
+        ("goodput", 13.0, 12.0, 2)
+    );
+    assert_eq!(goodput.worse_share, 0.5);
+    assert!(!compare(&new, &old, 0.05).unwrap().regressed);
+    assert!(!compare(&old, &new, 0.5).unwrap().regressed);
+
+    let other = Experiment::parse("x.toml", &TEXT.replacen("10mbit", "11mbit", 1), Form::Full).unwrap();
+    let other = Analysis::new(&other, &BTreeMap::new());
+    assert_eq!(compare(&old, &other, 0.1).unwrap_err(), CompareError::DifferentSets("one".into()));
+    let nothing = Analysis::new(&experiment, &BTreeMap::new());
+    assert_eq!(compare(&old, &nothing, 0.1).unwrap_err(), CompareError::NothingInCommon);
+}

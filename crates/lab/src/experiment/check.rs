@@ -1,0 +1,495 @@
+//! What an experiment file means: names resolved, defaults filled in, contradictions found.
+
+use polypath_congestion::Algorithm;
+use polypath_mptcp::{path_manager, scheduler};
+use polypath_sim::scenario::Source;
+use polypath_sim::scenario::units::{Percent, Size, read};
+use polypath_units::Duration;
+
+use super::file::{
+    DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord, TrafficFile,
+    TrafficWord,
+};
+use super::{
+    Experiment, ExperimentError, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint,
+    Topology, Traffic,
+};
+use crate::design;
+use crate::run::{Buffer, InitialPath, PathSet, PathSpec, Variant, VariantKind};
+
+/// More runs than this are a slip of the pen.
+const MOST_SETS: usize = 100_000;
+const MOST_PATHS: usize = 8;
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Experiment, ExperimentError> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_' || c == '.';
+    if file.name.is_empty() || !file.name.chars().all(is_name) || file.name.starts_with('.') {
+        return Err(source.wrong("name", "is part of a path; expected letters, digits and hyphens"));
+    }
+    if form == Form::Reduced {
+        reduce(&mut file);
+    }
+    let topology = match file.topology.kind {
+        TopologyWord::Parallel => Topology::Parallel,
+        TopologyWord::Ring => Topology::Ring,
+    };
+    let paths = file.topology.paths.unwrap_or(if topology == Topology::Ring { 3 } else { 2 });
+    match topology {
+        Topology::Ring if paths != 3 => {
+            return Err(source.wrong("topology.paths", "a ring has three bottlenecks; expected 3"));
+        }
+        _ if !(1..=MOST_PATHS).contains(&paths) => {
+            let message = format!("{paths} paths; expected 1 to {MOST_PATHS}");
+            return Err(source.wrong("topology.paths", message));
+        }
+        _ => {}
+    }
+    let sets = sets(source, &file, paths)?;
+    let traffic = traffic(source, &file.traffic)?;
+    if topology == Topology::Ring && !matches!(traffic, Traffic::Bulk { .. }) {
+        return Err(source.wrong("traffic.kind", "a ring carries bulk transfers only; expected \"bulk\""));
+    }
+    let points = points(source, &file.sweep, &traffic, paths, form, file.reduced.points)?;
+    let (variants, baseline_variants) = variants(source, &file, paths)?;
+    let metrics = metrics(source, &file, &traffic, topology)?;
+    let repeats = file.repeats.unwrap_or(1);
+    if repeats == 0 {
+        return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
+    }
+    let mut experiment = Experiment {
+        name: file.name,
+        title: file.title,
+        figure: file.figure.unwrap_or_default(),
+        description: file.description.unwrap_or_default().trim().to_string(),
+        form,
+        text: source.text.to_string(),
+        topology,
+        sets,
+        points,
+        variants,
+        baseline_variants,
+        traffic,
+        repeats,
+        metrics,
+        published: Vec::new(),
+    };
+    for (index, fact) in file.published.into_iter().enumerate() {
+        let fact = published(source, &format!("published[{index}]"), fact, &experiment)?;
+        experiment.published.push(fact);
+    }
+    Ok(experiment)
+}
+
+/// Puts what the short form says in place of what the file says.
+fn reduce(file: &mut File) {
+    let reduced = file.reduced;
+    if let Some(design) = &mut file.design {
+        design.sets = reduced.sets.or(design.sets);
+        design.levels = reduced.levels.or(design.levels);
+        design.designs = reduced.designs.or(design.designs);
+    }
+    file.traffic.duration = reduced.duration.or(file.traffic.duration);
+    file.repeats = reduced.repeats.or(file.repeats);
+}
+
+fn sets(source: Source<'_>, file: &File, paths: usize) -> Result<Vec<NamedSet>, ExperimentError> {
+    let mut sets = Vec::new();
+    match (&file.design, &file.factors) {
+        (Some(design), Some(factors)) => {
+            let ranges = factors.ranges_per_path() * paths;
+            if ranges == 0 {
+                return Err(source.wrong("factors", "none is a range; expected { from = …, to = … }"));
+            }
+            if let super::file::Factor::Range { from, scale: super::file::ScaleWord::Log, .. } = factors.rtt
+                && from.0.is_zero()
+            {
+                return Err(
+                    source.wrong("factors.rtt", "a logarithmic range from zero; expected a start above it")
+                );
+            }
+            for number in 0..design.designs.unwrap_or(1) {
+                let points = points_of(source, design, ranges, design.seed + number as u64)?;
+                for point in points {
+                    let set = factors.set(paths, &point);
+                    sets.push(NamedSet { name: format!("{}", sets.len() + 1), design: number, set });
+                }
+            }
+        }
+        (Some(_), None) => return Err(source.wrong("design", "has no factors; expected [factors]")),
+        (None, Some(_)) => return Err(source.wrong("factors", "have no design; expected [design]")),
+        (None, None) => {}
+    }
+    for (index, given) in file.sets.iter().enumerate() {
+        if given.paths.len() != paths {
+            let message = format!("{} paths; expected {paths}, as in topology.paths", given.paths.len());
+            return Err(source.wrong(format!("sets[{index}].paths"), message));
+        }
+        let path = |path: &PathFile| PathSpec {
+            rate: path.rate.0,
+            rtt: path.rtt.0,
+            queue: path.queue.0,
+            loss: path.loss.map_or(0.0, |loss| loss.0),
+        };
+        let set = PathSet { paths: given.paths.iter().map(path).collect() };
+        sets.push(NamedSet { name: given.name.clone(), design: 0, set });
+    }
+    match sets.len() {
+        0 => Err(source.wrong("design", "no sets at all; expected [design] with [factors], or [[sets]]")),
+        count if count > MOST_SETS => {
+            Err(source.wrong("design", format!("{count} sets; expected at most {MOST_SETS}")))
+        }
+        _ => Ok(sets),
+    }
+}
+
+fn points_of(
+    source: Source<'_>,
+    design: &DesignFile,
+    ranges: usize,
+    seed: u64,
+) -> Result<Vec<design::Point>, ExperimentError> {
+    let number = |key: &str, value: Option<usize>| match value {
+        Some(1..=MOST_SETS) => Ok(value.unwrap_or_default()),
+        Some(other) => {
+            Err(source.wrong(format!("design.{key}"), format!("{other}; expected 1 to {MOST_SETS}")))
+        }
+        None => Err(source.wrong("design", format!("{:?} needs a number; expected {key} = …", design.kind))),
+    };
+    match design.kind {
+        DesignWord::Wsp => Ok(design::wsp(number("sets", design.sets)?, ranges, seed)),
+        DesignWord::LatinHypercube => Ok(design::latin_hypercube(number("sets", design.sets)?, ranges, seed)),
+        DesignWord::FullFactorial => {
+            let levels = number("levels", design.levels)?;
+            let count = u32::try_from(ranges).ok().and_then(|ranges| levels.checked_pow(ranges));
+            if count.is_none_or(|count| count > MOST_SETS) {
+                let message =
+                    format!("{levels} levels of {ranges} factors; expected at most {MOST_SETS} combinations");
+                return Err(source.wrong("design.levels", message));
+            }
+            Ok(design::full_factorial(levels, ranges))
+        }
+        DesignWord::OrthogonalArray => {
+            let levels = number("levels", design.levels)?;
+            design::orthogonal_array(levels, ranges, seed)
+                .map_err(|error| source.wrong("design.levels", format!("{error}; expected another number")))
+        }
+    }
+}
+
+fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, ExperimentError> {
+    let missing = |key: &str, example: &str| {
+        source.wrong("traffic", format!("no {key}; expected {key} = \"{example}\""))
+    };
+    let timeout = file.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
+    let duration = || file.duration.map(|span| span.0).ok_or_else(|| missing("duration", "60s"));
+    let size = |size: Option<Size>, key: &str| match size {
+        None => Err(missing(key, "64KB")),
+        Some(Size(0)) => {
+            Err(source.wrong(format!("traffic.{key}"), "nothing to send; expected a size above zero"))
+        }
+        Some(Size(bytes)) => Ok(bytes),
+    };
+    Ok(match file.kind {
+        TrafficWord::Bulk => Traffic::Bulk { duration: duration()? },
+        TrafficWord::Transfer => Traffic::Transfer { bytes: size(file.bytes, "bytes")?, timeout },
+        TrafficWord::Blocks => {
+            let pace = match (file.rate, file.load) {
+                (Some(rate), None) => Pace::Rate(rate.0),
+                (None, Some(load)) => Pace::Load(load.0),
+                _ => {
+                    return Err(
+                        source.wrong("traffic", "how often blocks are made; expected either rate or load")
+                    );
+                }
+            };
+            Traffic::Blocks { block_bytes: size(file.block, "block")?, pace, duration: duration()? }
+        }
+        TrafficWord::Requests => Traffic::Requests {
+            request_bytes: size(file.request, "request")?,
+            response_bytes: size(file.response, "response")?,
+            count: file
+                .count
+                .filter(|count| *count > 0)
+                .ok_or_else(|| source.wrong("traffic", "how many requests; expected count = 100"))?,
+            timeout,
+        },
+    })
+}
+
+fn points(
+    source: Source<'_>,
+    sweeps: &[SweepFile],
+    traffic: &Traffic,
+    paths: usize,
+    form: Form,
+    most: Option<usize>,
+) -> Result<Vec<SweepPoint>, ExperimentError> {
+    let mut points = vec![SweepPoint::default()];
+    for (index, sweep) in sweeps.iter().enumerate() {
+        let mut values: Vec<&String> = sweep.values.iter().collect();
+        if values.is_empty() {
+            return Err(source.wrong(format!("sweep[{index}].values"), "is empty; expected a value"));
+        }
+        if let (Form::Reduced, Some(most)) = (form, most)
+            && values.len() > most.max(1)
+        {
+            // First and last, and the rest evenly between them.
+            let last = values.len() - 1;
+            let most = most.max(1);
+            values = (0..most).map(|place| values[place * last / (most - 1).max(1)]).collect();
+        }
+        let mut longer = Vec::new();
+        for point in &points {
+            for text in &values {
+                let key = || format!("sweep[{index}].values");
+                let wrong = |message: String| source.wrong(key(), message);
+                let (setting, value) = match (sweep.parameter.as_str(), traffic) {
+                    ("buffer", _) => {
+                        let buffer = buffer(text).map_err(wrong)?;
+                        let bytes = if let Buffer::Bytes(bytes) = buffer { Some(bytes as f64) } else { None };
+                        (Setting::Buffer(buffer), bytes)
+                    }
+                    ("bytes", Traffic::Transfer { .. }) => {
+                        let Size(bytes) = read(text).map_err(wrong)?;
+                        (Setting::Bytes(bytes), Some(bytes as f64))
+                    }
+                    ("load", Traffic::Blocks { .. }) => {
+                        let Percent(load) = read(text).map_err(wrong)?;
+                        (Setting::Load(load), Some(load))
+                    }
+                    ("initial-path", _) => (Setting::Initial(initial(text, paths).map_err(wrong)?), None),
+                    ("loss", _) => {
+                        let Percent(loss) = read(text).map_err(wrong)?;
+                        (Setting::Loss(loss), Some(loss))
+                    }
+                    (name @ ("bytes" | "load"), _) => {
+                        let message = format!("this traffic has no {name}; expected another parameter");
+                        return Err(source.wrong(format!("sweep[{index}].parameter"), message));
+                    }
+                    (name, _) => {
+                        let known = ["buffer", "bytes", "load", "initial-path", "loss"];
+                        return Err(source.unknown(
+                            format!("sweep[{index}].parameter"),
+                            "parameter",
+                            name,
+                            known,
+                        ));
+                    }
+                };
+                let mut point = point.clone();
+                point.label = match point.label.is_empty() {
+                    true => (*text).clone(),
+                    false => format!("{}, {text}", point.label),
+                };
+                point.value = if index == 0 { value } else { point.value };
+                point.settings.push(setting);
+                longer.push(point);
+            }
+        }
+        points = longer;
+    }
+    Ok(points)
+}
+
+fn buffer(text: &str) -> Result<Buffer, String> {
+    match text {
+        "recommended" => Ok(Buffer::Recommended),
+        "stack" => Ok(Buffer::Stack),
+        _ => read::<Size>(text)
+            .map(|size| Buffer::Bytes(size.0))
+            .map_err(|error| format!("{error}, or \"recommended\" or \"stack\"")),
+    }
+}
+
+fn initial(text: &str, paths: usize) -> Result<InitialPath, String> {
+    match text {
+        "first" => Ok(InitialPath::Number(0)),
+        "best" => Ok(InitialPath::Best),
+        "worst" => Ok(InitialPath::Worst),
+        "random" => Ok(InitialPath::Random),
+        _ => match text.parse::<usize>() {
+            Ok(number) if (1..=paths).contains(&number) => Ok(InitialPath::Number(number - 1)),
+            _ => Err(format!(
+                "unknown path \"{text}\"; expected \"first\", \"best\", \"worst\", \"random\" or a number from 1 to {paths}"
+            )),
+        },
+    }
+}
+
+fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Variant>, usize), ExperimentError> {
+    let mut variants: Vec<Variant> = Vec::new();
+    if file.variants.is_empty() {
+        return Err(source.wrong("variants", "nothing to run; expected one or more [[variants]]"));
+    }
+    for (index, given) in file.variants.iter().enumerate() {
+        let key = format!("variants[{index}]");
+        if variants.iter().any(|variant| variant.name == given.name) {
+            return Err(source.wrong(
+                format!("{key}.name"),
+                format!("\"{}\" is there twice; expected different names", given.name),
+            ));
+        }
+        let policy = given.policy(&file.defaults);
+        let kind = if given.single_path { VariantKind::SinglePath } else { VariantKind::Multipath };
+        variants.push(variant(source, &key, &given.name, kind, &policy, paths)?);
+    }
+    let mut baseline_variants = 0;
+    if let Some(baseline) = &file.baseline {
+        let congestion = algorithm(source, "baseline.congestion", &baseline.congestion)?;
+        baseline_variants = paths;
+        for path in 0..paths {
+            let name = format!("TCP on path {}", path + 1);
+            variants.push(Variant { name, ..Variant::single_path(path, congestion) });
+        }
+    }
+    Ok((variants, baseline_variants))
+}
+
+fn algorithm(source: Source<'_>, key: &str, name: &str) -> Result<Algorithm, ExperimentError> {
+    polypath_congestion::by_name(name)
+        .ok_or_else(|| source.unknown(key, "congestion control", name, Algorithm::names()))
+}
+
+fn variant(
+    source: Source<'_>,
+    key: &str,
+    name: &str,
+    kind: VariantKind,
+    policy: &PolicyFile,
+    paths: usize,
+) -> Result<Variant, ExperimentError> {
+    let congestion = match (&policy.congestion, kind) {
+        (Some(name), _) => algorithm(source, &format!("{key}.congestion"), name)?,
+        (None, VariantKind::Multipath) => Algorithm::LIA,
+        (None, VariantKind::SinglePath) => Algorithm::CUBIC,
+    };
+    let scheduler = match &policy.scheduler {
+        None => scheduler::Policy::default(),
+        Some(name) => scheduler::Policy::by_name(name).ok_or_else(|| {
+            let known = scheduler::Policy::ALL.iter().map(|policy| policy.name);
+            source.unknown(format!("{key}.scheduler"), "scheduler", name, known)
+        })?,
+    };
+    let path_manager = match &policy.path_manager {
+        None => path_manager::Policy::default(),
+        Some(name) => path_manager::Policy::by_name(name).ok_or_else(|| {
+            let known = path_manager::Policy::ALL.iter().map(|policy| policy.name);
+            source.unknown(format!("{key}.path-manager"), "path manager", name, known)
+        })?,
+    };
+    let wrong = |which: &str, message: String| source.wrong(format!("{key}.{which}"), message);
+    let buffer = policy.buffer.as_deref().map(buffer).transpose().map_err(|error| wrong("buffer", error))?;
+    let initial = policy.initial_path.as_deref().map(|text| initial(text, paths)).transpose();
+    let initial = initial.map_err(|error| wrong("initial-path", error))?;
+    Ok(Variant {
+        name: name.to_string(),
+        kind,
+        congestion,
+        scheduler: scheduler.name,
+        path_manager: path_manager.name,
+        buffer: buffer.unwrap_or(Buffer::Recommended),
+        initial: initial.unwrap_or(InitialPath::Number(0)),
+    })
+}
+
+fn metrics(
+    source: Source<'_>,
+    file: &File,
+    traffic: &Traffic,
+    topology: Topology,
+) -> Result<Vec<Metric>, ExperimentError> {
+    let names = Metric::ALL.iter().map(|metric| metric.name);
+    let mut metrics = Vec::new();
+    for (index, name) in file.metrics.iter().enumerate() {
+        let key = format!("metrics[{index}]");
+        let Some(metric) = Metric::by_name(name) else {
+            return Err(source.unknown(key, "metric", name, names));
+        };
+        if metric.needs_baseline() && file.baseline.is_none() {
+            return Err(source.wrong(key, format!("\"{name}\" compares with plain TCP; expected [baseline]")));
+        }
+        if metric.needs_blocks() && !matches!(traffic, Traffic::Blocks { .. }) {
+            return Err(
+                source.wrong(key, format!("\"{name}\" looks at blocks; expected traffic.kind = \"blocks\""))
+            );
+        }
+        if name == "load-balancing" && topology != Topology::Ring {
+            return Err(
+                source.wrong(key, "several connections share links; expected topology.kind = \"ring\"")
+            );
+        }
+        metrics.push(metric);
+    }
+    if metrics.is_empty() {
+        return Err(source.unknown("metrics", "metric", "", names));
+    }
+    Ok(metrics)
+}
+
+fn published(
+    source: Source<'_>,
+    key: &str,
+    fact: PublishedFile,
+    experiment: &Experiment,
+) -> Result<Published, ExperimentError> {
+    let variants = experiment.variants.iter().map(|variant| variant.name.as_str());
+    let variant =
+        match &fact.variant {
+            None => None,
+            Some(name) => Some(variants.clone().position(|known| known == name).ok_or_else(|| {
+                source.unknown(format!("{key}.variant"), "variant", name, variants.clone())
+            })?),
+        };
+    let metric = match &fact.metric {
+        None => 0,
+        Some(name) => experiment.metrics.iter().position(|metric| metric.name == name).ok_or_else(|| {
+            let known = experiment.metrics.iter().map(|metric| metric.name);
+            source.unknown(format!("{key}.metric"), "metric of this experiment", name, known)
+        })?,
+    };
+    let statistic = match &fact.statistic {
+        None => Statistic::default(),
+        Some(name) => Statistic::by_name(name).ok_or_else(|| {
+            source.unknown(format!("{key}.statistic"), "statistic", name, Statistic::names())
+        })?,
+    };
+    let points = match &fact.at {
+        None => Vec::new(),
+        Some(label) => {
+            let labels = || experiment.points.iter().map(|point| point.label.as_str());
+            let points: Vec<usize> =
+                (0..).zip(labels()).filter(|(_, known)| known == label).map(|(point, _)| point).collect();
+            // The short form leaves points out; a fact about one of them has no counterpart then.
+            let is_left_out =
+                experiment.form == Form::Reduced && source.text.contains(&format!("\"{label}\""));
+            match points.is_empty() {
+                true if is_left_out => vec![usize::MAX],
+                true => {
+                    return Err(source.unknown(format!("{key}.at"), "value of the sweep", label, labels()));
+                }
+                false => points,
+            }
+        }
+    };
+    let set = match &fact.set {
+        None => None,
+        Some(name) => {
+            let names = || experiment.sets.iter().map(|set| set.name.as_str());
+            let position = names().position(|known| known == name);
+            Some(position.ok_or_else(|| source.unknown(format!("{key}.set"), "set", name, names()))?)
+        }
+    };
+    Ok(Published {
+        text: fact.text,
+        variant,
+        metric,
+        statistic,
+        points,
+        set,
+        value: fact.value,
+        at_least: fact.at_least,
+        at_most: fact.at_most,
+        remark: fact.remark.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,313 @@
+//! The words of an experiment file. Field names are the keys; what a key means is said here and nowhere else.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use polypath_sim::scenario::units::{Percent, Quantity, Rate, Size, Span, read};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+
+/// An experiment file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct File {
+    /// What the experiment is called in paths and results.
+    pub(super) name: String,
+    /// One line for people.
+    pub(super) title: String,
+    /// Which figure of which document it reproduces.
+    pub(super) figure: Option<String>,
+    /// What is asked, and how it is measured here.
+    pub(super) description: Option<String>,
+    #[serde(default)]
+    pub(super) topology: TopologyFile,
+    /// What differs between sets; needs `design`.
+    pub(super) factors: Option<FactorsFile>,
+    pub(super) design: Option<DesignFile>,
+    /// Sets that are given one by one.
+    #[serde(default)]
+    pub(super) sets: Vec<SetFile>,
+    /// What is varied over all sets. Several sweeps combine to all pairs.
+    #[serde(default)]
+    pub(super) sweep: Vec<SweepFile>,
+    pub(super) traffic: TrafficFile,
+    /// What variants have unless they say otherwise.
+    #[serde(default)]
+    pub(super) defaults: PolicyFile,
+    pub(super) variants: Vec<VariantFile>,
+    /// Plain TCP over each path, which is run besides.
+    pub(super) baseline: Option<BaselineFile>,
+    /// Runs of each set, with other seeds; their median counts. Default 1.
+    pub(super) repeats: Option<usize>,
+    /// By name; the first is the one that figures show.
+    pub(super) metrics: Vec<String>,
+    /// What the document found, and what is to be found here.
+    #[serde(default)]
+    pub(super) published: Vec<PublishedFile>,
+    /// The short form.
+    #[serde(default)]
+    pub(super) reduced: ReducedFile,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct TopologyFile {
+    #[serde(default)]
+    pub(super) kind: TopologyWord,
+    /// Default 2, of a ring 3.
+    pub(super) paths: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TopologyWord {
+    /// Paths side by side between two hosts.
+    #[default]
+    Parallel,
+    /// Three bottlenecks and three connections, each with a subflow over one of them and one over the other two.
+    Ring,
+}
+
+/// One value for all sets, or a range.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Factor<Q> {
+    Fixed(Q),
+    Range { from: Q, to: Q, scale: ScaleWord },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ScaleWord {
+    /// Equal differences.
+    #[default]
+    Linear,
+    /// Equal ratios.
+    Log,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RangeFile<Q> {
+    from: Q,
+    to: Q,
+    #[serde(default)]
+    scale: ScaleWord,
+}
+
+impl<'de, Q: Quantity + Deserialize<'de>> Deserialize<'de> for Factor<Q> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FactorVisitor<Q>(PhantomData<Q>);
+        impl<'de, Q: Quantity + Deserialize<'de>> Visitor<'de> for FactorVisitor<Q> {
+            type Value = Factor<Q>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}, or a range {{ from = …, to = … }}", Q::EXPECTED)
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                read(text).map(Factor::Fixed).map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let RangeFile { from, to, scale } = RangeFile::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Factor::Range { from, to, scale })
+            }
+        }
+        deserializer.deserialize_any(FactorVisitor(PhantomData))
+    }
+}
+
+/// Of each path.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FactorsFile {
+    pub(super) rate: Factor<Rate>,
+    /// Twice the propagation delay.
+    pub(super) rtt: Factor<Span>,
+    /// How long a full queue takes to empty.
+    pub(super) queue: Factor<Span>,
+    /// Default none.
+    pub(super) loss: Option<Factor<Percent>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DesignFile {
+    pub(super) kind: DesignWord,
+    /// How many sets, of WSP and Latin hypercubes.
+    pub(super) sets: Option<usize>,
+    /// How many levels, of full factorials and orthogonal arrays.
+    pub(super) levels: Option<usize>,
+    /// Default 1.
+    #[serde(default = "one")]
+    pub(super) seed: u64,
+    /// Designs of this kind with consecutive seeds, to see how much the choice of sets matters. Default 1.
+    pub(super) designs: Option<usize>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DesignWord {
+    Wsp,
+    LatinHypercube,
+    FullFactorial,
+    OrthogonalArray,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetFile {
+    pub(super) name: String,
+    pub(super) paths: Vec<PathFile>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PathFile {
+    pub(super) rate: Rate,
+    pub(super) rtt: Span,
+    pub(super) queue: Span,
+    pub(super) loss: Option<Percent>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepFile {
+    /// `buffer`, `bytes`, `load`, `initial-path` or `loss`.
+    pub(super) parameter: String,
+    /// Its values, in the words that the parameter has elsewhere in the file.
+    pub(super) values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct TrafficFile {
+    pub(super) kind: TrafficWord,
+    /// How long, of bulk transfers and blocks.
+    pub(super) duration: Option<Span>,
+    /// How much, of a transfer.
+    pub(super) bytes: Option<Size>,
+    /// When a transfer or an exchange is given up. Default ten minutes.
+    pub(super) timeout: Option<Span>,
+    /// Size of a block.
+    pub(super) block: Option<Size>,
+    /// Rate at which blocks are made …
+    pub(super) rate: Option<Rate>,
+    /// … or its share of the sum of the paths' rates.
+    pub(super) load: Option<Percent>,
+    /// Size of a request.
+    pub(super) request: Option<Size>,
+    /// Size of a response.
+    pub(super) response: Option<Size>,
+    /// How many requests.
+    pub(super) count: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TrafficWord {
+    /// As much as possible.
+    Bulk,
+    /// A fixed size.
+    Transfer,
+    /// Time-stamped blocks at a fixed rate.
+    Blocks,
+    /// Requests and responses in turn.
+    Requests,
+}
+
+/// How a variant sends.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct PolicyFile {
+    pub(super) scheduler: Option<String>,
+    pub(super) congestion: Option<String>,
+    pub(super) path_manager: Option<String>,
+    /// `recommended` (2 · Σ rate · longest round trip, which never limits), `stack` (what the stack does by itself) or a
+    /// size. Default `recommended`.
+    pub(super) buffer: Option<String>,
+    /// `first`, `second` and so on by number ("1", "2"), `best`, `worst` or `random`. Default `first`.
+    pub(super) initial_path: Option<String>,
+}
+
+// Written out, since `flatten` and `deny_unknown_fields` do not go together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct VariantFile {
+    pub(super) name: String,
+    pub(super) scheduler: Option<String>,
+    pub(super) congestion: Option<String>,
+    pub(super) path_manager: Option<String>,
+    pub(super) buffer: Option<String>,
+    pub(super) initial_path: Option<String>,
+    /// Plain TCP over the initial path.
+    #[serde(default)]
+    pub(super) single_path: bool,
+}
+
+impl VariantFile {
+    /// Its words, and those of `defaults` where it says nothing.
+    pub(super) fn policy(&self, defaults: &PolicyFile) -> PolicyFile {
+        let or = |own: &Option<String>, default: &Option<String>| own.clone().or_else(|| default.clone());
+        PolicyFile {
+            scheduler: or(&self.scheduler, &defaults.scheduler),
+            congestion: or(&self.congestion, &defaults.congestion),
+            path_manager: or(&self.path_manager, &defaults.path_manager),
+            buffer: or(&self.buffer, &defaults.buffer),
+            initial_path: or(&self.initial_path, &defaults.initial_path),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct BaselineFile {
+    /// Its congestion control.
+    pub(super) congestion: String,
+}
+
+/// A fact of the document, and what is to hold here.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct PublishedFile {
+    /// What the document says, in words.
+    pub(super) text: String,
+    /// Which variant is looked at; none for a fact without a counterpart here.
+    pub(super) variant: Option<String>,
+    /// Default: the first metric.
+    pub(super) metric: Option<String>,
+    /// `min`, `p1`, `p5`, `p25`, `median`, `p75`, `p95`, `p99`, `max` or `mean`. Default `median`.
+    pub(super) statistic: Option<String>,
+    /// Which value of the sweep. Default: all of them.
+    pub(super) at: Option<String>,
+    /// Which set. Default: all of them.
+    pub(super) set: Option<String>,
+    /// The published number, if there is one.
+    pub(super) value: Option<f64>,
+    /// What is to be reached here.
+    pub(super) at_least: Option<f64>,
+    /// What is not to be exceeded here.
+    pub(super) at_most: Option<f64>,
+    /// Why ours differs, when it does.
+    pub(super) remark: Option<String>,
+}
+
+/// What is different in the short form.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReducedFile {
+    /// Sets of each design.
+    pub(super) sets: Option<usize>,
+    /// Levels of each factor.
+    pub(super) levels: Option<usize>,
+    pub(super) designs: Option<usize>,
+    pub(super) duration: Option<Span>,
+    pub(super) repeats: Option<usize>,
+    /// At most so many values of each sweep, evenly chosen.
+    pub(super) points: Option<usize>,
+}

@@ -1,0 +1,129 @@
+//! The runs of an experiment, by number.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Experiment, Pace, Setting, Topology, Traffic};
+use crate::run::{Outcome, PathSet, Variant, Workload, run_ring, run_set};
+
+/// Which run of an experiment: indices of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunKey {
+    /// Of the sets.
+    pub set: usize,
+    /// Of the points of the sweep.
+    pub point: usize,
+    /// Of the variants.
+    pub variant: usize,
+    /// Of the repeats.
+    pub repeat: usize,
+}
+
+/// One run, ready to go.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Which run it is.
+    pub key: RunKey,
+    /// The paths, or the bottlenecks.
+    pub set: PathSet,
+    /// Who sends.
+    pub variant: Variant,
+    /// What is sent.
+    pub workload: Workload,
+    /// Equal for all variants of a set, so that they meet the same luck.
+    pub seed: u64,
+    topology: Topology,
+}
+
+impl Experiment {
+    /// Run number `index`, below [`Experiment::run_count`]. The variants of a set are neighbours.
+    #[must_use]
+    pub fn job(&self, index: usize) -> Job {
+        let (rest, variant) = (index / self.variants.len(), index % self.variants.len());
+        let (rest, repeat) = (rest / self.repeats, rest % self.repeats);
+        let (set, point) = (rest / self.points.len(), rest % self.points.len());
+        self.job_of(RunKey { set, point, variant, repeat })
+    }
+
+    pub(crate) fn job_of(&self, key: RunKey) -> Job {
+        let mut set = self.sets[key.set].set.clone();
+        let mut variant = self.variants[key.variant].clone();
+        let is_baseline = key.variant >= self.variants.len() - self.baseline_variants;
+        let mut traffic = self.traffic;
+        for setting in &self.points[key.point].settings {
+            match (*setting, &mut traffic) {
+                (Setting::Buffer(buffer), _) => variant.buffer = buffer,
+                (Setting::Initial(initial), _) if !is_baseline => variant.initial = initial,
+                (Setting::Loss(loss), _) => set.paths.iter_mut().for_each(|path| path.loss = loss),
+                (Setting::Bytes(size), Traffic::Transfer { bytes, .. }) => *bytes = size,
+                (Setting::Load(load), Traffic::Blocks { pace, .. }) => *pace = Pace::Load(load),
+                _ => {}
+            }
+        }
+        let seed = seed_of(&self.name, self.sets[key.set].design, key.set, key.repeat);
+        Job { key, workload: traffic.workload(&set), set, variant, seed, topology: self.topology }
+    }
+}
+
+impl Job {
+    /// Runs it.
+    #[must_use]
+    pub fn run(&self) -> Outcome {
+        match self.topology {
+            Topology::Parallel => run_set(&self.set, &self.variant, &self.workload, self.seed),
+            Topology::Ring => run_ring(&self.set, &self.variant, &self.workload, self.seed),
+        }
+    }
+
+    /// About how much work it is: bytes that are sent.
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let used = match self.variant.kind {
+            crate::run::VariantKind::Multipath => self.set.paths.as_slice(),
+            crate::run::VariantKind::SinglePath => {
+                let path = self.variant.initial_path(&self.set, &self.workload, self.seed);
+                &self.set.paths[path..=path]
+            }
+        };
+        // A run has a cost of its own, too.
+        100_000
+            + match self.workload {
+                Workload::Bulk { duration } => used.iter().map(|path| path.rate.bytes_in(duration)).sum(),
+                Workload::Transfer { bytes, .. } => bytes,
+                Workload::Blocks { rate, duration, .. } => rate.bytes_in(duration),
+                Workload::Requests { request_bytes, response_bytes, count, .. } => {
+                    (request_bytes + response_bytes) * count
+                }
+            }
+    }
+}
+
+impl Traffic {
+    /// What is sent over these paths.
+    fn workload(self, set: &PathSet) -> Workload {
+        match self {
+            Self::Bulk { duration } => Workload::Bulk { duration },
+            Self::Transfer { bytes, timeout } => Workload::Transfer { bytes, timeout },
+            Self::Blocks { block_bytes, pace, duration } => {
+                let rate = match pace {
+                    Pace::Rate(rate) => rate,
+                    Pace::Load(load) => {
+                        let sum: f64 = set.paths.iter().map(crate::run::PathSpec::capacity_bps).sum();
+                        polypath_units::BitRate::from_bps((sum * load).round().max(1.0) as u64)
+                    }
+                };
+                Workload::Blocks { block_bytes, rate, duration }
+            }
+            Self::Requests { request_bytes, response_bytes, count, timeout } => {
+                Workload::Requests { request_bytes, response_bytes, count, timeout }
+            }
+        }
+    }
+}
+
+/// The seed of a run.
+fn seed_of(name: &str, design: usize, set: usize, repeat: usize) -> u64 {
+    // FNV-1a; any stable hash would do.
+    let numbers = [design as u64, set as u64, repeat as u64];
+    let bytes = name.bytes().chain(numbers.into_iter().flat_map(u64::to_le_bytes));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

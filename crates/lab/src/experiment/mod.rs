@@ -1,0 +1,297 @@
+//! Experiments: TOML files that say what is varied, what is sent, what is compared and what a document found.
+
+mod check;
+mod file;
+mod job;
+mod metric;
+mod sets;
+
+use std::path::Path;
+
+pub use job::{Job, RunKey};
+pub use metric::Metric;
+pub(crate) use metric::MetricKind;
+pub use polypath_sim::scenario::ScenarioError as ExperimentError;
+use polypath_sim::scenario::{Source, read, read_text};
+use polypath_units::{BitRate, Duration};
+use serde::{Deserialize, Serialize};
+
+use crate::run::{Buffer, InitialPath, PathSet, Variant};
+
+/// Which size an experiment is run in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Minutes: what its `reduced` section says.
+    #[default]
+    Reduced,
+    /// As the document had it.
+    Full,
+}
+
+/// An experiment that makes sense, in one of its forms.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What it is called in paths and results.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Which figure of which document it reproduces.
+    pub figure: String,
+    /// What is asked, and how it is measured.
+    pub description: String,
+    /// The form.
+    pub form: Form,
+    /// The file's text, for the record and for the identity of results.
+    pub text: String,
+    /// How the paths of a set are put together.
+    pub topology: Topology,
+    /// The sets: all of the first design, all of the second, and so on.
+    pub sets: Vec<NamedSet>,
+    /// Which metric values are swept over; one point without a name if none.
+    pub points: Vec<SweepPoint>,
+    /// What is compared; the baseline's variants are the last.
+    pub variants: Vec<Variant>,
+    /// How many of the variants are the baseline's.
+    pub baseline_variants: usize,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// Runs of each set.
+    pub repeats: usize,
+    /// What is computed from a run; the first is what figures show.
+    pub metrics: Vec<Metric>,
+    /// Facts of the document, with what is to hold here.
+    pub published: Vec<Published>,
+}
+
+/// How the paths of a set are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Side by side between two hosts.
+    Parallel,
+    /// Three bottlenecks in a ring, three connections with two subflows each.
+    Ring,
+}
+
+/// One of the sets of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedSet {
+    /// Its name, or its number.
+    pub name: String,
+    /// The design that it belongs to; 0 for sets that are given one by one.
+    pub design: usize,
+    /// The paths.
+    pub set: PathSet,
+}
+
+/// A value of each sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SweepPoint {
+    /// The values in the file's words; empty without a sweep.
+    pub label: String,
+    /// The first sweep's value as a number, if it has one: bytes or a share.
+    pub value: Option<f64>,
+    settings: Vec<Setting>,
+}
+
+/// What a sweep changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Setting {
+    Buffer(Buffer),
+    Bytes(u64),
+    Load(f64),
+    Initial(InitialPath),
+    Loss(f64),
+}
+
+/// What is sent, as far as it does not depend on the set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Traffic {
+    /// As much as possible.
+    Bulk {
+        /// For so long.
+        duration: Duration,
+    },
+    /// A fixed size.
+    Transfer {
+        /// How many bytes.
+        bytes: u64,
+        /// When to give up.
+        timeout: Duration,
+    },
+    /// Time-stamped blocks.
+    Blocks {
+        /// Size of a block in bytes.
+        block_bytes: u64,
+        /// How often.
+        pace: Pace,
+        /// For so long.
+        duration: Duration,
+    },
+    /// Requests and responses in turn.
+    Requests {
+        /// Size of a request in bytes.
+        request_bytes: u64,
+        /// Size of a response in bytes.
+        response_bytes: u64,
+        /// How many.
+        count: u64,
+        /// When to give up.
+        timeout: Duration,
+    },
+}
+
+/// How often blocks are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// At this rate.
+    Rate(BitRate),
+    /// At this share of the sum of the paths' rates.
+    Load(f64),
+}
+
+/// A fact of the document.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Published {
+    /// In words.
+    pub text: String,
+    /// Which variant is looked at, by number.
+    pub variant: Option<usize>,
+    /// Which metric, by number.
+    pub metric: usize,
+    /// Which statistic of it.
+    pub statistic: Statistic,
+    /// Which points of the sweep, by number; all if empty.
+    pub points: Vec<usize>,
+    /// Which set, by number; all if none.
+    pub set: Option<usize>,
+    /// The published number.
+    pub value: Option<f64>,
+    /// What is to be reached here.
+    pub at_least: Option<f64>,
+    /// What is not to be exceeded here.
+    pub at_most: Option<f64>,
+    /// Why ours differs.
+    pub remark: String,
+}
+
+/// One number of a distribution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Statistic {
+    Min,
+    P1,
+    P5,
+    P25,
+    #[default]
+    Median,
+    P75,
+    P95,
+    P99,
+    Max,
+    Mean,
+}
+
+impl Experiment {
+    /// Reads and checks an experiment file.
+    ///
+    /// # Errors
+    /// The first mistake in it, by file, line and key.
+    pub fn load(path: impl AsRef<Path>, form: Form) -> Result<Self, ExperimentError> {
+        let path = path.as_ref();
+        let text = read_text(path, "an experiment")?;
+        Self::parse(path, &text, form)
+    }
+
+    /// Checks an experiment that was already read; `path` is for messages.
+    ///
+    /// # Errors
+    /// The first mistake in it.
+    pub fn parse(path: impl AsRef<Path>, text: &str, form: Form) -> Result<Self, ExperimentError> {
+        let source = Source { file: path.as_ref(), text };
+        let file: file::File = read(source)?;
+        check::check(source, file, form)
+    }
+
+    /// How many runs it has.
+    #[must_use]
+    pub fn run_count(&self) -> usize {
+        self.sets.len() * self.points.len() * self.variants.len() * self.repeats
+    }
+
+    /// How many designs its sets come from.
+    #[must_use]
+    pub fn design_count(&self) -> usize {
+        self.sets.iter().map(|set| set.design + 1).max().unwrap_or(0)
+    }
+
+    /// The variants that are compared, without the baseline's.
+    #[must_use]
+    pub fn compared_variants(&self) -> &[Variant] {
+        &self.variants[..self.variants.len() - self.baseline_variants]
+    }
+}
+
+impl Form {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reduced => "reduced",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl Statistic {
+    /// This number of a distribution.
+    #[must_use]
+    pub fn of(self, distribution: &crate::metrics::Distribution) -> f64 {
+        match self {
+            Self::Min => distribution.min,
+            Self::P1 => distribution.p1,
+            Self::P5 => distribution.p5,
+            Self::P25 => distribution.p25,
+            Self::Median => distribution.median,
+            Self::P75 => distribution.p75,
+            Self::P95 => distribution.p95,
+            Self::P99 => distribution.p99,
+            Self::Max => distribution.max,
+            Self::Mean => distribution.mean,
+        }
+    }
+
+    const ALL: [(&'static str, Self); 10] = [
+        ("min", Self::Min),
+        ("p1", Self::P1),
+        ("p5", Self::P5),
+        ("p25", Self::P25),
+        ("median", Self::Median),
+        ("p75", Self::P75),
+        ("p95", Self::P95),
+        ("p99", Self::P99),
+        ("max", Self::Max),
+        ("mean", Self::Mean),
+    ];
+
+    /// The statistic of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, statistic)| *statistic)
+    }
+
+    /// The names that [`Self::by_name`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::ALL.iter().map(|(name, _)| *name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! Results as a picture: one HTML file that needs nothing else.
+
+mod figure;
+mod html;
+
+use crate::analysis::Analysis;
+use crate::experiment::Published;
+use crate::result::Manifest;
+
+/// The report as one HTML page without any outside reference; `finished` runs are in it.
+#[must_use]
+pub fn render(manifest: &Manifest, analysis: &Analysis<'_>, finished: usize) -> String {
+    html::page(manifest, analysis, finished)
+}
+
+/// A number with the digits that matter.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if value.is_nan() {
+        "–".to_string()
+    } else if value.is_infinite() {
+        if value > 0.0 { "∞" } else { "−∞" }.to_string()
+    } else if size >= 1000.0 {
+        format!("{value:.0}")
+    } else if size >= 100.0 {
+        format!("{value:.1}")
+    } else if size >= 10.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// What is to hold here, in words.
+#[must_use]
+pub fn demand(published: &Published) -> Option<String> {
+    let least = published.at_least.map(|least| format!("at least {least}"));
+    let most = published.at_most.map(|most| format!("at most {most}"));
+    match (least, most) {
+        (Some(least), Some(most)) => Some(format!("{least}, {most}")),
+        (one, other) => one.or(other),
+    }
+}

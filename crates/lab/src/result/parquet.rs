@@ -1,0 +1,237 @@
+//! Runs as a Parquet table: one row a run, with its set beside what it gave, so that any tool can read it alone.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::record::Field;
+use parquet::schema::types::Type;
+
+use super::StoreError;
+use crate::experiment::{Experiment, RunKey};
+use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec};
+
+enum Column {
+    Whole(Vec<i64>),
+    Number(Vec<Option<f64>>),
+    Text(Vec<ByteArray>),
+}
+
+/// Columns in the order of their first row.
+#[derive(Default)]
+struct Table {
+    names: Vec<String>,
+    columns: Vec<Column>,
+    // Of the row that is being made.
+    place: usize,
+}
+
+impl Table {
+    fn column(&mut self, name: impl FnOnce() -> String, empty: fn() -> Column) -> &mut Column {
+        if self.place == self.columns.len() {
+            self.names.push(name());
+            self.columns.push(empty());
+        }
+        self.place += 1;
+        &mut self.columns[self.place - 1]
+    }
+
+    fn whole(&mut self, name: impl fmt::Display, value: u64) {
+        let column = self.column(|| name.to_string(), || Column::Whole(Vec::new()));
+        if let Column::Whole(values) = column {
+            values.push(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn number(&mut self, name: impl fmt::Display, value: Option<f64>) {
+        let column = self.column(|| name.to_string(), || Column::Number(Vec::new()));
+        if let Column::Number(values) = column {
+            values.push(value);
+        }
+    }
+
+    fn text(&mut self, name: impl fmt::Display, value: &str) {
+        let column = self.column(|| name.to_string(), || Column::Text(Vec::new()));
+        if let Column::Text(values) = column {
+            values.push(ByteArray::from(value));
+        }
+    }
+}
+
+fn failed(path: &Path) -> impl Fn(ParquetError) -> StoreError + '_ {
+    move |error| StoreError::Content { path: path.to_path_buf(), message: error.to_string() }
+}
+
+/// Writes all runs.
+pub(super) fn write(
+    path: &Path,
+    experiment: &Experiment,
+    runs: &BTreeMap<RunKey, Outcome>,
+) -> Result<(), StoreError> {
+    let mut table = Table::default();
+    for (key, outcome) in runs {
+        table.place = 0;
+        add(&mut table, experiment, *key, outcome);
+    }
+    write_table(path, &table).map_err(failed(path))
+}
+
+/// One row. Every row has the same columns in the same order.
+fn add(table: &mut Table, experiment: &Experiment, key: RunKey, outcome: &Outcome) {
+    let set = &experiment.sets[key.set];
+    table.whole("set", key.set as u64);
+    table.whole("point", key.point as u64);
+    table.whole("variant", key.variant as u64);
+    table.whole("repeat", key.repeat as u64);
+    table.whole("design", set.design as u64);
+    table.text("set_name", &set.name);
+    table.text("point_name", &experiment.points[key.point].label);
+    table.text("variant_name", &experiment.variants[key.variant].name);
+    table.whole("received_bytes", outcome.received_bytes);
+    table.number("goodput_bps", Some(outcome.goodput_bps));
+    table.number("completion_s", outcome.completion_s);
+    table.whole("initial_path", outcome.initial_path as u64);
+    table.whole("events", outcome.events);
+    let blocks = outcome.blocks.unwrap_or_default();
+    let delay = |value: f64| outcome.blocks.map(|_| value);
+    table.number("blocks_made", delay(blocks.made as f64));
+    table.number("blocks_arrived", delay(blocks.arrived as f64));
+    table.number("block_delay_min_s", delay(blocks.min_s));
+    table.number("block_delay_median_s", delay(blocks.median_s));
+    table.number("block_delay_p95_s", delay(blocks.p95_s));
+    table.number("block_delay_p99_s", delay(blocks.p99_s));
+    table.number("block_delay_max_s", delay(blocks.max_s));
+    let most_paths = experiment.sets.iter().map(|set| set.set.paths.len()).max().unwrap_or(0);
+    for path in 0..most_paths {
+        let number = path + 1;
+        let spec = |value: fn(&PathSpec) -> f64| set.set.paths.get(path).map(value);
+        table.number(format_args!("path{number}_rate_bps"), spec(|path| path.rate.as_bps() as f64));
+        table.number(format_args!("path{number}_rtt_s"), spec(|path| path.rtt.as_secs_f64()));
+        table.number(format_args!("path{number}_queue_s"), spec(|path| path.queue.as_secs_f64()));
+        table.number(format_args!("path{number}_loss"), spec(|path| path.loss));
+        let got = outcome.paths.get(path).copied().unwrap_or_default();
+        table.whole(format_args!("path{number}_delivered_bytes"), got.delivered_bytes);
+        table.whole(format_args!("path{number}_delivered_packets"), got.delivered_packets);
+        table.whole(format_args!("path{number}_queue_drops"), got.queue_drops);
+        table.whole(format_args!("path{number}_lost_packets"), got.lost_packets);
+        table.number(format_args!("flow{number}_bps"), outcome.flows_bps.get(path).copied());
+    }
+}
+
+fn write_table(path: &Path, table: &Table) -> Result<(), ParquetError> {
+    let fields = table.names.iter().zip(&table.columns).map(|(name, column)| {
+        let (physical, logical, repetition) = match column {
+            Column::Whole(_) => (PhysicalType::INT64, None, Repetition::REQUIRED),
+            Column::Number(_) => (PhysicalType::DOUBLE, None, Repetition::OPTIONAL),
+            Column::Text(_) => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
+        };
+        let field = Type::primitive_type_builder(name, physical);
+        field.with_logical_type(logical).with_repetition(repetition).build().map(Arc::new)
+    });
+    let fields = fields.collect::<Result<Vec<_>, _>>()?;
+    let schema = Arc::new(Type::group_type_builder("runs").with_fields(fields).build()?);
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = SerializedFileWriter::new(File::create(path)?, schema, Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    for column in &table.columns {
+        let Some(mut out) = group.next_column()? else { break };
+        match column {
+            Column::Whole(values) => {
+                out.typed::<Int64Type>().write_batch(values, None, None)?;
+            }
+            Column::Number(values) => {
+                let there: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+                let values: Vec<f64> = values.iter().copied().flatten().collect();
+                out.typed::<DoubleType>().write_batch(&values, Some(&there), None)?;
+            }
+            Column::Text(values) => {
+                out.typed::<ByteArrayType>().write_batch(values, None, None)?;
+            }
+        }
+        out.close()?;
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(())
+}
+
+/// Reads what [`write`] wrote.
+pub(super) fn read(path: &Path) -> Result<BTreeMap<RunKey, Outcome>, StoreError> {
+    let failed = failed(path);
+    let file = File::open(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
+    let reader = SerializedFileReader::new(file).map_err(&failed)?;
+    let mut runs = BTreeMap::new();
+    for row in reader.get_row_iter(None).map_err(&failed)? {
+        let row = row.map_err(&failed)?;
+        let fields: BTreeMap<&str, &Field> =
+            row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect();
+        let whole = |name: &str| match fields.get(name) {
+            Some(Field::Long(value)) => Ok(u64::try_from(*value).unwrap_or(0)),
+            _ => Err(ParquetError::General(format!("no column \"{name}\" of whole numbers"))),
+        };
+        let number = |name: &str| match fields.get(name) {
+            Some(Field::Double(value)) => Some(*value),
+            _ => None,
+        };
+        let (key, outcome) = outcome(&whole, &number).map_err(&failed)?;
+        runs.insert(key, outcome);
+    }
+    Ok(runs)
+}
+
+fn outcome(
+    whole: &impl Fn(&str) -> Result<u64, ParquetError>,
+    number: &impl Fn(&str) -> Option<f64>,
+) -> Result<(RunKey, Outcome), ParquetError> {
+    let index = |name: &str| whole(name).map(|value| value as usize);
+    let key = RunKey {
+        set: index("set")?,
+        point: index("point")?,
+        variant: index("variant")?,
+        repeat: index("repeat")?,
+    };
+    let delay = |name: &str| number(&format!("block_delay_{name}_s")).unwrap_or(f64::NAN);
+    let blocks = number("blocks_made").map(|made| BlockDelays {
+        made: made as u64,
+        arrived: number("blocks_arrived").unwrap_or(0.0) as u64,
+        min_s: delay("min"),
+        median_s: delay("median"),
+        p95_s: delay("p95"),
+        p99_s: delay("p99"),
+        max_s: delay("max"),
+    });
+    let mut paths = Vec::new();
+    let mut flows_bps = Vec::new();
+    for at in 1.. {
+        let of_path = |name: &str| whole(&format!("path{at}_{name}"));
+        let Ok(delivered_bytes) = of_path("delivered_bytes") else { break };
+        paths.push(PathOutcome {
+            delivered_bytes,
+            delivered_packets: of_path("delivered_packets")?,
+            queue_drops: of_path("queue_drops")?,
+            lost_packets: of_path("lost_packets")?,
+        });
+        flows_bps.extend(number(&format!("flow{at}_bps")));
+    }
+    Ok((
+        key,
+        Outcome {
+            received_bytes: whole("received_bytes")?,
+            goodput_bps: number("goodput_bps").unwrap_or(0.0),
+            completion_s: number("completion_s"),
+            initial_path: index("initial_path")?,
+            paths,
+            flows_bps,
+            blocks,
+            events: whole("events")?,
+        },
+    ))
+}

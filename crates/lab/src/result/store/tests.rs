@@ -1,0 +1,113 @@
+use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::run::execute;
+
+const TEXT: &str = r#"
+name = "two"
+title = "Two sets, two variants"
+metrics = ["goodput"]
+[[sets]]
+name = "one"
+paths = [
+  { rate = "1mbit", rtt = "20ms", queue = "50ms" },
+  { rate = "2mbit", rtt = "30ms", queue = "50ms", loss = "1%" },
+]
+[[sets]]
+name = "other"
+paths = [
+  { rate = "3mbit", rtt = "20ms", queue = "50ms" },
+  { rate = "2mbit", rtt = "5ms", queue = "0ms" },
+]
+[traffic]
+kind = "blocks"
+block = "1KB"
+load = "20%"
+duration = "2s"
+[[variants]]
+name = "LIA"
+[[variants]]
+name = "TCP"
+single-path = true
+"#;
+
+fn experiment() -> Experiment {
+    Experiment::parse("two.toml", TEXT, Form::Full).unwrap()
+}
+
+fn run(store: &mut Store) -> bool {
+    let never = AtomicBool::new(false);
+    execute(&experiment(), store, NonZeroUsize::new(2).unwrap(), &never, &mut ()).unwrap()
+}
+
+#[test]
+fn what_is_stored_comes_back_from_the_log_and_from_the_table() {
+    let out = tempfile::tempdir().unwrap();
+    let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
+    assert!(run(&mut store));
+    let runs = store.runs().clone();
+    assert_eq!(runs.len(), 4);
+    let before = Results::load(store.dir()).unwrap();
+    assert_eq!((before.runs, before.manifest.complete), (runs.clone(), false));
+    store.complete(&experiment()).unwrap();
+    let after = Results::load(store.dir()).unwrap();
+    assert_eq!((after.runs, after.manifest.complete), (runs.clone(), true));
+    assert!(!store.dir().join(LOG).exists());
+    drop(store);
+    assert_eq!(*Store::open(out.path(), &experiment(), "1").unwrap().runs(), runs);
+}
+
+#[test]
+fn a_killed_run_goes_on_after_its_last_whole_line() {
+    let out = tempfile::tempdir().unwrap();
+    let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
+    assert!(run(&mut store));
+    let (runs, log) = (store.runs().clone(), store.dir().join(LOG));
+    drop(store);
+    let text = std::fs::read(&log).unwrap();
+    let line_bytes = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    // Killed at every kind of moment: before, within and after a line.
+    for (kept_bytes, kept_runs) in
+        [(0, 0), (1, 0), (line_bytes - 1, 0), (line_bytes, 1), (line_bytes + 9, 1), (text.len() - 1, 3)]
+    {
+        std::fs::write(&log, &text[..kept_bytes]).unwrap();
+        let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
+        assert_eq!(store.runs().len(), kept_runs, "{kept_bytes} bytes");
+        assert!(run(&mut store));
+        assert_eq!(*store.runs(), runs);
+        drop(store);
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(log.lines().count(), 4, "{log}");
+    }
+}
+
+#[test]
+fn another_experiment_form_or_build_has_another_folder() {
+    let out = tempfile::tempdir().unwrap();
+    let folder = |experiment: &Experiment, build| {
+        Store::open(out.path(), experiment, build).unwrap().dir().to_path_buf()
+    };
+    let first = folder(&experiment(), "1");
+    let changed = Experiment::parse("two.toml", &TEXT.replace("20%", "30%"), Form::Full).unwrap();
+    let reduced = Experiment::parse("two.toml", TEXT, Form::Reduced).unwrap();
+    let folders = [folder(&changed, "1"), folder(&reduced, "1"), folder(&experiment(), "2")];
+    assert!(!folders.contains(&first));
+    assert_eq!(folder(&experiment(), "1"), first);
+}
+
+#[test]
+fn two_processes_do_not_write_one_log() {
+    let out = tempfile::tempdir().unwrap();
+    let _first = Store::open(out.path(), &experiment(), "1").unwrap();
+    assert!(matches!(Store::open(out.path(), &experiment(), "1"), Err(StoreError::Busy { .. })));
+}
+
+#[test]
+fn a_stop_ends_early_and_says_so() {
+    let out = tempfile::tempdir().unwrap();
+    let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
+    let stopped = AtomicBool::new(true);
+    let done = execute(&experiment(), &mut store, NonZeroUsize::MIN, &stopped, &mut ()).unwrap();
+    assert!(!done && store.runs().is_empty());
+}

@@ -1,0 +1,69 @@
+//! All runs of an experiment, on all cores.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use super::Outcome;
+use crate::experiment::{Experiment, Job, RunKey};
+use crate::result::{Store, StoreError};
+
+/// What an execution tells while it goes on.
+pub trait Progress {
+    /// So many runs are done, and so many of the bytes that are to be sent in all.
+    fn at(&mut self, done_runs: usize, runs: usize, done_cost: u64, cost: u64);
+}
+
+/// Tells nobody.
+impl Progress for () {
+    fn at(&mut self, _done_runs: usize, _runs: usize, _done_cost: u64, _cost: u64) {}
+}
+
+/// Runs what the store does not have yet, the longest first, and stores each run as it ends.
+///
+/// True if everything is done; false if `stop` came first, which ends after the runs that are under way.
+///
+/// # Errors
+/// If a result can't be stored.
+pub fn execute(
+    experiment: &Experiment,
+    store: &mut Store,
+    threads: NonZeroUsize,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<bool, StoreError> {
+    let runs = experiment.run_count();
+    let mut jobs: Vec<(u64, Job)> =
+        (0..runs).map(|index| experiment.job(index)).map(|job| (job.cost(), job)).collect();
+    let cost: u64 = jobs.iter().map(|(cost, _)| cost).sum();
+    jobs.retain(|(_, job)| !store.has(job.key));
+    let mut done_cost = cost - jobs.iter().map(|(cost, _)| cost).sum::<u64>();
+    let mut done_runs = runs - jobs.len();
+    // No core waits at the end for another that began something long.
+    jobs.sort_by_key(|(cost, job)| (std::cmp::Reverse(*cost), job.key));
+    progress.at(done_runs, runs, done_cost, cost);
+
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel::<(u64, RunKey, Outcome)>();
+        for _ in 0..threads.get().min(jobs.len()) {
+            let (sender, jobs, next, failed) = (sender.clone(), &jobs, &next, &failed);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed)
+                    && !failed.load(Ordering::Relaxed)
+                    && let Some((cost, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                    && sender.send((*cost, job.key, job.run())).is_ok()
+                {}
+            });
+        }
+        drop(sender);
+        for (one_cost, key, outcome) in receiver {
+            store.add(key, outcome).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            done_runs += 1;
+            done_cost += one_cost;
+            progress.at(done_runs, runs, done_cost, cost);
+        }
+        Ok(done_runs == runs)
+    })
+}

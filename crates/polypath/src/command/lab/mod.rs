@@ -1,0 +1,34 @@
+//! `polypath lab`.
+
+mod compare;
+mod list;
+mod run;
+mod show;
+
+use clap::Subcommand;
+
+use super::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Lab {
+    /// Run an experiment on all cores and write its report
+    ///
+    /// Finished runs are stored as they end: the same command goes on after an interruption. Results are kept by
+    /// experiment, form and build, each in a folder of its own.
+    Run(run::Arguments),
+    /// List experiments and the results that there are
+    List(list::Arguments),
+    /// Show results in the terminal, and write their report again
+    Show(show::Arguments),
+    /// Compare two results of one experiment, set by set; exit code 1 if a median became worse
+    Compare(compare::Arguments),
+}
+
+pub(super) fn run(lab: &Lab) -> Result<(), Failure> {
+    match lab {
+        Lab::Run(arguments) => run::run(arguments),
+        Lab::List(arguments) => list::run(arguments),
+        Lab::Show(arguments) => show::run(arguments),
+        Lab::Compare(arguments) => compare::run(arguments),
+    }
+}
