@@ -54,7 +54,9 @@ pub fn orthogonal_array(
 
 fn is_prime(number: usize) -> bool {
     number >= 2
-        && (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0)
+        && (2..)
+            .take_while(|divisor| divisor * divisor <= number)
+            .all(|divisor| !number.is_multiple_of(divisor))
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl Store {
         match Manifest::read(&dir) {
             Ok(manifest) if manifest.identity == fresh.identity && manifest.complete => {
                 let runs = parquet::read(&dir.join(TABLE))?;
-                return Ok(Self { dir, manifest, runs, log: None });
+                Ok(Self { dir, manifest, runs, log: None })
             }
             Ok(manifest) if manifest.identity == fresh.identity => Self::resume(dir, manifest),
             _ => {
