@@ -14,8 +14,10 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::path::{Path, PathBuf};
+
+use socket2::{Domain, Protocol, Socket, Type};
 
 pub use action::Action;
 pub(crate) use nat::probe as probe_nft;
@@ -49,6 +51,14 @@ pub enum SetupError {
         plan::SLOTS
     )]
     NoSlot,
+    /// Somebody else listens there, the kernel's sockets or another instance.
+    #[error(
+        "can't listen at port {port}: it is in use by another program; choose another port, or end that program"
+    )]
+    PortInUse {
+        /// The TCP port.
+        port: u16,
+    },
     /// The process may not change the network.
     #[error(
         "changing routes and address translation needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel"
@@ -88,6 +98,8 @@ pub struct NetworkSetup {
     /// Until it is left.
     variables: Option<SharedVariables>,
     record: Record,
+    /// Keep the exposed ports from everyone else.
+    reserved: Vec<Socket>,
 }
 
 impl NetworkSetup {
@@ -144,6 +156,7 @@ impl NetworkSetup {
                     installed,
                     variables: Some(variables),
                     record,
+                    reserved: Vec::new(),
                 };
                 setup.adapt(&netlink, &state)?;
                 if setup.installed.paths.is_empty() {
@@ -172,8 +185,13 @@ impl NetworkSetup {
         if self.options.exposed_ports.contains(&port) {
             return Ok(());
         }
-        self.options.exposed_ports.push(port);
         let namespace = self.namespace.clone();
+        let reserved = namespace.run(|| reserve(port))?.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => SetupError::PortInUse { port },
+            _ => error.into(),
+        })?;
+        self.reserved.push(reserved);
+        self.options.exposed_ports.push(port);
         namespace.run(|| self.translate())??;
         Ok(())
     }
@@ -256,6 +274,28 @@ impl NetworkSetup {
             }
             result.and(variables.leave(&netlink))
         })?
+    }
+}
+
+/// A socket that has a port, so that nobody else can listen there, and takes no connections.
+fn reserve(port: u16) -> io::Result<Socket> {
+    let open = |domain, unspecified: IpAddr| -> io::Result<Socket> {
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        // Connections that have ended are not in the way; somebody who listens is.
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::new(unspecified, port).into())?;
+        socket.listen(0)?;
+        // Those who come later shall see it as taken, but who connects past the stack shall be refused.
+        socket.shutdown(Shutdown::Read)?;
+        socket.set_reuse_address(false)?;
+        Ok(socket)
+    };
+    match open(Domain::IPV6, Ipv6Addr::UNSPECIFIED.into()) {
+        // No IPv6 here.
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            open(Domain::IPV4, Ipv4Addr::UNSPECIFIED.into())
+        }
+        result => result,
     }
 }
 

@@ -248,12 +248,14 @@ impl Ground {
     }
 
     /// Sends packets of so many bytes at a steady rate for some time, and takes in what arrives until some time later;
+    /// what was not sent in time, as the processor was another's, is made up for by a burst of at most `catch_up`;
     /// `each` gets the time and the content of what arrived, and whether the time is known. Returns the number of packets sent.
     fn exchange(
         &self,
         bytes: usize,
         interval: SystemDuration,
         time: SystemDuration,
+        catch_up: SystemDuration,
         mut each: impl FnMut(SystemInstant, &[u8], bool),
     ) -> io::Result<u64> {
         let started = SystemInstant::now();
@@ -273,8 +275,7 @@ impl Ground {
                 return Ok(sent);
             }
             if elapsed < time && elapsed >= due {
-                // What was not sent while the processor was another's is not made up for by a burst.
-                due = (due + interval).max(elapsed.saturating_sub(CATCH_UP));
+                due = (due + interval).max(elapsed.saturating_sub(catch_up));
                 packet[8..16].copy_from_slice(&sent.to_be_bytes());
                 let stamp = started.elapsed();
                 packet[..8].copy_from_slice(&(stamp.as_nanos() as u64).to_be_bytes());
@@ -314,7 +315,7 @@ impl Ground {
         let started = SystemInstant::now();
         let mut errors_ms = Vec::new();
         let mut unobserved_packets = 0;
-        let sent = self.exchange(SMALL_BYTES, PROBE_INTERVAL, time, |at, packet, is_known| {
+        let sent = self.exchange(SMALL_BYTES, PROBE_INTERVAL, time, CATCH_UP, |at, packet, is_known| {
             if !is_known {
                 unobserved_packets += 1;
                 return;
@@ -352,7 +353,9 @@ impl Ground {
         let usage = Usage::begin()?;
         let mut received = 0;
         let sent_packets =
-            self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 0.95), time, |_, _, _| received += 1)?;
+            self.exchange(LARGE_BYTES, self.interval(LARGE_BYTES, 0.95), time, CATCH_UP, |_, _, _| {
+                received += 1
+            })?;
         let cpu_percent = usage.percent()?;
         let LinkStatistics { forward, a, b, .. } = self.statistics()?;
         Ok(BelowRate {
@@ -369,7 +372,7 @@ impl Ground {
         let started = SystemInstant::now();
         let mut counts: Vec<io::Result<(SystemInstant, u64)>> = Vec::new();
         let load = self.interval(LARGE_BYTES, 1.1);
-        self.exchange(LARGE_BYTES, load, WARM_UP + time, |at, _, _| {
+        self.exchange(LARGE_BYTES, load, WARM_UP + time, SystemDuration::MAX, |at, _, _| {
             let moments = [WARM_UP, WARM_UP + time];
             if moments.get(counts.len()).is_some_and(|&moment| at - started >= moment) {
                 counts.push(self.arrived_bytes());

@@ -1,7 +1,6 @@
 //! `polypath demo`.
 
 use std::path::PathBuf;
-use std::task::Poll;
 use std::time::Duration as SystemDuration;
 
 use bytes::Bytes;
@@ -19,8 +18,8 @@ use polypath::wire::MptcpVersion;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 
+use super::network::block_on_interruptibly;
 use super::{Failure, check_writable, create_file, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
@@ -137,45 +136,28 @@ fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
 
 /// The server's kernel, emulated links, and our stack.
 fn run_in_namespaces(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
-    runtime.block_on(async {
-        // Before there is anything to take down.
-        let mut stop = Vec::new();
-        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-            stop.push(signal(kind).map_err(Failure::run)?);
-        }
-        let stopped = std::future::poll_fn(|cx| {
-            let is_stopped = stop.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
-            if is_stopped { Poll::Ready(()) } else { Poll::Pending }
-        });
+    block_on_interruptibly(async {
         let namespaces = Namespaces::set_up(demo).map_err(Failure::run)?;
-        let showing = async {
-            let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
-            let outcome = namespaces.run(|sample| {
-                if let Some(bars) = &bars {
-                    bars.show(sample);
-                }
-            });
-            let outcome = outcome.await.map_err(Failure::run)?;
+        let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
+        let outcome = namespaces.run(|sample| {
             if let Some(bars) = &bars {
-                bars.finish();
+                bars.show(sample);
             }
-            let spinner = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-            spinner.enable_steady_tick(SystemDuration::from_millis(100));
-            let baselines =
-                namespaces.measure_baselines(|step| spinner.set_message(format!("beside it: {step}")));
-            let baselines = baselines.await.map_err(Failure::run)?;
-            spinner.finish_and_clear();
-            let mut settings = namespaces.parameters();
-            let checksum = if arguments.checksum { "on" } else { "off" };
-            settings.push(("DSS checksum".into(), checksum.into()));
-            Ok((outcome, baselines, settings))
-        };
-        tokio::select! {
-            shown = showing => shown,
-            () = stopped => Err(Failure::run("stopped before the end")),
+        });
+        let outcome = outcome.await.map_err(Failure::run)?;
+        if let Some(bars) = &bars {
+            bars.finish();
         }
+        let spinner = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        spinner.enable_steady_tick(SystemDuration::from_millis(100));
+        let baselines =
+            namespaces.measure_baselines(|step| spinner.set_message(format!("beside it: {step}")));
+        let baselines = baselines.await.map_err(Failure::run)?;
+        spinner.finish_and_clear();
+        let mut settings = namespaces.parameters();
+        let checksum = if arguments.checksum { "on" } else { "off" };
+        settings.push(("DSS checksum".into(), checksum.into()));
+        Ok((outcome, baselines, settings))
     })
 }
 
