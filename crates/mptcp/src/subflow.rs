@@ -49,6 +49,8 @@ pub(crate) struct Meta {
     /// When the third ACK of MP_JOIN is sent again.
     pub(crate) join_retry_at: Instant,
     pub(crate) join_retries: u8,
+    /// The peer has been silent for longer than a round trip explains.
+    pub(crate) is_silent: bool,
 }
 
 /// How far a subflow's handshake is.
@@ -104,6 +106,7 @@ impl Meta {
             error: None,
             join_retry_at: Instant::FAR_FUTURE,
             join_retries: 0,
+            is_silent: false,
         }
     }
 

@@ -35,6 +35,10 @@ struct Reinjection {
     from: Option<u8>,
 }
 
+/// The jitter of a busy machine.
+const SILENCE_SLACK: Duration = Duration::from_millis(10);
+const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
+
 /// Two of the largest segments: with as much in flight, the peer acknowledges soon.
 const TAIL_WAITS_BEHIND_BYTES: u64 = 2 * 65_535;
 
@@ -44,11 +48,41 @@ impl Connection {
         match self.shared.mode {
             Mode::Plain | Mode::Negotiating => self.schedule_plain(),
             Mode::Mptcp => {
+                self.notice_silence(cx);
                 while self.may_schedule() && self.schedule_one(cx) {}
                 self.probe_closed_window();
             }
         }
         self.schedule_fin(cx);
+    }
+
+    /// What a subflow holds goes elsewhere as soon as its peer has been silent for two round trips while another subflow is
+    /// not: the probe and the timeout of its own (RFC 8985 §7, RFC 6298) may be far, above all during a recovery.
+    fn notice_silence(&mut self, cx: &Context<'_>) {
+        if self.subflows.len() < 2 {
+            return;
+        }
+        let mut suspect = None;
+        for subflow in &mut self.subflows {
+            let (srtt, variance) = (subflow.tcp.srtt(), subflow.tcp.rtt_variance());
+            // A single segment may wait for a delayed acknowledgment.
+            let is_alone = subflow.tcp.in_flight_bytes() <= u64::from(subflow.tcp.mss_bytes());
+            let slack = if is_alone { WORST_DELAYED_ACK } else { SILENCE_SLACK };
+            let patience = srtt + srtt.max(variance * 4) + slack;
+            let is_silent = !srtt.is_zero() && subflow.tcp.silent_for(cx.now) > patience;
+            let was_silent = core::mem::replace(&mut subflow.meta.is_silent, is_silent);
+            if is_silent && !was_silent {
+                suspect = Some(subflow.meta.id);
+            }
+        }
+        let is_alive = |subflow: &crate::subflow::Subflow| {
+            subflow.meta.stage == Stage::Established && !subflow.meta.is_silent
+        };
+        if let Some(id) = suspect
+            && self.subflows.iter().any(|subflow| is_alive(subflow))
+        {
+            self.reinject_from(id);
+        }
     }
 
     fn may_schedule(&self) -> bool {
@@ -111,7 +145,7 @@ impl Connection {
                 segment_bytes: tcp.segment_payload_bytes_with(24) as u32,
                 backup: subflow.meta.backup(),
                 timeouts,
-                is_probing: tcp.is_probing(),
+                is_probing: tcp.is_probing() || subflow.meta.is_silent,
                 in_recovery: tcp.in_recovery(),
                 acked_offset: tcp.acked_offset(),
             });

@@ -118,7 +118,7 @@ pub struct SubflowView {
     pub backup: bool,
     /// Retransmission timeouts since the last progress; above zero the path may be dead.
     pub timeouts: u8,
-    /// A tail loss probe waits for an answer: nothing was acknowledged for two round-trip times.
+    /// The peer has been silent for two round-trip times: a tail loss probe waits for an answer, or is not even possible.
     pub is_probing: bool,
     /// A loss is being repaired.
     pub in_recovery: bool,

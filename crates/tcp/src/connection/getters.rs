@@ -216,6 +216,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_received_at
     }
 
+    /// How long the peer has been silent although something was in flight; zero if nothing is.
+    #[must_use]
+    pub fn silent_for(&self, now: Instant) -> Duration {
+        match self.board.front() {
+            Some(oldest) if self.una < self.next => now.since(self.last_received_at.max(oldest.at)),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// A loss is being repaired.
     #[must_use]
     pub fn in_recovery(&self) -> bool {
