@@ -23,7 +23,7 @@ use crate::{PathSet, PathSpec, Variant, Workload, run_set};
 pub struct NeverSlower {
     /// How many sets of paths.
     pub sets: usize,
-    /// How often a bulk transfer is repeated; the median counts. Shorter transfers, whose times depend more on which packets
+    /// How often a bulk transfer is repeated; the mean counts. Shorter transfers, whose times depend more on which packets
     /// are lost, are repeated more often: see [`NeverSlower::repeats_of`].
     pub repeats: u64,
     /// Seed of the design and of the runs.
@@ -51,7 +51,7 @@ pub struct Sample {
     pub workload: String,
     /// The path that the connection was opened over.
     pub initial_path: usize,
-    /// Goodput over all paths, in bits per second: median of the repeats.
+    /// Goodput over all paths, in bits per second: all bytes of the repeats over all their time.
     pub goodput_bps: f64,
     /// Goodput of plain TCP over each path.
     pub capacities_bps: Vec<f64>,
@@ -92,10 +92,6 @@ pub struct WorkloadResult {
 const FACTORS: usize = 4;
 const PATHS: usize = 2;
 
-/// Below these, transfers are repeated five times and twice as often.
-const SMALL_BYTES: u64 = 1 << 20;
-const LARGE_BYTES: u64 = 8 << 20;
-
 impl NeverSlower {
     /// The workloads of the question: a minute of bulk transfer, and 64 KB to 32 MB.
     #[must_use]
@@ -109,11 +105,13 @@ impl NeverSlower {
     /// How often a workload is repeated.
     #[must_use]
     pub fn repeats_of(&self, workload: &Workload) -> u64 {
-        match workload {
-            Workload::Transfer { bytes: ..SMALL_BYTES, .. } => 5 * self.repeats,
-            Workload::Transfer { bytes: ..LARGE_BYTES, .. } => 2 * self.repeats,
-            _ => self.repeats,
-        }
+        let times = match workload {
+            Workload::Transfer { bytes: ..100_000, .. } => 80,
+            Workload::Transfer { bytes: ..1_000_000, .. } => 20,
+            Workload::Transfer { bytes: ..10_000_000, .. } => 6,
+            _ => 1,
+        };
+        times * self.repeats
     }
 
     /// The sets of paths: rates of 0.1 to 100 Mbit/s, round-trip times up to 400 ms, queues up to 2 s, loss up to 2.5 %.
@@ -183,10 +181,16 @@ impl NeverSlower {
         let first_seed = self.seed.wrapping_mul(1_000_003).wrapping_add(number as u64 * 1000);
         let mut samples = Vec::new();
         for workload in &self.workloads {
+            // All bytes over all time: a loss at the wrong place makes one short transfer take many times as long as another,
+            // and the median jumps between the two kinds where each is half of them.
             let goodput = |variant: &Variant| {
-                let runs = (0..self.repeats)
-                    .map(|repeat| run_set(set, variant, workload, first_seed + repeat).goodput_bps);
-                Distribution::of(runs).map_or(0.0, |runs| runs.median)
+                let (mut bits, mut seconds) = (0.0, 0.0);
+                for repeat in 0..self.repeats_of(workload) {
+                    let outcome = run_set(set, variant, workload, first_seed + repeat);
+                    bits += outcome.received_bytes as f64 * 8.0;
+                    seconds += outcome.received_bytes as f64 * 8.0 / outcome.goodput_bps.max(1e-9);
+                }
+                if seconds > 0.0 { bits / seconds } else { 0.0 }
             };
             let capacities_bps: Vec<f64> = (0..set.paths.len())
                 .map(|path| {

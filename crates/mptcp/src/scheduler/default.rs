@@ -55,7 +55,7 @@ impl Scheduler for Default {
         let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
             && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
         // What faster subflows can bring to the peer until this one has; a round trip until it is acknowledged.
-        let arrives_in = chosen.srtt / 2;
+        let arrives_in = chosen.srtt / 2 + leaves_in(chosen);
         let by_then: u64 = faster().map(|subflow| deliverable_bytes(subflow, arrives_in)).sum();
         let is_late = !view.more_to_come && by_then >= view.unsent_bytes;
         let by_ack: u64 = faster().map(|subflow| deliverable_bytes(subflow, chosen.srtt)).sum();
@@ -111,6 +111,13 @@ impl Default {
         }
         None
     }
+}
+
+/// When what a subflow is given now leaves: its window leaves evenly within a round trip, twice as fast in slow start.
+fn leaves_in(subflow: &SubflowView) -> Duration {
+    let pending = subflow.pending_bytes() as f64 / subflow.window_bytes.max(1) as f64;
+    let rounds = if subflow.in_slow_start() { pending / 2.0 } else { pending };
+    Duration::from_secs_f64(subflow.srtt.as_secs_f64() * rounds)
 }
 
 /// How many new bytes a subflow brings to the peer within `time`, beyond what it has in flight: a window each round, twice as

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Sets of two paths
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     sets: u32,
-    /// How often each run is repeated; the median counts
+    /// How often a bulk transfer is repeated, and short ones up to 80 times as often; the mean counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     repeats: u64,
     /// Seed of the sets and of the runs
