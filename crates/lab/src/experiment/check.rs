@@ -1,7 +1,7 @@
 //! What an experiment file means: names resolved, defaults filled in, contradictions found.
 
 use polypath_congestion::Algorithm;
-use polypath_mptcp::{path_manager, scheduler};
+use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use polypath_sim::scenario::Source;
 use polypath_sim::scenario::units::{Percent, Size, read};
 use polypath_units::Duration;
@@ -371,7 +371,7 @@ fn variant(
 ) -> Result<Variant, ExperimentError> {
     let congestion = match (&policy.congestion, kind) {
         (Some(name), _) => algorithm(source, &format!("{key}.congestion"), name)?,
-        (None, VariantKind::Multipath) => Algorithm::LIA,
+        (None, VariantKind::Multipath) => ConnectionConfig::default().congestion,
         (None, VariantKind::SinglePath) => Algorithm::CUBIC,
     };
     let scheduler = match &policy.scheduler {

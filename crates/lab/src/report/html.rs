@@ -239,6 +239,9 @@ fn write_distributions(
     metric: &Metric,
 ) -> std::fmt::Result {
     let experiment = analysis.experiment();
+    if experiment.sets.len() == 1 {
+        return write_values(page, analysis, index, metric);
+    }
     let has_points = experiment.points.len() > 1;
     let rows: Vec<_> =
         analysis.rows().into_iter().filter(|row| row.metric == experiment.metrics[index].name).collect();
@@ -283,6 +286,31 @@ fn write_distributions(
         }
         page.push_str("</tbody></table></section>\n");
     }
+    Ok(())
+}
+
+/// The values of the only set: a row for each point of the sweep, a column for each variant.
+fn write_values(
+    page: &mut String,
+    analysis: &Analysis<'_>,
+    index: usize,
+    metric: &Metric,
+) -> std::fmt::Result {
+    let experiment = analysis.experiment();
+    write!(page, "<section><h2>{}</h2><table><thead><tr><th></th>", escape(&axis(metric)))?;
+    for variant in &experiment.variants {
+        write!(page, "<th>{}</th>", escape(&variant.name))?;
+    }
+    page.push_str("</tr></thead><tbody>");
+    for (point, sweep) in experiment.points.iter().enumerate() {
+        let name = if sweep.label.is_empty() { &experiment.sets[0].name } else { &sweep.label };
+        write!(page, "<tr><td>{}</td>", escape(name))?;
+        for variant in 0..experiment.variants.len() {
+            write!(page, "<td>{}</td>", number(analysis.sets(index, variant, point)[0]))?;
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</tbody></table></section>\n");
     Ok(())
 }
 
