@@ -179,7 +179,7 @@ fn schedule(network: &mut Network, bottlenecks: &[LinkId], event: PathEvent) {
         let rate = event.rate.map(|rate| Change::Rate(Some(rate)));
         let loss = event.loss.map(|loss| Change::Loss(polypath_link::Loss::Random(loss)));
         for change in [down, rate, loss].into_iter().flatten() {
-            network.change(link.forward(), change.clone());
+            network.change(link.forward(), change);
             network.change(link.backward(), change);
         }
     });
