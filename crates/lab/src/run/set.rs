@@ -405,8 +405,8 @@ mod tests {
         });
         assert_eq!((best.initial_path, worst.initial_path), (0, 1));
         let (best_s, worst_s) = (best.completion_s.unwrap(), worst.completion_s.unwrap());
-        // 512 KB at 10 Mbit/s are 0.43 s.
-        assert!(0.43 < best_s && best_s < worst_s && worst_s < 4.0, "{best_s} {worst_s}");
+        // 512 KB at 10 Mbit/s are 0.43 s. A stack that tries all paths at once may not care where it begins.
+        assert!(0.43 < best_s && best_s <= worst_s && worst_s < 4.0, "{best:?} {worst:?}");
     }
 
     #[test]
