@@ -133,7 +133,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let file = folder.join("two-sets.toml");
     // Long enough to be killed in the middle: some runs are done, others are not.
     let long =
-        EXPERIMENT.replace("10s", "600s").replace("mbit", "0mbit").replace("metrics", "repeats = 8\nmetrics");
+        EXPERIMENT.replace("10s", "120s").replace("mbit", "0mbit").replace("metrics", "repeats = 8\nmetrics");
     fs::write(&file, long).expect("a file");
     let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--jobs", "1", "--quiet", "--full"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))

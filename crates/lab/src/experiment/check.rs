@@ -399,6 +399,8 @@ fn variant(
         path_manager,
         buffer: buffer.unwrap_or(Buffer::Recommended),
         initial: initial.unwrap_or(InitialPath::Number(0)),
+        race: policy.race.unwrap_or(ConnectionConfig::default().race),
+        autotuning: policy.autotuning.unwrap_or(ConnectionConfig::default().receive_autotuning),
     })
 }
 

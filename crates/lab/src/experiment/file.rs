@@ -271,6 +271,10 @@ pub(super) struct PolicyFile {
     pub(super) buffer: Option<String>,
     /// `first`, `second` and so on by number ("1", "2"), `best`, `worst` or `random`. Default `first`.
     pub(super) initial_path: Option<String>,
+    /// Try all paths at once when a connection is opened. Default: as the stack does.
+    pub(super) race: Option<bool>,
+    /// Let the receive window grow up to the buffer. Default: as the stack does.
+    pub(super) autotuning: Option<bool>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -283,6 +287,10 @@ pub(super) struct VariantFile {
     pub(super) path_manager: Option<String>,
     pub(super) buffer: Option<String>,
     pub(super) initial_path: Option<String>,
+    /// Try all paths at once when a connection is opened. Default: as the stack does.
+    pub(super) race: Option<bool>,
+    /// Let the receive window grow up to the buffer. Default: as the stack does.
+    pub(super) autotuning: Option<bool>,
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
@@ -298,6 +306,8 @@ impl VariantFile {
             path_manager: or(&self.path_manager, &defaults.path_manager),
             buffer: or(&self.buffer, &defaults.buffer),
             initial_path: or(&self.initial_path, &defaults.initial_path),
+            race: self.race.or(defaults.race),
+            autotuning: self.autotuning.or(defaults.autotuning),
         }
     }
 }

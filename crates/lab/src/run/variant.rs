@@ -25,6 +25,10 @@ pub struct Variant {
     pub buffer: Buffer,
     /// The path that the connection is opened over.
     pub initial: InitialPath,
+    /// Try all paths at once, whichever is the initial one; see [`ConnectionConfig::race`].
+    pub race: bool,
+    /// Let the receive window grow up to the buffer; see [`ConnectionConfig::receive_autotuning`].
+    pub autotuning: bool,
 }
 
 /// How many paths a variant uses.
@@ -76,6 +80,8 @@ impl Variant {
             path_manager: path_manager::Policy::default(),
             buffer: Buffer::Recommended,
             initial: InitialPath::Number(0),
+            race: ConnectionConfig::default().race,
+            autotuning: ConnectionConfig::default().receive_autotuning,
         }
     }
 
@@ -129,6 +135,8 @@ impl Variant {
             congestion: self.congestion,
             scheduler: self.scheduler,
             path_manager: self.path_manager,
+            race: self.race,
+            receive_autotuning: self.autotuning,
             ..ConnectionConfig::default()
         };
         let mut tcp = (*connection.tcp).clone();
