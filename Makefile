@@ -6,7 +6,7 @@ CARGO ?= cargo
 APT_PACKAGES := tshark nftables iptables iproute2 iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
 PROGRAMS := tshark nft iptables ip iperf3 curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench soak fuzz install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench lab lab-full soak fuzz install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,12 @@ bench: setup ## Speed, middleboxes and memory, as the documentation states them
 	$(CARGO) run --release --quiet -p polypath -- bench sim --connections 10 --json
 	$(CARGO) run --release --quiet -p polypath -- bench middleboxes --json
 	$(CARGO) run --release --quiet -p polypath -- bench state --json
+
+lab: setup ## All experiments in their reduced form, with a report each, in results/
+	for file in experiments/*.toml; do $(CARGO) run --release --quiet -p polypath -- lab run $$file || exit 1; done
+
+lab-full: setup ## All experiments in the size of the documents
+	for file in experiments/*.toml; do $(CARGO) run --release --quiet -p polypath -- lab run $$file --full || exit 1; done
 
 interop: setup setup-packages ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
 	$(CARGO) test -p polypath --test interop -- --include-ignored --nocapture

@@ -202,6 +202,7 @@ fn value(
         MetricKind::LoadBalancing => {
             outcome.goodput_bps / job.set.paths.iter().map(PathSpec::capacity_bps).sum::<f64>()
         }
+        MetricKind::Fairness => outcome.fairness.unwrap_or(f64::NAN),
         MetricKind::DelayMedian => milliseconds(outcome.blocks.map(|blocks| blocks.median_s)),
         MetricKind::DelayP99 | MetricKind::DelayIncrease => outcome.blocks.map_or(f64::NAN, |blocks| {
             // What did not arrive is late without end.

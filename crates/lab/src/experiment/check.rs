@@ -1,7 +1,7 @@
 //! What an experiment file means: names resolved, defaults filled in, contradictions found.
 
 use polypath_congestion::Algorithm;
-use polypath_mptcp::{path_manager, scheduler};
+use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use polypath_sim::scenario::Source;
 use polypath_sim::scenario::units::{Percent, Size, read};
 use polypath_units::Duration;
@@ -12,7 +12,7 @@ use super::file::{
 };
 use super::{
     Experiment, ExperimentError, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint,
-    Topology, Traffic,
+    Topology, Traffic, timeline,
 };
 use crate::design;
 use crate::run::{Buffer, InitialPath, PathSet, PathSpec, Variant, VariantKind};
@@ -30,13 +30,10 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
     if form == Form::Reduced {
         reduce(&mut file);
     }
-    let topology = match file.topology.kind {
-        TopologyWord::Parallel => Topology::Parallel,
-        TopologyWord::Ring => Topology::Ring,
-    };
-    let paths = file.topology.paths.unwrap_or(if topology == Topology::Ring { 3 } else { 2 });
-    match topology {
-        Topology::Ring if paths != 3 => {
+    let kind = file.topology.kind;
+    let paths = file.topology.paths.unwrap_or(if kind == TopologyWord::Ring { 3 } else { 2 });
+    match kind {
+        TopologyWord::Ring if paths != 3 => {
             return Err(source.wrong("topology.paths", "a ring has three bottlenecks; expected 3"));
         }
         _ if !(1..=MOST_PATHS).contains(&paths) => {
@@ -47,12 +44,25 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
     }
     let sets = sets(source, &file, paths)?;
     let traffic = traffic(source, &file.traffic)?;
+    let topology = match kind {
+        TopologyWord::Parallel => Topology::Parallel,
+        TopologyWord::Ring => Topology::Ring,
+        TopologyWord::Shared => timeline::topology(source, &file, &traffic, paths)?,
+    };
+    if kind != TopologyWord::Shared && !(file.flows.is_empty() && file.events.is_empty()) {
+        let key = if file.flows.is_empty() { "events" } else { "flows" };
+        return Err(source.wrong(key, "belong to a shared topology; expected topology.kind = \"shared\""));
+    }
+    if kind == TopologyWord::Shared && file.baseline.is_some() {
+        return Err(source
+            .wrong("baseline", "a shared topology has its own flows; expected a flow with tcp = \"cubic\""));
+    }
     if topology == Topology::Ring && !matches!(traffic, Traffic::Bulk { .. }) {
         return Err(source.wrong("traffic.kind", "a ring carries bulk transfers only; expected \"bulk\""));
     }
     let points = points(source, &file.sweep, &traffic, paths, form, file.reduced.points)?;
     let (variants, baseline_variants) = variants(source, &file, paths)?;
-    let metrics = metrics(source, &file, &traffic, topology)?;
+    let metrics = metrics(source, &file, &traffic, &topology)?;
     let repeats = file.repeats.unwrap_or(1);
     if repeats == 0 {
         return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
@@ -346,7 +356,7 @@ fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Varian
     Ok((variants, baseline_variants))
 }
 
-fn algorithm(source: Source<'_>, key: &str, name: &str) -> Result<Algorithm, ExperimentError> {
+pub(super) fn algorithm(source: Source<'_>, key: &str, name: &str) -> Result<Algorithm, ExperimentError> {
     polypath_congestion::by_name(name)
         .ok_or_else(|| source.unknown(key, "congestion control", name, Algorithm::names()))
 }
@@ -361,14 +371,13 @@ fn variant(
 ) -> Result<Variant, ExperimentError> {
     let congestion = match (&policy.congestion, kind) {
         (Some(name), _) => algorithm(source, &format!("{key}.congestion"), name)?,
-        (None, VariantKind::Multipath) => Algorithm::LIA,
+        (None, VariantKind::Multipath) => ConnectionConfig::default().congestion,
         (None, VariantKind::SinglePath) => Algorithm::CUBIC,
     };
     let scheduler = match &policy.scheduler {
         None => scheduler::Policy::default(),
-        Some(name) => scheduler::Policy::by_name(name).ok_or_else(|| {
-            let known = scheduler::Policy::ALL.iter().map(|policy| policy.name);
-            source.unknown(format!("{key}.scheduler"), "scheduler", name, known)
+        Some(name) => name.parse().map_err(|error: scheduler::UnknownPolicy| {
+            source.wrong(format!("{key}.scheduler"), error.to_string())
         })?,
     };
     let path_manager = match &policy.path_manager {
@@ -386,10 +395,12 @@ fn variant(
         name: name.to_string(),
         kind,
         congestion,
-        scheduler: scheduler.name,
-        path_manager: path_manager.name,
+        scheduler,
+        path_manager,
         buffer: buffer.unwrap_or(Buffer::Recommended),
         initial: initial.unwrap_or(InitialPath::Number(0)),
+        race: policy.race.unwrap_or(ConnectionConfig::default().race),
+        autotuning: policy.autotuning.unwrap_or(ConnectionConfig::default().receive_autotuning),
     })
 }
 
@@ -397,7 +408,7 @@ fn metrics(
     source: Source<'_>,
     file: &File,
     traffic: &Traffic,
-    topology: Topology,
+    topology: &Topology,
 ) -> Result<Vec<Metric>, ExperimentError> {
     let names = Metric::ALL.iter().map(|metric| metric.name);
     let mut metrics = Vec::new();
@@ -414,7 +425,12 @@ fn metrics(
                 source.wrong(key, format!("\"{name}\" looks at blocks; expected traffic.kind = \"blocks\""))
             );
         }
-        if name == "load-balancing" && topology != Topology::Ring {
+        if name == "fairness" && !matches!(topology, Topology::Shared(_)) {
+            return Err(
+                source.wrong(key, "several connections share a path; expected topology.kind = \"shared\"")
+            );
+        }
+        if name == "load-balancing" && *topology != Topology::Ring {
             return Err(
                 source.wrong(key, "several connections share links; expected topology.kind = \"ring\"")
             );

@@ -32,6 +32,12 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) sweep: Vec<SweepFile>,
     pub(super) traffic: TrafficFile,
+    /// The connections of a shared topology.
+    #[serde(default)]
+    pub(super) flows: Vec<FlowFile>,
+    /// What happens to paths of a shared topology.
+    #[serde(default)]
+    pub(super) events: Vec<EventFile>,
     /// What variants have unless they say otherwise.
     #[serde(default)]
     pub(super) defaults: PolicyFile,
@@ -67,6 +73,8 @@ pub(super) enum TopologyWord {
     Parallel,
     /// Three bottlenecks and three connections, each with a subflow over one of them and one over the other two.
     Ring,
+    /// Paths that several connections share, each between hosts of its own: `flows` and `events`.
+    Shared,
 }
 
 /// One value for all sets, or a range.
@@ -221,6 +229,36 @@ pub(super) enum TrafficWord {
     Requests,
 }
 
+/// A connection of a shared topology.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FlowFile {
+    pub(super) name: String,
+    /// The path of each of its addresses, by number from 1; a path that comes twice has two subflows.
+    pub(super) paths: Vec<usize>,
+    /// Plain TCP with this congestion control. Default: as the variant says.
+    pub(super) tcp: Option<String>,
+    /// Sends at this rate. Default: as fast as possible.
+    pub(super) rate: Option<Rate>,
+    /// Default: at once.
+    pub(super) start: Option<Span>,
+    /// Default: at the end.
+    pub(super) stop: Option<Span>,
+}
+
+/// A path of a shared topology changes; what is not named stays.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventFile {
+    pub(super) at: Span,
+    /// By number from 1.
+    pub(super) path: usize,
+    /// True cuts it, false brings it back.
+    pub(super) down: Option<bool>,
+    pub(super) rate: Option<Rate>,
+    pub(super) loss: Option<Percent>,
+}
+
 /// How a variant sends.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -233,6 +271,10 @@ pub(super) struct PolicyFile {
     pub(super) buffer: Option<String>,
     /// `first`, `second` and so on by number ("1", "2"), `best`, `worst` or `random`. Default `first`.
     pub(super) initial_path: Option<String>,
+    /// Try all paths at once when a connection is opened. Default: as the stack does.
+    pub(super) race: Option<bool>,
+    /// Let the receive window grow up to the buffer. Default: as the stack does.
+    pub(super) autotuning: Option<bool>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -245,6 +287,10 @@ pub(super) struct VariantFile {
     pub(super) path_manager: Option<String>,
     pub(super) buffer: Option<String>,
     pub(super) initial_path: Option<String>,
+    /// Try all paths at once when a connection is opened. Default: as the stack does.
+    pub(super) race: Option<bool>,
+    /// Let the receive window grow up to the buffer. Default: as the stack does.
+    pub(super) autotuning: Option<bool>,
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
@@ -260,6 +306,8 @@ impl VariantFile {
             path_manager: or(&self.path_manager, &defaults.path_manager),
             buffer: or(&self.buffer, &defaults.buffer),
             initial_path: or(&self.initial_path, &defaults.initial_path),
+            race: self.race.or(defaults.race),
+            autotuning: self.autotuning.or(defaults.autotuning),
         }
     }
 }

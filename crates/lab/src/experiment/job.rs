@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
-use crate::run::{Outcome, PathSet, Variant, Workload, run_ring, run_set};
+use crate::run::{Outcome, PathSet, Variant, Workload, run_ring, run_set, run_timeline};
 
 /// Which run of an experiment: indices of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl Experiment {
             }
         }
         let seed = seed_of(&self.name, self.sets[key.set].design, key.set, key.repeat);
-        Job { key, workload: traffic.workload(&set), set, variant, seed, topology: self.topology }
+        Job { key, workload: traffic.workload(&set), set, variant, seed, topology: self.topology.clone() }
     }
 }
 
@@ -68,9 +68,10 @@ impl Job {
     /// Runs it.
     #[must_use]
     pub fn run(&self) -> Outcome {
-        match self.topology {
+        match &self.topology {
             Topology::Parallel => run_set(&self.set, &self.variant, &self.workload, self.seed),
             Topology::Ring => run_ring(&self.set, &self.variant, &self.workload, self.seed),
+            Topology::Shared(timeline) => run_timeline(&self.set, &self.variant, timeline, self.seed),
         }
     }
 

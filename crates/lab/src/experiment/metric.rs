@@ -26,6 +26,7 @@ pub(crate) enum MetricKind {
     Completion,
     CompletionRatio,
     LoadBalancing,
+    Fairness,
     DelayMedian,
     DelayP99,
     DelayIncrease,
@@ -85,6 +86,15 @@ impl Metric {
             higher_is_better: true,
             absolute: true,
             kind: MetricKind::LoadBalancing,
+        },
+        // While all send, and after the first seconds; 1 is an equal share.
+        Self {
+            name: "fairness",
+            title: "Goodput over that of plain TCP on the same path",
+            unit: "",
+            higher_is_better: true,
+            absolute: true,
+            kind: MetricKind::Fairness,
         },
         Self {
             name: "delay",

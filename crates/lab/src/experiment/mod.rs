@@ -5,8 +5,10 @@ mod file;
 mod job;
 mod metric;
 mod sets;
+mod timeline;
 
 use std::path::Path;
+use std::sync::Arc;
 
 pub use job::{Job, RunKey};
 pub use metric::Metric;
@@ -16,7 +18,7 @@ use polypath_sim::scenario::{Source, read, read_text};
 use polypath_units::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Buffer, InitialPath, PathSet, Variant};
+use crate::run::{Buffer, InitialPath, PathSet, Timeline, Variant};
 
 /// Which size an experiment is run in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +67,14 @@ pub struct Experiment {
 }
 
 /// How the paths of a set are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Topology {
     /// Side by side between two hosts.
     Parallel,
     /// Three bottlenecks in a ring, three connections with two subflows each.
     Ring,
+    /// Shared by several connections.
+    Shared(Arc<Timeline>),
 }
 
 /// One of the sets of an experiment.

@@ -1,12 +1,14 @@
 //! The page around the figures.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::figure::{self, Line, PALETTE, PALETTE_DARK, Sample};
-use super::{demand, number};
+use super::{demand, number, timeline};
 use crate::analysis::Analysis;
-use crate::experiment::{Experiment, Metric};
+use crate::experiment::{Experiment, Metric, RunKey};
 use crate::result::Manifest;
+use crate::run::Outcome;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --text: #1c2026; --dim: #667080; --line: #dde1e7; --page: #f6f7f9; --card: #fff; --good: #1b7f4b; --alarm: #c22f2f; }
@@ -44,10 +46,10 @@ dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; font-variant-
 /// Distributions of more points than this are shown as lines only.
 const MOST_FIGURES: usize = 8;
 
-pub(super) fn page(manifest: &Manifest, analysis: &Analysis<'_>, finished: usize) -> String {
+pub(super) fn page(manifest: &Manifest, analysis: &Analysis<'_>, runs: &BTreeMap<RunKey, Outcome>) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
-    let _ = write_page(&mut page, manifest, analysis, finished);
+    let _ = write_page(&mut page, manifest, analysis, runs);
     page
 }
 
@@ -55,8 +57,9 @@ fn write_page(
     page: &mut String,
     manifest: &Manifest,
     analysis: &Analysis<'_>,
-    finished: usize,
+    runs: &BTreeMap<RunKey, Outcome>,
 ) -> std::fmt::Result {
+    let finished = runs.len();
     let experiment = analysis.experiment();
     let title = escape(&experiment.title);
     write!(
@@ -72,6 +75,7 @@ fn write_page(
         writeln!(page, "<p class=\"summary\">Not complete: {finished} of {} runs.</p>", manifest.runs)?;
     }
     write_findings(page, analysis)?;
+    timeline::write(page, experiment, runs)?;
     for (index, metric) in experiment.metrics.iter().enumerate() {
         write_figures(page, analysis, index, metric)?;
         write_distributions(page, analysis, index, metric)?;
@@ -235,6 +239,9 @@ fn write_distributions(
     metric: &Metric,
 ) -> std::fmt::Result {
     let experiment = analysis.experiment();
+    if experiment.sets.len() == 1 {
+        return write_values(page, analysis, index, metric);
+    }
     let has_points = experiment.points.len() > 1;
     let rows: Vec<_> =
         analysis.rows().into_iter().filter(|row| row.metric == experiment.metrics[index].name).collect();
@@ -282,6 +289,31 @@ fn write_distributions(
     Ok(())
 }
 
+/// The values of the only set: a row for each point of the sweep, a column for each variant.
+fn write_values(
+    page: &mut String,
+    analysis: &Analysis<'_>,
+    index: usize,
+    metric: &Metric,
+) -> std::fmt::Result {
+    let experiment = analysis.experiment();
+    write!(page, "<section><h2>{}</h2><table><thead><tr><th></th>", escape(&axis(metric)))?;
+    for variant in &experiment.variants {
+        write!(page, "<th>{}</th>", escape(&variant.name))?;
+    }
+    page.push_str("</tr></thead><tbody>");
+    for (point, sweep) in experiment.points.iter().enumerate() {
+        let name = if sweep.label.is_empty() { &experiment.sets[0].name } else { &sweep.label };
+        write!(page, "<tr><td>{}</td>", escape(name))?;
+        for variant in 0..experiment.variants.len() {
+            write!(page, "<td>{}</td>", number(analysis.sets(index, variant, point)[0]))?;
+        }
+        page.push_str("</tr>");
+    }
+    page.push_str("</tbody></table></section>\n");
+    Ok(())
+}
+
 fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experiment) -> std::fmt::Result {
     page.push_str("<section><h2>Experiment</h2><dl>");
     let designs = experiment.design_count();
@@ -306,7 +338,7 @@ fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experim
     Ok(())
 }
 
-fn colour(index: usize) -> String {
+pub(super) fn colour(index: usize) -> String {
     format!("--colour-{}", index % PALETTE.len())
 }
 
@@ -334,6 +366,6 @@ fn palette() -> String {
     style
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,15 +2,17 @@
 
 mod figure;
 mod html;
+mod timeline;
 
 use crate::analysis::Analysis;
 use crate::experiment::Published;
-use crate::result::Manifest;
+use crate::result::Results;
 
-/// The report as one HTML page without any outside reference; `finished` runs are in it.
+/// The report as one HTML page without any outside reference.
 #[must_use]
-pub fn render(manifest: &Manifest, analysis: &Analysis<'_>, finished: usize) -> String {
-    html::page(manifest, analysis, finished)
+pub fn render(results: &Results) -> String {
+    let analysis = Analysis::new(&results.experiment, &results.runs);
+    html::page(&results.manifest, &analysis, &results.runs)
 }
 
 /// A number with the digits that matter.
@@ -42,3 +44,6 @@ pub fn demand(published: &Published) -> Option<String> {
         (one, other) => one.or(other),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use parquet::schema::types::Type;
 
 use super::StoreError;
 use crate::experiment::{Experiment, RunKey};
-use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec};
+use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, Series};
 
 enum Column {
     Whole(Vec<i64>),
@@ -70,6 +70,47 @@ fn failed(path: &Path) -> impl Fn(ParquetError) -> StoreError + '_ {
     move |error| StoreError::Content { path: path.to_path_buf(), message: error.to_string() }
 }
 
+/// Writes the rates over time of all runs, if there are any; true if there are.
+pub(super) fn write_series(path: &Path, runs: &BTreeMap<RunKey, Outcome>) -> Result<bool, StoreError> {
+    let mut table = Table::default();
+    for (key, outcome) in runs {
+        for series in &outcome.series {
+            for (place, bps) in series.bps.iter().enumerate() {
+                table.place = 0;
+                table.whole("set", key.set as u64);
+                table.whole("point", key.point as u64);
+                table.whole("variant", key.variant as u64);
+                table.whole("repeat", key.repeat as u64);
+                table.whole("flow", series.flow as u64);
+                table.number("path", series.path.map(|path| path as f64));
+                table.number("time_s", Some((Series::INTERVAL * (place as u64 + 1)).as_secs_f64()));
+                table.number("bps", Some(*bps));
+            }
+        }
+    }
+    if table.columns.is_empty() {
+        return Ok(false);
+    }
+    write_table(path, &table).map_err(failed(path))?;
+    Ok(true)
+}
+
+/// Reads what [`write_series`] wrote, in its order.
+pub(super) fn read_series(path: &Path, runs: &mut BTreeMap<RunKey, Outcome>) -> Result<(), StoreError> {
+    each_row(path, |whole, number| {
+        let index = |name: &str| whole(name).map(|value| value as usize);
+        let Some(outcome) = runs.get_mut(&key(whole)?) else { return Ok(()) };
+        let (flow, path) = (index("flow")?, number("path").map(|path| path as usize));
+        if outcome.series.last().is_none_or(|last| (last.flow, last.path) != (flow, path)) {
+            outcome.series.push(Series { flow, path, bps: Vec::new() });
+        }
+        if let (Some(series), Some(bps)) = (outcome.series.last_mut(), number("bps")) {
+            series.bps.push(bps);
+        }
+        Ok(())
+    })
+}
+
 /// Writes all runs.
 pub(super) fn write(
     path: &Path,
@@ -98,6 +139,7 @@ fn add(table: &mut Table, experiment: &Experiment, key: RunKey, outcome: &Outcom
     table.whole("received_bytes", outcome.received_bytes);
     table.number("goodput_bps", Some(outcome.goodput_bps));
     table.number("completion_s", outcome.completion_s);
+    table.number("fairness", outcome.fairness);
     table.whole("initial_path", outcome.initial_path as u64);
     table.whole("events", outcome.events);
     let blocks = outcome.blocks.unwrap_or_default();
@@ -165,10 +207,25 @@ fn write_table(path: &Path, table: &Table) -> Result<(), ParquetError> {
 
 /// Reads what [`write`] wrote.
 pub(super) fn read(path: &Path) -> Result<BTreeMap<RunKey, Outcome>, StoreError> {
+    let mut runs = BTreeMap::new();
+    each_row(path, |whole, number| {
+        runs.insert(key(whole)?, outcome(whole, number)?);
+        Ok(())
+    })?;
+    Ok(runs)
+}
+
+/// Looks up a column of whole numbers in a row, and one of numbers that may be missing.
+type Whole<'a> = &'a dyn Fn(&str) -> Result<u64, ParquetError>;
+type Number<'a> = &'a dyn Fn(&str) -> Option<f64>;
+
+fn each_row(
+    path: &Path,
+    mut take: impl FnMut(Whole<'_>, Number<'_>) -> Result<(), ParquetError>,
+) -> Result<(), StoreError> {
     let failed = failed(path);
     let file = File::open(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
     let reader = SerializedFileReader::new(file).map_err(&failed)?;
-    let mut runs = BTreeMap::new();
     for row in reader.get_row_iter(None).map_err(&failed)? {
         let row = row.map_err(&failed)?;
         let fields: BTreeMap<&str, &Field> =
@@ -181,23 +238,22 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<RunKey, Outcome>, StoreError>
             Some(Field::Double(value)) => Some(*value),
             _ => None,
         };
-        let (key, outcome) = outcome(&whole, &number).map_err(&failed)?;
-        runs.insert(key, outcome);
+        take(&whole, &number).map_err(&failed)?;
     }
-    Ok(runs)
+    Ok(())
 }
 
-fn outcome(
-    whole: &impl Fn(&str) -> Result<u64, ParquetError>,
-    number: &impl Fn(&str) -> Option<f64>,
-) -> Result<(RunKey, Outcome), ParquetError> {
+fn key(whole: Whole<'_>) -> Result<RunKey, ParquetError> {
     let index = |name: &str| whole(name).map(|value| value as usize);
-    let key = RunKey {
+    Ok(RunKey {
         set: index("set")?,
         point: index("point")?,
         variant: index("variant")?,
         repeat: index("repeat")?,
-    };
+    })
+}
+
+fn outcome(whole: Whole<'_>, number: Number<'_>) -> Result<Outcome, ParquetError> {
     let delay = |name: &str| number(&format!("block_delay_{name}_s")).unwrap_or(f64::NAN);
     let blocks = number("blocks_made").map(|made| BlockDelays {
         made: made as u64,
@@ -221,17 +277,16 @@ fn outcome(
         });
         flows_bps.extend(number(&format!("flow{at}_bps")));
     }
-    Ok((
-        key,
-        Outcome {
-            received_bytes: whole("received_bytes")?,
-            goodput_bps: number("goodput_bps").unwrap_or(0.0),
-            completion_s: number("completion_s"),
-            initial_path: index("initial_path")?,
-            paths,
-            flows_bps,
-            blocks,
-            events: whole("events")?,
-        },
-    ))
+    Ok(Outcome {
+        received_bytes: whole("received_bytes")?,
+        goodput_bps: number("goodput_bps").unwrap_or(0.0),
+        completion_s: number("completion_s"),
+        initial_path: whole("initial_path")? as usize,
+        paths,
+        flows_bps,
+        fairness: number("fairness"),
+        series: Vec::new(),
+        blocks,
+        events: whole("events")?,
+    })
 }

@@ -14,6 +14,7 @@ const MANIFEST: &str = "manifest.json";
 const EXPERIMENT: &str = "experiment.toml";
 const LOG: &str = "runs.jsonl";
 const TABLE: &str = "runs.parquet";
+const SERIES: &str = "series.parquet";
 
 /// What a folder holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,7 +160,7 @@ impl Store {
         std::fs::create_dir_all(&dir).map_err(io_error(&dir))?;
         match Manifest::read(&dir) {
             Ok(manifest) if manifest.identity == fresh.identity && manifest.complete => {
-                let runs = parquet::read(&dir.join(TABLE))?;
+                let runs = read_tables(&dir)?;
                 Ok(Self { dir, manifest, runs, log: None })
             }
             Ok(manifest) if manifest.identity == fresh.identity => Self::resume(dir, manifest),
@@ -246,6 +247,11 @@ impl Store {
         if self.log.is_none() {
             return Ok(());
         }
+        let path = self.dir.join(SERIES);
+        let beside = path.with_extension("new");
+        if parquet::write_series(&beside, &self.runs)? {
+            std::fs::rename(&beside, &path).map_err(io_error(&path))?;
+        }
         let path = self.dir.join(TABLE);
         let beside = path.with_extension("new");
         parquet::write(&beside, experiment, &self.runs)?;
@@ -270,7 +276,7 @@ impl Results {
         let experiment = Experiment::parse(&path, &text, manifest.form)
             .map_err(|error| content_error(dir, format!("made by another version: {error}")))?;
         let runs = if manifest.complete {
-            parquet::read(&dir.join(TABLE))?
+            read_tables(dir)?
         } else {
             let path = dir.join(LOG);
             let mut log = File::open(&path).map_err(io_error(&path))?;
@@ -278,6 +284,16 @@ impl Results {
         };
         Ok(Self { manifest, experiment, runs })
     }
+}
+
+/// All runs of a complete experiment.
+fn read_tables(dir: &Path) -> Result<BTreeMap<RunKey, Outcome>, StoreError> {
+    let mut runs = parquet::read(&dir.join(TABLE))?;
+    let series = dir.join(SERIES);
+    if series.exists() {
+        parquet::read_series(&series, &mut runs)?;
+    }
+    Ok(runs)
 }
 
 /// The whole lines of a log, and how long they are together.

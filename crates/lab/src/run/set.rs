@@ -13,6 +13,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 use serde::{Deserialize, Serialize};
 
+use super::timeline::Series;
 use super::variant::Variant;
 
 /// A path between two hosts, the same in both directions.
@@ -106,6 +107,12 @@ pub struct Outcome {
     /// Goodput of each connection in bits per second, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows_bps: Vec<f64>,
+    /// Goodput of the variant's connections over that of plain TCP beside them, where there are both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
+    /// Rates over time, where the experiment has a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
     /// Delays of blocks, if blocks were sent.
     pub blocks: Option<BlockDelays>,
     /// Events that the simulator processed.
@@ -313,6 +320,8 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
         initial_path,
         paths: net.links.iter().map(|link| PathOutcome::of(&network, *link)).collect(),
         flows_bps: Vec::new(),
+        fairness: None,
+        series: Vec::new(),
         blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
             let sender = network.report(ends.opener);
             let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);
@@ -396,8 +405,8 @@ mod tests {
         });
         assert_eq!((best.initial_path, worst.initial_path), (0, 1));
         let (best_s, worst_s) = (best.completion_s.unwrap(), worst.completion_s.unwrap());
-        // 512 KB at 10 Mbit/s are 0.43 s.
-        assert!(0.43 < best_s && best_s < worst_s && worst_s < 4.0, "{best_s} {worst_s}");
+        // 512 KB at 10 Mbit/s are 0.43 s. A stack that tries all paths at once may not care where it begins.
+        assert!(0.43 < best_s && best_s <= worst_s && worst_s < 4.0, "{best:?} {worst:?}");
     }
 
     #[test]

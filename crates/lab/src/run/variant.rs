@@ -9,7 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use super::set::{PathSet, Workload};
 
 /// One way to send over a set of paths.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Variant {
     /// What it is called in results.
     pub name: String,
@@ -17,14 +17,18 @@ pub struct Variant {
     pub kind: VariantKind,
     /// Congestion control.
     pub congestion: Algorithm,
-    /// Scheduler, by its name in [`scheduler::Policy::ALL`].
-    pub scheduler: &'static str,
-    /// Path manager, by its name in [`path_manager::Policy::ALL`].
-    pub path_manager: &'static str,
+    /// Scheduler.
+    pub scheduler: scheduler::Policy,
+    /// Path manager.
+    pub path_manager: path_manager::Policy,
     /// Send and receive buffer.
     pub buffer: Buffer,
     /// The path that the connection is opened over.
     pub initial: InitialPath,
+    /// Try all paths at once, whichever is the initial one; see [`ConnectionConfig::race`].
+    pub race: bool,
+    /// Let the receive window grow up to the buffer; see [`ConnectionConfig::receive_autotuning`].
+    pub autotuning: bool,
 }
 
 /// How many paths a variant uses.
@@ -72,10 +76,12 @@ impl Variant {
             name: name.into(),
             kind: VariantKind::Multipath,
             congestion,
-            scheduler: scheduler.name,
-            path_manager: path_manager::Policy::default().name,
+            scheduler,
+            path_manager: path_manager::Policy::default(),
             buffer: Buffer::Recommended,
             initial: InitialPath::Number(0),
+            race: ConnectionConfig::default().race,
+            autotuning: ConnectionConfig::default().receive_autotuning,
         }
     }
 
@@ -127,8 +133,10 @@ impl Variant {
         let mut connection = ConnectionConfig {
             mptcp: self.kind == VariantKind::Multipath,
             congestion: self.congestion,
-            scheduler: scheduler::Policy::by_name(self.scheduler).unwrap_or_default(),
-            path_manager: path_manager::Policy::by_name(self.path_manager).unwrap_or_default(),
+            scheduler: self.scheduler,
+            path_manager: self.path_manager,
+            race: self.race,
+            receive_autotuning: self.autotuning,
             ..ConnectionConfig::default()
         };
         let mut tcp = (*connection.tcp).clone();

@@ -38,7 +38,7 @@ pub(super) fn show(dir: &Path, json: bool, quiet: bool) -> Result<(), Failure> {
     let results = Results::load(dir).map_err(Failure::input)?;
     let analysis = Analysis::new(&results.experiment, &results.runs);
     let page = dir.join("report.html");
-    write_file(&page, report::render(&results.manifest, &analysis, results.runs.len()))?;
+    write_file(&page, report::render(&results))?;
     if json {
         let (findings, rows) = (analysis.findings(), analysis.rows());
         return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows });

@@ -1,0 +1,70 @@
+//! The connections and events of a shared topology.
+
+use std::sync::Arc;
+
+use polypath_sim::scenario::Source;
+use polypath_units::Duration;
+
+use super::file::File;
+use super::{ExperimentError, Topology, Traffic, check};
+use crate::run::{Flow, PathEvent, Timeline};
+
+/// Most connections of a timeline: their numbers are parts of addresses.
+const MOST_FLOWS: usize = 200;
+
+pub(super) fn topology(
+    source: Source<'_>,
+    file: &File,
+    traffic: &Traffic,
+    paths: usize,
+) -> Result<Topology, ExperimentError> {
+    let Traffic::Bulk { duration } = *traffic else {
+        return Err(
+            source.wrong("traffic.kind", "flows say what they send; expected \"bulk\" with a duration")
+        );
+    };
+    if !(1..=MOST_FLOWS).contains(&file.flows.len()) {
+        let message = format!("{} flows; expected 1 to {MOST_FLOWS} [[flows]]", file.flows.len());
+        return Err(source.wrong("flows", message));
+    }
+    let path = |key: String, number: usize| match number {
+        number if (1..=paths).contains(&number) => Ok(number - 1),
+        _ => Err(source.wrong(key, format!("no path {number}; expected a number from 1 to {paths}"))),
+    };
+    let within = |key: String, at: Duration| match at {
+        at if at <= duration => Ok(at),
+        at => Err(source.wrong(
+            key,
+            format!("{at:?} is after the end; expected at most traffic.duration, which is {duration:?}"),
+        )),
+    };
+    let mut flows = Vec::new();
+    for (index, flow) in file.flows.iter().enumerate() {
+        let key = |part: &str| format!("flows[{index}].{part}");
+        if flow.paths.is_empty() {
+            return Err(source.wrong(key("paths"), "a connection needs a path; expected [1] or [1, 2]"));
+        }
+        let tcp = flow.tcp.as_deref().map(|name| check::algorithm(source, &key("tcp"), name)).transpose()?;
+        let paths = flow.paths.iter().map(|number| path(key("paths"), *number));
+        flows.push(Flow {
+            name: flow.name.clone(),
+            paths: paths.collect::<Result<_, _>>()?,
+            tcp,
+            rate: flow.rate.map(|rate| rate.0),
+            start: within(key("start"), flow.start.map_or(Duration::ZERO, |span| span.0))?,
+            stop: flow.stop.map(|span| within(key("stop"), span.0)).transpose()?,
+        });
+    }
+    let mut events = Vec::new();
+    for (index, event) in file.events.iter().enumerate() {
+        let key = |part: &str| format!("events[{index}].{part}");
+        events.push(PathEvent {
+            at: within(key("at"), event.at.0)?,
+            path: path(key("path"), event.path)?,
+            down: event.down,
+            rate: event.rate.map(|rate| rate.0),
+            loss: event.loss.map(|loss| loss.0),
+        });
+    }
+    Ok(Topology::Shared(Arc::new(Timeline { flows, events, duration })))
+}

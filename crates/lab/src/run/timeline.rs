@@ -1,0 +1,361 @@
+//! Several connections over shared paths, with a beginning each, and paths that change.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use polypath_congestion::Algorithm;
+use polypath_link::Change;
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_sim::app::SendPlan;
+use polypath_sim::conversation::{Conversation, Ends};
+use polypath_sim::network::{LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::Endpoint;
+use serde::{Deserialize, Serialize};
+
+use super::set::{Outcome, PathOutcome, PathSet, Workload};
+use super::variant::Variant;
+
+/// Connections and changes of paths over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// The connections, each between hosts of its own.
+    pub flows: Vec<Flow>,
+    /// What happens to paths.
+    pub events: Vec<PathEvent>,
+    /// How long it lasts.
+    pub duration: Duration,
+}
+
+/// One connection of a timeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// What it is called in results.
+    pub name: String,
+    /// The path of each of its addresses; a path may come twice.
+    pub paths: Vec<usize>,
+    /// Plain TCP with this congestion control; as the variant says if none.
+    pub tcp: Option<Algorithm>,
+    /// Sends at this rate; as fast as possible if none.
+    pub rate: Option<BitRate>,
+    /// When it begins.
+    pub start: Duration,
+    /// When it ends; with the timeline if none.
+    pub stop: Option<Duration>,
+}
+
+/// A path changes, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathEvent {
+    /// When.
+    pub at: Duration,
+    /// Which path, by number.
+    pub path: usize,
+    /// True cuts it, false brings it back.
+    pub down: Option<bool>,
+    /// A new rate.
+    pub rate: Option<BitRate>,
+    /// A new probability of loss.
+    pub loss: Option<f64>,
+}
+
+/// A rate over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The connection.
+    pub flow: usize,
+    /// The path, for the part of the connection that goes over it; all of the connection if none.
+    pub path: Option<usize>,
+    /// Mean rate in bits per second of each [`Series::INTERVAL`]: of a connection what arrived at the application, of
+    /// a path what was acknowledged.
+    pub bps: Vec<f64>,
+}
+
+impl Series {
+    /// Time between two points.
+    pub const INTERVAL: Duration = Duration::from_millis(500);
+}
+
+/// Runs connections over shared paths, each a bottleneck between two routers.
+///
+/// The goodput of the outcome is that of the variant's connections together, from the start of the first.
+#[must_use]
+pub fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed: u64) -> Outcome {
+    let config = Arc::new(variant.connection(set));
+    let mut builder = NetworkBuilder::new(seed);
+    let mut routers = Vec::new();
+    let mut bottlenecks = Vec::new();
+    for (number, path) in set.paths.iter().enumerate() {
+        let ends = ["near", "far"].map(|end| builder.router(format!("{end} {}", number + 1)));
+        let link = path.one_way_link(Duration::from_nanos(path.rtt.as_nanos() / 2));
+        let spec = LinkSpec::new(format!("path {}", number + 1), ends, [None, None]);
+        bottlenecks.push(builder.link(spec.with(link.clone(), link)));
+        routers.push(ends);
+    }
+    let hosts: Vec<Hosts> = (0..)
+        .zip(&timeline.flows)
+        .map(|(number, flow)| add_hosts(&mut builder, &routers, number, flow, &config))
+        .collect();
+    let mut network = builder.build();
+    for event in &timeline.events {
+        schedule(&mut network, &bottlenecks, *event);
+    }
+    let ends: Vec<Ends> = (0..)
+        .zip(timeline.flows.iter().zip(&hosts))
+        .map(|(index, (flow, hosts))| {
+            let (mut opener, acceptor) = Workload::Bulk { duration: timeline.duration }.plans_of(index);
+            if let Some(rate) = flow.rate {
+                opener.send = SendPlan::Blocks { block_bytes: BLOCK_BYTES, rate, total_bytes: u64::MAX };
+            }
+            opener.stop_at = flow.stop.map(|stop| Instant::ZERO + stop);
+            let tcp = flow.tcp.map(|congestion| {
+                Arc::new(ConnectionConfig { mptcp: false, congestion, ..(*config).clone() })
+            });
+            network.converse(Conversation {
+                from: hosts.client,
+                local: hosts.addrs[0],
+                to: hosts.server,
+                remote: Endpoint::new(hosts.server_addr, 80),
+                start: Instant::ZERO + flow.start,
+                config: tcp,
+                opener,
+                acceptor,
+            })
+        })
+        .collect();
+    let mut recorder = Recorder::new(timeline);
+    let steps = timeline.duration.as_nanos() / Series::INTERVAL.as_nanos();
+    for step in 1..=steps {
+        network.run_until(Instant::ZERO + Series::INTERVAL * step);
+        recorder.sample(&network, timeline, &hosts, &ends);
+    }
+    network.run_until(Instant::ZERO + timeline.duration);
+    outcome(&network, timeline, &ends, &bottlenecks, recorder.series)
+}
+
+/// Blocks that make a rate: small enough to be even, large enough to fill packets.
+const BLOCK_BYTES: u64 = 1448;
+
+struct Hosts {
+    client: NodeId,
+    server: NodeId,
+    addrs: Vec<IpAddr>,
+    server_addr: IpAddr,
+}
+
+fn add_hosts(
+    builder: &mut NetworkBuilder,
+    routers: &[[NodeId; 2]],
+    number: u8,
+    flow: &Flow,
+    config: &Arc<ConnectionConfig>,
+) -> Hosts {
+    let addr = |host: u8| IpAddr::V4(Ipv4Addr::new(10, 1, number, host));
+    let addrs: Vec<IpAddr> = (2..).take(flow.paths.len()).map(addr).collect();
+    let endpoints = (1..).zip(&addrs).map(|(id, addr)| LocalEndpoint::subflow(*addr, id)).collect();
+    let host = HostConfig { connection: config.clone(), ..HostConfig::default() };
+    let client = builder.host(format!("{} client", flow.name), HostConfig { endpoints, ..host.clone() });
+    let server = builder.host(format!("{} server", flow.name), host);
+    let server_addr = addr(1);
+    for (path, addr) in flow.paths.iter().zip(&addrs) {
+        let [near, _] = routers[*path];
+        builder.link(LinkSpec::new("access", [client, near], [Some(*addr), None]));
+    }
+    let mut paths = flow.paths.clone();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        let [_, far] = routers[path];
+        builder.link(LinkSpec::new("access", [far, server], [None, Some(server_addr)]));
+    }
+    Hosts { client, server, addrs, server_addr }
+}
+
+fn schedule(network: &mut Network, bottlenecks: &[LinkId], event: PathEvent) {
+    let Some(link) = bottlenecks.get(event.path).copied() else { return };
+    network.schedule(Instant::ZERO + event.at, move |network| {
+        let down = event.down.map(|down| if down { Change::Down } else { Change::Up });
+        let rate = event.rate.map(|rate| Change::Rate(Some(rate)));
+        let loss = event.loss.map(|loss| Change::Loss(polypath_link::Loss::Random(loss)));
+        for change in [down, rate, loss].into_iter().flatten() {
+            network.change(link.forward(), change);
+            network.change(link.backward(), change);
+        }
+    });
+}
+
+/// Bytes so far, by connection and by path of it, and their rates.
+struct Recorder {
+    series: Vec<Series>,
+    last_bytes: Vec<u64>,
+}
+
+impl Recorder {
+    fn new(timeline: &Timeline) -> Self {
+        let mut series = Vec::new();
+        for (number, flow) in timeline.flows.iter().enumerate() {
+            series.push(Series { flow: number, path: None, bps: Vec::new() });
+            // The parts of a connection over one path tell nothing new.
+            if flow.tcp.is_none() && flow.paths.len() > 1 {
+                for path in 0..flow.paths.len() {
+                    series.push(Series { flow: number, path: Some(path), bps: Vec::new() });
+                }
+            }
+        }
+        Self { last_bytes: vec![0; series.len()], series }
+    }
+
+    fn sample(&mut self, network: &Network, timeline: &Timeline, hosts: &[Hosts], ends: &[Ends]) {
+        for (series, last_bytes) in self.series.iter_mut().zip(&mut self.last_bytes) {
+            let ends = ends[series.flow];
+            let bytes = match series.path {
+                None => network.report(ends.acceptor).received_bytes,
+                Some(path) => {
+                    let addr = hosts[series.flow].addrs[path];
+                    let info = network.connection_info(ends.opener).unwrap_or_default();
+                    let subflows = info.subflows.iter().filter(|subflow| subflow.tuple.local.addr == addr);
+                    subflows.map(|subflow| subflow.acked_bytes).sum()
+                }
+            };
+            // A subflow that is opened anew counts from zero.
+            let new_bytes = bytes.checked_sub(*last_bytes).unwrap_or(bytes);
+            *last_bytes = bytes;
+            series.bps.push(new_bytes as f64 * 8.0 / Series::INTERVAL.as_secs_f64());
+        }
+        debug_assert_eq!(timeline.flows.len(), ends.len());
+    }
+}
+
+fn outcome(
+    network: &Network,
+    timeline: &Timeline,
+    ends: &[Ends],
+    bottlenecks: &[LinkId],
+    series: Vec<Series>,
+) -> Outcome {
+    let bytes: Vec<u64> = ends.iter().map(|ends| network.report(ends.acceptor).received_bytes).collect();
+    let rate = |bytes: u64, since: Duration, until: Duration| {
+        bytes as f64 * 8.0 / until.saturating_sub(since).as_secs_f64().max(1e-9)
+    };
+    let flows_bps = timeline
+        .flows
+        .iter()
+        .zip(&bytes)
+        .map(|(flow, bytes)| rate(*bytes, flow.start, flow.stop.unwrap_or(timeline.duration)));
+    let own = || timeline.flows.iter().zip(&bytes).filter(|(flow, _)| flow.tcp.is_none());
+    let received_bytes = own().map(|(_, bytes)| bytes).sum();
+    let start = own().map(|(flow, _)| flow.start).min().unwrap_or_default();
+    Outcome {
+        received_bytes,
+        goodput_bps: rate(received_bytes, start, timeline.duration),
+        flows_bps: flows_bps.collect(),
+        paths: bottlenecks.iter().map(|link| PathOutcome::of(network, *link)).collect(),
+        fairness: fairness(timeline, &series),
+        series,
+        events: network.events(),
+        ..Outcome::default()
+    }
+}
+
+/// How long connections may take to settle before their shares count.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// The goodput of the variant's connections over that of the others, connection by connection, while all of them send.
+fn fairness(timeline: &Timeline, series: &[Series]) -> Option<f64> {
+    let from = timeline.flows.iter().map(|flow| flow.start).max()? + SETTLE;
+    let until = timeline.flows.iter().map(|flow| flow.stop.unwrap_or(timeline.duration)).min()?;
+    let place = |at: Duration| (at.as_nanos() / Series::INTERVAL.as_nanos()) as usize;
+    let mean = |is_tcp: bool| {
+        let flows = series
+            .iter()
+            .filter(|series| series.path.is_none() && timeline.flows[series.flow].tcp.is_some() == is_tcp);
+        let rates: Vec<f64> =
+            flows.map(|series| series.bps.iter().take(place(until)).skip(place(from)).sum::<f64>()).collect();
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
+    };
+    let (own, others) = (mean(false)?, mean(true)?);
+    (others > 0.0).then(|| own / others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::PathSpec;
+    use polypath_mptcp::scheduler::Policy;
+
+    fn paths(mbps: &[u64]) -> PathSet {
+        let path = |mbps: &u64| PathSpec {
+            rate: BitRate::from_mbps(*mbps),
+            rtt: Duration::from_millis(20),
+            queue: Duration::from_millis(50),
+            loss: 0.0,
+        };
+        PathSet { paths: mbps.iter().map(path).collect() }
+    }
+
+    fn flow(name: &str, paths: &[usize], tcp: Option<Algorithm>, start_s: u64) -> Flow {
+        let start = Duration::from_secs(start_s);
+        Flow { name: name.into(), paths: paths.to_vec(), tcp, rate: None, start, stop: None }
+    }
+
+    fn lia() -> Variant {
+        Variant::multipath("LIA", Policy::default(), Algorithm::LIA)
+    }
+
+    /// Mean of a series between two times in seconds, in Mbit/s.
+    fn mean_mbps(outcome: &Outcome, flow: usize, path: Option<usize>, from_s: usize, to_s: usize) -> f64 {
+        let series = outcome.series.iter().find(|series| series.flow == flow && series.path == path).unwrap();
+        let part = &series.bps[2 * from_s..2 * to_s];
+        part.iter().sum::<f64>() / part.len() as f64 / 1e6
+    }
+
+    #[test]
+    fn a_path_that_goes_and_comes_back_is_left_and_used_again() {
+        let event = |at_s, down| PathEvent {
+            at: Duration::from_secs(at_s),
+            path: 1,
+            down: Some(down),
+            rate: None,
+            loss: None,
+        };
+        let timeline = Timeline {
+            flows: vec![flow("MPTCP", &[0, 1], None, 0)],
+            events: vec![event(15, true), event(17, false)],
+            duration: Duration::from_secs(60),
+        };
+        let outcome = run_timeline(&paths(&[4, 4]), &lia(), &timeline, 1);
+        assert!(mean_mbps(&outcome, 0, None, 5, 15) > 6.5);
+        let alone = mean_mbps(&outcome, 0, None, 15, 17);
+        assert!((3.0..4.0).contains(&alone), "{alone}");
+        assert!(mean_mbps(&outcome, 0, Some(1), 16, 17) < 0.01);
+        assert!(mean_mbps(&outcome, 0, Some(1), 50, 60) > 2.0, "{outcome:?}");
+    }
+
+    #[test]
+    fn two_equal_connections_share_and_a_late_one_counts_from_its_start() {
+        let tcp = Some(Algorithm::CUBIC);
+        let timeline = Timeline {
+            flows: vec![flow("one", &[0], tcp, 0), flow("other", &[0], None, 20)],
+            events: Vec::new(),
+            duration: Duration::from_secs(120),
+        };
+        let variant = Variant::single_path(0, Algorithm::CUBIC);
+        let outcome = run_timeline(&paths(&[10]), &variant, &timeline, 1);
+        assert!(mean_mbps(&outcome, 0, None, 5, 20) > 9.0);
+        assert!(mean_mbps(&outcome, 1, None, 0, 20) < 0.01);
+        let fairness = outcome.fairness.unwrap();
+        assert!((0.7..1.4).contains(&fairness), "{fairness}");
+        assert!((3e6..6e6).contains(&outcome.goodput_bps));
+    }
+
+    #[test]
+    fn a_limited_connection_has_its_rate() {
+        let limited = Flow { rate: Some(BitRate::from_mbps(2)), ..flow("limited", &[0], None, 0) };
+        let timeline =
+            Timeline { flows: vec![limited], events: Vec::new(), duration: Duration::from_secs(20) };
+        let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1);
+        assert!((outcome.goodput_bps / 2e6 - 1.0).abs() < 0.02, "{outcome:?}");
+        assert_eq!(outcome.fairness, None);
+    }
+}
