@@ -53,6 +53,7 @@ impl Connection {
                 self.probe_closed_window();
             }
         }
+        self.notify_writable();
         self.schedule_fin(cx);
     }
 

@@ -141,6 +141,9 @@ pub(crate) struct Connection {
     released: bool,
 }
 
+/// What a send buffer has room for behind what is under way, however small the windows.
+const LEAST_SEND_BYTES: u64 = 1 << 20;
+
 /// How a connection comes to be.
 pub(crate) struct Birth {
     pub(crate) config: Arc<ConnectionConfig>,
@@ -407,7 +410,16 @@ impl Connection {
     }
 
     pub(crate) fn send_room_bytes(&self) -> u64 {
-        self.shared.config.tcp.send_buffer_bytes.saturating_sub(self.shared.send.len_bytes())
+        self.send_limit_bytes().saturating_sub(self.shared.send.len_bytes())
+    }
+
+    /// How much the send buffer may hold: what is under way, and behind it what two round trips will take. More would only
+    /// wait here instead of in the application.
+    fn send_limit_bytes(&self) -> u64 {
+        let most = self.shared.config.tcp.send_buffer_bytes;
+        let windows: u64 = self.subflows.iter().map(|subflow| subflow.tcp.window_bytes()).sum();
+        let under_way = self.shared.send.next().diff(self.shared.send.start()) as u64;
+        most.min(under_way + (2 * windows).max(LEAST_SEND_BYTES))
     }
 
     pub(crate) fn is_write_closed(&self) -> bool {
@@ -489,7 +501,9 @@ impl Connection {
     }
 
     fn notify_writable(&mut self) {
-        if self.writable_wanted && self.send_room_bytes() * 3 >= self.shared.config.tcp.send_buffer_bytes {
+        let (room, limit) = (self.send_room_bytes(), self.send_limit_bytes());
+        let under_way = self.shared.send.next().diff(self.shared.send.start()) as u64;
+        if self.writable_wanted && room * 3 >= limit.saturating_sub(under_way) {
             self.writable_wanted = false;
             self.emit(Event::Writable);
         }

@@ -53,6 +53,7 @@ impl Scheduler for Default {
             return Some(decision);
         }
         let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
+            && chosen.pending_bytes() > 0
             && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
         // What faster subflows can bring to the peer until this one has; a round trip until it is acknowledged.
         let arrives_in = chosen.srtt / 2 + leaves_in(chosen);

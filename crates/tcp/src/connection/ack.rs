@@ -157,7 +157,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// RFC 6298 §3 with Karn's rule; where everything was retransmitted, timestamps still measure (RFC 7323 §4).
     #[inline]
     fn sample_rtt(&mut self, now: Instant, segment: &Segment, newly: &Newly) {
-        if newly.bytes == 0 {
+        if newly.bytes == 0 || self.answers_from_before_an_outage(now, segment) {
             return;
         }
         if let Some(sent_at) = newly.rtt_from

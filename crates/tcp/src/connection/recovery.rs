@@ -158,7 +158,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         {
             self.undo(now);
         }
-        if advanced && self.is_spurious_by_timestamp(segment) {
+        if advanced
+            && self.is_spurious_by_timestamp(segment)
+            && !self.answers_from_before_an_outage(now, segment)
+        {
             self.undo(now);
         }
         self.follow_frto(now, newly, advanced);
@@ -340,6 +343,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     // ---- undo
+
+    /// An acknowledgment of something sent before a silence of more than one timeout: the path was gone in between. The time
+    /// that it took says nothing of the round trip, nor that what else was in flight is still there.
+    pub(super) fn answers_from_before_an_outage(&self, now: Instant, segment: &Segment) -> bool {
+        let (Phase::Timeout { .. }, Some(resent), Some(timestamps)) =
+            (self.recovery.phase, self.recovery.first_resend_ms, segment.options.timestamps)
+        else {
+            return false;
+        };
+        let since = Duration::from_millis(u64::from(self.clock(now).wrapping_sub(resent)));
+        (timestamps.echo.wrapping_sub(resent) as i32) < 0 && since > self.rtt.rto() * 2
+    }
 
     /// An acknowledgment that echoes a timestamp from before the first retransmission answers the original.
     fn is_spurious_by_timestamp(&self, segment: &Segment) -> bool {

@@ -1,6 +1,9 @@
+use alloc::sync::Arc;
+
 use polypath_units::Duration;
 
 use super::network::{CLIENT, Faults, Network, SERVER, pattern};
+use crate::{Config, HostConfig};
 
 #[test]
 fn bytes_arrive_both_ways_over_a_bad_wire() {
@@ -56,9 +59,12 @@ fn many_connections_share_a_wire_and_leave_nothing() {
 
 #[test]
 fn a_full_send_buffer_stops_the_writer_and_wakes_it() {
-    let mut network = Network::new(4, Faults::default());
+    let connection =
+        Arc::new(Config { send_buffer_bytes: 4 << 20, max_aggregate_bytes: 0, ..Config::default() });
+    let config = HostConfig { connection, ..HostConfig::default() };
+    let mut network = Network::with_config(4, Faults::default(), config);
     network.listen(10);
-    // More than the send buffer of 4 MiB, so that `Writable` must tell when to go on.
+    // More than the send buffer, so that `Writable` must tell when to go on.
     let request = pattern(12 << 20);
     network.connect(request.clone());
     network.run_to_end();
