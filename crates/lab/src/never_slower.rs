@@ -215,3 +215,72 @@ impl NeverSlower {
         samples
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polypath_mptcp::scheduler;
+
+    use super::*;
+
+    /// A small form of `polypath bench never-slower`, so that a change that makes two paths slower than one is noticed.
+    #[test]
+    fn two_paths_are_no_slower_than_the_better_one() {
+        let transfer = |bytes| Workload::Transfer { bytes, timeout: Duration::from_secs(3600) };
+        for (loss, seed) in [(true, 3), (false, 4)] {
+            let comparison = NeverSlower {
+                sets: 16,
+                // Without loss a repeat is the same again.
+                repeats: if loss { 5 } else { 1 },
+                seed,
+                workloads: vec![
+                    Workload::Bulk { duration: Duration::from_secs(20) },
+                    transfer(64 << 10),
+                    transfer(4 << 20),
+                ],
+                multipath: Variant {
+                    buffer: Buffer::Stack,
+                    ..Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC)
+                },
+                single_path: Algorithm::CUBIC,
+                loss,
+                jobs: NonZeroUsize::new(2).expect("two"),
+            };
+            let result = comparison.run(|| ());
+            let figures = format!(
+                "median {:.3}, 1st percentile {:.3}, {:#?}",
+                result.median, result.p1, result.samples[0]
+            );
+            assert!(result.median >= if loss { 0.3 } else { -0.005 }, "{figures}");
+            let behind = result.samples.iter().filter(|sample| sample.benefit < -0.05).count();
+            println!("loss {loss}: {behind} of {} behind, {figures}", result.samples.len());
+            assert!(
+                behind * 25 <= result.samples.len(),
+                "{behind} of {} are behind: {figures}",
+                result.samples.len()
+            );
+        }
+    }
+
+    #[test]
+    fn the_sets_reach_over_the_ranges() {
+        let comparison = |loss| NeverSlower {
+            sets: 100,
+            repeats: 1,
+            seed: 1,
+            workloads: NeverSlower::all_workloads(),
+            multipath: Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC),
+            single_path: Algorithm::CUBIC,
+            loss,
+            jobs: NonZeroUsize::MIN,
+        };
+        let paths: Vec<PathSpec> =
+            comparison(true).path_sets().into_iter().flat_map(|set| set.paths).collect();
+        assert_eq!(paths.len(), 200);
+        let most = |value: fn(&PathSpec) -> f64| paths.iter().map(value).fold(0.0, f64::max);
+        assert!((95.0..=100.0).contains(&most(|path| path.rate.as_mbps_f64())));
+        assert!((0.38..=0.4).contains(&most(|path| path.rtt.as_secs_f64())));
+        assert!((1.9..=2.0).contains(&most(|path| path.queue.as_secs_f64())));
+        assert!((0.023..=0.025).contains(&most(|path| path.loss)));
+        assert!(comparison(false).path_sets().iter().flat_map(|set| &set.paths).all(|path| path.loss <= 0.0));
+    }
+}

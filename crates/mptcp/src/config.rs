@@ -19,9 +19,14 @@ pub struct ConnectionConfig {
     pub checksum: bool,
     /// Tell the peer not to open subflows to the initial address (flag C). Default off.
     pub no_join_initial: bool,
-    /// Congestion control by name. Default `lia`.
+    /// Congestion control by name. Default `cubic`: each path is used as TCP would use it, which is no slower than TCP over the
+    /// best of them even where losses are random. Coupled algorithms (`lia`, `olia`, `balia`) take no more than one TCP where
+    /// paths meet in one bottleneck, and give up most of a lossy path (RFC 6356).
     pub congestion: polypath_congestion::Algorithm,
-    /// Scheduler. Default lowest RTT.
+    /// A further subflow that shares the client's address with an earlier one shares its access link too: it gets `lia`, coupled
+    /// with all others, if `congestion` is uncoupled. Default on.
+    pub couple_shared_access: bool,
+    /// Scheduler. Default `default`.
     pub scheduler: scheduler::Policy,
     /// Path manager. Default `endpoints`.
     pub path_manager: path_manager::Policy,
@@ -52,7 +57,8 @@ impl Default for ConnectionConfig {
             version: MptcpVersion::V1,
             checksum: false,
             no_join_initial: false,
-            congestion: polypath_congestion::by_name("lia").expect("lia is in the table of algorithms"),
+            congestion: polypath_congestion::Algorithm::CUBIC,
+            couple_shared_access: true,
             scheduler: scheduler::Policy::default(),
             path_manager: path_manager::Policy::default(),
             tcp: Arc::new(polypath_tcp::Config { max_rto: Duration::from_secs(60), ..Default::default() }),

@@ -400,6 +400,7 @@ fn variant(
         buffer: buffer.unwrap_or(Buffer::Recommended),
         initial: initial.unwrap_or(InitialPath::Number(0)),
         race: policy.race.unwrap_or(ConnectionConfig::default().race),
+        acquainted: false,
         autotuning: policy.autotuning.unwrap_or(ConnectionConfig::default().receive_autotuning),
     })
 }

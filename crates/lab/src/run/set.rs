@@ -8,7 +8,7 @@ use polypath_mptcp::HostConfig;
 use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
 use polypath_sim::conversation::Conversation;
 use polypath_sim::network::{LinkId, Network};
-use polypath_sim::topologies::{PathConfig, parallel_paths};
+use polypath_sim::topologies::{ParallelPaths, PathConfig, parallel_paths};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 use serde::{Deserialize, Serialize};
@@ -280,18 +280,22 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
     let mut network = builder.build();
     let initial_path = variant.initial_path(set, workload, seed);
+    let mut start = Instant::ZERO;
+    if variant.acquainted && matches!(workload, Workload::Bulk { .. } | Workload::Transfer { .. }) {
+        start = make_acquainted(&mut network, &net, initial_path);
+    }
     let (opener, acceptor) = workload.plans_of(0);
     let ends = network.converse(Conversation {
         from: net.client,
         local: net.client_addrs[initial_path],
         to: net.server,
         remote: Endpoint::new(net.server_addr, 80),
-        start: Instant::ZERO,
+        start,
         config: None,
         opener,
         acceptor,
     });
-    let end = workload.end();
+    let end = start + workload.end().since(Instant::ZERO);
     // Nothing happens after the last byte that a result would show.
     let complete = |network: &Network| match *workload {
         Workload::Bulk { .. } => false,
@@ -312,11 +316,11 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
     let report = network.report(receiving);
     let is_complete = complete(&network) && !matches!(workload, Workload::Bulk { .. });
     let last = report.last_received_at.unwrap_or(end);
-    let span = if is_complete { last.since(Instant::ZERO) } else { network.now().since(Instant::ZERO) };
+    let span = if is_complete { last.since(start) } else { network.now().since(start) };
     Outcome {
         received_bytes: report.received_bytes,
         goodput_bps: report.received_bytes as f64 * 8.0 / span.as_secs_f64().max(1e-9),
-        completion_s: is_complete.then(|| last.since(Instant::ZERO).as_secs_f64()),
+        completion_s: is_complete.then(|| last.since(start).as_secs_f64()),
         initial_path,
         paths: net.links.iter().map(|link| PathOutcome::of(&network, *link)).collect(),
         flows_bps: Vec::new(),
@@ -329,6 +333,31 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
         }),
         events: network.events(),
     }
+}
+
+/// A first connection, after which the hosts remember the paths. Returns when it is over.
+fn make_acquainted(network: &mut Network, net: &ParallelPaths, initial_path: usize) -> Instant {
+    const BYTES: u64 = 1 << 20;
+    let (mut opener, mut acceptor) = Conversation::plans(1, None, None);
+    opener.send = SendPlan::Bytes(BYTES);
+    (opener.verify, acceptor.verify) = (false, false);
+    let ends = network.converse(Conversation {
+        from: net.client,
+        local: net.client_addrs[initial_path],
+        to: net.server,
+        remote: Endpoint::new(net.server_addr, 79),
+        start: Instant::ZERO,
+        config: None,
+        opener,
+        acceptor,
+    });
+    let last = Instant::from_secs(3600);
+    while network.report(ends.acceptor).received_bytes < BYTES && network.now() < last {
+        network.run_until(network.now() + Duration::from_millis(50));
+    }
+    // What is left in queues leaves, and the subflows close.
+    network.run_until(network.now() + Duration::from_secs(10));
+    network.now()
 }
 
 /// How often a run is looked at: transfers end when they end, and nothing is gained by running on.

@@ -27,6 +27,8 @@ pub struct Variant {
     pub initial: InitialPath,
     /// Try all paths at once, whichever is the initial one; see [`ConnectionConfig::race`].
     pub race: bool,
+    /// The hosts have talked before, a megabyte's worth, so that they remember the paths. Of transfers and bulk only.
+    pub acquainted: bool,
     /// Let the receive window grow up to the buffer; see [`ConnectionConfig::receive_autotuning`].
     pub autotuning: bool,
 }
@@ -81,6 +83,7 @@ impl Variant {
             buffer: Buffer::Recommended,
             initial: InitialPath::Number(0),
             race: ConnectionConfig::default().race,
+            acquainted: false,
             autotuning: ConnectionConfig::default().receive_autotuning,
         }
     }

@@ -105,6 +105,13 @@ impl Connection {
     pub(crate) fn handle_path_event(&mut self, cx: &mut Context<'_>, event: PathEvent) {
         notify(self, cx, event);
         if let PathEvent::LocalRemoved(addr) = event {
+            // The last subflow stays: a reset would end the connection at the peer, and the address may come back.
+            let is_other = |subflow: &crate::subflow::Subflow| {
+                subflow.meta.stage == Stage::Established && subflow.tcp.tuple().local.addr != addr
+            };
+            if !self.subflows.iter().any(|subflow| is_other(subflow)) {
+                return;
+            }
             for position in 0..self.subflows.len() {
                 if self.subflows.get(position).is_some_and(|subflow| subflow.tcp.tuple().local.addr == addr) {
                     self.reset_subflow(position, SubflowError::Local, ResetReason::UNSPECIFIED);

@@ -7,6 +7,7 @@ use polypath_wire::ResetReason;
 use super::state::Mode;
 use super::{Connection, Context, Request};
 use crate::event::{CloseReason, Event, SubflowError};
+use crate::host::PathQuality;
 use crate::path_manager::PathEvent;
 use crate::subflow::Stage;
 
@@ -127,6 +128,9 @@ impl Connection {
         let tuple = subflow.tcp.tuple();
         let was_established = subflow.meta.stage == Stage::Established;
         self.requests.push(Request::RemoveFlow { tuple });
+        if self.shared.is_client {
+            self.remember_path(&subflow.tcp);
+        }
         let error = subflow.meta.error.or(match reason {
             None | Some(TcpCloseReason::Finished) => None,
             Some(TcpCloseReason::Reset | TcpCloseReason::Refused) => Some(SubflowError::Reset(None)),
@@ -145,6 +149,18 @@ impl Connection {
             let (local, remote) = (tuple.local.addr, tuple.remote);
             self.notify_path_manager(cx, PathEvent::SubflowClosed { local, remote, was_established });
         }
+    }
+
+    fn remember_path(&mut self, tcp: &polypath_tcp::Connection<crate::mapping::Mapping>) {
+        let (min_rtt, srtt) = (tcp.min_rtt(), tcp.srtt());
+        if srtt.is_zero() {
+            return;
+        }
+        // A window that losses or a queue have bounded tells the path's rate; one that still grows does not.
+        let is_bounded = tcp.window_bytes() >= tcp.ssthresh_bytes() || srtt > min_rtt + min_rtt / 2;
+        let bytes_per_s = is_bounded.then(|| tcp.window_bytes() as f64 / srtt.as_secs_f64());
+        let quality = PathQuality { min_rtt, bytes_per_s };
+        self.requests.push(Request::Remember { tuple: tcp.tuple(), quality });
     }
 
     fn after_subflow_loss(

@@ -1,5 +1,6 @@
 //! MP_CAPABLE and MP_JOIN, both ends, both versions (RFC 8684 §3.1, §3.2).
 
+use polypath_congestion::Algorithm;
 use polypath_tcp::State;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
@@ -68,6 +69,7 @@ impl Connection {
         nonce: u32,
         backup: bool,
     ) -> u8 {
+        let tcp = self.coupled_if_shared(tcp);
         let id = self.add_subflow(tcp, Stage::JoinSyn);
         if let Some(subflow) = self.subflows.last_mut() {
             subflow.meta.local_id = local_id;
@@ -79,6 +81,7 @@ impl Connection {
 
     /// The server side of MP_JOIN.
     pub(crate) fn accept_join(&mut self, tcp: polypath_tcp::Connection<Mapping>, join: &IncomingJoin) -> u8 {
+        let tcp = self.coupled_if_shared(tcp);
         let id = self.add_subflow(tcp, Stage::JoinSynAck);
         if let Some(subflow) = self.subflows.last_mut() {
             subflow.meta.local_id = join.local_id;
@@ -88,6 +91,30 @@ impl Connection {
             subflow.meta.backup_remote = join.backup;
         }
         id
+    }
+
+    /// See [`couple_shared_access`](crate::ConnectionConfig::couple_shared_access).
+    fn coupled_if_shared(
+        &self,
+        mut tcp: polypath_tcp::Connection<Mapping>,
+    ) -> polypath_tcp::Connection<Mapping> {
+        let config = &self.shared.config;
+        let access = |tcp: &polypath_tcp::Connection<Mapping>| {
+            let tuple = tcp.tuple();
+            if self.shared.is_client { tuple.local.addr } else { tuple.remote.addr }
+        };
+        let is_uncoupled = [Algorithm::CUBIC, Algorithm::RENO].contains(&config.congestion);
+        let is_shared = self.subflows.iter().any(|subflow| access(&subflow.tcp) == access(&tcp));
+        if config.couple_shared_access && is_uncoupled && is_shared {
+            let settings = polypath_congestion::Config {
+                mss_bytes: tcp.mss_bytes(),
+                initial_window_packets: config.tcp.initial_window_packets,
+                min_ssthresh_packets: config.tcp.min_ssthresh_packets,
+                hystart: None,
+            };
+            tcp.set_controller(Algorithm::LIA.build(&settings));
+        }
+        tcp
     }
 
     /// Incoming MP_JOINs that are not complete.

@@ -27,6 +27,7 @@ use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, 
 use crate::config::ConnectionConfig;
 use crate::crypto::Key;
 use crate::event::{CloseReason, Event};
+use crate::host::PathQuality;
 use crate::mib::Mib;
 use crate::path_manager::{Limits, LocalEndpoint, PathEvent};
 use crate::receive_window::ReceiveMemory;
@@ -55,6 +56,10 @@ pub(crate) struct Context<'a> {
 pub(crate) enum Request {
     /// Open a subflow.
     OpenSubflow { local: IpAddr, local_id: u8, remote: polypath_wire::Endpoint, backup: bool },
+    /// The first handshake got no answer in time: try it over other paths.
+    Race { initial: FourTuple },
+    /// What a subflow knew of its path when it ended.
+    Remember { tuple: FourTuple, quality: PathQuality },
     /// The flow is over.
     RemoveFlow { tuple: FourTuple },
     /// The flow is in TIME-WAIT: answer for it from now on.
@@ -257,6 +262,7 @@ impl Connection {
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         let mut position = 0;
+        let count = self.subflows.len();
         while let Some(subflow) = self.subflows.get_mut(position) {
             let Subflow { tcp, meta, .. } = &mut **subflow;
             let (id, join_due) = (meta.id, meta.join_retry_at <= cx.now);
@@ -265,12 +271,17 @@ impl Connection {
                 let was_probing = tcp.is_probing();
                 tcp.handle_timeout(cx.now, &mut extension);
                 let is_silent = tcp.is_probing() && !was_probing;
+                let is_alone_and_unanswered =
+                    count == 1 && meta.stage == Stage::CapableSyn && tcp.consecutive_timeouts() == 1;
                 if let Some(view) = self.shared.views.get_mut(position) {
                     *view = tcp.flow_view();
                 }
                 self.needs_schedule = true;
                 if is_silent {
                     self.reinject_from(id);
+                }
+                if is_alone_and_unanswered {
+                    self.requests.push(Request::Race { initial: self.addresses.initial });
                 }
                 self.handle_tcp_events(cx, id);
             }

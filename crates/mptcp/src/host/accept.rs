@@ -147,6 +147,13 @@ impl Host {
         self.settle(now, key);
     }
 
+    /// The local address to open a connection from, of all that may: that of the path which is remembered as the best.
+    pub(super) fn remembered_path(&self, now: Instant, asked: IpAddr, remote: IpAddr) -> Option<IpAddr> {
+        let rivals = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let candidates = core::iter::once(asked).chain(rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS));
+        self.path_memory.best(now, candidates, remote)
+    }
+
     /// Sends the first SYN of a connection over the other endpoints too.
     pub(super) fn race(&mut self, now: Instant, key: Key, initial: FourTuple) {
         let Some(config) = self.connections.get(key).map(|entry| entry.connection.config().clone()) else {
@@ -155,21 +162,12 @@ impl Host {
         if !config.race || !config.mptcp {
             return;
         }
-        let is_rival = |endpoint: &&LocalEndpoint| {
-            let (addr, remote) = (endpoint.addr, initial.remote.addr);
-            endpoint.subflow
-                && !endpoint.backup
-                && addr != initial.local.addr
-                && addr.is_ipv4() == remote.is_ipv4()
-        };
-        let rivals: ArrayVec<IpAddr, MAX_RIVALS> = self
-            .config
-            .endpoints
-            .iter()
-            .filter(is_rival)
-            .map(|endpoint| endpoint.addr)
-            .take(MAX_RIVALS)
-            .collect();
+        let (asked, remote) = (initial.local.addr, initial.remote.addr);
+        let endpoints = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let endpoints =
+            endpoints.filter(|endpoint| self.path_memory.may_race(now, endpoint.addr, asked, remote));
+        let rivals: ArrayVec<IpAddr, MAX_RIVALS> =
+            endpoints.map(|endpoint| endpoint.addr).take(MAX_RIVALS).collect();
         for addr in rivals {
             let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
             let setup = self.tcp_setup(now, tuple, &config);
@@ -252,4 +250,10 @@ impl Host {
         }
         key
     }
+}
+
+/// A connection to `remote` that is to be opened from `asked` may as well be opened from this endpoint.
+fn is_rival(endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
+    let addr = endpoint.addr;
+    endpoint.subflow && !endpoint.backup && addr != asked && addr.is_ipv4() == remote.is_ipv4()
 }

@@ -1,6 +1,7 @@
 //! A host: listeners, connections, the way from a packet to its connection, and one timer for all.
 
 mod accept;
+mod path_memory;
 mod token_table;
 
 use alloc::boxed::Box;
@@ -27,6 +28,8 @@ use crate::path_manager::{LocalEndpoint, PathEvent};
 use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
+use path_memory::PathMemory;
+pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
 
 /// Names a connection of a [`Host`].
@@ -133,6 +136,7 @@ pub struct Host {
     mib: Mib,
     /// Promised by receive windows.
     memory: ReceiveMemory,
+    path_memory: PathMemory,
 }
 
 impl Host {
@@ -153,6 +157,7 @@ impl Host {
         Self {
             flows: FlowTable::new(secrets.flow_table_seed()),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
+            path_memory: PathMemory::default(),
             config,
             random,
             secrets,
@@ -262,8 +267,11 @@ impl Host {
         if self.connections.len() >= self.config.max_connections {
             return Err(ConnectError::TooMany(self.config.max_connections));
         }
-        let tuple = self.local_tuple(local, remote)?;
         let config = config.unwrap_or_else(|| self.config.connection.clone());
+        let may_choose = config.race && config.mptcp && local.port == 0;
+        let remembered = if may_choose { self.remembered_path(now, local.addr, remote.addr) } else { None };
+        let local = Endpoint::new(remembered.unwrap_or(local.addr), local.port);
+        let tuple = self.local_tuple(local, remote)?;
         let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
         let local_key = self.fresh_key(config.version);
         let setup = self.tcp_setup(now, tuple, &config);
@@ -272,7 +280,7 @@ impl Host {
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
         let key = self.insert(birth, None);
-        if local.port == 0 {
+        if may_choose {
             self.race(now, key, tuple);
         }
         Ok(ConnectionId(key))
@@ -520,6 +528,10 @@ impl Host {
         match request {
             Request::OpenSubflow { local, local_id, remote, backup } => {
                 self.open_subflow(now, key, local, local_id, remote, backup);
+            }
+            Request::Race { initial } => self.race(now, key, initial),
+            Request::Remember { tuple, quality } => {
+                self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);
             }
             Request::RemoveFlow { tuple } => {
                 if matches!(self.flows.get(&tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {

@@ -38,7 +38,13 @@ impl Scheduler for Default {
     fn select(&mut self, view: &View<'_>) -> Option<Decision> {
         let is_sound = |subflow: &SubflowView| subflow.timeouts == 0 && !subflow.is_probing;
         let is_any_sound = view.subflows.iter().any(is_sound);
-        let may_send = |subflow: &SubflowView| subflow.is_available() && (is_sound(subflow) || !is_any_sound);
+        let is_any_proven = view.subflows.iter().any(|subflow| subflow.acked_offset > 0);
+        let is_tried = |subflow: &SubflowView| {
+            subflow.acked_offset > 0 || !is_any_proven || subflow.pending_bytes() < untried_bytes(subflow)
+        };
+        let may_send = |subflow: &SubflowView| {
+            subflow.is_available() && (is_sound(subflow) || !is_any_sound) && is_tried(subflow)
+        };
         let decision = lowest_rtt(view, may_send);
         self.is_copying = decision.is_none();
         let Some(decision) = decision else {
@@ -119,6 +125,11 @@ fn leaves_in(subflow: &SubflowView) -> Duration {
     let pending = subflow.pending_bytes() as f64 / subflow.window_bytes.max(1) as f64;
     let rounds = if subflow.in_slow_start() { pending / 2.0 } else { pending };
     Duration::from_secs_f64(subflow.srtt.as_secs_f64() * rounds)
+}
+
+/// What a subflow that has delivered nothing yet gets beside one that has: its handshake tells of its delay, not of its rate.
+fn untried_bytes(subflow: &SubflowView) -> u64 {
+    4 * u64::from(subflow.segment_bytes)
 }
 
 /// How many new bytes a subflow brings to the peer within `time`, beyond what it has in flight: a window each round, twice as

@@ -118,7 +118,7 @@ fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
         (
             "bytes = \"2MB\"",
             "scheduler = \"best\"",
-            "wifi.toml:38: connections[0].scheduler: unknown scheduler \"best\"; expected one of \"lowest-rtt\"",
+            "wifi.toml:38: connections[0].scheduler: unknown scheduler \"best\"; expected one of \"default\", \"lowest-rtt\"",
         ),
         (
             "bytes = \"2MB\"",

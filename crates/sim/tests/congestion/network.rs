@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polypath_congestion::by_name;
 use polypath_link::{LinkConfig, Loss, QueueLimit};
 use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::scheduler::Policy;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::app::{SendPlan, TrafficPlan};
 use polypath_sim::conversation::{Conversation, Ends};
@@ -39,6 +40,9 @@ pub(crate) fn settings(congestion: &str, mptcp: bool) -> HostConfig {
     let mut connection = ConnectionConfig {
         mptcp,
         congestion: by_name(congestion).expect("an algorithm"),
+        // Congestion control alone is looked at: subflows are in the order of addresses, and nothing is copied.
+        scheduler: Policy::by_name("lowest-rtt").expect("a scheduler"),
+        race: false,
         ..ConnectionConfig::default()
     };
     let mut tcp = (*connection.tcp).clone();

@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Only workloads whose name contains this, such as "bulk" or "64 KB"
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
+    /// The hosts have talked before, so that they remember the paths
+    #[arg(long)]
+    acquainted: bool,
     /// Paths lose nothing but what their queues drop
     #[arg(long)]
     no_loss: bool,
@@ -89,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         repeats: arguments.repeats,
         seed: arguments.seed,
         workloads,
-        multipath: Variant { buffer: Buffer::Stack, ..variant },
+        multipath: Variant { buffer: Buffer::Stack, acquainted: arguments.acquainted, ..variant },
         single_path,
         loss: !arguments.no_loss,
         jobs: arguments.jobs.unwrap_or(cores),
