@@ -65,7 +65,8 @@ impl Scheduler for Default {
         let arrives_in = chosen.srtt / 2 + leaves_in(chosen);
         let by_then: u64 = faster().map(|subflow| deliverable_bytes(subflow, arrives_in)).sum();
         let is_late = !view.more_to_come && by_then >= view.unsent_bytes;
-        let by_ack: u64 = faster().map(|subflow| deliverable_bytes(subflow, chosen.srtt)).sum();
+        // As the windows are: the peer's grows with them.
+        let by_ack: u64 = faster().map(|subflow| steady_bytes(subflow, chosen.srtt)).sum();
         let blocks = by_ack + u64::from(chosen.segment_bytes) > view.window_left_bytes;
         (!stands_in_queue && !is_late && !blocks).then_some(decision)
     }
@@ -148,6 +149,11 @@ fn deliverable_bytes(subflow: &SubflowView, time: Duration) -> u64 {
         1.0 + rounds
     };
     ((windows * subflow.window_bytes as f64) as u64).saturating_sub(subflow.pending_bytes())
+}
+
+/// The same with a window that does not grow.
+fn steady_bytes(subflow: &SubflowView, time: Duration) -> u64 {
+    deliverable_bytes(&SubflowView { ssthresh_bytes: 0, ..*subflow }, time)
 }
 
 /// When what ends at `end_offset` of a subflow's stream will have reached the peer: what is in flight arrives within a round

@@ -24,6 +24,10 @@ use polypath_wire::DataSeq;
 use crate::connection::SentChunk;
 pub use policy::{Policy, UnknownPolicy};
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/schedulers.md")]
+struct Guide;
+
 /// A scheduling policy, one instance a connection.
 pub trait Scheduler: fmt::Debug + Send {
     /// The name by which users choose it.

@@ -38,7 +38,9 @@ impl Policy {
         Self::new("backup-aware", |_| Box::new(backup_aware::BackupAware)),
     ];
 
-    const fn new(name: &'static str, build: fn(f64) -> Box<dyn Scheduler>) -> Self {
+    /// A policy from outside this crate: `build` makes one instance, for one connection; what it is given has no meaning.
+    #[must_use]
+    pub const fn new(name: &'static str, build: fn(f64) -> Box<dyn Scheduler>) -> Self {
         Self { name, parameter: None, build }
     }
 
