@@ -44,9 +44,9 @@ fn autotuning_does_not_slow_transfers_down() {
                 share * 100.0
             );
             // The window itself never limits. `default` looks at it, though, before it gives data to a slow subflow, so that it
-            // schedules a little differently while the window grows.
-            let most_ms = if scheduler == "default" { of.p75 } else { of.max };
-            assert!(of.median.abs() < 5.0 && most_ms < 50.0, "{scheduler}, {bytes} bytes: {of:?}");
+            // schedules a little differently while the window grows, sometimes better and sometimes worse.
+            assert!(of.median.abs() < 5.0, "{scheduler}, {bytes} bytes: {of:?}");
+            assert!(scheduler == "default" || of.max < 1.0, "{scheduler}, {bytes} bytes: {of:?}");
         }
     }
 }
