@@ -62,7 +62,7 @@ async fn perf_measures_both_directions_over_two_paths() {
                 assert!(stream.sender.retransmits.is_some(), "{stream:?}");
             }
         }
-        assert_eq!(sent.end.sender_tcp_congestion.as_deref(), Some("lia"));
+        assert_eq!(sent.end.sender_tcp_congestion.as_deref(), Some("cubic"));
     }
     // By time: what is under way at the end is dropped, and the next measurement begins at once.
     for _ in 0..2 {
@@ -152,7 +152,7 @@ async fn ss_and_monitor_show_a_running_stack() {
     assert!(plain.starts_with("State Recv-Q Send-Q") && plain.contains("10.78.0.2:443"), "{plain}");
     let token = lines[0].split(' ').find_map(|word| word.strip_prefix("token=")).expect("a token");
     let detailed = text(&ss(&["ss", "-Mip"]).await);
-    for wanted in ["ESTAB", "subflows:", &format!(" token:{token}"), "scheduler:default", " lia rto:", "pid="]
+    for wanted in ["ESTAB", "subflows:", &format!(" token:{token}"), "scheduler:default", " cubic rto:", "pid="]
     {
         assert!(detailed.contains(wanted), "\"{wanted}\" is not in:\n{detailed}");
     }
