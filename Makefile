@@ -1,6 +1,8 @@
 # Everything that a fresh machine needs is set up here; nothing else comes before `make demo` or `make test`.
 
 CARGO ?= cargo
+PREFIX ?= /usr/local
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Debian packages for tests: tshark reads our traces; the others set up namespaces, or are the peers that tests compare
 # with. A test whose program is missing says so and is skipped.
 APT_PACKAGES := tshark nftables iptables iproute2 iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client

@@ -152,7 +152,8 @@ async fn ss_and_monitor_show_a_running_stack() {
     assert!(plain.starts_with("State Recv-Q Send-Q") && plain.contains("10.78.0.2:443"), "{plain}");
     let token = lines[0].split(' ').find_map(|word| word.strip_prefix("token=")).expect("a token");
     let detailed = text(&ss(&["ss", "-Mip"]).await);
-    for wanted in ["ESTAB", "subflows:", &format!(" token:{token}"), "scheduler:default", " cubic rto:", "pid="]
+    for wanted in
+        ["ESTAB", "subflows:", &format!(" token:{token}"), "scheduler:default", " cubic rto:", "pid="]
     {
         assert!(detailed.contains(wanted), "\"{wanted}\" is not in:\n{detailed}");
     }

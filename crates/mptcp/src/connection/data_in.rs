@@ -1,6 +1,6 @@
 //! Receiving: options of established subflows, mappings, reassembly (RFC 8684 §3.3.2).
 
-use polypath_units::Instant;
+use polypath_units::{Duration, Instant};
 use polypath_wire::{DataSeq, Dss, DssChecksum, DssMapping, MptcpOption, Payload, ResetReason, Segment};
 
 use super::state::Mode;
@@ -9,6 +9,9 @@ use crate::event::{CloseReason, SubflowError};
 use crate::reassembly::Inserted;
 use crate::receive_window::Arrival;
 use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
+
+/// Below, a round-trip time by timestamps says less than that of the handshake.
+const COARSE_RTT: Duration = Duration::from_millis(3);
 
 impl Connection {
     /// Options of a segment that TCP accepted.
@@ -389,8 +392,18 @@ impl Connection {
         let arrival = Arrival {
             now: cx.now,
             subflow: subflow.meta.id,
-            rtt: subflow.tcp.receiver_rtt(cx.now, segment).unwrap_or(subflow.tcp.srtt()),
+            rtt: match subflow.tcp.receiver_rtt(cx.now, segment) {
+                // The timestamps' clock ticks in milliseconds.
+                Some(rtt) if rtt > COARSE_RTT => rtt,
+                _ => subflow.tcp.srtt(),
+            },
             longest_rtt: self.subflows.iter().map(|subflow| subflow.tcp.srtt()).max().unwrap_or_default(),
+            longest_min_rtt: self
+                .subflows
+                .iter()
+                .map(|subflow| subflow.tcp.min_rtt())
+                .max()
+                .unwrap_or_default(),
             len_bytes,
             end: end.max(self.shared.receive_next),
         };

@@ -146,6 +146,9 @@ pub(crate) struct Connection {
     released: bool,
 }
 
+/// A window that opens beyond this is told of at once: 64 KB, a large segment.
+const LEAST_WINDOW_BYTES: u64 = 64 << 10;
+
 /// What a send buffer has room for behind what is under way, however small the windows.
 const LEAST_SEND_BYTES: u64 = 1 << 20;
 
@@ -442,9 +445,15 @@ impl Connection {
         let payload = self.shared.in_order.pop_front();
         match &payload {
             Some(data) => {
+                let before = self.shared.receive_window_bytes();
                 self.shared.unread_bytes -= data.len() as u64;
                 let buffer = self.shared.receive_buffer();
                 self.shared.receive_window.on_read(buffer);
+                // What subflows know of the window is their own last word of it, which others have used up since.
+                let after = self.shared.receive_window_bytes();
+                if before < LEAST_WINDOW_BYTES && after >= LEAST_WINDOW_BYTES {
+                    self.acknowledge_everywhere();
+                }
                 self.announce_window(now);
             }
             None => self.readable_notified = false,

@@ -38,7 +38,12 @@ impl Scheduler for Blest {
         self.correct(view, fastest);
         let decision = lowest_rtt(view, SubflowView::is_available)?;
         let chosen = view.subflows.get(decision.subflow)?;
-        if chosen.id == fastest.id || self.fits(view, fastest, chosen) { Some(decision) } else { None }
+        // Nothing in flight: no acknowledgment would end the wait.
+        if chosen.id == fastest.id || fastest.in_flight_bytes == 0 || self.fits(view, fastest, chosen) {
+            Some(decision)
+        } else {
+            None
+        }
     }
 }
 

@@ -51,9 +51,13 @@ impl Scheduler for Default {
             return self.copy(view, may_send);
         };
         let chosen = view.subflows.get(decision.subflow)?;
+        // Who has neither room nor anything in flight will not soon have more: its peer's window is closed.
+        let is_moving = |subflow: &SubflowView| subflow.is_available() || subflow.in_flight_bytes > 0;
         let faster = || {
             let is_faster = |subflow: &&SubflowView| subflow.srtt < chosen.srtt && !chosen.srtt.is_zero();
-            view.subflows.iter().filter(move |subflow| is_sound(subflow) && is_faster(subflow))
+            view.subflows
+                .iter()
+                .filter(move |subflow| is_sound(subflow) && is_moving(subflow) && is_faster(subflow))
         };
         if faster().next().is_none() || decision.data == Data::Reinjection {
             return Some(decision);

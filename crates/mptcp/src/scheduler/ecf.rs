@@ -24,7 +24,8 @@ impl Scheduler for Ecf {
             .iter()
             .filter(|subflow| subflow.timeouts == 0)
             .min_by_key(|subflow| subflow.srtt)?;
-        if fast.id == slow.id {
+        // Nothing in flight: no acknowledgment would end the wait.
+        if fast.id == slow.id || fast.in_flight_bytes == 0 {
             return Some(decision);
         }
         let seconds = |subflow: &SubflowView| subflow.srtt.as_secs_f64();
@@ -52,7 +53,8 @@ mod tests {
     use super::*;
 
     fn pick(scheduler: &mut Ecf, srtt_ms: u64, left_bytes: u64) -> Option<Decision> {
-        let subflows = [subflow(1, 20, 0), subflow(2, srtt_ms, 5)];
+        let mut subflows = [subflow(1, 20, 0), subflow(2, srtt_ms, 5)];
+        subflows[0].in_flight_bytes = 14_600;
         scheduler.select(&View { unsent_bytes: left_bytes, new_bytes: left_bytes, ..view(&subflows) })
     }
 
