@@ -260,6 +260,18 @@ mod tests {
     }
 
     #[test]
+    fn a_subflow_that_nothing_will_give_room_is_not_waited_for() {
+        let mut subflows = full_and_slow(100);
+        let pick = |subflows: &[SubflowView]| {
+            let little = View { unsent_bytes: 5000, window_left_bytes: 5000, ..view(subflows) };
+            Default::default().select(&little)
+        };
+        assert_eq!(pick(&subflows), None);
+        subflows[0].in_flight_bytes = 0;
+        assert_eq!(pick(&subflows), Some(Decision::send(1, Data::New)));
+    }
+
+    #[test]
     fn a_silent_subflow_gets_no_new_data_while_another_answers() {
         let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
         subflows[0].is_probing = true;
