@@ -31,7 +31,8 @@ pub struct Job {
     pub workload: Workload,
     /// Equal for all variants of a set, so that they meet the same luck.
     pub seed: u64,
-    topology: Topology,
+    /// How the paths are put together.
+    pub topology: Topology,
 }
 
 impl Experiment {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::experiment::{Experiment, Form};
 use crate::result::Store;
-use crate::run::execute;
+use crate::run::{Simulator, execute};
 
 const TIMELINE: &str = r#"
 name = "timeline"
@@ -41,7 +41,7 @@ fn the_page_needs_nothing_from_outside_and_shows_what_there_is() {
     let out = tempfile::tempdir().unwrap();
     let mut store = Store::open(out.path(), &experiment, "1").unwrap();
     let never = AtomicBool::new(false);
-    assert!(execute(&experiment, &mut store, NonZeroUsize::MIN, &never, &mut ()).unwrap());
+    assert!(execute(&experiment, &Simulator, &mut store, NonZeroUsize::MIN, &never, &mut ()).unwrap());
     let from_log = render(&Results::load(store.dir()).unwrap());
     store.complete(&experiment).unwrap();
     let results = Results::load(store.dir()).unwrap();

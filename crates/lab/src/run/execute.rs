@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use super::Outcome;
+use super::{Backend, BackendError, Outcome};
 use crate::experiment::{Experiment, Job, RunKey};
 use crate::result::{Store, StoreError};
 
@@ -19,19 +19,52 @@ impl Progress for () {
     fn at(&mut self, _done_runs: usize, _runs: usize, _done_cost: u64, _cost: u64) {}
 }
 
+/// Why an execution ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecuteError {
+    /// A result can't be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The backend can't carry a run.
+    #[error("set {}, {variant}: {error}", set + 1)]
+    Backend {
+        /// Number of the set.
+        set: usize,
+        /// Name of the variant.
+        variant: String,
+        /// Why.
+        error: BackendError,
+    },
+}
+
+fn refused(job: &Job, error: BackendError) -> ExecuteError {
+    ExecuteError::Backend { set: job.key.set, variant: job.variant.name.clone(), error }
+}
+
+/// Whether the backend can carry all runs of an experiment, as far as it knows before.
+///
+/// # Errors
+/// The first run that it can't carry.
+pub fn check(experiment: &Experiment, backend: &dyn Backend) -> Result<(), ExecuteError> {
+    let mut jobs = (0..experiment.run_count()).map(|index| experiment.job(index));
+    jobs.try_for_each(|job| backend.check(&job).map_err(|error| refused(&job, error)))
+}
+
 /// Runs what the store does not have yet, the longest first, and stores each run as it ends.
 ///
 /// True if everything is done; false if `stop` came first, which ends after the runs that are under way.
 ///
 /// # Errors
-/// If a result can't be stored.
+/// If the backend can't carry a run, or a result can't be stored.
 pub fn execute(
     experiment: &Experiment,
+    backend: &dyn Backend,
     store: &mut Store,
     threads: NonZeroUsize,
     stop: &AtomicBool,
     progress: &mut dyn Progress,
-) -> Result<bool, StoreError> {
+) -> Result<bool, ExecuteError> {
     let runs = experiment.run_count();
     let mut jobs: Vec<(u64, Job)> =
         (0..runs).map(|index| experiment.job(index)).map(|job| (job.cost(), job)).collect();
@@ -46,20 +79,23 @@ pub fn execute(
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel::<(u64, RunKey, Outcome)>();
+        let (sender, receiver) = mpsc::channel::<(u64, RunKey, Result<Outcome, ExecuteError>)>();
         for _ in 0..threads.get().min(jobs.len()) {
             let (sender, jobs, next, failed) = (sender.clone(), &jobs, &next, &failed);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed)
                     && !failed.load(Ordering::Relaxed)
                     && let Some((cost, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                    && sender.send((*cost, job.key, job.run())).is_ok()
+                    && sender
+                        .send((*cost, job.key, backend.run(job).map_err(|error| refused(job, error))))
+                        .is_ok()
                 {}
             });
         }
         drop(sender);
         for (one_cost, key, outcome) in receiver {
-            store.add(key, outcome).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            let stored = outcome.and_then(|outcome| Ok(store.add(key, outcome)?));
+            stored.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
             done_runs += 1;
             done_cost += one_cost;
             progress.at(done_runs, runs, done_cost, cost);

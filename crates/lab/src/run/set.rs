@@ -165,7 +165,9 @@ impl PathSpec {
         self.rate.as_bps() as f64 * Self::PAYLOAD_BYTES as f64 / Self::PACKET_BYTES as f64
     }
 
-    fn link(&self) -> LinkConfig {
+    /// Each direction of it.
+    #[must_use]
+    pub fn link(&self) -> LinkConfig {
         self.one_way_link(Duration::from_nanos(self.rtt.as_nanos() / 2))
     }
 

@@ -113,7 +113,8 @@ impl Variant {
     }
 
     /// The number of the path that the connection is opened over.
-    pub(crate) fn initial_path(&self, set: &PathSet, workload: &Workload, seed: u64) -> usize {
+    #[must_use]
+    pub fn initial_path(&self, set: &PathSet, workload: &Workload, seed: u64) -> usize {
         let last = set.paths.len().saturating_sub(1);
         let times = set.paths.iter().map(|path| path.expected_time_s(workload.expected_bytes())).enumerate();
         match self.initial {
@@ -132,7 +133,8 @@ impl Variant {
     }
 
     /// The settings of a connection over `set`.
-    pub(super) fn connection(&self, set: &PathSet) -> ConnectionConfig {
+    #[must_use]
+    pub fn connection(&self, set: &PathSet) -> ConnectionConfig {
         let mut connection = ConnectionConfig {
             mptcp: self.kind == VariantKind::Multipath,
             congestion: self.congestion,

@@ -163,7 +163,7 @@ fn run_once(
     (path, loss): (u8, Loss),
     later: Duration,
 ) -> Result<HandoverRun, BenchError> {
-    let hosts = Hosts::with_middle(Ground { contender, paths: PATHS, mtu_bytes: None, congestion: None })?;
+    let hosts = Hosts::with_middle(Ground::of(contender, PATHS))?;
     let emulation = emulate_paths(&hosts.testbed, config)?;
     let before = config.phase + later;
     let seconds = (before + 2 * config.phase).as_secs_f64();

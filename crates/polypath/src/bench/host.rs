@@ -10,6 +10,7 @@ use polypath_net::{Namespace, Netlink};
 use serde::Serialize;
 
 use super::peer::{Assignment, Outcome, Role};
+use super::timed::Settings;
 use super::{BenchError, Contender};
 
 /// Most time that setting up and winding down may take, on top of the time of the run itself.
@@ -23,12 +24,23 @@ pub(super) struct Ground {
     pub(super) mtu_bytes: Option<u16>,
     /// Of our engines; theirs if not given.
     pub(super) congestion: Option<Algorithm>,
+    /// The path that the connection is opened over.
+    pub(super) initial_path: u8,
+}
+
+impl Ground {
+    /// With nothing changed.
+    pub(super) fn of(contender: Contender, paths: u8) -> Self {
+        Self { contender, paths, mtu_bytes: None, congestion: None, initial_path: 0 }
+    }
 }
 
 /// Two hosts that are ready for a contender.
 #[derive(Debug)]
 pub(super) struct Hosts {
     pub(super) testbed: Testbed,
+    /// Of our engines; theirs, with the congestion control of the ground, if not given.
+    pub(super) settings: Option<Settings>,
     ground: Ground,
 }
 
@@ -44,7 +56,7 @@ impl Hosts {
     }
 
     fn prepare(testbed: Testbed, ground: Ground) -> Result<Self, BenchError> {
-        let hosts = Self { testbed, ground };
+        let hosts = Self { testbed, settings: None, ground };
         for side in [Side::Client, Side::Server] {
             let namespace = hosts.testbed.namespace(side);
             // So that fresh connections in a row do not run out of ports, whatever carries them.
@@ -67,8 +79,8 @@ impl Hosts {
     fn set_up_path_manager(&self, side: Side) -> Result<(), BenchError> {
         let namespace = self.testbed.namespace(side);
         run_ip(namespace, &["mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8"])?;
-        for path in 1..self.ground.paths {
-            if side == Side::Server {
+        for path in 0..self.ground.paths {
+            if side == Side::Server && path != self.ground.initial_path {
                 let addr = Testbed::server_v4(path).to_string();
                 let device = Testbed::interface(path);
                 run_ip(namespace, &["mptcp", "endpoint", "add", &addr, "dev", &device, "signal"])?;
@@ -89,6 +101,8 @@ impl Hosts {
             paths: self.ground.paths,
             mtu_bytes: self.ground.mtu_bytes,
             congestion: self.ground.congestion.map(|algorithm| algorithm.name().to_string()),
+            settings: self.settings.clone(),
+            initial_path: self.ground.initial_path,
             namespaces: [path(Side::Client), path(Side::Server)],
             limit_s: limit_s + GRACE_S,
         };
@@ -158,7 +172,7 @@ impl Peer {
 
     /// Waits until it has done its work.
     pub(super) fn finish(mut self) -> Result<Outcome, BenchError> {
-        if self.role == Role::Answer {
+        if self.role.ends_when_told() {
             drop(self.child.stdin.take());
         }
         let mut text = String::new();

@@ -5,13 +5,16 @@
 //! can be told apart. Engines take turns in rounds, and ratios are formed within a round: what else the machine does
 //! then weighs on all of them.
 
+pub mod backends;
 pub mod emulate;
 pub mod handover;
 mod host;
+pub mod netns;
 pub mod peer;
 pub mod rate;
 mod statistics;
 pub mod throughput;
+mod timed;
 
 use std::fmt;
 

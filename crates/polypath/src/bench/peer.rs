@@ -20,12 +20,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use super::Contender;
+use super::timed::{self, Settings};
 
 /// Where every server listens.
 const PORT: u16 = 5201;
 
 /// Bytes that a bulk transfer hands over and asks for at a time: iperf3's choice.
-const BLOCK_BYTES: usize = 128 << 10;
+pub(super) const BLOCK_BYTES: usize = 128 << 10;
 
 /// A request of the rate comparison, in bytes; the first eight say how long the answer is to be.
 const REQUEST_BYTES: usize = 64;
@@ -42,6 +43,10 @@ pub struct Assignment {
     pub(super) mtu_bytes: Option<u16>,
     /// Congestion control of our engines by name; theirs if not given.
     pub(super) congestion: Option<String>,
+    /// All settings of our engines, which then say the congestion control too.
+    pub(super) settings: Option<Settings>,
+    /// The path that the connection is opened over.
+    pub(super) initial_path: u8,
     /// The namespaces of client and server, as files.
     pub(super) namespaces: [String; 2],
     /// Gives up after this many seconds.
@@ -54,6 +59,10 @@ pub(super) enum Role {
     Receive,
     /// Writes for so many seconds.
     Send { seconds: f64 },
+    /// Takes one connection and notes what arrives until it, or standard input, ends.
+    Collect,
+    /// Writes so many bytes, or as many as it can, for so many seconds at most.
+    Carry { bytes: Option<u64>, seconds: f64 },
     /// Answers requests until standard input ends.
     Answer,
     /// So many requests at a time, for so many seconds.
@@ -63,9 +72,14 @@ pub(super) enum Role {
 impl Role {
     pub(super) fn side(self) -> Side {
         match self {
-            Self::Receive | Self::Answer => Side::Server,
-            Self::Send { .. } | Self::Ask { .. } => Side::Client,
+            Self::Receive | Self::Collect | Self::Answer => Side::Server,
+            Self::Send { .. } | Self::Carry { .. } | Self::Ask { .. } => Side::Client,
         }
+    }
+
+    /// A process that goes on until its standard input ends.
+    pub(super) fn ends_when_told(self) -> bool {
+        matches!(self, Self::Answer | Self::Collect)
     }
 }
 
@@ -80,6 +94,10 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     pub(super) user_s: f64,
     pub(super) system_s: f64,
+    /// When the connection began to be opened, in seconds of the system's monotonic clock.
+    pub(super) started_s: f64,
+    /// Moments of that clock, and how many bytes had arrived by then.
+    pub(super) arrivals: Vec<(f64, u64)>,
     /// When a gap in delivery began, in seconds of the system's monotonic clock, and how long it was.
     pub(super) gaps: Vec<(f64, f64)>,
 }
@@ -119,7 +137,7 @@ fn watch(assignment: &Assignment) -> Arc<Notify> {
         process::exit(1)
     });
     let ended = Arc::new(Notify::new());
-    let (ends, answers) = (ended.clone(), assignment.role == Role::Answer);
+    let (ends, answers) = (ended.clone(), assignment.role.ends_when_told());
     thread::spawn(move || {
         // Whatever ends standard input, an error too, means that the parent has finished.
         let _ = io::stdin().read_to_end(&mut Vec::new());
@@ -132,14 +150,22 @@ fn watch(assignment: &Assignment) -> Arc<Notify> {
 }
 
 /// Where the server is, for a contender.
-fn server_addr(contender: Contender) -> SocketAddr {
-    let addr = if contender == Contender::OursTun { Side::Server.stack_v4(0) } else { Testbed::server_v4(0) };
+fn server_addr(assignment: &Assignment) -> SocketAddr {
+    let addr = match assignment.contender {
+        Contender::OursTun => Side::Server.stack_v4(0),
+        Contender::OursUdp => Testbed::server_v4(0),
+        _ => Testbed::server_v4(assignment.initial_path),
+    };
     (addr, PORT).into()
 }
 
 /// Where it listens: the kernel takes further subflows only at addresses that have a listener.
-fn listening_addr(contender: Contender) -> SocketAddr {
-    if contender.is_ours() { server_addr(contender) } else { (Ipv4Addr::UNSPECIFIED, PORT).into() }
+fn listening_addr(assignment: &Assignment) -> SocketAddr {
+    if assignment.contender.is_ours() {
+        server_addr(assignment)
+    } else {
+        (Ipv4Addr::UNSPECIFIED, PORT).into()
+    }
 }
 
 fn announce() -> io::Result<()> {
@@ -198,10 +224,10 @@ fn transfer_blocking(assignment: &Assignment) -> io::Result<Outcome> {
         _ => Protocol::MPTCP,
     };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
-    let server = server_addr(assignment.contender).into();
+    let server = server_addr(assignment).into();
     let mut block = vec![0; BLOCK_BYTES];
     let Role::Send { seconds } = assignment.role else {
-        socket.bind(&listening_addr(assignment.contender).into())?;
+        socket.bind(&listening_addr(assignment).into())?;
         socket.listen(1)?;
         announce()?;
         let (mut stream, _) = socket.accept()?;
@@ -226,10 +252,10 @@ fn transfer_blocking(assignment: &Assignment) -> io::Result<Outcome> {
 
 async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<Outcome> {
     let (engine, _tun) = start(assignment)?;
-    let server = server_addr(assignment.contender);
+    let server = server_addr(assignment);
     match assignment.role {
         Role::Receive => {
-            let listener = engine.listen(listening_addr(assignment.contender)).await?;
+            let listener = engine.listen(listening_addr(assignment)).await?;
             announce()?;
             let outcome = receive(listener.accept().await?.0).await?;
             engine.drain(Duration::from_millis(500)).await;
@@ -238,8 +264,18 @@ async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<
         Role::Send { seconds } => {
             send(engine.connect(server, &ConnectOptions::default()).await?, seconds).await
         }
+        Role::Collect => {
+            let listener = engine.listen(listening_addr(assignment)).await?;
+            announce()?;
+            timed::collect(&engine, listener, &ended).await
+        }
+        Role::Carry { bytes, seconds } => {
+            let is_tun = assignment.contender == Contender::OursTun;
+            let local = is_tun.then(|| (Side::Client.stack_v4(assignment.initial_path), 0).into());
+            timed::carry(&engine, server, local, bytes, seconds).await
+        }
         Role::Answer => {
-            let listener = engine.listen(listening_addr(assignment.contender)).await?;
+            let listener = engine.listen(listening_addr(assignment)).await?;
             announce()?;
             answer_all(listener, &ended).await
         }
@@ -264,6 +300,9 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
     let tun = testbed.attach_tun(side, &TunConfig::default())?;
     let mut connection = stack::default_connection();
     choose_congestion(assignment, &mut connection);
+    if let Some(settings) = &assignment.settings {
+        connection = settings.connection()?;
+    }
     if let Some(mtu_bytes) = assignment.mtu_bytes {
         Netlink::new()?.set_mtu(tun.name(), mtu_bytes.into())?;
         connection.tcp = Arc::new(TcpConfig { mtu_bytes, ..(*connection.tcp).clone() });

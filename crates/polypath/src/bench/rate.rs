@@ -137,7 +137,7 @@ fn run_once(
     answer_bytes: u64,
     concurrent: u32,
 ) -> Result<RateRun, BenchError> {
-    let hosts = Hosts::direct(Ground { contender, paths: config.paths, mtu_bytes: None, congestion: None })?;
+    let hosts = Hosts::direct(Ground::of(contender, config.paths))?;
     let server = hosts.start(Role::Answer, config.seconds)?;
     let role = Role::Ask { answer_bytes, concurrent, seconds: config.seconds };
     let asked = hosts.start(role, config.seconds)?.finish()?;

@@ -157,10 +157,9 @@ fn run_once(
     round: u32,
 ) -> Result<ThroughputRun, BenchError> {
     let hosts = Hosts::direct(Ground {
-        contender,
-        paths: config.paths,
         mtu_bytes: config.mtu_bytes,
         congestion: config.congestion,
+        ..Ground::of(contender, config.paths)
     })?;
     let before = MachineTime::now()?;
     let measured = match contender {

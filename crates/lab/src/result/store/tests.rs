@@ -2,7 +2,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::run::execute;
+use crate::run::{Simulator, execute};
 
 const TEXT: &str = r#"
 name = "two"
@@ -38,7 +38,7 @@ fn experiment() -> Experiment {
 
 fn run(store: &mut Store) -> bool {
     let never = AtomicBool::new(false);
-    execute(&experiment(), store, NonZeroUsize::new(2).unwrap(), &never, &mut ()).unwrap()
+    execute(&experiment(), &Simulator, store, NonZeroUsize::new(2).unwrap(), &never, &mut ()).unwrap()
 }
 
 #[test]
@@ -108,6 +108,6 @@ fn a_stop_ends_early_and_says_so() {
     let out = tempfile::tempdir().unwrap();
     let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
     let stopped = AtomicBool::new(true);
-    let done = execute(&experiment(), &mut store, NonZeroUsize::MIN, &stopped, &mut ()).unwrap();
+    let done = execute(&experiment(), &Simulator, &mut store, NonZeroUsize::MIN, &stopped, &mut ()).unwrap();
     assert!(!done && store.runs().is_empty());
 }

@@ -1,5 +1,6 @@
 //! `polypath bench`.
 
+mod backends;
 mod emulate;
 mod handover;
 mod never_slower;
@@ -35,6 +36,8 @@ pub(super) enum Bench {
     Handover(handover::Arguments),
     /// Two paths against the better one alone, over a thousand sets of paths
     NeverSlower(never_slower::Arguments),
+    /// The laboratory's simulator beside network namespaces in real time, and the kernel's Multipath TCP (Linux, root)
+    Backends(backends::Arguments),
     /// How exact emulated links are in rate and delay (Linux, root)
     Emulate(emulate::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
@@ -92,6 +95,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
         Bench::Rate(arguments) => rate::run(arguments),
         Bench::Handover(arguments) => handover::run(arguments),
         Bench::NeverSlower(arguments) => never_slower::run(arguments),
+        Bench::Backends(arguments) => backends::run(arguments),
         Bench::Emulate(arguments) => emulate::run(arguments),
         Bench::Peer(peer) => polypath::bench::peer::run(&peer.assignment).map_err(Failure::run),
     }

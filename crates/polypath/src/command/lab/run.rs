@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use polypath::bench::netns::{Endpoints, Netns};
 use polypath::lab::experiment::{Experiment, Form};
 use polypath::lab::result::Store;
-use polypath::lab::run::{Progress, execute};
+use polypath::lab::run::{Backend, Progress, Simulator, check, execute};
 use sha2::{Digest, Sha256};
 
 use super::show;
@@ -26,7 +27,10 @@ pub(in crate::command) struct Arguments {
     /// In the size of the document, not in the reduced form
     #[arg(long)]
     full: bool,
-    /// Runs at a time [default: one for each core]
+    /// What carries the runs
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = BackendName::Sim)]
+    backend: BackendName,
+    /// Runs at a time [default: one for each core; in real time always one]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     /// Print the result as JSON
@@ -35,6 +39,16 @@ pub(in crate::command) struct Arguments {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BackendName {
+    /// The simulator, in virtual time
+    Sim,
+    /// Our stack between network namespaces, over emulated paths, in real time (Linux, root)
+    Netns,
+    /// The kernel's Multipath TCP and TCP there
+    NetnsKernel,
 }
 
 struct Bar(ProgressBar);
@@ -51,7 +65,17 @@ impl Progress for Bar {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let form = if arguments.full { Form::Full } else { Form::Reduced };
     let experiment = Experiment::load(&arguments.file, form).map_err(Failure::input)?;
-    let mut store = Store::open(&arguments.out, &experiment, &build()).map_err(Failure::input)?;
+    let (backend, suffix): (&dyn Backend, _) = match arguments.backend {
+        BackendName::Sim => (&Simulator, ""),
+        BackendName::Netns => (&Netns { endpoints: Endpoints::Polypath }, "+netns"),
+        BackendName::NetnsKernel => (&Netns { endpoints: Endpoints::Kernel }, "+netns-kernel"),
+    };
+    let is_real_time = arguments.backend != BackendName::Sim;
+    if is_real_time && arguments.jobs.is_some_and(|jobs| jobs > NonZeroUsize::MIN) {
+        return Err(Failure::input("--jobs: runs in real time would disturb each other; expected 1"));
+    }
+    check(&experiment, backend).map_err(Failure::input)?;
+    let mut store = Store::open(&arguments.out, &experiment, &(build() + suffix)).map_err(Failure::input)?;
     let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
     let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
@@ -59,11 +83,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // What was done earlier says nothing about the pace of the rest.
     bar.set_position(0);
     bar.reset_eta();
-    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let cores = std::thread::available_parallelism().ok().filter(|_| !is_real_time);
+    let jobs = arguments.jobs.or(cores).unwrap_or(NonZeroUsize::MIN);
     let started = SystemInstant::now();
     let never = AtomicBool::new(false);
-    let result =
-        execute(&experiment, &mut store, arguments.jobs.unwrap_or(cores), &never, &mut Bar(bar.clone()));
+    let result = execute(&experiment, backend, &mut store, jobs, &never, &mut Bar(bar.clone()));
     bar.finish_and_clear();
     if !store.manifest().complete {
         store.add_wall_time(started.elapsed().as_secs_f64()).map_err(Failure::run)?;

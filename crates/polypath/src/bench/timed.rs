@@ -1,0 +1,128 @@
+//! The ends of a connection whose every arrival is noted, so that what arrived in any stretch of time can be told.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
+use polypath_net::engine::{ConnectOptions, Listener};
+use polypath_net::{Engine, stack};
+use polypath_tcp::Config as TcpConfig;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::peer::{BLOCK_BYTES, Outcome, monotonic_s};
+
+/// Arrivals that are nearer to each other count as one, at the time of the first.
+const RESOLUTION_S: f64 = 1e-3;
+
+/// What a variant of the laboratory asks of our stack, in words that another process understands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Settings {
+    mptcp: bool,
+    congestion: String,
+    scheduler: String,
+    path_manager: String,
+    receive_buffer_bytes: u64,
+    send_buffer_bytes: u64,
+    race: bool,
+    receive_autotuning: bool,
+}
+
+impl Settings {
+    pub(super) fn of(connection: &ConnectionConfig) -> Self {
+        Self {
+            mptcp: connection.mptcp,
+            congestion: connection.congestion.name().to_string(),
+            scheduler: connection.scheduler.to_string(),
+            path_manager: connection.path_manager.name.to_string(),
+            receive_buffer_bytes: connection.tcp.receive_buffer_bytes,
+            send_buffer_bytes: connection.tcp.send_buffer_bytes,
+            race: connection.race,
+            receive_autotuning: connection.receive_autotuning,
+        }
+    }
+
+    /// As a stack behind a driver has it by default, with these settings.
+    pub(super) fn connection(&self) -> io::Result<ConnectionConfig> {
+        let unknown = |name: &str| io::Error::other(format!("no policy \"{name}\""));
+        let defaults = stack::default_connection();
+        let scheduler: scheduler::Policy = self.scheduler.parse().map_err(|_| unknown(&self.scheduler))?;
+        Ok(ConnectionConfig {
+            mptcp: self.mptcp,
+            congestion: polypath_congestion::by_name(&self.congestion)
+                .ok_or_else(|| unknown(&self.congestion))?,
+            scheduler,
+            path_manager: path_manager::Policy::by_name(&self.path_manager)
+                .ok_or_else(|| unknown(&self.path_manager))?,
+            tcp: Arc::new(TcpConfig {
+                receive_buffer_bytes: self.receive_buffer_bytes,
+                send_buffer_bytes: self.send_buffer_bytes,
+                ..(*defaults.tcp).clone()
+            }),
+            race: self.race,
+            receive_autotuning: self.receive_autotuning,
+            ..defaults
+        })
+    }
+}
+
+/// Takes one connection and notes what arrives, until it or standard input ends.
+pub(super) async fn collect(engine: &Engine, listener: Listener, ended: &Notify) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut stream = tokio::select! {
+        accepted = listener.accept() => accepted?.0,
+        () = ended.notified() => return Ok(outcome),
+    };
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let bytes = tokio::select! {
+            read = stream.read(&mut block) => read?,
+            () = ended.notified() => return Ok(outcome),
+        };
+        if bytes == 0 {
+            break;
+        }
+        outcome.bytes += bytes as u64;
+        let now_s = monotonic_s();
+        match outcome.arrivals.last_mut() {
+            Some((at_s, total)) if now_s - *at_s < RESOLUTION_S => *total = outcome.bytes,
+            _ => outcome.arrivals.push((now_s, outcome.bytes)),
+        }
+    }
+    drop(stream);
+    engine.drain(Duration::from_millis(500)).await;
+    Ok(outcome)
+}
+
+/// Connects, and writes until so many bytes are written and have arrived, or the time is over.
+pub(super) async fn carry(
+    engine: &Engine,
+    server: std::net::SocketAddr,
+    local: Option<std::net::SocketAddr>,
+    bytes: Option<u64>,
+    seconds: f64,
+) -> io::Result<Outcome> {
+    let mut outcome = Outcome { started_s: monotonic_s(), ..Outcome::default() };
+    let options = ConnectOptions { local, ..ConnectOptions::default() };
+    let block = vec![0; BLOCK_BYTES];
+    let sent = &mut outcome.bytes;
+    let work = async {
+        let mut stream = engine.connect(server, &options).await?;
+        let bytes = bytes.unwrap_or(u64::MAX);
+        while *sent < bytes {
+            let next = (bytes - *sent).min(block.len() as u64) as usize;
+            *sent += stream.write(&block[..next]).await? as u64;
+        }
+        stream.shutdown().await?;
+        // Its end says that everything has arrived.
+        stream.read(&mut [0; 1]).await
+    };
+    // That the time is over is how bulk transfers end, and no failure of others: what arrived says enough.
+    match timeout(Duration::from_secs_f64(seconds), work).await {
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(_)) | Err(_) => Ok(outcome),
+    }
+}
