@@ -152,7 +152,7 @@ impl Netns {
         let mut hosts = Hosts::with_middle(ground)?;
         hosts.settings = Some(Settings::of(&variant.connection(set)));
         if self.endpoints == Endpoints::Kernel {
-            set_up_kernel(&hosts.testbed, set, variant)?;
+            set_up_kernel(&hosts.testbed, set)?;
         }
         let middle = hosts.testbed.middle.as_ref();
         let middle = middle.ok_or_else(|| std::io::Error::other("hosts without anything between them"))?;
@@ -187,13 +187,12 @@ fn path_outcome((before, after): (&LinkStatistics, &LinkStatistics)) -> PathOutc
     }
 }
 
-/// Congestion control, and room for buffers that are never the limit.
-fn set_up_kernel(testbed: &Testbed, set: &PathSet, variant: &Variant) -> Result<(), BenchError> {
+/// Room for buffers that are never the limit.
+fn set_up_kernel(testbed: &Testbed, set: &PathSet) -> Result<(), BenchError> {
     // Half of it may be the kernel's overhead, and growing it takes as much again.
     let most_bytes = (4 * set.recommended_buffer_bytes()).clamp(8 << 20, 1 << 30);
     for side in [Side::Client, Side::Server] {
         let namespace = testbed.namespace(side);
-        namespace.set_variable("net/ipv4/tcp_congestion_control", variant.congestion.name())?;
         namespace.set_variable("net/ipv4/tcp_rmem", &format!("4096 131072 {most_bytes}"))?;
         namespace.set_variable("net/ipv4/tcp_wmem", &format!("4096 16384 {most_bytes}"))?;
     }

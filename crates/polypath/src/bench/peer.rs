@@ -272,7 +272,8 @@ async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<
         Role::Carry { bytes, seconds } => {
             let is_tun = assignment.contender == Contender::OursTun;
             let local = is_tun.then(|| (Side::Client.stack_v4(assignment.initial_path), 0).into());
-            timed::carry(&engine, server, local, bytes, seconds).await
+            let congestion = assignment.settings.as_ref().map(|settings| settings.congestion.as_str());
+            timed::carry(&engine, server, local, congestion, bytes, seconds).await
         }
         Role::Answer => {
             let listener = engine.listen(listening_addr(assignment)).await?;

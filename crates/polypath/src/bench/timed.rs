@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
-use polypath_net::engine::{ConnectOptions, Listener};
+use polypath_net::engine::{ConnectOptions, Listener, Stream};
 use polypath_net::{Engine, stack};
 use polypath_tcp::Config as TcpConfig;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ const RESOLUTION_S: f64 = 1e-3;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settings {
     mptcp: bool,
-    congestion: String,
+    pub(super) congestion: String,
     scheduler: String,
     path_manager: String,
     receive_buffer_bytes: u64,
@@ -102,6 +102,7 @@ pub(super) async fn carry(
     engine: &Engine,
     server: std::net::SocketAddr,
     local: Option<std::net::SocketAddr>,
+    kernel_congestion: Option<&str>,
     bytes: Option<u64>,
     seconds: f64,
 ) -> io::Result<Outcome> {
@@ -111,6 +112,9 @@ pub(super) async fn carry(
     let sent = &mut outcome.bytes;
     let work = async {
         let mut stream = engine.connect(server, &options).await?;
+        if let (Stream::Kernel(stream), Some(name)) = (&stream, kernel_congestion) {
+            stream.set_congestion(name)?;
+        }
         let bytes = bytes.unwrap_or(u64::MAX);
         while *sent < bytes {
             let next = (bytes - *sent).min(block.len() as u64) as usize;
