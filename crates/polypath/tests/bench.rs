@@ -109,3 +109,21 @@ fn emulate_measures_rates_delays_and_losses() {
         assert!(below["sent_packets"].as_u64() > below["lost_packets"].as_u64(), "{row}");
     }
 }
+
+#[test]
+fn backends_tells_of_the_same_set_in_virtual_and_in_real_time() {
+    let arguments = ["backends", "--sets", "2", "--only", "1", "--seconds", "1.5"];
+    let Some(result) = bench(&arguments) else { return };
+    let rows = list(&result, "rows");
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!((&row["set"], list(row, "paths").len()), (&1.into(), 2));
+    is_positive(&row["sim_mbit_per_s"], "median");
+    is_positive(row, "ratio");
+    let capacity = row["capacity_mbit_per_s"].as_f64().expect("a rate");
+    for engine in ["netns_mbit_per_s", "kernel_mbit_per_s"] {
+        is_positive(&row[engine], "median");
+        // However busy the machine is, emulated links carry no more than their rates.
+        assert!(row[engine]["max"].as_f64().is_some_and(|rate| rate < 1.02 * capacity), "{row}");
+    }
+}

@@ -169,3 +169,68 @@ fn a_killed_run_goes_on_where_it_was() {
     assert!(later.starts_with(&kept.concat()), "{later}");
     assert!(later.lines().count() >= kept.len() + 2);
 }
+
+#[test]
+fn a_transfer_between_namespaces_gives_what_the_simulator_gives() {
+    if !polypath::net::testbed::is_root_or_skip("lab run --backend netns") {
+        return;
+    }
+    let folder = folder("lab-netns");
+    let file = folder.join("two-sets.toml");
+    let bulk = "kind = \"bulk\"\nduration = \"10s\"";
+    assert!(EXPERIMENT.contains(bulk));
+    let transfer = "kind = \"transfer\"\nbytes = \"100KB\"\ntimeout = \"30s\"";
+    let metrics = "metrics = [\"completion-time\", \"goodput\"]";
+    let small = EXPERIMENT
+        .replace(bulk, transfer)
+        .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics)
+        .split("[[published]]")
+        .next()
+        .map(String::from);
+    fs::write(&file, small.expect("a text")).expect("a file");
+    let run = |backend: &str| -> serde_json::Value {
+        let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--json", "--quiet"];
+        let output = polypath(&[&arguments[..], &["--backend", backend]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let [sim, netns] = ["sim", "netns"].map(run);
+    // Results of different backends are never mixed.
+    assert_ne!(sim["folder"], netns["folder"]);
+    for result in [&sim, &netns] {
+        assert_eq!(result["manifest"]["complete"], true);
+        for row in result["rows"].as_array().expect("rows") {
+            let least = row["distribution"]["min"].as_f64();
+            // 100 KB over 6 Mbit/s, which is the sum of both paths, take 0.13 s at least, whatever the machine does.
+            let bound = if row["metric"] == "completion-time" { 0.13 } else { 0.0 };
+            assert!(least.is_some_and(|least| least > bound && least.is_finite()), "{row}");
+        }
+    }
+    let rows = |result: &serde_json::Value| result["rows"].as_array().map(Vec::len);
+    assert_eq!(rows(&sim), rows(&netns));
+}
+
+#[test]
+fn what_a_backend_can_not_do_is_said_before_anything_runs() {
+    let folder = folder("lab-unfit");
+    let file = folder.join("unfit.toml");
+    let blocks = "kind = \"blocks\"\nblock = \"8KB\"\nload = \"20%\"\nduration = \"10s\"";
+    let metrics = "metrics = [\"delay\"]";
+    let of_blocks = EXPERIMENT
+        .replace("kind = \"bulk\"\nduration = \"10s\"", blocks)
+        .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics);
+    let of_blocks = of_blocks.split("[[published]]").next().expect("a text");
+    for (content, backend, wanted) in [
+        (of_blocks, "netns", "set 1, LIA: this backend carries bulk and transfer traffic"),
+        (EXPERIMENT, "netns-kernel", "set 1, LIA: this kernel has no lia; it has"),
+    ] {
+        fs::write(&file, content).expect("a file");
+        let out = folder.join("out");
+        let arguments = ["lab", "run", text(&file), "--out", text(&out), "--backend", backend];
+        let output = polypath(&arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(wanted), "{message}");
+        assert!(!out.exists());
+    }
+}

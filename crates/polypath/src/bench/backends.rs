@@ -66,10 +66,10 @@ pub struct BackendsRow {
     /// What both paths could carry.
     pub capacity_mbit_per_s: f64,
     /// Goodput in the simulator.
-    pub sim_mbit_per_s: f64,
+    pub sim_mbit_per_s: Spread,
     /// Goodput between namespaces, of the same stack.
     pub netns_mbit_per_s: Spread,
-    /// Between namespaces over in the simulator.
+    /// Between namespaces over in the simulator, of the medians.
     pub ratio: f64,
     /// Goodput of the kernel's Multipath TCP between namespaces.
     pub kernel_mbit_per_s: Option<Spread>,
@@ -184,7 +184,7 @@ impl BackendsConfig {
             set: number,
             paths: paths.collect(),
             capacity_mbit_per_s: set.paths.iter().map(PathSpec::capacity_bps).sum::<f64>() / 1e6,
-            sim_mbit_per_s: sim_goodput.median,
+            sim_mbit_per_s: sim_goodput,
             netns_mbit_per_s: netns_goodput,
             ratio: netns_goodput.median / sim_goodput.median,
             kernel_mbit_per_s: goodput(&theirs),

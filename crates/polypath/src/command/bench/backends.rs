@@ -50,7 +50,7 @@ the simulator, by the same stack between network namespaces in real time, and by
 there. Goodput is what the receiving application got from the opening of the connection on. Bar: within 5 % in every \
 set.\n\n\
 JSON: seconds, congestion, scheduler, loss, repeats, seed, median_ratio, worst_ratio, sets_within_bar, is_within_bar; rows, one for each set: \
-set, paths [{rate_mbit_per_s, rtt_ms, queue_ms}], capacity_mbit_per_s, sim_mbit_per_s, netns_mbit_per_s {median, min, max}, \
+set, paths [{rate_mbit_per_s, rtt_ms, queue_ms}], capacity_mbit_per_s, sim_mbit_per_s and netns_mbit_per_s {median, min, max}, \
 ratio (between namespaces over simulated), kernel_mbit_per_s {median, min, max}, queue_drops [simulated, between \
 namespaces, the kernel's].";
 
@@ -139,7 +139,7 @@ fn print_row(row: &BackendsRow) -> Result<(), Failure> {
         row.set,
         paths.join("  + "),
         row.capacity_mbit_per_s,
-        row.sim_mbit_per_s,
+        row.sim_mbit_per_s.median,
         row.netns_mbit_per_s.median,
         row.ratio,
     ))
