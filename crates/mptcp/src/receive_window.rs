@@ -23,8 +23,8 @@ const LEAD: u64 = 4;
 const FASTEST_BYTES_PER_S: f64 = 12.5e9;
 /// Enough where a path has next to no delay.
 const LOCAL_BYTES: u64 = 4 << 20;
-/// A round is not shorter: what arrives in one batch says nothing of a rate.
-const LEAST_ROUND: Duration = Duration::from_micros(100);
+/// A round is not shorter: machines take turns in slices of milliseconds, and what arrives in one batch says nothing of a rate.
+const LEAST_ROUND: Duration = Duration::from_millis(4);
 
 /// Memory that a host has promised to its peers beyond what every connection has.
 ///

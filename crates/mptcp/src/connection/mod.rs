@@ -427,13 +427,15 @@ impl Connection {
         self.send_limit_bytes().saturating_sub(self.shared.send.len_bytes())
     }
 
-    /// How much the send buffer may hold: what is under way, and behind it what two round trips will take. More would only
-    /// wait here instead of in the application.
+    /// How much the send buffer may hold: what is under way, and behind it what two round trips will take, or half of what the
+    /// peer lets come at once. More would only wait here instead of in the application.
     fn send_limit_bytes(&self) -> u64 {
         let most = self.shared.config.tcp.send_buffer_bytes;
         let windows: u64 = self.subflows.iter().map(|subflow| subflow.tcp.window_bytes()).sum();
-        let under_way = self.shared.send.next().diff(self.shared.send.start()) as u64;
-        most.min(under_way + (2 * windows).max(LEAST_SEND_BYTES))
+        let start = self.shared.send.start();
+        let under_way = self.shared.send.next().diff(start) as u64;
+        let peer_takes = self.shared.window_end.diff(start).max(0) as u64;
+        most.min(under_way + (2 * windows).min(peer_takes / 2).max(LEAST_SEND_BYTES))
     }
 
     pub(crate) fn is_write_closed(&self) -> bool {
