@@ -182,4 +182,6 @@ pub enum Change {
     Up,
     /// The link goes down; see [`OnDown`].
     Down,
+    /// What is random begins anew from the link's seed: what runs after a warm-up has the luck of what runs without.
+    Anew,
 }

@@ -12,6 +12,9 @@ use crate::scoreboard::{Flags, Newly, Sent};
 /// Time between sending a piece and the first of its interval is kept in units of so many nanoseconds, up to 68 s.
 const SENDING_UNIT_NANOS: u64 = 16;
 
+/// A sample of less may have waited for a delayed acknowledgment instead of in a queue.
+const QUEUED_BYTES: u64 = 8 * 1460;
+
 /// The start of a rate sample, as of the moment when a piece leaves. Small, as there is one for each piece in flight:
 /// counters are modulo 2³², which is more than is delivered or lost while a piece is under way, as no window is larger
 /// than 2³⁰ bytes (RFC 7323 §2.3).
@@ -54,6 +57,8 @@ pub(crate) struct Delivery {
     /// The last reliable sample: bytes, and over how long.
     sample_bytes: u64,
     sample_span: Duration,
+    /// The most that a sample showed while a queue stood, in bytes per second: what the bottleneck carries.
+    queued_bytes_per_s: u64,
     lost: u64,
     /// OLIA's ℓ₁ and ℓ₂.
     pub(crate) acked_since_loss: u64,
@@ -118,6 +123,10 @@ impl Delivery {
         if let Some(span) = self.span(&latest, min_rtt) {
             self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
             self.sample_span = span;
+            if span > min_rtt + min_rtt / 2 && self.sample_bytes >= QUEUED_BYTES {
+                let rate = (self.sample_bytes as f64 / span.as_secs_f64()) as u64;
+                self.queued_bytes_per_s = self.queued_bytes_per_s.max(rate);
+            }
         }
     }
 
@@ -133,6 +142,11 @@ impl Delivery {
     /// The last reliable measurement.
     pub(crate) fn rate(&self) -> BitRate {
         BitRate::from_bytes_over(self.sample_bytes, self.sample_span)
+    }
+
+    /// What the bottleneck carries in bytes per second, if a queue stood before it.
+    pub(crate) fn queued_bytes_per_s(&self) -> Option<u64> {
+        (self.queued_bytes_per_s > 0).then_some(self.queued_bytes_per_s)
     }
 
     /// The sample of the acknowledgment that was counted last, in which `latest` left last.

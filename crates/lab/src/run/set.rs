@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polypath_link::{LinkConfig, Loss, QueueLimit};
+use polypath_link::{Change, LinkConfig, Loss, QueueLimit};
 use polypath_mptcp::HostConfig;
 use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
 use polypath_sim::conversation::Conversation;
@@ -359,6 +359,12 @@ fn make_acquainted(network: &mut Network, net: &ParallelPaths, initial_path: usi
     }
     // What is left in queues leaves, and the subflows close.
     network.run_until(network.now() + Duration::from_secs(10));
+    // The first losses to come are those of a run without acquaintance, and of TCP alone: less noise in the comparison.
+    for link in &net.links {
+        for channel in [link.forward(), link.backward()] {
+            network.change(channel, Change::Anew);
+        }
+    }
     network.now()
 }
 

@@ -13,11 +13,17 @@ pub(super) struct Impairments {
     pub(super) duplicate: f64,
     pub(super) reorder: Reordering,
     random: Random,
+    seed: u64,
 }
 
 impl Impairments {
     pub(super) fn new(jitter: Jitter, loss: Loss, duplicate: f64, reorder: Reordering, seed: u64) -> Self {
-        Self { jitter, loss, bad: false, duplicate, reorder, random: Random::new(seed) }
+        Self { jitter, loss, bad: false, duplicate, reorder, random: Random::new(seed), seed }
+    }
+
+    pub(super) fn begin_anew(&mut self) {
+        self.random = Random::new(self.seed);
+        self.bad = false;
     }
 
     pub(super) fn set_loss(&mut self, loss: Loss) {

@@ -448,6 +448,7 @@ impl<P: Carried> Link<P> {
                 self.queue.set_limit(limit, self.transmitter.rate());
             }
             Change::Mtu(mtu) => self.mtu_bytes = mtu.unwrap_or(u32::MAX),
+            Change::Anew => self.impairments.begin_anew(),
             Change::Up => {
                 self.up = true;
                 self.resume(at);

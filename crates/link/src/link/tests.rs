@@ -151,6 +151,21 @@ fn a_limit_in_time_follows_the_rate() {
 }
 
 #[test]
+fn anew_means_the_same_losses_again() {
+    let mut link = Link::new(LinkConfig { loss: Loss::Random(0.5), ..line(10) }, 7);
+    let mut arrived = |from: u64| -> Vec<u64> {
+        send(&mut link, ms(from), 0..20);
+        let numbers =
+            run(&mut link, ms(from + 100)).into_iter().map(|(_, number)| u64::from(number)).collect();
+        link.apply(ms(from + 100), Change::Anew);
+        numbers
+    };
+    let first = arrived(0);
+    assert!((2..18).contains(&first.len()));
+    assert_eq!(arrived(100), first);
+}
+
+#[test]
 fn a_new_rate_counts_for_what_remains_of_the_packet_being_sent() {
     let mut link = Link::new(line(10), 1);
     send(&mut link, ms(0), [1, 2]);

@@ -44,9 +44,15 @@ impl Connection {
         self.add_subflow(tcp, Stage::CapableSyn)
     }
 
+    /// The path that is remembered as the best has until then to answer.
+    pub(crate) fn race_at(&mut self, at: Instant) {
+        self.timers.race = at;
+    }
+
     /// The peer has answered over one path: the handshakes over others are given up. An answer to them finds no flow, and is
     /// reset.
     pub(super) fn end_race(&mut self) {
+        self.timers.race = Instant::FAR_FUTURE;
         while let Some(position) =
             self.subflows.iter().position(|subflow| subflow.meta.stage == Stage::CapableSyn)
         {

@@ -84,6 +84,8 @@ struct Timers {
     fail_retries: u8,
     /// An orphaned connection is given up.
     orphan: Instant,
+    /// The first handshake goes out over the other paths too.
+    race: Instant,
 }
 
 impl Timers {
@@ -97,6 +99,7 @@ impl Timers {
         fail: Instant::FAR_FUTURE,
         fail_retries: 0,
         orphan: Instant::FAR_FUTURE,
+        race: Instant::FAR_FUTURE,
     };
 
     fn earliest(&self) -> Instant {
@@ -106,6 +109,7 @@ impl Timers {
             .min(self.passive_close)
             .min(self.fail)
             .min(self.orphan)
+            .min(self.race)
     }
 }
 
@@ -265,7 +269,6 @@ impl Connection {
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
         let mut position = 0;
-        let count = self.subflows.len();
         while let Some(subflow) = self.subflows.get_mut(position) {
             let Subflow { tcp, meta, .. } = &mut **subflow;
             let (id, join_due) = (meta.id, meta.join_retry_at <= cx.now);
@@ -274,17 +277,12 @@ impl Connection {
                 let was_probing = tcp.is_probing();
                 tcp.handle_timeout(cx.now, &mut extension);
                 let is_silent = tcp.is_probing() && !was_probing;
-                let is_alone_and_unanswered =
-                    count == 1 && meta.stage == Stage::CapableSyn && tcp.consecutive_timeouts() == 1;
                 if let Some(view) = self.shared.views.get_mut(position) {
                     *view = tcp.flow_view();
                 }
                 self.needs_schedule = true;
                 if is_silent {
                     self.reinject_from(id);
-                }
-                if is_alone_and_unanswered {
-                    self.requests.push(Request::Race { initial: self.addresses.initial });
                 }
                 self.handle_tcp_events(cx, id);
             }
@@ -322,6 +320,10 @@ impl Connection {
             if self.subflows.iter().all(|subflow| subflow.meta.stage.is_joining()) {
                 self.fail(CloseReason::TimedOut);
             }
+        }
+        if self.timers.race <= cx.now {
+            self.timers.race = Instant::FAR_FUTURE;
+            self.requests.push(Request::Race { initial: self.addresses.initial });
         }
         if self.timers.orphan <= cx.now {
             self.timers.orphan = Instant::FAR_FUTURE;

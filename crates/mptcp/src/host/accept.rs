@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
 use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle, reset_in_reply};
-use polypath_units::Instant;
+use polypath_units::{Duration, Instant};
 use polypath_wire::{
     Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
     TcpOption,
@@ -147,11 +147,19 @@ impl Host {
         self.settle(now, key);
     }
 
-    /// The local address to open a connection from, of all that may: that of the path which is remembered as the best.
-    pub(super) fn remembered_path(&self, now: Instant, asked: IpAddr, remote: IpAddr) -> Option<IpAddr> {
+    /// The local address to open a connection from, of all that may: that of the path which is remembered as the best; and how
+    /// long it may take to answer.
+    pub(super) fn remembered_path(
+        &self,
+        now: Instant,
+        asked: IpAddr,
+        remote: IpAddr,
+    ) -> Option<(IpAddr, Duration)> {
         let rivals = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
-        let candidates = core::iter::once(asked).chain(rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS));
-        self.path_memory.best(now, candidates, remote)
+        let rivals = rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS);
+        let candidates: ArrayVec<IpAddr, { MAX_RIVALS + 1 }> =
+            core::iter::once(asked).chain(rivals).collect();
+        self.path_memory.best(now, &candidates, remote)
     }
 
     /// Sends the first SYN of a connection over the other endpoints too.
@@ -164,8 +172,6 @@ impl Host {
         }
         let (asked, remote) = (initial.local.addr, initial.remote.addr);
         let endpoints = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
-        let endpoints =
-            endpoints.filter(|endpoint| self.path_memory.may_race(now, endpoint.addr, asked, remote));
         let rivals: ArrayVec<IpAddr, MAX_RIVALS> =
             endpoints.map(|endpoint| endpoint.addr).take(MAX_RIVALS).collect();
         for addr in rivals {

@@ -270,7 +270,7 @@ impl Host {
         let config = config.unwrap_or_else(|| self.config.connection.clone());
         let may_choose = config.race && config.mptcp && local.port == 0;
         let remembered = if may_choose { self.remembered_path(now, local.addr, remote.addr) } else { None };
-        let local = Endpoint::new(remembered.unwrap_or(local.addr), local.port);
+        let local = Endpoint::new(remembered.map_or(local.addr, |(addr, _)| addr), local.port);
         let tuple = self.local_tuple(local, remote)?;
         let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
         let local_key = self.fresh_key(config.version);
@@ -280,7 +280,11 @@ impl Host {
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
         let key = self.insert(birth, None);
-        if may_choose {
+        if let Some((_, patience)) = remembered {
+            if let Some(entry) = self.connections.get_mut(key) {
+                entry.connection.race_at(now + patience);
+            }
+        } else if may_choose {
             self.race(now, key, tuple);
         }
         Ok(ConnectionId(key))

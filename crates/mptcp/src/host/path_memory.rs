@@ -9,8 +9,12 @@ use polypath_units::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PathQuality {
     pub(crate) min_rtt: Duration,
-    /// Congestion window over round-trip time, if losses or a queue showed that the path carries no more.
+    /// What it carries, if losses or a queue showed that.
     pub(crate) bytes_per_s: Option<f64>,
+    /// Data packets sent. Of earlier subflows half as many count as of the next.
+    pub(crate) packets: f64,
+    /// Among them, times that something was lost.
+    pub(crate) loss_events: f64,
 }
 
 /// Paths to peers, by local and remote address.
@@ -33,28 +37,28 @@ const MOST_PATHS: usize = 64;
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// What a first exchange brings: the time for it is what the initial path decides, for more than that all paths carry.
 const EXCHANGE_BYTES: f64 = 65_536.0;
-const MUCH_WORSE: f64 = 1.5;
 const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
+const PACKET_BYTES: f64 = 1460.0;
+/// So many losses are no accident.
+const MANY_LOSSES: f64 = 2.0;
+/// The handshake over the best path is overdue after this share of its round-trip time, and [`JITTER`].
+const PATIENCE: f64 = 1.25;
+const JITTER: Duration = Duration::from_millis(20);
 
 impl PathMemory {
     pub(super) fn remember(&mut self, now: Instant, local: IpAddr, remote: IpAddr, quality: PathQuality) {
+        let mut quality = quality;
+        if let Some(before) = self.recent(now, local, remote) {
+            // A short connection does not learn what a path carries, and forgets nothing.
+            quality.bytes_per_s = quality.bytes_per_s.or(before.bytes_per_s);
+            quality.packets += before.packets / 2.0;
+            quality.loss_events += before.loss_events / 2.0;
+        }
         self.known.retain(|known| (known.local, known.remote) != (local, remote));
         if self.known.len() >= MOST_PATHS {
             self.known.remove(0);
         }
         self.known.push(Known { local, remote, quality, at: now });
-    }
-
-    /// False if the path from `rival` is remembered as so much worse than that from `asked` that it should not carry the
-    /// initial subflow even where it answers first.
-    pub(super) fn may_race(&self, now: Instant, rival: IpAddr, asked: IpAddr, remote: IpAddr) -> bool {
-        match (self.recent(now, rival, remote), self.recent(now, asked, remote)) {
-            (Some(rival), Some(asked)) => {
-                // One with a longer round trip wins only where the other's handshake is lost, and is welcome then.
-                rival.min_rtt >= asked.min_rtt || rival.exchange_s() <= MUCH_WORSE * asked.exchange_s()
-            }
-            _ => true,
-        }
     }
 
     fn recent(&self, now: Instant, local: IpAddr, remote: IpAddr) -> Option<PathQuality> {
@@ -63,21 +67,33 @@ impl PathMemory {
         (now.since(known.at) < FORGET_AFTER).then_some(known.quality)
     }
 
-    /// Which of `candidates` to open a connection to `remote` over; nothing unless all of them are known.
+    /// Which of `candidates` to open a connection to `remote` over, and how long its handshake may take before the others
+    /// are tried too; nothing unless all of them are known.
     pub(super) fn best(
         &self,
         now: Instant,
-        candidates: impl Iterator<Item = IpAddr>,
+        candidates: &[IpAddr],
         remote: IpAddr,
-    ) -> Option<IpAddr> {
-        let mut best: Option<(f64, IpAddr)> = None;
+    ) -> Option<(IpAddr, Duration)> {
+        let known = self.comparable(now, candidates, remote)?;
+        let mut best: Option<(f64, IpAddr, Duration)> = None;
         for local in candidates {
-            let time_s = self.recent(now, local, remote)?.exchange_s();
-            if best.is_none_or(|(least, _)| time_s < least) {
-                best = Some((time_s, local));
+            let quality = self.recent(now, *local, known)?;
+            let time_s = quality.exchange_s();
+            if best.is_none_or(|(least, ..)| time_s < least) {
+                best = Some((time_s, *local, quality.min_rtt));
             }
         }
-        best.map(|(_, local)| local)
+        best.map(|(_, local, rtt)| (local, Duration::from_secs_f64(PATIENCE * rtt.as_secs_f64()) + JITTER))
+    }
+
+    /// A peer to which the paths from all of `locals` are known: `remote`, or the one met last of its family, for what paths
+    /// from different uplinks differ in is mostly the uplinks.
+    fn comparable(&self, now: Instant, locals: &[IpAddr], remote: IpAddr) -> Option<IpAddr> {
+        let met = self.known.iter().rev().map(|known| known.remote);
+        core::iter::once(remote)
+            .chain(met.filter(|other| other.is_ipv4() == remote.is_ipv4()))
+            .find(|peer| locals.iter().all(|local| self.recent(now, *local, *peer).is_some()))
     }
 }
 
@@ -85,8 +101,19 @@ impl PathQuality {
     /// A handshake, slow start, and the bytes at the path's rate.
     fn exchange_s(&self) -> f64 {
         let rounds = 1.5 + libm::log2(EXCHANGE_BYTES / INITIAL_WINDOW_BYTES + 1.0);
-        let by_rate = self.bytes_per_s.map_or(0.0, |rate| EXCHANGE_BYTES / rate.max(1.0));
+        let mut rate = self.bytes_per_s.unwrap_or(f64::INFINITY);
+        if self.loss_events >= MANY_LOSSES {
+            rate = rate.min(self.rate_by_losses());
+        }
+        let by_rate = EXCHANGE_BYTES / rate.max(1.0);
         self.min_rtt.as_secs_f64() * rounds + by_rate
+    }
+
+    /// What TCP carries with that much loss: a window of the square root of 3/2 over the share of packets at whose loss it
+    /// is halved (Mathis et al. 1997).
+    fn rate_by_losses(&self) -> f64 {
+        let window_packets = libm::sqrt(1.5 * self.packets.max(1.0) / self.loss_events);
+        window_packets * PACKET_BYTES / self.min_rtt.as_secs_f64().max(1e-4)
     }
 }
 
@@ -101,21 +128,53 @@ mod tests {
     }
 
     fn quality(rtt_ms: u64, bytes_per_s: Option<f64>) -> PathQuality {
-        PathQuality { min_rtt: Duration::from_millis(rtt_ms), bytes_per_s }
+        PathQuality { min_rtt: Duration::from_millis(rtt_ms), bytes_per_s, packets: 0.0, loss_events: 0.0 }
     }
 
     #[test]
     fn a_thin_path_is_passed_over_however_soon_it_answers() {
         let mut memory = PathMemory::default();
-        let best = |memory: &PathMemory| memory.best(Instant::ZERO, [addr(1), addr(2)].into_iter(), addr(9));
+        let best = |memory: &PathMemory| {
+            memory.best(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|(local, _)| local)
+        };
         memory.remember(Instant::ZERO, addr(1), addr(9), quality(20, Some(10_000.0)));
         assert_eq!(best(&memory), None, "the other is not known");
         memory.remember(Instant::ZERO, addr(2), addr(9), quality(300, None));
         assert_eq!(best(&memory), Some(addr(2)));
-        let may_race = |rival, asked| memory.may_race(Instant::ZERO, addr(rival), addr(asked), addr(9));
-        assert!(!may_race(1, 2) && may_race(2, 1) && may_race(3, 1) && may_race(1, 3));
+        let patience = memory.best(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|(_, patience)| patience);
+        assert_eq!(patience, Some(Duration::from_millis(395)));
         memory.remember(Instant::ZERO, addr(1), addr(9), quality(20, Some(1e6)));
         assert_eq!(best(&memory), Some(addr(1)), "what was learnt last counts");
+    }
+
+    #[test]
+    fn a_stranger_is_met_over_the_uplink_that_was_the_better_one_to_the_peer_met_last() {
+        let mut memory = PathMemory::default();
+        memory.remember(Instant::ZERO, addr(1), addr(9), quality(20, Some(10_000.0)));
+        memory.remember(Instant::ZERO, addr(2), addr(9), quality(300, None));
+        memory.remember(Instant::ZERO, addr(1), addr(8), quality(5, None));
+        let best = |now, remote| memory.best(now, &[addr(1), addr(2)], remote).map(|(local, _)| local);
+        assert_eq!(best(Instant::ZERO, addr(7)), Some(addr(2)), "only to 9 are both paths known");
+        assert_eq!(best(Instant::ZERO, "::1".parse().unwrap()), None);
+        assert_eq!(best(Instant::from_secs(601), addr(7)), None);
+    }
+
+    #[test]
+    fn a_lossy_path_is_passed_over_and_one_loss_is_an_accident() {
+        let mut memory = PathMemory::default();
+        let lossy = |loss_events| PathQuality { packets: 200.0, loss_events, ..quality(344, Some(1e6)) };
+        let best = |memory: &PathMemory| {
+            memory.best(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|(local, _)| local)
+        };
+        memory.remember(Instant::ZERO, addr(2), addr(9), quality(397, None));
+        memory.remember(Instant::ZERO, addr(1), addr(9), lossy(1.0));
+        assert_eq!(best(&memory), Some(addr(1)));
+        // With the half of the one before: 4.5 in 300 packets, a window of 10 packets, 42 KB/s.
+        memory.remember(Instant::ZERO, addr(1), addr(9), lossy(4.0));
+        assert_eq!(best(&memory), Some(addr(2)));
+        memory.remember(Instant::ZERO, addr(2), addr(9), quality(397, Some(10_000.0)));
+        memory.remember(Instant::ZERO, addr(2), addr(9), quality(397, None));
+        assert_eq!(best(&memory), Some(addr(1)), "a connection that learns no rate forgets none");
     }
 
     #[test]
@@ -125,7 +184,9 @@ mod tests {
             memory.remember(Instant::from_secs(number.into()), addr(number), addr(200), quality(20, None));
         }
         assert_eq!(memory.known.len(), MOST_PATHS);
-        let best = |now, local| memory.best(Instant::from_secs(now), [addr(local)].into_iter(), addr(200));
+        let best = |now, local| {
+            memory.best(Instant::from_secs(now), &[addr(local)], addr(200)).map(|(local, _)| local)
+        };
         assert_eq!(best(100, 10), None);
         assert_eq!(best(100, 99), Some(addr(99)));
         assert_eq!(best(800, 99), None);

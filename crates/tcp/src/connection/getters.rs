@@ -57,6 +57,8 @@ pub struct Info {
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Fast recoveries: times that losses were found without a timeout.
+    pub recoveries: u64,
     /// Recoveries and timeouts that turned out spurious.
     pub spurious: u64,
     /// Duplicate selective acknowledgments received (RFC 2883).
@@ -111,6 +113,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn rtt_variance(&self) -> Duration {
         self.rtt.variance()
+    }
+
+    /// What the path's bottleneck carries in bytes per second: the most that was delivered while a queue stood before it.
+    /// `None` if none was seen.
+    #[must_use]
+    pub fn bottleneck_bytes_per_s(&self) -> Option<u64> {
+        self.delivery.queued_bytes_per_s()
     }
 
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
@@ -342,6 +351,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             segs_out: self.totals.segs_out,
             retransmits: self.totals.retransmits,
             timeouts: self.totals.timeouts,
+            recoveries: self.totals.recoveries,
             spurious: self.totals.spurious,
             dsacks: self.totals.dsacks,
             reordering_seen: self.recovery.reordering_seen(),

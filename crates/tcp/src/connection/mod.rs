@@ -180,6 +180,7 @@ struct Totals {
     segs_out: u64,
     retransmits: u64,
     timeouts: u64,
+    recoveries: u64,
     spurious: u64,
     dsacks: u64,
 }

@@ -280,6 +280,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let own = self.flow_view();
         self.controller.on_congestion(now, in_flight, &ext.flows(&own));
         self.delivery.end_loss_interval();
+        self.totals.recoveries += 1;
         // What the last episode resent and is still on its way would look like this one's original.
         let clean = !self.board.has_resent();
         let recovery = &mut self.recovery;
