@@ -51,6 +51,8 @@ pub(crate) struct Meta {
     pub(crate) join_retries: u8,
     /// The peer has been silent for longer than a round trip explains.
     pub(crate) is_silent: bool,
+    /// What the path carried when it was used before.
+    pub(crate) remembered_bytes_per_s: Option<u64>,
 }
 
 /// How far a subflow's handshake is.
@@ -107,6 +109,7 @@ impl Meta {
             join_retry_at: Instant::FAR_FUTURE,
             join_retries: 0,
             is_silent: false,
+            remembered_bytes_per_s: None,
         }
     }
 

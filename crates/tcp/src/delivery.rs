@@ -13,7 +13,7 @@ use crate::scoreboard::{Flags, Newly, Sent};
 const SENDING_UNIT_NANOS: u64 = 16;
 
 /// A sample of less may have waited for a delayed acknowledgment instead of in a queue.
-const QUEUED_BYTES: u64 = 8 * 1460;
+const QUEUED_BYTES: u64 = 3 * 1460;
 
 /// The start of a rate sample, as of the moment when a piece leaves. Small, as there is one for each piece in flight:
 /// counters are modulo 2³², which is more than is delivered or lost while a piece is under way, as no window is larger
@@ -57,7 +57,7 @@ pub(crate) struct Delivery {
     /// The last reliable sample: bytes, and over how long.
     sample_bytes: u64,
     sample_span: Duration,
-    /// The most that a sample showed while a queue stood, in bytes per second: what the bottleneck carries.
+    /// The most that a sample showed, once a queue stood in one, in bytes per second: what the bottleneck carries.
     queued_bytes_per_s: u64,
     lost: u64,
     /// OLIA's ℓ₁ and ℓ₂.
@@ -123,7 +123,9 @@ impl Delivery {
         if let Some(span) = self.span(&latest, min_rtt) {
             self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
             self.sample_span = span;
-            if span > min_rtt + min_rtt / 2 && self.sample_bytes >= QUEUED_BYTES {
+            let is_queued = span > min_rtt + min_rtt / 2 && self.sample_bytes >= QUEUED_BYTES;
+            // Without a queue it is the least that the path carries.
+            if is_queued || self.queued_bytes_per_s > 0 {
                 let rate = (self.sample_bytes as f64 / span.as_secs_f64()) as u64;
                 self.queued_bytes_per_s = self.queued_bytes_per_s.max(rate);
             }

@@ -158,15 +158,16 @@ impl Connection {
         }
         // A window that losses have bounded tells the path's rate; one that still grows does not.
         let is_bounded = tcp.window_bytes() >= tcp.ssthresh_bytes();
-        let by_window = is_bounded.then(|| tcp.window_bytes() as f64 / srtt.as_secs_f64());
-        let by_queue = tcp.bottleneck_bytes_per_s().map(|rate| rate as f64);
-        let bytes_per_s = match (by_window, by_queue) {
-            (Some(window), Some(queue)) => Some(window.min(queue)),
-            (window, queue) => window.or(queue),
-        };
+        let window_bytes_per_s = is_bounded.then(|| tcp.window_bytes() as f64 / srtt.as_secs_f64());
         let info = tcp.info();
         let loss_events = (info.recoveries + info.timeouts).saturating_sub(info.spurious) as f64;
-        let quality = PathQuality { min_rtt, bytes_per_s, packets: info.segs_out as f64, loss_events };
+        let quality = PathQuality {
+            min_rtt,
+            window_bytes_per_s,
+            bottleneck_bytes_per_s: tcp.bottleneck_bytes_per_s(),
+            packets: info.segs_out as f64,
+            loss_events,
+        };
         self.requests.push(Request::Remember { tuple: tcp.tuple(), quality });
     }
 

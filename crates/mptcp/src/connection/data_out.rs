@@ -149,6 +149,7 @@ impl Connection {
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
                 in_recovery: tcp.in_recovery(),
                 acked_offset: tcp.acked_offset(),
+                bottleneck_bytes_per_s: tcp.bottleneck_bytes_per_s().or(subflow.meta.remembered_bytes_per_s),
             });
         }
         if !regular_works || out.iter().all(|subflow| !subflow.backup) {

@@ -216,6 +216,13 @@ impl Connection {
         id
     }
 
+    /// What the path of a subflow carried when it was used before.
+    pub(crate) fn remember_rate(&mut self, id: u8, bytes_per_s: Option<u64>) {
+        if let Some(subflow) = self.position(id).and_then(|position| self.subflows.get_mut(position)) {
+            subflow.meta.remembered_bytes_per_s = bytes_per_s;
+        }
+    }
+
     pub(crate) fn position(&self, id: u8) -> Option<usize> {
         self.subflows.iter().position(|subflow| subflow.meta.id == id)
     }

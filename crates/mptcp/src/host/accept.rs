@@ -87,7 +87,7 @@ impl Host {
         let tcp = TcpConnection::accept(now, setup, segment);
         let version_in_use = version.unwrap_or_default();
         let birth = Birth { config, is_client: false, version: version_in_use, local_key, tcp, stage };
-        let key = self.insert(birth, Some(listener));
+        let key = self.insert(now, birth, Some(listener));
         if let (Some(capable), Some(_), Some(entry)) = (capable, version, self.connections.get_mut(key)) {
             entry.connection.accept_capable(&capable);
         }
@@ -120,6 +120,8 @@ impl Host {
         let Some(entry) = self.connections.get_mut(key) else { return };
         let incoming = IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, backup };
         let id = entry.connection.accept_join(tcp, &incoming);
+        let (local, remote) = (tuple.local.addr, tuple.remote.addr);
+        entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, local, remote));
         self.flows.insert(tuple, Flow::Subflow { index, id });
         self.settle(now, key);
     }
@@ -143,6 +145,7 @@ impl Host {
         let tcp = TcpConnection::connect(now, setup);
         let Some(entry) = self.connections.get_mut(key) else { return };
         let id = entry.connection.open_join(tcp, local_id, nonce, backup);
+        entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, local, remote.addr));
         self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
         self.settle(now, key);
     }
@@ -179,6 +182,7 @@ impl Host {
             let setup = self.tcp_setup(now, tuple, &config);
             let Some(entry) = self.connections.get_mut(key) else { return };
             let id = entry.connection.open_rival(TcpConnection::connect(now, setup));
+            entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, addr, remote));
             self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
             self.mib.mp_capable_syn_tx += 1;
         }
@@ -240,10 +244,14 @@ impl Host {
         self.config.endpoints.iter().find(|endpoint| endpoint.addr == addr).map_or(0, |endpoint| endpoint.id)
     }
 
-    pub(super) fn insert(&mut self, birth: Birth, half_open: Option<ListenerId>) -> Key {
+    pub(super) fn insert(&mut self, now: Instant, birth: Birth, half_open: Option<ListenerId>) -> Key {
         let tuple = birth.tcp.tuple();
         let is_mptcp = birth.stage != Stage::Plain;
-        let connection = Connection::new(birth);
+        let mut connection = Connection::new(birth);
+        connection.remember_rate(
+            0,
+            self.path_memory.bottleneck_bytes_per_s(now, tuple.local.addr, tuple.remote.addr),
+        );
         let token = connection.local_token();
         let entry = Box::new(Entry { connection, timer: TimerHandle::default(), queued: false, half_open });
         let key = self.connections.insert(entry);

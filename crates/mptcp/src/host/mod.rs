@@ -279,7 +279,7 @@ impl Host {
         let version = config.version;
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
-        let key = self.insert(birth, None);
+        let key = self.insert(now, birth, None);
         if let Some((_, patience)) = remembered {
             if let Some(entry) = self.connections.get_mut(key) {
                 entry.connection.race_at(now + patience);

@@ -9,8 +9,10 @@ use polypath_units::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PathQuality {
     pub(crate) min_rtt: Duration,
-    /// What it carries, if losses or a queue showed that.
-    pub(crate) bytes_per_s: Option<f64>,
+    /// Congestion window over round-trip time, if losses bounded the window.
+    pub(crate) window_bytes_per_s: Option<f64>,
+    /// What the bottleneck carries, if a queue showed that.
+    pub(crate) bottleneck_bytes_per_s: Option<u64>,
     /// Data packets sent. Of earlier subflows half as many count as of the next.
     pub(crate) packets: f64,
     /// Among them, times that something was lost.
@@ -50,7 +52,8 @@ impl PathMemory {
         let mut quality = quality;
         if let Some(before) = self.recent(now, local, remote) {
             // A short connection does not learn what a path carries, and forgets nothing.
-            quality.bytes_per_s = quality.bytes_per_s.or(before.bytes_per_s);
+            quality.window_bytes_per_s = quality.window_bytes_per_s.or(before.window_bytes_per_s);
+            quality.bottleneck_bytes_per_s = quality.bottleneck_bytes_per_s.or(before.bottleneck_bytes_per_s);
             quality.packets += before.packets / 2.0;
             quality.loss_events += before.loss_events / 2.0;
         }
@@ -87,6 +90,11 @@ impl PathMemory {
         best.map(|(_, local, rtt)| (local, Duration::from_secs_f64(PATIENCE * rtt.as_secs_f64()) + JITTER))
     }
 
+    /// What the bottleneck on the path to `remote` carries in bytes per second, if a queue showed that.
+    pub(super) fn bottleneck_bytes_per_s(&self, now: Instant, local: IpAddr, remote: IpAddr) -> Option<u64> {
+        self.recent(now, local, remote)?.bottleneck_bytes_per_s
+    }
+
     /// A peer to which the paths from all of `locals` are known: `remote`, or the one met last of its family, for what paths
     /// from different uplinks differ in is mostly the uplinks.
     fn comparable(&self, now: Instant, locals: &[IpAddr], remote: IpAddr) -> Option<IpAddr> {
@@ -101,12 +109,14 @@ impl PathQuality {
     /// A handshake, slow start, and the bytes at the path's rate.
     fn exchange_s(&self) -> f64 {
         let rounds = 1.5 + libm::log2(EXCHANGE_BYTES / INITIAL_WINDOW_BYTES + 1.0);
-        let mut rate = self.bytes_per_s.unwrap_or(f64::INFINITY);
+        let mut rate = self.window_bytes_per_s.unwrap_or(f64::INFINITY);
+        if let Some(bottleneck) = self.bottleneck_bytes_per_s {
+            rate = rate.min(bottleneck as f64);
+        }
         if self.loss_events >= MANY_LOSSES {
             rate = rate.min(self.rate_by_losses());
         }
-        let by_rate = EXCHANGE_BYTES / rate.max(1.0);
-        self.min_rtt.as_secs_f64() * rounds + by_rate
+        self.min_rtt.as_secs_f64() * rounds + EXCHANGE_BYTES / rate.max(1.0)
     }
 
     /// What TCP carries with that much loss: a window of the square root of 3/2 over the share of packets at whose loss it
@@ -128,7 +138,14 @@ mod tests {
     }
 
     fn quality(rtt_ms: u64, bytes_per_s: Option<f64>) -> PathQuality {
-        PathQuality { min_rtt: Duration::from_millis(rtt_ms), bytes_per_s, packets: 0.0, loss_events: 0.0 }
+        let bottleneck_bytes_per_s = bytes_per_s.map(|rate| rate as u64);
+        PathQuality {
+            min_rtt: Duration::from_millis(rtt_ms),
+            window_bytes_per_s: None,
+            bottleneck_bytes_per_s,
+            packets: 0.0,
+            loss_events: 0.0,
+        }
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use arrayvec::ArrayVec;
 use polypath_units::Duration;
 use polypath_wire::DataSeq;
 
@@ -27,6 +28,8 @@ pub(super) struct Default {
 const HARMFUL_QUEUE: Duration = Duration::from_millis(20);
 /// λ of bufferbloat mitigation, as evaluated by its authors.
 const LAMBDA: f64 = 3.0;
+/// Subflows that are passed over in one decision.
+const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.
 const SCAN_LIMIT: usize = 64;
 
@@ -36,43 +39,32 @@ impl Scheduler for Default {
     }
 
     fn select(&mut self, view: &View<'_>) -> Option<Decision> {
-        let is_sound = |subflow: &SubflowView| subflow.timeouts == 0 && !subflow.is_probing;
         let is_any_sound = view.subflows.iter().any(is_sound);
-        let is_any_proven = view.subflows.iter().any(|subflow| subflow.acked_offset > 0);
+        let is_any_proven = view.subflows.iter().any(is_proven);
         let is_tried = |subflow: &SubflowView| {
-            subflow.acked_offset > 0 || !is_any_proven || subflow.pending_bytes() < untried_bytes(subflow)
+            !is_any_proven || is_proven(subflow) || subflow.pending_bytes() < untried_bytes(subflow)
         };
         let may_send = |subflow: &SubflowView| {
             subflow.is_available() && (is_sound(subflow) || !is_any_sound) && is_tried(subflow)
         };
-        let decision = lowest_rtt(view, may_send);
-        self.is_copying = decision.is_none();
-        let Some(decision) = decision else {
-            return self.copy(view, may_send);
-        };
-        let chosen = view.subflows.get(decision.subflow)?;
-        // Who has neither room nor anything in flight will not soon have more: its peer's window is closed.
-        let is_moving = |subflow: &SubflowView| subflow.is_available() || subflow.in_flight_bytes > 0;
-        let faster = || {
-            let is_faster = |subflow: &&SubflowView| subflow.srtt < chosen.srtt && !chosen.srtt.is_zero();
-            view.subflows
-                .iter()
-                .filter(move |subflow| is_sound(subflow) && is_moving(subflow) && is_faster(subflow))
-        };
-        if faster().next().is_none() || decision.data == Data::Reinjection {
-            return Some(decision);
+        let mut passed: ArrayVec<u8, MOST_PASSED> = ArrayVec::new();
+        self.is_copying = false;
+        loop {
+            let decision = lowest_rtt(view, |subflow| may_send(subflow) && !passed.contains(&subflow.id));
+            let Some(decision) = decision else { break };
+            let chosen = view.subflows.get(decision.subflow)?;
+            if decision.data == Data::Reinjection || !waits(view, chosen) {
+                return Some(decision);
+            }
+            if passed.try_push(chosen.id).is_err() {
+                return None;
+            }
         }
-        let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
-            && chosen.pending_bytes() > 0
-            && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
-        // What faster subflows can bring to the peer until this one has; a round trip until it is acknowledged.
-        let arrives_in = chosen.srtt / 2 + leaves_in(chosen);
-        let by_then: u64 = faster().map(|subflow| deliverable_bytes(subflow, arrives_in)).sum();
-        let is_late = !view.more_to_come && by_then >= view.unsent_bytes;
-        // As the windows are: the peer's grows with them.
-        let by_ack: u64 = faster().map(|subflow| steady_bytes(subflow, chosen.srtt)).sum();
-        let blocks = by_ack + u64::from(chosen.segment_bytes) > view.window_left_bytes;
-        (!stands_in_queue && !is_late && !blocks).then_some(decision)
+        if !passed.is_empty() {
+            return None;
+        }
+        self.is_copying = true;
+        self.copy(view, may_send)
     }
 
     fn on_sent(&mut self, _subflow: u8, seq: DataSeq, len_bytes: u64) {
@@ -92,29 +84,23 @@ impl Default {
         if view.new_bytes > 0 || view.more_to_come && !view.window_limited {
             return None;
         }
-        let (index, subflow) = view
-            .subflows
-            .iter()
-            .enumerate()
-            .filter(|(_, subflow)| may_send(subflow))
-            .min_by_key(|(_, s)| s.srtt)?;
         let mut seq = view.data_una;
         if let Some(until) = self.copied_until.filter(|until| until.after(seq) && !view.window_limited) {
             seq = until;
         }
         for _ in 0..SCAN_LIMIT {
             let held = view.held_at(seq)?;
-            let holder = view.subflow(held.subflow);
-            let is_earlier = match holder {
-                Some(holder) => {
-                    holder.id != subflow.id && arrives_in(holder, held.end_offset) > subflow.srtt / 2
+            // A backup has it, or a subflow that is gone, if none of these.
+            if let Some(holder) = view.subflow(held.subflow) {
+                let remaining = arrives_in(holder, held.end_offset);
+                let is_earlier = |subflow: &SubflowView| {
+                    holder.id != subflow.id && may_send(subflow) && remaining > new_arrives_in(subflow)
+                };
+                let copier = view.subflows.iter().enumerate().filter(|(_, subflow)| is_earlier(subflow));
+                if let Some((index, _)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
+                    let limit_bytes = held.end.diff(held.seq).max(0) as u64;
+                    return Some(Decision { limit_bytes, ..Decision::send(index, Data::Copy(held.seq)) });
                 }
-                // A backup has it, or a subflow that is gone.
-                None => false,
-            };
-            if is_earlier {
-                let limit_bytes = held.end.diff(held.seq).max(0) as u64;
-                return Some(Decision { limit_bytes, ..Decision::send(index, Data::Copy(held.seq)) });
             }
             if view.window_limited {
                 return None;
@@ -122,6 +108,66 @@ impl Default {
             seq = held.end;
         }
         None
+    }
+}
+
+/// The peer answers.
+fn is_sound(subflow: &SubflowView) -> bool {
+    subflow.timeouts == 0 && !subflow.is_probing
+}
+
+/// It has delivered something, or its rate is known from before: more than its handshake tells.
+fn is_proven(subflow: &SubflowView) -> bool {
+    subflow.acked_offset > 0 || subflow.bottleneck_bytes_per_s.is_some()
+}
+
+/// New data had better not go to `chosen`: all would arrive later.
+fn waits(view: &View<'_>, chosen: &SubflowView) -> bool {
+    let arrives_in = new_arrives_in(chosen);
+    // Who has neither room nor anything in flight will not soon have more: its peer's window is closed.
+    let is_moving = |subflow: &SubflowView| subflow.is_available() || subflow.in_flight_bytes > 0;
+    let is_faster = |subflow: &SubflowView| subflow.srtt < chosen.srtt && !chosen.srtt.is_zero();
+    // Once a path's bottleneck is known, its round-trip time no longer says when something arrives.
+    let is_earlier = |subflow: &SubflowView| {
+        chosen.bottleneck_bytes_per_s.is_some()
+            && subflow.id != chosen.id
+            && !subflow.srtt.is_zero()
+            && new_arrives_in(subflow) < arrives_in
+    };
+    let faster = || {
+        let others = view.subflows.iter().filter(|subflow| is_sound(subflow) && is_moving(subflow));
+        others.filter(|subflow| is_faster(subflow))
+    };
+    let earlier = || {
+        let others = view.subflows.iter().filter(|subflow| is_sound(subflow) && is_moving(subflow));
+        others.filter(|subflow| is_faster(subflow) || is_earlier(subflow))
+    };
+    // What the others can bring to the peer until this one has; a round trip until it is acknowledged.
+    let by_then: u64 = earlier().map(|subflow| expected_bytes(view, subflow, arrives_in)).sum();
+    if !view.more_to_come && by_then >= view.unsent_bytes && earlier().next().is_some() {
+        return true;
+    }
+    if faster().next().is_none() {
+        return false;
+    }
+    let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
+        && chosen.pending_bytes() > 0
+        && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
+    // As the windows are: the peer's grows with them.
+    let by_ack: u64 = faster().map(|subflow| steady_bytes(subflow, chosen.srtt)).sum();
+    let blocks = by_ack + u64::from(chosen.segment_bytes) > view.window_left_bytes;
+    stands_in_queue || blocks
+}
+
+/// When what a subflow is given now reaches the peer.
+fn new_arrives_in(subflow: &SubflowView) -> Duration {
+    match subflow.bottleneck_bytes_per_s {
+        Some(rate) => {
+            let bytes = subflow.pending_bytes() + u64::from(subflow.segment_bytes);
+            (subflow.min_rtt / 2 + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64))
+                .max(subflow.srtt / 2)
+        }
+        None => subflow.srtt / 2 + leaves_in(subflow),
     }
 }
 
@@ -135,6 +181,16 @@ fn leaves_in(subflow: &SubflowView) -> Duration {
 /// What a subflow that has delivered nothing yet gets beside one that has: its handshake tells of its delay, not of its rate.
 fn untried_bytes(subflow: &SubflowView) -> u64 {
     4 * u64::from(subflow.segment_bytes)
+}
+
+/// What is known to come: of a subflow that has delivered nothing yet, beside one that has, no more than what it is tried with.
+fn expected_bytes(view: &View<'_>, subflow: &SubflowView, time: Duration) -> u64 {
+    let deliverable = deliverable_bytes(subflow, time);
+    if !is_proven(subflow) && view.subflows.iter().any(is_proven) {
+        deliverable.min(untried_bytes(subflow).saturating_sub(subflow.pending_bytes()))
+    } else {
+        deliverable
+    }
 }
 
 /// How many new bytes a subflow brings to the peer within `time`, beyond what it has in flight: a window each round, twice as
@@ -152,7 +208,10 @@ fn deliverable_bytes(subflow: &SubflowView, time: Duration) -> u64 {
     } else {
         1.0 + rounds
     };
-    ((windows * subflow.window_bytes as f64) as u64).saturating_sub(subflow.pending_bytes())
+    let most = subflow.bottleneck_bytes_per_s.map_or(f64::INFINITY, |rate| {
+        rate as f64 * (time.as_secs_f64() - subflow.min_rtt.as_secs_f64() / 2.0)
+    });
+    ((windows * subflow.window_bytes as f64).min(most) as u64).saturating_sub(subflow.pending_bytes())
 }
 
 /// The same with a window that does not grow.
@@ -174,7 +233,12 @@ fn arrives_in(subflow: &SubflowView, end_offset: u64) -> Duration {
         0.0
     };
     let srtt_s = subflow.srtt.as_secs_f64();
-    Duration::from_secs_f64((srtt_s * (rounds + again - 0.5)).max(0.0))
+    let by_rounds = (srtt_s * (rounds + again - 0.5)).max(0.0);
+    // Acknowledgments that are on their way back are of bytes that have arrived: half a round trip's worth.
+    let by_rate = subflow
+        .bottleneck_bytes_per_s
+        .map_or(0.0, |rate| ahead_bytes as f64 / rate.max(1) as f64 - subflow.min_rtt.as_secs_f64() / 2.0);
+    Duration::from_secs_f64(by_rounds.max(by_rate))
 }
 
 #[cfg(test)]
@@ -245,6 +309,7 @@ mod tests {
     #[test]
     fn the_end_is_copied_from_the_slow_subflow_once() {
         let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
+        subflows[0].in_flight_bytes = 1460;
         subflows[1].in_flight_bytes = 2920;
         let chunks = sent(&[(0, 1460, 2), (1460, 1460, 1), (2920, 1460, 2)]);
         let mut end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(&subflows) };
@@ -257,6 +322,39 @@ mod tests {
         assert_eq!(scheduler.select(&end), None);
         assert_eq!(Default::default().select(&View { more_to_come: true, ..end }), None);
         assert_eq!(Default::default().select(&View { subflows: &subflows[1..], ..end }), None);
+    }
+
+    #[test]
+    fn a_thin_path_is_no_faster_for_its_round_trip() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 10)];
+        subflows[1].acked_offset = 1;
+        let pick = |subflows: &[SubflowView], more_to_come| {
+            let view = View { unsent_bytes: 14_600, new_bytes: 14_600, more_to_come, ..view(subflows) };
+            Default::default().select(&view).map(|decision| decision.subflow)
+        };
+        assert_eq!(pick(&subflows, false), Some(0));
+        // A segment arrives after 10 + 58 ms, over the other path after 50 ms.
+        subflows[0].bottleneck_bytes_per_s = Some(25_000);
+        assert_eq!(pick(&subflows, false), Some(1));
+        assert_eq!(pick(&subflows, true), Some(0), "there is enough for both");
+        // After 10 + 20 ms.
+        subflows[0].bottleneck_bytes_per_s = Some(73_000);
+        assert_eq!(pick(&subflows, false), Some(0));
+    }
+
+    #[test]
+    fn what_stands_in_the_queue_of_a_thin_path_is_copied_though_its_round_trip_is_shorter() {
+        let mut subflows = [subflow(1, 20, 0), subflow(2, 100, 5)];
+        subflows[0].in_flight_bytes = 5840;
+        let chunks = sent(&[(0, 2920, 1), (2920, 2920, 1)]);
+        let pick = |subflows: &[SubflowView]| {
+            let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
+            Default::default().select(&View { data_next: DataSeq(5840), ..end }).map(|copy| copy.data)
+        };
+        assert_eq!(pick(&subflows), None);
+        // The first half arrives after 49 − 10 ms, the second after 97 − 10, its copy after 50.
+        subflows[0].bottleneck_bytes_per_s = Some(60_000);
+        assert_eq!(pick(&subflows), Some(Data::Copy(DataSeq(2920))));
     }
 
     #[test]

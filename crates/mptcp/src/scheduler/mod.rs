@@ -128,6 +128,8 @@ pub struct SubflowView {
     pub in_recovery: bool,
     /// Offset in its stream up to which the peer has acknowledged.
     pub acked_offset: u64,
+    /// What the path's bottleneck carries, if a queue showed that, now or to an earlier connection.
+    pub bottleneck_bytes_per_s: Option<u64>,
 }
 
 /// Which subflow, which data.
@@ -242,6 +244,7 @@ pub(crate) mod tests {
             is_probing: false,
             in_recovery: false,
             acked_offset: 0,
+            bottleneck_bytes_per_s: None,
         }
     }
 
