@@ -123,7 +123,8 @@ impl Delivery {
         if let Some(span) = self.span(&latest, min_rtt) {
             self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
             self.sample_span = span;
-            let is_queued = span > min_rtt + min_rtt / 2 && self.sample_bytes >= QUEUED_BYTES;
+            let round_trip = self.delivered_at.since(latest.at);
+            let is_queued = round_trip > min_rtt + min_rtt / 2 && self.sample_bytes >= QUEUED_BYTES;
             // Without a queue it is the least that the path carries.
             if is_queued || self.queued_bytes_per_s > 0 {
                 let rate = (self.sample_bytes as f64 / span.as_secs_f64()) as u64;
