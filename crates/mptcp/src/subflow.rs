@@ -53,6 +53,8 @@ pub(crate) struct Meta {
     pub(crate) is_silent: bool,
     /// What the path carried when it was used before.
     pub(crate) remembered_bytes_per_s: Option<u64>,
+    /// Nothing was acknowledged over several retransmission timeouts.
+    pub(crate) is_stale: bool,
 }
 
 /// How far a subflow's handshake is.
@@ -110,6 +112,7 @@ impl Meta {
             join_retries: 0,
             is_silent: false,
             remembered_bytes_per_s: None,
+            is_stale: false,
         }
     }
 

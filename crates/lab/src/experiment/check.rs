@@ -382,9 +382,8 @@ fn variant(
     };
     let path_manager = match &policy.path_manager {
         None => path_manager::Policy::default(),
-        Some(name) => path_manager::Policy::by_name(name).ok_or_else(|| {
-            let known = path_manager::Policy::ALL.iter().map(|policy| policy.name);
-            source.unknown(format!("{key}.path-manager"), "path manager", name, known)
+        Some(name) => name.parse().map_err(|error: path_manager::UnknownPolicy| {
+            source.wrong(format!("{key}.path-manager"), error.to_string())
         })?,
     };
     let wrong = |which: &str, message: String| source.wrong(format!("{key}.{which}"), message);

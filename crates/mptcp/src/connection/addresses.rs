@@ -82,8 +82,9 @@ pub(super) fn notify(connection: &mut Connection, cx: &mut Context<'_>, event: P
     };
     let mut actions = Vec::new();
     connection.addresses.manager.handle_event(&event, &view, &mut actions);
+    let known_requests = connection.requests.len();
     for action in actions {
-        connection.act(cx, action);
+        connection.act(cx, action, known_requests);
     }
 }
 
@@ -95,8 +96,11 @@ fn summary(subflow: &crate::subflow::Subflow) -> SubflowSummary {
         local_id: subflow.meta.local_id,
         remote: tuple.remote,
         remote_id: subflow.meta.remote_id,
-        established: subflow.meta.stage == Stage::Established,
+        established: subflow.meta.stage == Stage::Established && !subflow.meta.finishing,
+        closing: subflow.meta.finishing,
         backup: subflow.meta.backup(),
+        backup_local: subflow.meta.backup_local,
+        stale: subflow.meta.is_stale,
     }
 }
 
@@ -123,12 +127,13 @@ impl Connection {
         }
     }
 
-    fn act(&mut self, cx: &mut Context<'_>, action: PathAction) {
+    /// Does what the path manager wants; it did not see what the first `known_requests` of the requests ask for.
+    fn act(&mut self, cx: &mut Context<'_>, action: PathAction, known_requests: usize) {
         match action {
             PathAction::Open { local, local_id, remote, backup } => {
                 // Two events of one segment may both miss the same pair.
                 let is_asked = |request: &Request| matches!(request, Request::OpenSubflow { local: from, remote: to, .. } if (*from, *to) == (local, remote));
-                if !self.requests.iter().any(is_asked) {
+                if !self.requests.iter().take(known_requests).any(is_asked) {
                     self.requests.push(Request::OpenSubflow { local, local_id, remote, backup });
                 }
             }

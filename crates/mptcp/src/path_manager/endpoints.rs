@@ -1,37 +1,15 @@
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
-use polypath_units::{Duration, Instant};
-use polypath_wire::Endpoint;
-
-use super::{LocalEndpoint, PathAction, PathEvent, PathManager, PathView};
+use super::upkeep::Upkeep;
+use super::{PathAction, PathEvent, PathManager, PathView, pairs};
 
 /// What `ip mptcp endpoint` and `ip mptcp limits` say: announces `signal` endpoints, opens a subflow from each `subflow`
 /// endpoint to the initial address and to each announced one (from all of them with `fullmesh`, else from the first),
 /// and opens again, with backoff, what was lost.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    lost: Vec<Lost>,
+    upkeep: Upkeep,
 }
-
-/// A pair whose subflow ended.
-#[derive(Clone, Copy, Debug)]
-struct Lost {
-    local: IpAddr,
-    remote: Endpoint,
-    attempts: u32,
-    retry_at: Instant,
-}
-
-/// Wait before the first attempt to re-establish; doubles up to [`MAX_RETRY`].
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const MAX_RETRY: Duration = Duration::from_secs(60);
-
-/// Attempts after which a pair that never worked is given up.
-const MAX_ATTEMPTS: u32 = 6;
-
-/// Pairs that are remembered: bounded, since the peer can announce any number of addresses.
-const MAX_LOST: usize = 32;
 
 impl PathManager for Endpoints {
     fn name(&self) -> &'static str {
@@ -39,178 +17,23 @@ impl PathManager for Endpoints {
     }
 
     fn handle_event(&mut self, event: &PathEvent, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
-        match *event {
-            PathEvent::Established => {
-                announce(view, view.endpoints.iter(), actions);
-                self.open_missing(view, actions);
-            }
-            PathEvent::Announced(_) => self.open_missing(view, actions),
-            PathEvent::LocalAdded(addr) => {
-                self.lost.retain(|lost| lost.local != addr);
-                announce(view, view.endpoints.iter().filter(|endpoint| endpoint.addr == addr), actions);
-                self.open_missing(view, actions);
-            }
-            PathEvent::Withdrawn { id } => {
-                let gone = view.subflows.iter().filter(|subflow| subflow.remote_id == id);
-                actions.extend(gone.map(|subflow| PathAction::Close { subflow: subflow.id }));
-            }
-            PathEvent::LocalRemoved(addr) => {
-                let id =
-                    view.endpoints.iter().find(|endpoint| endpoint.addr == addr).map(|endpoint| endpoint.id);
-                let gone = view.subflows.iter().filter(|subflow| subflow.local == addr);
-                let id = id.or_else(|| gone.clone().map(|subflow| subflow.local_id).next());
-                actions.extend(id.map(|id| PathAction::Withdraw { id }));
-            }
-            PathEvent::SubflowEstablished { subflow } => {
-                if let Some(up) = view.subflows.iter().find(|summary| summary.id == subflow) {
-                    self.lost.retain(|lost| (lost.local, lost.remote) != (up.local, up.remote));
-                }
-            }
-            PathEvent::SubflowClosed { local, remote, was_established } => {
-                self.remember(view, local, remote, was_established, actions);
-            }
-            PathEvent::Wake => self.open_missing(view, actions),
+        if self.upkeep.follow(event, view, actions) {
+            self.upkeep.open_missing(view, &pairs::by_flags(view), 1, actions);
         }
     }
-}
-
-fn announce<'a>(
-    view: &PathView<'_>,
-    endpoints: impl Iterator<Item = &'a LocalEndpoint>,
-    actions: &mut Vec<PathAction>,
-) {
-    let initial = (view.initial_local, None);
-    for endpoint in endpoints.filter(|endpoint| endpoint.signal && (endpoint.addr, endpoint.port) != initial)
-    {
-        actions.push(PathAction::Announce { id: endpoint.id, addr: endpoint.addr, port: endpoint.port });
-    }
-}
-
-impl Endpoints {
-    /// Opens a subflow for each wanted pair of addresses that has none, up to the limit. Only the client opens: a server
-    /// is mostly behind nothing, a client behind a NAT.
-    fn open_missing(&mut self, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
-        if !view.is_client || !view.may_join {
-            return;
-        }
-        // With the initial subflow gone, its place is free for another.
-        let mut free = (usize::from(view.limits.subflows) + 1).saturating_sub(view.subflows.len());
-        let mut opened: Vec<(IpAddr, Endpoint)> = Vec::new();
-        for (local, remote) in wanted(view) {
-            let pair = (local.addr, remote);
-            let exists = view.subflows.iter().any(|subflow| (subflow.local, subflow.remote) == pair);
-            let waits =
-                self.lost.iter().any(|lost| (lost.local, lost.remote) == pair && lost.retry_at > view.now);
-            if free == 0 || exists || waits || opened.contains(&pair) {
-                continue;
-            }
-            free -= 1;
-            opened.push(pair);
-            actions.push(PathAction::Open {
-                local: local.addr,
-                local_id: local.id,
-                remote,
-                backup: local.backup,
-            });
-        }
-        if let Some(next) = self.lost.iter().map(|lost| lost.retry_at).filter(|at| *at > view.now).min() {
-            actions.push(PathAction::WakeAt(next));
-        }
-    }
-
-    fn remember(
-        &mut self,
-        view: &PathView<'_>,
-        local: IpAddr,
-        remote: Endpoint,
-        was_established: bool,
-        actions: &mut Vec<PathAction>,
-    ) {
-        let known = self.lost.iter().position(|lost| (lost.local, lost.remote) == (local, remote));
-        let attempts = match known {
-            Some(at) if !was_established => self.lost.swap_remove(at).attempts + 1,
-            Some(at) => {
-                self.lost.swap_remove(at);
-                0
-            }
-            None => u32::from(!was_established),
-        };
-        let wait = Duration::from_nanos(FIRST_RETRY.as_nanos() << attempts.min(6));
-        let retry_at = match attempts {
-            MAX_ATTEMPTS.. => Instant::FAR_FUTURE,
-            _ => view.now + if wait > MAX_RETRY { MAX_RETRY } else { wait },
-        };
-        if self.lost.len() < MAX_LOST {
-            self.lost.push(Lost { local, remote, attempts, retry_at });
-        }
-        if view.is_client && view.may_join && retry_at != Instant::FAR_FUTURE {
-            actions.push(PathAction::WakeAt(retry_at));
-        }
-    }
-}
-
-/// The pairs of addresses that should carry a subflow, most wanted first.
-fn wanted<'a>(view: &'a PathView<'_>) -> impl Iterator<Item = (LocalEndpoint, Endpoint)> + 'a {
-    let initial = LocalEndpoint { fullmesh: false, ..LocalEndpoint::subflow(view.initial_local, 0) };
-    let known = view.endpoints.iter().copied().filter(|endpoint| endpoint.subflow);
-    // The initial pair counts as wanted too: if its subflow dies, it is to come back.
-    let initial_is_listed = view.endpoints.iter().any(|endpoint| endpoint.addr == view.initial_local);
-    let to_initial = known
-        .clone()
-        .chain((!initial_is_listed).then_some(initial))
-        .filter(|_| !view.no_join_initial)
-        .map(|local| (local, view.initial_remote));
-    let to_announced =
-        view.announced.iter().take(usize::from(view.limits.add_addr_accepted)).flat_map(move |remote| {
-            let target = Endpoint::new(remote.addr, remote.port.unwrap_or(view.initial_remote.port));
-            let mesh = known.clone().filter(|local| local.fullmesh);
-            let any_mesh = mesh.clone().next().is_some();
-            mesh.chain((!any_mesh).then_some(initial)).map(move |local| (local, target))
-        });
-    to_initial.chain(to_announced).filter(|(local, remote)| local.addr.is_ipv4() == remote.addr.is_ipv4())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, RemoteAddress, SubflowSummary};
+    use polypath_units::Instant;
+    use polypath_wire::Endpoint;
+
+    use super::super::tests::{addr, initial_subflow, joined, opened, remote, view};
+    use super::super::{LocalEndpoint, RemoteAddress};
     use super::*;
-    use core::net::Ipv4Addr;
-
-    fn addr(last: u8) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
-    }
-
-    fn initial_subflow() -> SubflowSummary {
-        SubflowSummary {
-            id: 0,
-            local: addr(1),
-            local_id: 0,
-            remote: Endpoint::new(addr(100), 80),
-            remote_id: 0,
-            established: true,
-            backup: false,
-        }
-    }
-
-    fn view<'a>(endpoints: &'a [LocalEndpoint], subflows: &'a [SubflowSummary]) -> PathView<'a> {
-        PathView {
-            now: Instant::ZERO,
-            is_client: true,
-            may_join: true,
-            initial_local: addr(1),
-            initial_remote: Endpoint::new(addr(100), 80),
-            no_join_initial: false,
-            endpoints,
-            limits: Limits::default(),
-            subflows,
-            announced: &[],
-        }
-    }
 
     fn after(event: PathEvent, view: &PathView<'_>) -> Vec<PathAction> {
-        let mut actions = Vec::new();
-        Endpoints::default().handle_event(&event, view, &mut actions);
-        actions
+        super::super::tests::after(&mut Endpoints::default(), event, view)
     }
 
     #[test]
@@ -277,16 +100,54 @@ mod tests {
     }
 
     #[test]
-    fn withdrawn_addresses_close_their_subflows() {
-        let endpoints = [LocalEndpoint::subflow(addr(1), 1)];
+    fn the_best_priority_is_opened_first() {
+        let endpoints = [LocalEndpoint::subflow(addr(2), 2).priority(7), LocalEndpoint::subflow(addr(3), 3)];
         let subflows = [initial_subflow()];
+        let mut view = view(&endpoints, &subflows);
+        let (second, third) = ((addr(2), remote(100, 80)), (addr(3), remote(100, 80)));
+        assert_eq!(opened(&after(PathEvent::Established, &view)), [third, second]);
+        view.limits.subflows = 1;
+        assert_eq!(opened(&after(PathEvent::Established, &view)), [third]);
+    }
+
+    #[test]
+    fn addresses_that_go_take_their_subflows_along() {
+        let endpoints = [LocalEndpoint::subflow(addr(1), 1), LocalEndpoint::subflow(addr(2), 2)];
+        let initial = [initial_subflow()];
+        let both = [initial_subflow(), joined(1, 2)];
         assert_eq!(
-            after(PathEvent::Withdrawn { id: 0 }, &view(&endpoints, &subflows)),
+            after(PathEvent::Withdrawn { id: 0 }, &view(&endpoints, &initial)),
             [PathAction::Close { subflow: 0 }]
         );
-        assert_eq!(
-            after(PathEvent::LocalRemoved(addr(1)), &view(&endpoints, &subflows)),
-            [PathAction::Withdraw { id: 1 }]
-        );
+        let gone = |addr, subflows| after(PathEvent::LocalRemoved(addr), &view(&endpoints, subflows));
+        assert_eq!(gone(addr(2), &both), [PathAction::Withdraw { id: 2 }]);
+        assert_eq!(gone(addr(1), &both), [PathAction::Withdraw { id: 0 }], "what the peer knows it by");
+        assert_eq!(gone(addr(1), &initial), [], "nothing is left to say it on");
+        // An address that was announced, and that no subflow uses.
+        let signal = [LocalEndpoint::signal(addr(2), 2)];
+        let actions = after(PathEvent::LocalRemoved(addr(2)), &view(&signal, &initial));
+        assert_eq!(actions, [PathAction::Withdraw { id: 2 }]);
+    }
+
+    #[test]
+    fn nothing_is_opened_from_an_address_that_is_gone() {
+        let endpoints = [LocalEndpoint::subflow(addr(2), 2)];
+        let subflows = [joined(1, 2)];
+        let mut manager = Endpoints::default();
+        let mut view = view(&endpoints, &subflows);
+        let mut run = |event, view: &PathView<'_>| opened(&super::super::tests::after(&mut manager, event, view));
+        run(PathEvent::LocalRemoved(addr(1)), &view);
+        view.now = Instant::from_secs(100);
+        assert_eq!(run(PathEvent::Wake, &view), []);
+        assert_eq!(run(PathEvent::LocalAdded(addr(1)), &view), [(addr(1), remote(100, 80))]);
+    }
+
+    #[test]
+    fn subflows_follow_the_flags_of_their_endpoint() {
+        let endpoints = [LocalEndpoint::subflow(addr(1), 1), LocalEndpoint::subflow(addr(2), 2).backup()];
+        let subflows = [initial_subflow(), joined(1, 2)];
+        let change = |addr| after(PathEvent::LocalChanged(addr), &view(&endpoints, &subflows));
+        assert_eq!(change(addr(1)), []);
+        assert_eq!(change(addr(2)), [PathAction::SetBackup { subflow: 1, backup: true }]);
     }
 }

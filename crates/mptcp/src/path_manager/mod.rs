@@ -1,16 +1,33 @@
 //! Path managers: which subflows to open and which addresses to announce, in the words of `ip mptcp`. One policy a file.
 //!
-//! A path manager sees address and subflow events and returns actions; it never touches packets.
+//! A path manager sees address and subflow events and returns actions; it never touches packets. `docs/path-managers.md`
+//! shows how to write one.
 
+mod break_before_make;
 mod endpoints;
+mod fullmesh;
+mod handover;
+mod make_before_break;
+mod ndiffports;
+mod none;
+mod pairs;
+mod policy;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
 use polypath_units::Instant;
 use polypath_wire::Endpoint;
+
+pub use policy::{Policy, UnknownPolicy};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/path-managers.md")]
+struct Guide;
 
 /// A path-management policy, one instance a connection.
 pub trait PathManager: fmt::Debug + Send {
@@ -47,8 +64,21 @@ pub enum PathEvent {
         /// It had been established.
         was_established: bool,
     },
+    /// A subflow has data outstanding, and nothing was acknowledged over
+    /// [`stale_loss_count`](crate::ConnectionConfig::stale_loss_count) retransmission timeouts: its path may be dead.
+    SubflowStale {
+        /// The subflow.
+        subflow: u8,
+    },
+    /// Something was acknowledged on a stale subflow.
+    SubflowRecovered {
+        /// The subflow.
+        subflow: u8,
+    },
     /// A local address became usable.
     LocalAdded(IpAddr),
+    /// The endpoint of a local address is another than before: a backup now, or a regular one.
+    LocalChanged(IpAddr),
     /// A local address is gone.
     LocalRemoved(IpAddr),
     /// The instant of a [`PathAction::WakeAt`] came.
@@ -58,7 +88,7 @@ pub enum PathEvent {
 /// What a path manager wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathAction {
-    /// Open a subflow.
+    /// Open a subflow. Several over one pair of addresses differ in their local port.
     Open {
         /// Local address.
         local: IpAddr,
@@ -116,25 +146,40 @@ pub struct LocalEndpoint {
     pub backup: bool,
     /// Open a subflow from the address to every known address of the peer.
     pub fullmesh: bool,
+    /// Which endpoint is preferred by handovers, and joined first: the smaller, the better. Default 0.
+    pub priority: u8,
 }
 
 impl LocalEndpoint {
     /// An endpoint with the `subflow` and `fullmesh` flags: what a client wants for each uplink.
     #[must_use]
     pub const fn subflow(addr: IpAddr, id: u8) -> Self {
-        Self { addr, id, port: None, signal: false, subflow: true, backup: false, fullmesh: true }
+        Self { subflow: true, fullmesh: true, ..Self::new(addr, id) }
     }
 
     /// An endpoint with the `signal` flag: what a server wants for each address.
     #[must_use]
     pub const fn signal(addr: IpAddr, id: u8) -> Self {
-        Self { addr, id, port: None, signal: true, subflow: false, backup: false, fullmesh: false }
+        Self { signal: true, ..Self::new(addr, id) }
+    }
+
+    /// An endpoint without any flag.
+    #[must_use]
+    pub const fn new(addr: IpAddr, id: u8) -> Self {
+        Self { addr, id, port: None, signal: false, subflow: false, backup: false, fullmesh: false, priority: 0 }
     }
 
     /// The same as a backup.
     #[must_use]
     pub const fn backup(mut self) -> Self {
         self.backup = true;
+        self
+    }
+
+    /// The same with another priority.
+    #[must_use]
+    pub const fn priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
         self
     }
 }
@@ -203,52 +248,28 @@ pub struct SubflowSummary {
     pub remote: Endpoint,
     /// Identifier of the remote address.
     pub remote_id: u8,
-    /// Ready for data.
+    /// Ready for data, and not closing.
     pub established: bool,
-    /// A backup.
+    /// On its way out: reset, or finishing.
+    pub closing: bool,
+    /// A backup, by the word of either end.
     pub backup: bool,
+    /// A backup by the word of this end.
+    pub backup_local: bool,
+    /// See [`PathEvent::SubflowStale`].
+    pub stale: bool,
 }
 
-/// A policy by name.
-#[derive(Clone, Copy)]
-pub struct Policy {
-    /// The name by which users choose it.
-    pub name: &'static str,
-    build: fn() -> Box<dyn PathManager>,
-}
-
-impl Policy {
-    /// All policies; the first is the default.
-    pub const ALL: &'static [Self] =
-        &[Self { name: "endpoints", build: || Box::new(endpoints::Endpoints::default()) }];
-
-    /// The policy of this name.
+impl PathView<'_> {
+    /// The subflow with this id.
     #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|policy| policy.name == name)
+    pub fn subflow(&self, id: u8) -> Option<&SubflowSummary> {
+        self.subflows.iter().find(|subflow| subflow.id == id)
     }
 
-    /// A new instance.
+    /// The endpoint of a local address.
     #[must_use]
-    pub fn build(self) -> Box<dyn PathManager> {
-        (self.build)()
-    }
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self::ALL[0]
-    }
-}
-
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Policy {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+    pub fn endpoint(&self, addr: IpAddr) -> Option<&LocalEndpoint> {
+        self.endpoints.iter().find(|endpoint| endpoint.addr == addr)
     }
 }

@@ -37,7 +37,7 @@ impl Settings {
             mptcp: connection.mptcp,
             congestion: connection.congestion.name().to_string(),
             scheduler: connection.scheduler.to_string(),
-            path_manager: connection.path_manager.name.to_string(),
+            path_manager: connection.path_manager.to_string(),
             receive_buffer_bytes: connection.tcp.receive_buffer_bytes,
             send_buffer_bytes: connection.tcp.send_buffer_bytes,
             race: connection.race,

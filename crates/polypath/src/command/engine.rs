@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use polypath_congestion::Algorithm;
-use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use polypath_net::control::{directory, offer};
 use polypath_net::engine::KernelEngine;
 use polypath_net::setup::{NetworkSetup, SetupError, SetupOptions};
@@ -30,6 +30,9 @@ pub(super) struct EngineArguments {
     /// Which path gets data (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_scheduler)]
     scheduler: Option<scheduler::Policy>,
+    /// Which paths are opened, and which one takes over (engines tun and udp)
+    #[arg(long, value_name = "NAME", value_parser = parse_path_manager)]
+    path_manager: Option<path_manager::Policy>,
     /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     congestion_control: Option<Algorithm>,
@@ -70,6 +73,7 @@ impl EngineArguments {
             ("--interface", !self.interfaces.is_empty()),
             ("--backup", !self.backup.is_empty()),
             ("--scheduler", self.scheduler.is_some()),
+            ("--path-manager", self.path_manager.is_some()),
             ("--congestion-control", self.congestion_control.is_some()),
             ("--dry-run", self.dry_run),
         ];
@@ -110,6 +114,9 @@ impl EngineArguments {
     fn choose(&self, connection: &mut ConnectionConfig) {
         if let Some(scheduler) = self.scheduler {
             connection.scheduler = scheduler;
+        }
+        if let Some(path_manager) = self.path_manager {
+            connection.path_manager = path_manager;
         }
         if let Some(congestion) = self.congestion_control {
             connection.congestion = congestion;
@@ -153,6 +160,10 @@ fn parse_scheduler(name: &str) -> Result<scheduler::Policy, String> {
         let names: Vec<&str> = scheduler::Policy::ALL.iter().map(|policy| policy.name).collect();
         format!("expected one of: {}", names.join(", "))
     })
+}
+
+fn parse_path_manager(name: &str) -> Result<path_manager::Policy, String> {
+    name.parse().map_err(|error: path_manager::UnknownPolicy| error.to_string())
 }
 
 pub(super) fn parse_congestion(name: &str) -> Result<Algorithm, String> {

@@ -419,9 +419,8 @@ impl Check<'_> {
             })?;
         }
         if let Some(name) = &file.path_manager {
-            config.path_manager = path_manager::Policy::by_name(name).ok_or_else(|| {
-                let known = path_manager::Policy::ALL.iter().map(|policy| policy.name);
-                self.unknown(key("path_manager"), "path manager", name, known)
+            config.path_manager = name.parse().map_err(|error: path_manager::UnknownPolicy| {
+                self.wrong(key("path_manager"), error.to_string())
             })?;
         }
         let congestion = file.congestion.as_deref().unwrap_or(if config.mptcp { "lia" } else { "cubic" });

@@ -1,0 +1,211 @@
+//! What path managers share: announcing addresses, following those that go, and opening again, with backoff, what was lost.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::Endpoint;
+
+use super::pairs::Pair;
+use super::{LocalEndpoint, PathAction, PathEvent, PathView};
+
+/// Keeps a number of subflows over each wanted pair of addresses.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    lost: Vec<Lost>,
+    /// Local addresses that went away.
+    gone: Vec<IpAddr>,
+}
+
+/// A pair whose subflow ended.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    local: IpAddr,
+    remote: Endpoint,
+    attempts: u32,
+    retry_at: Instant,
+}
+
+/// Wait before the first attempt to re-establish; doubles up to [`MAX_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const MAX_RETRY: Duration = Duration::from_secs(60);
+
+/// Attempts after which a pair that never worked is given up.
+const MAX_ATTEMPTS: u32 = 6;
+
+/// Pairs that are remembered: bounded, since the peer can announce any number of addresses.
+const MAX_LOST: usize = 32;
+
+impl Upkeep {
+    /// Does what an event asks for whatever subflows are wanted; returns whether it is time to open those that are missing.
+    pub(super) fn follow(
+        &mut self,
+        event: &PathEvent,
+        view: &PathView<'_>,
+        actions: &mut Vec<PathAction>,
+    ) -> bool {
+        match *event {
+            PathEvent::Established => {
+                announce(view, view.endpoints.iter(), actions);
+                true
+            }
+            PathEvent::Announced(_) | PathEvent::Wake => true,
+            PathEvent::LocalAdded(addr) => {
+                self.lost.retain(|lost| lost.local != addr);
+                self.gone.retain(|gone| *gone != addr);
+                announce(view, view.endpoints.iter().filter(|endpoint| endpoint.addr == addr), actions);
+                true
+            }
+            PathEvent::Withdrawn { id } => {
+                let gone = view.subflows.iter().filter(|subflow| subflow.remote_id == id);
+                actions.extend(gone.map(|subflow| PathAction::Close { subflow: subflow.id }));
+                false
+            }
+            PathEvent::LocalRemoved(addr) => {
+                if self.gone.len() < MAX_LOST && !self.gone.contains(&addr) {
+                    self.gone.push(addr);
+                }
+                withdraw(view, addr, actions);
+                false
+            }
+            PathEvent::LocalChanged(addr) => {
+                follow_flags(view, addr, actions);
+                false
+            }
+            PathEvent::SubflowEstablished { subflow } => {
+                if let Some(up) = view.subflow(subflow) {
+                    self.lost.retain(|lost| (lost.local, lost.remote) != (up.local, up.remote));
+                }
+                false
+            }
+            PathEvent::SubflowClosed { local, remote, was_established } => {
+                self.remember(view, local, remote, was_established, actions);
+                false
+            }
+            PathEvent::SubflowStale { .. } | PathEvent::SubflowRecovered { .. } => false,
+        }
+    }
+
+    /// Opens what is missing of `per_pair` subflows over each of `wanted`, up to the limit. Only the client opens: a server is
+    /// mostly behind nothing, a client behind a NAT.
+    pub(super) fn open_missing(
+        &mut self,
+        view: &PathView<'_>,
+        wanted: &[Pair],
+        per_pair: usize,
+        actions: &mut Vec<PathAction>,
+    ) {
+        if !view.is_client || !view.may_join {
+            return;
+        }
+        // With the initial subflow gone, its place is free for another.
+        let mut free = (usize::from(view.limits.subflows) + 1).saturating_sub(view.subflows.len());
+        // One over each pair first, then the second over each.
+        for round in 0..per_pair {
+            for pair in wanted {
+                let is_there = |subflow: &&super::SubflowSummary| {
+                    (subflow.local, subflow.remote) == pair.addresses()
+                };
+                if free == 0 || view.subflows.iter().filter(is_there).count() > round || !self.may_open(view, pair)
+                {
+                    continue;
+                }
+                free -= 1;
+                actions.push(open(pair, pair.local.backup));
+            }
+        }
+        self.wake(view, actions);
+    }
+
+    /// Neither is the local address gone, nor does the pair wait to be tried again.
+    pub(super) fn may_open(&self, view: &PathView<'_>, pair: &Pair) -> bool {
+        let waits = |lost: &Lost| (lost.local, lost.remote) == pair.addresses() && lost.retry_at > view.now;
+        !self.gone.contains(&pair.local.addr) && !self.lost.iter().any(waits)
+    }
+
+    pub(super) fn is_gone(&self, addr: IpAddr) -> bool {
+        self.gone.contains(&addr)
+    }
+
+    /// Asks to be woken when the next pair may be tried again.
+    pub(super) fn wake(&self, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
+        if let Some(next) = self.lost.iter().map(|lost| lost.retry_at).filter(|at| *at > view.now).min()
+            && next != Instant::FAR_FUTURE
+        {
+            actions.push(PathAction::WakeAt(next));
+        }
+    }
+
+    /// The subflow over a pair ended: how long to wait before it is tried again.
+    pub(super) fn remember(
+        &mut self,
+        view: &PathView<'_>,
+        local: IpAddr,
+        remote: Endpoint,
+        was_established: bool,
+        actions: &mut Vec<PathAction>,
+    ) {
+        let known = self.lost.iter().position(|lost| (lost.local, lost.remote) == (local, remote));
+        let attempts = match known {
+            Some(at) if !was_established => self.lost.swap_remove(at).attempts + 1,
+            Some(at) => {
+                self.lost.swap_remove(at);
+                0
+            }
+            None => u32::from(!was_established),
+        };
+        let wait = Duration::from_nanos(FIRST_RETRY.as_nanos() << attempts.min(6));
+        let retry_at = match attempts {
+            MAX_ATTEMPTS.. => Instant::FAR_FUTURE,
+            _ => view.now + if wait > MAX_RETRY { MAX_RETRY } else { wait },
+        };
+        if self.lost.len() < MAX_LOST {
+            self.lost.push(Lost { local, remote, attempts, retry_at });
+        }
+        if view.is_client && view.may_join && retry_at != Instant::FAR_FUTURE {
+            actions.push(PathAction::WakeAt(retry_at));
+        }
+    }
+}
+
+pub(super) fn open(pair: &Pair, backup: bool) -> PathAction {
+    PathAction::Open { local: pair.local.addr, local_id: pair.local.id, remote: pair.remote, backup }
+}
+
+fn announce<'a>(
+    view: &PathView<'_>,
+    endpoints: impl Iterator<Item = &'a LocalEndpoint>,
+    actions: &mut Vec<PathAction>,
+) {
+    let initial = (view.initial_local, None);
+    for endpoint in endpoints.filter(|endpoint| endpoint.signal && (endpoint.addr, endpoint.port) != initial)
+    {
+        actions.push(PathAction::Announce { id: endpoint.id, addr: endpoint.addr, port: endpoint.port });
+    }
+}
+
+/// Withdraws an address under all identifiers that the peer knows it by: the initial subflow's is 0 (RFC 8684 §3.4.2). With
+/// nothing else to say it on, the peer cannot be told, and the subflows stay, as the address may come back.
+fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
+    if !view.subflows.iter().any(|subflow| subflow.established && subflow.local != addr) {
+        return;
+    }
+    let used = view.subflows.iter().filter(|subflow| subflow.local == addr).map(|subflow| subflow.local_id);
+    let announced = view.endpoint(addr).filter(|endpoint| endpoint.signal && addr != view.initial_local);
+    let mut ids: Vec<u8> = used.chain(announced.map(|endpoint| endpoint.id)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    actions.extend(ids.into_iter().map(|id| PathAction::Withdraw { id }));
+}
+
+/// The subflows of an endpoint become backups, or regular ones, as it did.
+fn follow_flags(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
+    let Some(endpoint) = view.endpoint(addr) else { return };
+    let other = |subflow: &&super::SubflowSummary| {
+        subflow.local == addr && subflow.established && subflow.backup_local != endpoint.backup
+    };
+    let changed = view.subflows.iter().filter(other);
+    actions.extend(
+        changed.map(|subflow| PathAction::SetBackup { subflow: subflow.id, backup: endpoint.backup }),
+    );
+}
