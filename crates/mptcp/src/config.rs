@@ -44,6 +44,10 @@ pub struct ConnectionConfig {
     /// SYN retransmissions after which a client leaves MP_CAPABLE out: something on the path may drop SYNs with unknown
     /// options. Default 2.
     pub syn_retries_before_fallback: u8,
+    /// Retransmission timeouts in a row after which a subflow is stale: its path manager hears of it, and while another
+    /// subflow works, it is probed every second. 0 for never. Default 4, as `net.mptcp.stale_loss_cnt` of Linux, which counts
+    /// intervals without progress.
+    pub stale_loss_count: u8,
     /// How long a connection without any subflow waits for one. Default 60 s.
     pub no_subflow_timeout: Duration,
     /// ADD_ADDR is sent again if it is not echoed within this time, three times in all. Default 1 s.
@@ -66,6 +70,7 @@ impl Default for ConnectionConfig {
             receive_autotuning: true,
             max_mapping_bytes: u16::MAX,
             syn_retries_before_fallback: 2,
+            stale_loss_count: 4,
             no_subflow_timeout: Duration::from_secs(60),
             add_addr_timeout: Duration::from_secs(1),
         }

@@ -82,6 +82,10 @@ counters! {
     mp_rst_rx = "MPRstRx",
     /// Data segments sent again on another subflow.
     mptcp_retrans = "MPTCPRetrans",
+    /// Subflows that became stale.
+    subflow_stale = "SubflowStale",
+    /// Stale subflows on which something was acknowledged again.
+    subflow_recover = "SubflowRecover",
     /// Data outside of the receive window.
     no_dss_in_window = "NoDSSInWindow",
     /// Connections now established.

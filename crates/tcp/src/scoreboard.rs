@@ -429,6 +429,11 @@ impl Scoreboard {
         if self.mark_lost(at) { bytes } else { 0 }
     }
 
+    /// Length of the piece at index `at`.
+    pub(crate) fn piece_bytes(&self, at: usize) -> u64 {
+        self.queue.get(at).map_or(0, Sent::len)
+    }
+
     /// The piece that starts at `position` is taken for lost and waits.
     pub(crate) fn waits_at(&self, position: u64) -> Option<u64> {
         self.queue.get(self.index_of(position)).filter(|piece| piece.waits()).map(Sent::len)

@@ -107,6 +107,9 @@ fn summary(subflow: &crate::subflow::Subflow) -> SubflowSummary {
 impl Connection {
     /// A local address came or went.
     pub(crate) fn handle_path_event(&mut self, cx: &mut Context<'_>, event: PathEvent) {
+        if let PathEvent::LocalAdded(addr) = event {
+            self.probe_from(cx.now, addr);
+        }
         notify(self, cx, event);
         if let PathEvent::LocalRemoved(addr) = event {
             // The last subflow stays: a reset would end the connection at the peer, and the address may come back.

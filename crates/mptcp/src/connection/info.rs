@@ -51,6 +51,9 @@ pub struct SubflowInfo {
     pub established: bool,
     /// Either end made it a backup.
     pub backup: bool,
+    /// Data is outstanding, and nothing was acknowledged over several retransmission timeouts
+    /// ([`stale_loss_count`](crate::ConnectionConfig::stale_loss_count)).
+    pub stale: bool,
     /// Local address identifier.
     pub local_id: u8,
     /// Remote address identifier.
@@ -84,6 +87,7 @@ impl Connection {
                     tuple: subflow.tcp.tuple(),
                     established: matches!(subflow.meta.stage, Stage::Established | Stage::Plain),
                     backup: subflow.meta.backup(),
+                    stale: subflow.meta.is_stale,
                     local_id: subflow.meta.local_id,
                     remote_id: subflow.meta.remote_id,
                     tcp: subflow.tcp.info(),

@@ -11,6 +11,7 @@ mod data_out;
 mod fallback;
 mod handshake;
 mod info;
+mod staleness;
 mod state;
 
 use alloc::boxed::Box;
@@ -238,12 +239,14 @@ impl Connection {
         let is_negotiating = self.shared.mode == Mode::Negotiating && self.shared.is_client;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         let Subflow { tcp, meta, .. } = &mut **subflow;
+        let had_timed_out = tcp.consecutive_timeouts() > 0;
         let payload_bytes = segment.payload.len() as u64;
         let has_payload = payload_bytes > 0;
         self.segment_offset =
             has_payload.then(|| tcp.offset_of(segment.seq)).and_then(|at| u64::try_from(at).ok());
         let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
         let disposition = tcp.handle_segment(cx.now, ecn, segment, &mut extension);
+        let is_back = had_timed_out && tcp.consecutive_timeouts() == 0;
         if let Some(view) = self.shared.views.get_mut(position) {
             *view = tcp.flow_view();
         }
@@ -259,6 +262,9 @@ impl Connection {
             self.after_acknowledgment(cx, position);
         }
         self.handle_tcp_events(cx, id);
+        if is_back {
+            self.path_works_again(cx, id);
+        }
         if is_negotiating && self.shared.mode != Mode::Negotiating {
             self.end_race();
         }
@@ -292,6 +298,9 @@ impl Connection {
                     self.reinject_from(id);
                 }
                 self.handle_tcp_events(cx, id);
+                if self.position(id) == Some(position) {
+                    self.watch_path(cx, position);
+                }
             }
             if join_due && self.position(id) == Some(position) {
                 self.retry_join_ack(cx, position);

@@ -56,6 +56,9 @@ pub struct SubflowReport {
     pub is_established: bool,
     /// Used only when no regular path works.
     pub is_backup: bool,
+    /// Nothing was acknowledged over several retransmission timeouts.
+    #[serde(default)]
+    pub is_stale: bool,
     /// Congestion control.
     pub congestion: String,
     /// Milliseconds until a retransmission.
@@ -135,6 +138,7 @@ impl From<&SubflowInfo> for SubflowReport {
             remote_id: info.remote_id,
             is_established: info.established,
             is_backup: info.backup,
+            is_stale: info.stale,
             congestion: tcp.congestion.into(),
             rto_ms: tcp.rto.as_millis_f64(),
             rtt_ms: tcp.srtt.as_millis_f64(),

@@ -198,7 +198,8 @@ fn details_of_subflow(subflow: &SubflowReport) -> String {
             let _ = write!(text, " {name} {rate}bps");
         }
     }
-    text + if subflow.is_backup { " backup" } else { "" }
+    text += if subflow.is_backup { " backup" } else { "" };
+    text + if subflow.is_stale { " stale" } else { "" }
 }
 
 /// As `ss` does, zero is not worth a word.

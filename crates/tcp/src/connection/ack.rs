@@ -79,10 +79,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.queue.acknowledge(self.acked_offset());
         self.stalled_since = now;
         if self.consecutive_timeouts > 0 || self.rtt_is_backed_off() {
+            self.judge_mtu_probe(now);
             self.consecutive_timeouts = 0;
             self.rtt.reset_backoff();
+            self.timers.probe_interval = None;
+            self.timers.backed_off_until = Instant::ZERO;
         }
-        self.follow_mtu_probe();
+        self.follow_mtu_probe(now);
     }
 
     fn rtt_is_backed_off(&self) -> bool {

@@ -1,4 +1,8 @@
 //! Path MTU: what ICMP says, and what silence says (RFC 4821 §7.7).
+//!
+//! Silence may also be an outage of the path. Which of both it was shows once something is acknowledged again: then one segment
+//! of the size that was in use before asks, and if it arrives, that size is back (RFC 8899 §4.3: from the base size the search
+//! starts anew).
 
 use core::fmt::Debug;
 
@@ -24,10 +28,12 @@ pub(super) struct PathMtu {
     least: u16,
     overhead: u16,
     lowered_at: Instant,
-    /// Lowered because of timeouts, not because of ICMP.
-    suspected: bool,
-    /// The one segment of the configured size that asks whether the path takes such again.
+    /// The MTU before it was lowered because of timeouts, not because of ICMP, and nothing has shown yet that they were right.
+    before_suspicion: Option<u16>,
+    /// The one segment of a larger size that asks whether the path takes such again.
     probe: Option<Probe>,
+    /// The probe timed out, and nothing was acknowledged since.
+    probe_timed_out: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +52,9 @@ impl PathMtu {
             least: least.min(current),
             overhead,
             lowered_at: Instant::ZERO,
-            suspected: false,
+            before_suspicion: None,
             probe: None,
+            probe_timed_out: false,
         }
     }
 
@@ -81,8 +88,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let probing =
             self.config.mtu_probing && self.consecutive_timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS);
         let full = self.board.front().is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
+        let before = self.mtu.current;
         if probing && full && self.mtu.step_down() {
-            self.mtu.suspected = true;
+            self.mtu.before_suspicion.get_or_insert(before);
             self.rtt.reset_backoff();
             self.segment_size_fell(now);
         }
@@ -98,21 +106,50 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         room: u64,
         ext: &X,
     ) -> Option<u64> {
-        if self.mtu.lowered_at == Instant::ZERO || now.since(self.mtu.lowered_at) < RAISE_AFTER {
+        if self.mtu.lowered_at == Instant::ZERO {
             return None;
         }
-        let larger = self.peer_mss.min(self.mtu.configured - self.mtu.overhead);
-        let options = ext.data_option_bytes() as u64 + if self.timestamps { 12 } else { 0 };
-        let payload = u64::from(larger).saturating_sub(options);
+        let is_suspected = self.mtu.before_suspicion.is_some();
+        if !is_suspected && now.since(self.mtu.lowered_at) < RAISE_AFTER {
+            return None;
+        }
+        let payload = self.larger_payload_bytes(ext);
         let by_peer = self.window_end.saturating_sub(self.next);
-        // Enough behind it for its loss to show without a timeout.
-        let ahead = payload + 4 * segment_bytes;
+        // Enough behind it for its loss to show without a timeout; the small segments of a suspicion are worth more than that.
+        let ahead = if is_suspected { payload } else { payload + 4 * segment_bytes };
         let possible = self.mtu.probe.is_none()
             && !self.recovery.is_active()
             && payload > segment_bytes
             && ahead <= room.min(by_peer).min(self.unsent_bytes())
             && self.queue.contiguous_bytes(self.next - 1) >= payload;
         possible.then_some(payload)
+    }
+
+    /// Payload of a segment of the size that a probe asks for.
+    fn larger_payload_bytes<X: Extension<Mapping = M>>(&self, ext: &X) -> u64 {
+        let size = self.mtu.before_suspicion.unwrap_or(self.mtu.configured);
+        let options = ext.data_option_bytes() as u64 + if self.timestamps { 12 } else { 0 };
+        u64::from(self.peer_mss.min(size - self.mtu.overhead)).saturating_sub(options)
+    }
+
+    /// How much of the piece at `at` of the scoreboard to send again, at `start`, once the path has answered after a suspicion:
+    /// as much as left at once before it. There need not be other data that a probe could be made of.
+    pub(super) fn mtu_probe_to_resend<X: Extension<Mapping = M>>(
+        &mut self,
+        at: usize,
+        start: u64,
+        ext: &X,
+    ) -> Option<u64> {
+        self.mtu.before_suspicion?;
+        let possible = self.mtu.probe.is_none() && self.consecutive_timeouts == 0;
+        let larger = self.larger_payload_bytes(ext);
+        let whole = self.board.piece_bytes(at).min(self.queue.contiguous_bytes(start - 1));
+        let count = whole.min(larger);
+        if !possible || count + 64 <= larger || count <= self.segment_payload_bytes(ext) as u64 {
+            return None;
+        }
+        self.mtu.probe = Some(Probe { start, end: start + count });
+        Some(count)
     }
 
     pub(super) fn transmit_mtu_probe<X: Extension<Mapping = M>>(
@@ -129,34 +166,54 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// The probe was acknowledged and never taken for lost: the path takes that size.
     #[inline]
-    pub(super) fn follow_mtu_probe(&mut self) {
+    pub(super) fn follow_mtu_probe(&mut self, now: Instant) {
         if self.mtu.probe.is_some_and(|probe| self.una >= probe.end) {
-            self.raise_mtu();
+            self.raise_mtu(now);
         }
+    }
+
+    /// A timeout with the probe outstanding: its size is too large, or the path is gone again.
+    pub(super) fn mtu_probe_timed_out(&mut self) {
+        self.mtu.probe_timed_out |= self.mtu.probe.take().is_some();
+    }
+
+    /// Something is acknowledged after timeouts. What was sent at the first of them in the probe's place arrived: so it was the
+    /// size. Otherwise the path was gone, and the size is still in question.
+    pub(super) fn judge_mtu_probe(&mut self, now: Instant) {
+        if core::mem::take(&mut self.mtu.probe_timed_out) && self.consecutive_timeouts == 1 {
+            self.confirm_lower_mtu(now);
+        }
+    }
+
+    /// The path does not take the larger size: for a while nothing asks again.
+    fn confirm_lower_mtu(&mut self, now: Instant) {
+        self.mtu.probe = None;
+        self.mtu.before_suspicion = None;
+        self.mtu.lowered_at = now;
     }
 
     /// The probe is lost: the path still does not take that size. That is no congestion; returns what else was lost.
     pub(super) fn excuse_mtu_probe(&mut self, now: Instant, lost_bytes: u64) -> u64 {
         let Some(probe) = self.mtu.probe else { return lost_bytes };
         let Some(bytes) = self.board.waits_at(probe.start) else { return lost_bytes };
-        self.mtu.probe = None;
-        self.mtu.lowered_at = now;
+        self.confirm_lower_mtu(now);
         lost_bytes.saturating_sub(bytes)
     }
 
-    fn raise_mtu(&mut self) {
-        self.mtu.current = self.mtu.configured;
-        self.mtu.lowered_at = Instant::ZERO;
-        self.mtu.suspected = false;
+    /// To where it was before a suspicion, or to what is configured.
+    fn raise_mtu(&mut self, now: Instant) {
+        self.mtu.current = self.mtu.before_suspicion.take().unwrap_or(self.mtu.configured);
+        self.mtu.lowered_at = if self.mtu.current < self.mtu.configured { now } else { Instant::ZERO };
         self.mtu.probe = None;
+        self.mtu.probe_timed_out = false;
         self.controller.on_mss(self.mss_bytes());
         self.events.mtu_changed = true;
     }
 
     /// The timeouts were spurious, and so was what they said of the MTU.
-    pub(super) fn withdraw_suspicion(&mut self) {
-        if self.mtu.suspected {
-            self.raise_mtu();
+    pub(super) fn withdraw_suspicion(&mut self, now: Instant) {
+        if self.mtu.before_suspicion.is_some() {
+            self.raise_mtu(now);
         }
     }
 

@@ -117,6 +117,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if lost > 0 {
             let (at, start) = self.board.next_lost()?;
+            let segment_bytes = self.mtu_probe_to_resend(at, start, ext).unwrap_or(segment_bytes);
             return self.resend(now, at, start, segment_bytes, ext);
         }
         let room = window.saturating_sub(pipe);
@@ -144,7 +145,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         let rate = self.delivery.start(now, self.in_flight_bytes() + most);
         let sent = self.board.resend(at, most, now, rate)?;
-        Some(self.retransmit(now, sent, ext))
+        Some(self.retransmit(now, sent, segment_bytes as usize, ext))
     }
 
     fn fin_is_due(&self) -> bool {
@@ -252,7 +253,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         Some(self.send_data_segment(now, position, payload, mapping, fin, segment_bytes, ext))
     }
 
-    fn retransmit<X: Extension<Mapping = M>>(&mut self, now: Instant, sent: Sent, ext: &mut X) -> Packet {
+    fn retransmit<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        sent: Sent,
+        segment_bytes: usize,
+        ext: &mut X,
+    ) -> Packet {
         let fin = self.fin_at == Some(sent.end() - 1);
         let count = sent.len() - u64::from(fin);
         let (payload, mapping) = match self.queue.slice(sent.start - 1, count as usize) {
@@ -262,7 +269,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
         self.recovery.note_resent(self.clock(now));
-        let segment_bytes = self.segment_payload_bytes(ext);
         self.send_data_segment(now, sent.start, payload, mapping, fin, segment_bytes, ext)
     }
 

@@ -223,7 +223,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.arm_retransmit(now, true);
         }
         self.delivery.count_lost(lost);
-        if self.recovery.is_active() { lost } else { self.excuse_mtu_probe(now, lost) }
+        let beside_probe = self.excuse_mtu_probe(now, lost);
+        if self.recovery.is_active() { lost } else { beside_probe }
     }
 
     fn find_losses_without_sack(&mut self, advanced: bool, pure_duplicate: bool) -> u64 {
@@ -400,7 +401,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     pub(super) fn undo(&mut self, now: Instant) {
         self.totals.spurious += 1;
-        self.withdraw_suspicion();
+        self.withdraw_suspicion(now);
         if self.recovery.is_active() {
             self.board.unmark_lost();
         }

@@ -27,6 +27,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.events.timed_out = true;
+        self.mtu_probe_timed_out();
         self.suspect_black_hole(now);
         let in_flight = self.in_flight_bytes();
         let own = self.flow_view();
@@ -59,8 +60,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         recovery.tail_probe_end = None;
         self.rtt.back_off();
         self.pace_at = now;
+        self.arm_timeout(now);
+    }
+
+    /// See [`Connection::probe_every`].
+    pub(super) fn probe_path<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &X) {
+        if self.una == self.next {
+            return;
+        }
+        let most = self.segment_payload_bytes(ext) as u64;
+        self.board.mark_front_lost(most);
+        self.pace_at = now;
         self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
+        self.timers.retransmit = self.timers.backed_off_until;
+        self.bring_timeout_forward(now);
     }
 
     /// The peer took its window back under what is in flight: silence tells of no congestion, and the first segment again

@@ -19,6 +19,10 @@ pub(super) struct Timers {
     /// End of TIME-WAIT.
     pub(super) time_wait: Instant,
     pub(super) pacing: Instant,
+    /// A path that may be dead is probed at least so often; `None` leaves it to the backed-off timeout.
+    pub(super) probe_interval: Option<Duration>,
+    /// When the timeout is due that probes came before.
+    pub(super) backed_off_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ impl Timers {
         keepalive: Instant::FAR_FUTURE,
         time_wait: Instant::FAR_FUTURE,
         pacing: Instant::FAR_FUTURE,
+        probe_interval: None,
+        backed_off_until: Instant::ZERO,
     };
 
     #[inline]
@@ -79,6 +85,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.timers.retransmit <= now {
             self.timers.retransmit = Instant::FAR_FUTURE;
             match self.timers.retransmit_kind {
+                RetransmitKind::Timeout if now < self.timers.backed_off_until => self.probe_path(now, ext),
                 RetransmitKind::Timeout => self.retransmission_timeout(now, ext),
                 RetransmitKind::TailProbe => self.probe_tail(now),
                 RetransmitKind::Reordering => self.look_for_losses(now, ext),
@@ -115,6 +122,55 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         } else {
             (RetransmitKind::Timeout, now + rto)
         };
+    }
+
+    /// Starts the retransmission timeout, and has probes of the path come before it if it is far.
+    pub(super) fn arm_timeout(&mut self, now: Instant) {
+        self.timers.retransmit_kind = RetransmitKind::Timeout;
+        self.timers.retransmit = now + self.rtt.rto();
+        self.timers.backed_off_until = Instant::ZERO;
+        self.bring_timeout_forward(now);
+    }
+
+    pub(super) fn bring_timeout_forward(&mut self, now: Instant) {
+        if let Some(interval) = self.timers.probe_interval
+            && self.is_waiting_for_timeout()
+            && self.timers.retransmit > now + interval
+        {
+            self.timers.backed_off_until = self.timers.backed_off_until.max(self.timers.retransmit);
+            self.timers.retransmit = now + interval;
+        }
+    }
+
+    /// Data is outstanding, has timed out, and the retransmission timer runs.
+    fn is_waiting_for_timeout(&self) -> bool {
+        self.consecutive_timeouts > 0
+            && self.state.is_synchronized()
+            && self.una < self.next
+            && self.timers.retransmit != Instant::FAR_FUTURE
+            && self.timers.retransmit_kind == RetransmitKind::Timeout
+    }
+
+    /// After a timeout, sends the first unacknowledged segment again at least every `interval`, however far the timeout has
+    /// backed off, until something is acknowledged; `None` ends that. These probes are no timeouts: they count neither
+    /// towards giving the connection up nor for congestion control.
+    ///
+    /// For an owner that has another path to use meanwhile, and wants to know soon when this one is back. Alone, a connection
+    /// has to back off (RFC 6298 §5.5).
+    pub fn probe_every(&mut self, now: Instant, interval: Option<Duration>) {
+        self.timers.probe_interval = interval;
+        if interval.is_none() && self.timers.backed_off_until > now && self.is_waiting_for_timeout() {
+            self.timers.retransmit = self.timers.backed_off_until;
+        }
+        self.bring_timeout_forward(now);
+    }
+
+    /// After a timeout, lets the next [`Connection::handle_timeout`] probe the path, which may be back.
+    pub fn probe_at_once(&mut self, now: Instant) {
+        if self.is_waiting_for_timeout() && self.timers.retransmit > now {
+            self.timers.backed_off_until = self.timers.backed_off_until.max(self.timers.retransmit);
+            self.timers.retransmit = now;
+        }
     }
 
     /// The window is closed and nothing is in flight that would bring news of it (RFC 9293 §3.8.6.1).

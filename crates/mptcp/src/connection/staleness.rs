@@ -1,0 +1,63 @@
+//! Paths that may be dead: subflows with data outstanding on which nothing is acknowledged any more.
+//!
+//! The scheduler sees timeouts itself, and leaves a subflow alone from the first on; what it holds went elsewhere with that
+//! timeout. Here the path manager is told after several, and the path is probed until it is back.
+
+use polypath_units::{Duration, Instant};
+
+use super::{Connection, Context, addresses};
+use crate::path_manager::PathEvent;
+use crate::subflow::{Stage, Subflow};
+
+/// While another subflow works, a stale one asks so often whether its path is back: with one segment.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+fn works(subflow: &Subflow) -> bool {
+    subflow.meta.stage == Stage::Established
+        && !subflow.meta.finishing
+        && subflow.tcp.consecutive_timeouts() == 0
+}
+
+impl Connection {
+    /// The timer of the subflow at `position` fired.
+    pub(super) fn watch_path(&mut self, cx: &mut Context<'_>, position: usize) {
+        let limit = self.shared.config.stale_loss_count;
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let is_in_use = subflow.meta.stage == Stage::Established && !subflow.meta.finishing;
+        if limit == 0 || !is_in_use || subflow.tcp.consecutive_timeouts() < limit {
+            return;
+        }
+        if !core::mem::replace(&mut subflow.meta.is_stale, true) {
+            let subflow = subflow.meta.id;
+            cx.mib.subflow_stale += 1;
+            addresses::notify(self, cx, PathEvent::SubflowStale { subflow });
+        }
+        self.set_probes(cx.now);
+    }
+
+    /// Something was acknowledged on the subflow `id`, which had timed out.
+    pub(super) fn path_works_again(&mut self, cx: &mut Context<'_>, id: u8) {
+        // Others that are stale may be probed from now on.
+        self.set_probes(cx.now);
+        let Some(subflow) = self.position(id).and_then(|position| self.subflows.get_mut(position)) else {
+            return;
+        };
+        if core::mem::take(&mut subflow.meta.is_stale) {
+            cx.mib.subflow_recover += 1;
+            addresses::notify(self, cx, PathEvent::SubflowRecovered { subflow: id });
+        }
+    }
+
+    fn set_probes(&mut self, now: Instant) {
+        let interval = self.subflows.iter().any(|subflow| works(subflow)).then_some(PROBE_INTERVAL);
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.meta.is_stale) {
+            subflow.tcp.probe_every(now, interval);
+        }
+    }
+
+    /// A local address became usable: what waits for its path asks at once whether it is back.
+    pub(super) fn probe_from(&mut self, now: Instant, addr: core::net::IpAddr) {
+        let here = self.subflows.iter_mut().filter(|subflow| subflow.tcp.tuple().local.addr == addr);
+        here.for_each(|subflow| subflow.tcp.probe_at_once(now));
+    }
+}

@@ -1,0 +1,294 @@
+//! Path managers at work: handovers, further subflows, outages.
+
+use core::net::IpAddr;
+use std::vec::Vec;
+
+use bytes::Bytes;
+use polypath_units::{Duration, Instant};
+
+use super::network::{Network, client_addr, pattern, server_addr};
+use crate::path_manager::{LocalEndpoint, Policy};
+use crate::{ConnectionConfig, ConnectionId, Event, SubflowInfo, scheduler};
+
+const TICK: Duration = Duration::from_millis(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A client with the path manager `manager`; the priority of each endpoint is the number of its path.
+fn network(delays_ms: &[u64], manager: &str, scheduler: &str) -> Network {
+    let config = ConnectionConfig {
+        path_manager: manager.parse().expect("a path manager"),
+        scheduler: scheduler::Policy::by_name(scheduler).expect("a scheduler"),
+        ..ConnectionConfig::default()
+    };
+    let mut network = Network::new(delays_ms, config, ConnectionConfig::default(), 1);
+    for path in 0..delays_ms.len() {
+        network.client.add_endpoint(network.now, endpoint(path));
+    }
+    network
+}
+
+fn endpoint(path: usize) -> LocalEndpoint {
+    LocalEndpoint::subflow(client_addr(path), path as u8 + 1).priority(path as u8)
+}
+
+/// A client that sends 10 KB every 10 ms to a server that reads them.
+struct Upload {
+    client: ConnectionId,
+    sent: usize,
+    received: usize,
+    last_arrival: Instant,
+    /// Longest time in which nothing arrived.
+    longest_gap: Duration,
+}
+
+impl Upload {
+    fn start(network: &mut Network) -> Self {
+        let client = network.connect();
+        network.run_until(network.now + SECOND);
+        let last_arrival = network.now;
+        Self { client, sent: 0, received: 0, last_arrival, longest_gap: Duration::ZERO }
+    }
+
+    fn run_for(&mut self, network: &mut Network, time: Duration) {
+        let end = network.now + time;
+        let server = network.accepted();
+        while network.now < end {
+            let block = Bytes::from(pattern(self.sent, 10_000));
+            self.sent += network.client.send(network.now, self.client, block).expect("the connection lives");
+            self.tick(network, server);
+        }
+    }
+
+    fn tick(&mut self, network: &mut Network, server: ConnectionId) {
+        network.run_until(network.now + TICK);
+        while let Some(data) = network.server.recv(network.now, server) {
+            assert!(data.to_vec() == pattern(self.received, data.len()), "at {}", self.received);
+            self.received += data.len();
+            self.last_arrival = network.now;
+        }
+        self.longest_gap = self.longest_gap.max(network.now.since(self.last_arrival));
+    }
+
+    /// Everything arrives.
+    #[track_caller]
+    fn finish(&mut self, network: &mut Network) {
+        let (server, end) = (network.accepted(), network.now + SECOND * 5);
+        while self.received < self.sent && network.now < end {
+            self.tick(network, server);
+        }
+        assert_eq!(self.received, self.sent, "{}", network.log.join("\n"));
+    }
+
+    fn subflows(&self, network: &Network) -> Vec<SubflowInfo> {
+        network.client.info(self.client).expect("the connection lives").subflows
+    }
+
+    fn addresses(&self, network: &Network) -> Vec<(IpAddr, IpAddr)> {
+        let subflows = self.subflows(network);
+        let mut pairs: Vec<_> =
+            subflows.iter().map(|s| (s.tuple.local.addr, s.tuple.remote.addr)).collect();
+        pairs.sort_unstable();
+        pairs
+    }
+}
+
+/// Data segments that went to the server and arrived, on each path, from line `from` of the log on.
+fn carried(network: &Network, from: usize) -> Vec<usize> {
+    let mut counts = std::vec![0; network.cut.len()];
+    for line in network.log.iter().skip(from).filter(|line| !line.ends_with("lost")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let Some(path) = words[1].strip_suffix('>')
+            && words[3] != "0"
+        {
+            counts[path.parse::<usize>().expect("a path")] += 1;
+        }
+    }
+    counts
+}
+
+/// The paths that carried nearly all of the data.
+fn users(network: &Network, from: usize) -> Vec<usize> {
+    let counts = carried(network, from);
+    let all: usize = counts.iter().sum();
+    (0..counts.len()).filter(|path| counts[*path] * 20 > all).collect()
+}
+
+/// Which subflows of the server are backups, by path.
+fn backups_at_server(network: &Network) -> Vec<usize> {
+    let info = network.server.info(network.accepted()).expect("the connection lives");
+    let backups = info.subflows.iter().filter(|subflow| subflow.backup);
+    let path = |addr| (0..network.cut.len()).find(|path| client_addr(*path) == addr).expect("a client's");
+    let mut paths: Vec<usize> = backups.map(|subflow| path(subflow.tuple.remote.addr)).collect();
+    paths.sort_unstable();
+    paths
+}
+
+#[test]
+fn make_before_break_hands_over_without_a_gap() {
+    let mut network = network(&[10, 30, 50], "make-before-break", "default");
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(upload.subflows(&network).len(), 3);
+    assert_eq!((users(&network, 0), backups_at_server(&network)), (std::vec![0], std::vec![1, 2]));
+
+    // The address of the one in use goes.
+    let start = network.log.len();
+    upload.longest_gap = Duration::ZERO;
+    network.client.remove_endpoint(network.now, client_addr(0));
+    upload.run_for(&mut network, SECOND);
+    // A round trip of the next: what was in flight goes again, before what is new.
+    assert!(upload.longest_gap <= Duration::from_millis(80), "{:?}", upload.longest_gap);
+    assert_eq!((users(&network, start), backups_at_server(&network)), (std::vec![1], std::vec![2]));
+
+    // The path of the next dies silently: what it holds goes elsewhere after a timeout, then the roles change.
+    network.cut[1] = true;
+    upload.longest_gap = Duration::ZERO;
+    upload.run_for(&mut network, SECOND * 5);
+    assert!(upload.longest_gap <= Duration::from_millis(600), "{:?}", upload.longest_gap);
+    assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 0));
+    let subflows = upload.subflows(&network);
+    let last = subflows.iter().find(|s| s.tuple.local.addr == client_addr(2)).expect("the third subflow");
+    assert!(!last.backup && backups_at_server(&network).is_empty());
+
+    // It comes back, and so does the first, which is the best of all.
+    network.cut[1] = false;
+    upload.run_for(&mut network, SECOND * 2);
+    let start = network.log.len();
+    upload.run_for(&mut network, SECOND);
+    assert_eq!((users(&network, start), backups_at_server(&network)), (std::vec![1], std::vec![2]));
+    network.client.add_endpoint(network.now, endpoint(0));
+    upload.run_for(&mut network, SECOND);
+    let start = network.log.len();
+    upload.longest_gap = Duration::ZERO;
+    upload.run_for(&mut network, SECOND);
+    assert!(upload.longest_gap <= Duration::from_millis(50), "{:?}", upload.longest_gap);
+    assert_eq!((users(&network, start), backups_at_server(&network)), (std::vec![0], std::vec![1, 2]));
+    upload.finish(&mut network);
+}
+
+#[test]
+fn break_before_make_has_one_subflow_at_a_time() {
+    let mut network = network(&[10, 20], "break-before-make", "default");
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
+
+    network.cut[0] = true;
+    upload.run_for(&mut network, SECOND * 5);
+    assert_eq!(upload.addresses(&network), [(client_addr(1), server_addr(0))]);
+    // The peer could not hear of the end of the first but on the second.
+    let info = network.server.info(network.accepted()).expect("the connection lives");
+    assert_eq!(info.subflows.len(), 1, "{}", network.log.join("\n"));
+
+    network.cut[0] = false;
+    network.client.remove_endpoint(network.now, client_addr(1));
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
+    upload.finish(&mut network);
+    let established = |(_, event): &&(ConnectionId, Event)| matches!(event, Event::SubflowEstablished { .. });
+    assert_eq!(network.client_events.iter().filter(established).count(), 3);
+}
+
+#[test]
+fn a_connection_lives_through_a_time_without_any_path() {
+    let mut network = network(&[10, 20], "break-before-make", "default");
+    network.client.remove_endpoint(network.now, client_addr(1));
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    network.cut[0] = true;
+    network.client.remove_endpoint(network.now, client_addr(0));
+    upload.run_for(&mut network, SECOND * 20);
+    network.client.add_endpoint(network.now, endpoint(1));
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(upload.addresses(&network), [(client_addr(1), server_addr(0))]);
+    upload.finish(&mut network);
+}
+
+#[test]
+fn ndiffports_opens_its_number_over_each_pair() {
+    let mut network = network(&[10, 20], "ndiffports:2", "round-robin");
+    let mut upload = Upload::start(&mut network);
+    let (first, second) = ((client_addr(0), server_addr(0)), (client_addr(1), server_addr(0)));
+    assert_eq!(upload.addresses(&network), [first, first, second, second]);
+    upload.run_for(&mut network, SECOND);
+    let subflows = upload.subflows(&network);
+    let mut ports: Vec<_> = subflows.iter().map(|s| s.tuple.local).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 4, "a path of its own for each");
+    assert!(subflows.iter().all(|subflow| subflow.tcp.bytes_acked > 0));
+    upload.finish(&mut network);
+}
+
+#[test]
+fn fullmesh_joins_announced_addresses_from_everywhere_and_none_joins_nothing() {
+    let mesh = [(0, 0), (0, 1), (1, 0), (1, 1)];
+    for (manager, pairs) in [("fullmesh", &mesh[..]), ("none", &mesh[..1])] {
+        let mut network = network(&[10, 20], manager, "default");
+        network.server.add_endpoint(network.now, LocalEndpoint::signal(server_addr(1), 7));
+        let mut upload = Upload::start(&mut network);
+        let pairs: Vec<_> = pairs.iter().map(|(c, s)| (client_addr(*c), server_addr(*s))).collect();
+        assert_eq!(upload.addresses(&network), pairs, "{manager}");
+        upload.run_for(&mut network, SECOND);
+        upload.finish(&mut network);
+    }
+}
+
+#[test]
+fn a_path_that_comes_back_is_used_within_little_more_than_a_second() {
+    for path in 0..2 {
+        let mut network = network(&[10, 20], "endpoints", "round-robin");
+        let mut upload = Upload::start(&mut network);
+        upload.run_for(&mut network, SECOND);
+        assert_eq!(users(&network, 0), [0, 1]);
+
+        network.cut[path] = true;
+        upload.run_for(&mut network, SECOND * 10);
+        let is_stale = |upload: &Upload, network: &Network| -> Vec<usize> {
+            let subflows = upload.subflows(network);
+            let stale = subflows.iter().filter(|subflow| subflow.stale);
+            stale.map(|s| if s.tuple.local.addr == client_addr(0) { 0 } else { 1 }).collect()
+        };
+        assert_eq!(is_stale(&upload, &network), [path]);
+        assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 0));
+
+        network.cut[path] = false;
+        upload.run_for(&mut network, Duration::from_millis(1200));
+        assert_eq!(is_stale(&upload, &network), [] as [usize; 0]);
+        assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 1));
+        let start = network.log.len();
+        upload.run_for(&mut network, Duration::from_millis(300));
+        assert_eq!(users(&network, start), [0, 1], "new data goes over both");
+        let mtus: Vec<u32> = upload.subflows(&network).iter().map(|s| s.tcp.pmtu_bytes).collect();
+        assert_eq!(mtus, [1500, 1500], "an outage says nothing of the size");
+        upload.finish(&mut network);
+    }
+}
+
+#[test]
+fn an_address_that_comes_back_is_probed_at_once() {
+    let mut network = network(&[10], "endpoints", "default");
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    network.cut[0] = true;
+    network.client.remove_endpoint(network.now, client_addr(0));
+    upload.run_for(&mut network, SECOND * 21);
+    network.cut[0] = false;
+    let before = upload.received;
+    network.client.add_endpoint(network.now, endpoint(0));
+    upload.run_for(&mut network, Duration::from_millis(50));
+    assert!(upload.received > before);
+    upload.finish(&mut network);
+}
+
+#[test]
+fn a_stale_loss_count_of_zero_means_never() {
+    let mut config = ConnectionConfig { stale_loss_count: 0, ..ConnectionConfig::default() };
+    config.path_manager = Policy::by_name("break-before-make").expect("a path manager");
+    let mut network = Network::new(&[10, 20], config, ConnectionConfig::default(), 1);
+    let mut upload = Upload::start(&mut network);
+    network.cut[0] = true;
+    upload.run_for(&mut network, SECOND * 10);
+    assert_eq!(network.client.mib().subflow_stale, 0);
+    assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
+}
