@@ -55,6 +55,9 @@ pub(crate) struct Meta {
     pub(crate) remembered_bytes_per_s: Option<u64>,
     /// Nothing was acknowledged over several retransmission timeouts.
     pub(crate) is_stale: bool,
+    /// The budget that its packets are taken from, as of this generation of budgets.
+    pub(crate) account: Option<u16>,
+    pub(crate) account_generation: u32,
 }
 
 /// How far a subflow's handshake is.
@@ -113,6 +116,8 @@ impl Meta {
             is_silent: false,
             remembered_bytes_per_s: None,
             is_stale: false,
+            account: None,
+            account_generation: 0,
         }
     }
 

@@ -130,6 +130,39 @@ impl Connection {
         }
     }
 
+    /// The subflow `id` received a packet of this length.
+    pub(crate) fn count_received(&mut self, cx: &mut Context<'_>, id: u8, len_bytes: u64) {
+        if let Some(position) = self.position(id) {
+            self.count(cx, position, len_bytes);
+        }
+    }
+
+    /// [`Connection::poll_transmit`] just returned a packet of this length.
+    pub(crate) fn count_transmitted(&mut self, cx: &mut Context<'_>, len_bytes: u64) {
+        self.count(cx, self.transmit_position, len_bytes);
+    }
+
+    fn count(&mut self, cx: &mut Context<'_>, position: usize, len_bytes: u64) {
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let generation = cx.budgets.generation();
+        if subflow.meta.account_generation != generation {
+            subflow.meta.account_generation = generation;
+            subflow.meta.account = cx.budgets.account_of(subflow.tcp.tuple().local.addr);
+        }
+        if let Some(account) = subflow.meta.account {
+            cx.budgets.count(account, len_bytes);
+        }
+    }
+
+    /// Closes what goes over a local address, the last subflow too.
+    pub(crate) fn close_from(&mut self, addr: IpAddr) {
+        for position in 0..self.subflows.len() {
+            if self.subflows.get(position).is_some_and(|subflow| subflow.tcp.tuple().local.addr == addr) {
+                self.reset_subflow(position, SubflowError::Local, ResetReason::PROHIBITED);
+            }
+        }
+    }
+
     /// Does what the path manager wants; it did not see what the first `known_requests` of the requests ask for.
     fn act(&mut self, cx: &mut Context<'_>, action: PathAction, known_requests: usize) {
         match action {

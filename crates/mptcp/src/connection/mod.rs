@@ -28,7 +28,7 @@ use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, 
 use crate::config::ConnectionConfig;
 use crate::crypto::Key;
 use crate::event::{CloseReason, Event};
-use crate::host::PathQuality;
+use crate::host::{Budgets, PathQuality};
 use crate::mib::Mib;
 use crate::path_manager::{Limits, LocalEndpoint, PathEvent};
 use crate::receive_window::ReceiveMemory;
@@ -50,6 +50,7 @@ pub(crate) struct Context<'a> {
     pub(crate) limits: Limits,
     pub(crate) max_announced_addresses: usize,
     pub(crate) memory: &'a mut ReceiveMemory,
+    pub(crate) budgets: &'a mut Budgets,
 }
 
 /// What a connection asks its host to do.

@@ -1,6 +1,7 @@
 //! A host: listeners, connections, the way from a packet to its connection, and one timer for all.
 
 mod accept;
+mod budgets;
 mod path_memory;
 mod token_table;
 
@@ -8,7 +9,6 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use bytes::Bytes;
 use polypath_tcp::{
@@ -24,10 +24,11 @@ use crate::config::{ConnectionConfig, HostConfig};
 use crate::connection::{Birth, Connection, ConnectionInfo, Context, Request};
 use crate::event::Event;
 use crate::mib::Mib;
-use crate::path_manager::{LocalEndpoint, PathEvent};
+use crate::path_manager::PathEvent;
 use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
+pub(crate) use budgets::Budgets;
 use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
@@ -137,6 +138,7 @@ pub struct Host {
     /// Promised by receive windows.
     memory: ReceiveMemory,
     path_memory: PathMemory,
+    budgets: Budgets,
 }
 
 impl Host {
@@ -158,6 +160,7 @@ impl Host {
             flows: FlowTable::new(secrets.flow_table_seed()),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
             path_memory: PathMemory::default(),
+            budgets: Budgets::new(&config.endpoints),
             config,
             random,
             secrets,
@@ -341,23 +344,14 @@ impl Host {
         self.with(now, id.0, |connection, cx| connection.set_backup(cx, subflow, backup));
     }
 
-    /// Adds a local endpoint for the path managers of all connections: an uplink came up.
-    pub fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint) {
-        self.config.endpoints.retain(|known| known.addr != endpoint.addr);
-        self.config.endpoints.push(endpoint);
-        self.path_event(now, PathEvent::LocalAdded(endpoint.addr));
-    }
-
-    /// Removes the endpoint with this address: an uplink went down. Its subflows end, and their data goes elsewhere.
-    pub fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
-        self.path_event(now, PathEvent::LocalRemoved(addr));
-        self.config.endpoints.retain(|known| known.addr != addr);
-    }
-
     fn path_event(&mut self, now: Instant, event: PathEvent) {
+        self.each_connection(now, |connection, cx| connection.handle_path_event(cx, event));
+    }
+
+    fn each_connection(&mut self, now: Instant, mut call: impl FnMut(&mut Connection, &mut Context<'_>)) {
         let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.with(now, key, |connection, cx| connection.handle_path_event(cx, event));
+            self.with(now, key, &mut call);
         }
     }
 
@@ -369,13 +363,18 @@ impl Host {
             return self.handle_other(now, &packet);
         };
         let ecn = packet.ip.ecn;
+        let len_bytes = if self.budgets.are_in_use() { budgets::counted_bytes(&packet) } else { 0 };
         let Transport::Tcp(segment) = &mut packet.transport else { return };
         match self.flows.get(&tuple) {
             Some(Flow::Subflow { index, id }) => {
                 let Some((key, entry)) = self.connections.at_mut(index) else { return };
-                let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory);
+                let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory, &mut self.budgets);
+                if len_bytes > 0 {
+                    entry.connection.count_received(&mut cx, id, len_bytes);
+                }
                 entry.connection.handle_segment(&mut cx, id, ecn, segment);
                 self.settle(now, key);
+                self.enforce_budgets(now);
             }
             Some(Flow::TimeWait { index }) => self.handle_in_time_wait(now, tuple, index, segment),
             None => self.handle_unknown(now, tuple, segment),
@@ -447,13 +446,17 @@ impl Host {
                 self.ready.pop();
                 continue;
             };
-            let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory);
+            let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory, &mut self.budgets);
             if let Some(packet) = entry.connection.poll_transmit(&mut cx) {
+                if cx.budgets.are_in_use() {
+                    entry.connection.count_transmitted(&mut cx, budgets::counted_bytes(&packet));
+                }
                 self.burst += 1;
                 if self.burst >= BURST_PACKETS {
                     self.burst = 0;
                     self.ready.rotate();
                 }
+                self.enforce_budgets(now);
                 return Some(packet);
             }
             self.ready.pop();
@@ -484,7 +487,7 @@ impl Host {
     /// Calls into a connection and settles what follows.
     fn with(&mut self, now: Instant, key: Key, call: impl FnOnce(&mut Connection, &mut Context<'_>)) {
         let Some(entry) = self.connections.get_mut(key) else { return };
-        let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory);
+        let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory, &mut self.budgets);
         call(&mut entry.connection, &mut cx);
         self.settle(now, key);
     }
@@ -593,8 +596,9 @@ fn context<'a>(
     config: &'a HostConfig,
     mib: &'a mut Mib,
     memory: &'a mut ReceiveMemory,
+    budgets: &'a mut Budgets,
 ) -> Context<'a> {
     let HostConfig { endpoints, limits, max_announced_addresses, .. } = config;
     let (limits, max_announced_addresses) = (*limits, *max_announced_addresses);
-    Context { now, mib, endpoints, limits, max_announced_addresses, memory }
+    Context { now, mib, endpoints, limits, max_announced_addresses, memory, budgets }
 }

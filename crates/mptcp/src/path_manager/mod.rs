@@ -148,6 +148,23 @@ pub struct LocalEndpoint {
     pub fullmesh: bool,
     /// Which endpoint is preferred by handovers, and joined first: the smaller, the better. Default 0.
     pub priority: u8,
+    /// How much may go over the address before it becomes a backup, or is used no more. Default: any amount.
+    pub budget: Option<Budget>,
+}
+
+/// How much data a local address may carry, in all connections of a host together and in both directions: whole packets count,
+/// with their headers, as networks do it.
+///
+/// Once it is spent, the endpoint becomes a backup, and so do its subflows (MP_PRIO, RFC 8684 §3.3.8); if it is hard, the
+/// endpoint is removed and its subflows are closed, the last one of a connection too. To raise it, add the endpoint again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes.
+    pub bytes: u64,
+    /// Nothing more goes over the address once it is spent.
+    pub is_hard: bool,
+    /// Endpoints whose budgets name the same pool, other than 0, count together: the addresses of one interface.
+    pub pool: u8,
 }
 
 impl LocalEndpoint {
@@ -166,13 +183,21 @@ impl LocalEndpoint {
     /// An endpoint without any flag.
     #[must_use]
     pub const fn new(addr: IpAddr, id: u8) -> Self {
-        Self { addr, id, port: None, signal: false, subflow: false, backup: false, fullmesh: false, priority: 0 }
+        let (signal, subflow, backup, fullmesh) = (false, false, false, false);
+        Self { addr, id, port: None, signal, subflow, backup, fullmesh, priority: 0, budget: None }
     }
 
     /// The same as a backup.
     #[must_use]
     pub const fn backup(mut self) -> Self {
         self.backup = true;
+        self
+    }
+
+    /// The same with a budget.
+    #[must_use]
+    pub const fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
         self
     }
 

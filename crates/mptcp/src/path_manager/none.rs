@@ -1,9 +1,9 @@
 use alloc::vec::Vec;
 
-use super::{PathAction, PathEvent, PathManager, PathView};
+use super::{PathAction, PathEvent, PathManager, PathView, upkeep};
 
 /// Opens and announces nothing: for applications that are happy with the one subflow that they opened, and those that the
-/// peer joins.
+/// peer joins. Budgets hold all the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct None;
 
@@ -13,7 +13,9 @@ impl PathManager for None {
     }
 
     fn handle_event(&mut self, event: &PathEvent, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
-        let _ = (event, view, actions);
+        if let PathEvent::LocalChanged(addr) = *event {
+            upkeep::follow_flags(view, addr, actions);
+        }
     }
 }
 

@@ -199,7 +199,7 @@ fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
 }
 
 /// The subflows of an endpoint become backups, or regular ones, as it did.
-fn follow_flags(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
+pub(super) fn follow_flags(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
     let Some(endpoint) = view.endpoint(addr) else { return };
     let other = |subflow: &&super::SubflowSummary| {
         subflow.local == addr && subflow.established && subflow.backup_local != endpoint.backup

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use polypath_units::{Duration, Instant};
 
 use super::network::{Network, client_addr, pattern, server_addr};
-use crate::path_manager::{LocalEndpoint, Policy};
+use crate::path_manager::{Budget, LocalEndpoint, Policy};
 use crate::{ConnectionConfig, ConnectionId, Event, SubflowInfo, scheduler};
 
 const TICK: Duration = Duration::from_millis(10);
@@ -291,4 +291,74 @@ fn a_stale_loss_count_of_zero_means_never() {
     upload.run_for(&mut network, SECOND * 10);
     assert_eq!(network.client.mib().subflow_stale, 0);
     assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
+}
+
+/// Where nothing but a budget makes the difference between paths.
+const SOFT: Budget = Budget { bytes: 500_000, is_hard: false, pool: 0 };
+
+#[test]
+fn a_spent_budget_makes_a_backup_in_all_connections() {
+    let mut network = network(&[10, 20], "endpoints", "round-robin");
+    network.client.add_endpoint(network.now, endpoint(0).budget(SOFT));
+    let idle = Upload::start(&mut network);
+    let mut upload = Upload::start(&mut network);
+    // `accepted` is the server's end of the idle one; this one's data is read by its own.
+    let server = network.server_events.iter().rev().find(|(_, event)| matches!(event, Event::Accepted { .. }));
+    let server = server.expect("a second connection").0;
+    let end = network.now + SECOND * 2;
+    while network.now < end {
+        let block = Bytes::from(pattern(upload.sent, 10_000));
+        upload.sent += network.client.send(network.now, upload.client, block).expect("it lives");
+        upload.tick(&mut network, server);
+    }
+    let used = network.client.budget_used_bytes(client_addr(0)).expect("a budget");
+    assert!((500_000..550_000).contains(&used), "{used}");
+    for connection in [&idle, &upload] {
+        let subflows = connection.subflows(&network);
+        let backups: Vec<_> = subflows.iter().filter(|s| s.backup).map(|s| s.tuple.local.addr).collect();
+        assert_eq!(backups, [client_addr(0)]);
+    }
+    let info = network.server.info(server).expect("the connection lives");
+    assert_eq!(info.subflows.iter().filter(|subflow| subflow.backup).count(), 1, "the peer knows");
+    let start = network.log.len();
+    let before = upload.received;
+    for _ in 0..50 {
+        upload.sent += network.client.send(network.now, upload.client, Bytes::from(pattern(upload.sent, 10_000))).expect("it lives");
+        upload.tick(&mut network, server);
+    }
+    assert_eq!(users(&network, start), [1]);
+    assert!(upload.received - before > 400_000);
+}
+
+#[test]
+fn a_hard_budget_ends_what_goes_over_the_address_and_a_higher_one_brings_it_back() {
+    let mut network = network(&[10, 20], "endpoints", "round-robin");
+    let hard = |bytes| endpoint(1).budget(Budget { bytes, is_hard: true, pool: 0 });
+    network.client.add_endpoint(network.now, hard(300_000));
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND * 2);
+    assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
+    let used = network.client.budget_used_bytes(client_addr(1)).expect("a budget");
+    assert!((300_000..310_000).contains(&used), "{used}");
+    // The uplink goes and comes: that changes nothing.
+    network.client.add_endpoint(network.now, hard(300_000));
+    upload.run_for(&mut network, SECOND * 3);
+    assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
+    network.client.add_endpoint(network.now, hard(u64::MAX));
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(upload.addresses(&network).len(), 2);
+    upload.finish(&mut network);
+}
+
+#[test]
+fn make_before_break_moves_on_when_the_budget_is_spent() {
+    let mut network = network(&[10, 20], "make-before-break", "default");
+    network.client.add_endpoint(network.now, endpoint(0).budget(SOFT));
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND * 2);
+    assert!(upload.longest_gap <= Duration::from_millis(50), "{:?}", upload.longest_gap);
+    let start = network.log.len();
+    upload.run_for(&mut network, SECOND);
+    assert_eq!((users(&network, start), backups_at_server(&network)), (std::vec![1], std::vec![0]));
+    upload.finish(&mut network);
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use polypath_mptcp::path_manager::{self, Limits, LocalEndpoint};
+use polypath_mptcp::path_manager::{self, Budget, Limits, LocalEndpoint};
 use polypath_mptcp::{ConnectionConfig, HostConfig, scheduler};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
@@ -258,6 +258,12 @@ impl Check<'_> {
                 }
                 let mut local = LocalEndpoint::subflow(endpoint.address, number as u8 + 1);
                 (local.subflow, local.fullmesh, local.port) = (false, false, endpoint.port);
+                local.priority = endpoint.priority.unwrap_or(0);
+                let is_hard = endpoint.hard.unwrap_or(false);
+                local.budget = endpoint.budget.map(|budget| Budget { bytes: budget.0, is_hard, pool: 0 });
+                if endpoint.hard.is_some() && endpoint.budget.is_none() {
+                    return Err(self.wrong(key("hard"), "comes without `budget`; expected both"));
+                }
                 for (position, flag) in endpoint.flags.iter().enumerate() {
                     match flag.as_str() {
                         "signal" => local.signal = true,

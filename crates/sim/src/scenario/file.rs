@@ -60,6 +60,12 @@ pub(super) struct EndpointFile {
     pub(super) address: IpAddr,
     pub(super) port: Option<u16>,
     pub(super) flags: Vec<String>,
+    /// The smaller, the more is it preferred. Default 0.
+    pub(super) priority: Option<u8>,
+    /// What may go over the address before it becomes a backup …
+    pub(super) budget: Option<Size>,
+    /// … or, with `hard`, before it is used no more. Default false.
+    pub(super) hard: Option<bool>,
 }
 
 /// `ip mptcp limits set`.

@@ -203,3 +203,106 @@ fn a_run_delivers_everything_over_both_paths_and_repeats_itself() {
     let other = parse(GOOD).unwrap().with_seed(8).run(&mut ()).unwrap();
     assert_ne!(result.trace_hash, other.trace_hash);
 }
+
+/// Both paths at work; the second is out from 3 s to 13 s.
+fn with_an_outage(host: &str, connection: &str) -> Scenario {
+    let text = format!(
+        r#"
+duration = "16s"
+seed = 3
+sample_interval = "100ms"
+
+[[hosts]]
+name = "phone"
+{host}
+
+[[hosts]]
+name = "server"
+
+[[links]]
+name = "wifi"
+between = ["phone", "server"]
+addresses = ["10.1.0.1", "10.1.0.2"]
+rate = "20mbit"
+delay = "10ms"
+limit = "60ms"
+
+[[links]]
+name = "lte"
+between = ["phone", "server"]
+addresses = ["10.2.0.1", "10.2.0.2"]
+rate = "10mbit"
+delay = "25ms"
+limit = "100ms"
+
+[[links.change]]
+at = "3s"
+down = true
+
+[[links.change]]
+at = "13s"
+down = false
+
+[[connections]]
+from = "phone"
+to = "server"
+{connection}
+"#
+    );
+    parse(&text).unwrap()
+}
+
+#[test]
+fn a_path_that_comes_back_fills_within_little_more_than_a_second() {
+    for direction in ["upload", "download"] {
+        let scenario = with_an_outage("", &format!("direction = \"{direction}\"\ncongestion = \"cubic\""));
+        let result = scenario.run(&mut ()).unwrap();
+        let connection = &result.connections[0];
+        let stream = connection.upload.as_ref().or(connection.download.as_ref()).unwrap();
+        assert!(stream.intact);
+        let lte = stream.subflows.iter().find(|subflow| subflow.link.as_deref() == Some("lte")).unwrap();
+        let mean = |from_s: f64, to_s: f64| {
+            let points = lte.series.time_s.iter().zip(&lte.series.throughput_bps);
+            let inside: Vec<f64> =
+                points.filter(|(at, _)| **at > from_s && **at <= to_s).map(|(_, bps)| *bps).collect();
+            inside.iter().sum::<f64>() / inside.len() as f64
+        };
+        assert!(mean(2.0, 3.0) > 8e6, "{direction}: before {}", mean(2.0, 3.0));
+        assert_eq!(mean(3.3, 13.0), 0.0);
+        assert!(mean(13.0, 14.2) > 0.0, "{direction}: {:?}", lte.series.throughput_bps);
+        assert!(mean(14.2, 16.0) > 5e6, "{direction}: after {:?}", lte.series.throughput_bps);
+    }
+}
+
+#[test]
+fn handovers_and_budgets_are_chosen_in_the_file() {
+    let endpoint = |path: u8, rest: &str| {
+        format!("{{ address = \"10.{path}.0.1\", flags = [\"subflow\"], {rest} }}")
+    };
+    let host = format!(
+        "endpoints = [{}, {}]",
+        endpoint(1, "priority = 1, budget = \"3MB\", hard = true"),
+        endpoint(2, "priority = 2")
+    );
+    let result = with_an_outage(&host, "bytes = \"6MB\"\npath_manager = \"make-before-break\"").run(&mut ()).unwrap();
+    let stream = result.connections[0].upload.as_ref().unwrap();
+    let sent = |link: &str| -> u64 {
+        let of_link = stream.subflows.iter().filter(|subflow| subflow.link.as_deref() == Some(link));
+        of_link.map(|subflow| subflow.sent_bytes).sum()
+    };
+    // Until the budget is spent one path carries everything, and then the other.
+    assert!((2_700_000..3_000_000).contains(&sent("wifi")), "{}", sent("wifi"));
+    assert!(sent("lte") >= 3_000_000, "{}", sent("lte"));
+    assert!(stream.intact && stream.completed_at_s.is_some());
+}
+
+#[test]
+fn path_managers_that_are_none_are_told_from_those_that_are() {
+    let line = mistake("bytes = \"2MB\"", "path_manager = \"ndiffports:0\"");
+    assert!(line.starts_with("wifi.toml:38: connections[0].path_manager: no path manager \"ndiffports:0\""), "{line}");
+    let endpoints = "endpoints = [{ address = \"10.1.0.1\", flags = [], hard = true }]";
+    let error = parse(&GOOD.replacen("name = \"phone\"", &format!("name = \"phone\"\n{endpoints}"), 1)
+        .replacen("name = \"wifi\"", "name = \"wifi\"\naddresses = [\"10.1.0.1\", \"10.1.0.2\"]", 1));
+    let line = error.unwrap_err().to_string();
+    assert!(line.contains("hosts[0].endpoints[0].hard: comes without `budget`"), "{line}");
+}
