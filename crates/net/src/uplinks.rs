@@ -1,11 +1,12 @@
 //! Our stack on the uplinks of this machine: a TUN device, the network set up for it, and a watch that tells the stack
 //! which paths come and go.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::path_manager::{Budget, LocalEndpoint};
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 
 use crate::setup::{NetworkSetup, PathPlan, SetupError, SetupOptions, Watch};
@@ -22,12 +23,34 @@ pub struct UplinkOptions {
     pub connection: ConnectionConfig,
     /// The TUN device.
     pub tun: TunConfig,
+    /// What is wanted of some uplinks, by the names of their interfaces.
+    pub preferences: BTreeMap<String, UplinkPreference>,
+}
+
+/// What is wanted of one uplink, beside being used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UplinkPreference {
+    /// The smaller, the more is it preferred by handovers. Default 0.
+    pub priority: u8,
+    /// Bytes that may go over it before it becomes a backup. Default: any number.
+    pub budget_bytes: Option<u64>,
+    /// Once the budget is spent, the uplink is used no more. Default false.
+    pub is_budget_hard: bool,
+}
+
+impl UplinkPreference {
+    /// One of the endpoints of the uplink with this number, from 0; they share the budget.
+    pub(crate) fn apply(self, endpoint: LocalEndpoint, number: u8) -> LocalEndpoint {
+        let (is_hard, pool) = (self.is_budget_hard, number + 1);
+        let budget = self.budget_bytes.map(|bytes| Budget { bytes, is_hard, pool });
+        LocalEndpoint { priority: self.priority, budget, ..endpoint }
+    }
 }
 
 impl Default for UplinkOptions {
     fn default() -> Self {
         let (setup, tun) = (SetupOptions::default(), TunConfig::default());
-        Self { setup, connection: default_connection(), tun }
+        Self { setup, connection: default_connection(), tun, preferences: BTreeMap::new() }
     }
 }
 
@@ -62,12 +85,13 @@ impl Stack {
         let mut connection = options.connection;
         let tcp = Arc::make_mut(&mut connection.tcp);
         tcp.mtu_bytes = u16::try_from(mtu_bytes).unwrap_or(u16::MAX);
-        let endpoints = setup.paths().iter().flat_map(endpoints).collect();
+        let preferences = options.preferences;
+        let endpoints = setup.paths().iter().flat_map(|path| endpoints(path, &preferences)).collect();
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
         let stack = Self::tun(&tun, config)?;
         let watch = Watch::new(namespace)?;
         let setup = Arc::new(Mutex::new(setup));
-        tokio::spawn(follow(watch, Arc::downgrade(&setup), stack.downgrade()));
+        tokio::spawn(follow(watch, Arc::downgrade(&setup), stack.downgrade(), preferences));
         stack.surround(Box::new(Uplinks { setup, _tun: tun }));
         Ok(stack)
     }
@@ -95,17 +119,26 @@ impl Surroundings for Uplinks {
 }
 
 /// A path's addresses as endpoints: the stack opens subflows from them. They are private, so they are not announced.
-fn endpoints(path: &PathPlan) -> impl Iterator<Item = LocalEndpoint> + use<> {
+fn endpoints(
+    path: &PathPlan,
+    preferences: &BTreeMap<String, UplinkPreference>,
+) -> impl Iterator<Item = LocalEndpoint> + use<> {
     let (number, is_backup) = (path.number, path.is_backup);
+    let preference = preferences.get(&path.link).copied().unwrap_or_default();
     path.stack_addresses().map(move |addr| {
         let id = 2 * number + if addr.is_ipv4() { 1 } else { 2 };
-        let endpoint = LocalEndpoint::subflow(addr, id);
+        let endpoint = preference.apply(LocalEndpoint::subflow(addr, id), number);
         if is_backup { endpoint.backup() } else { endpoint }
     })
 }
 
 /// Tells the stack which paths come and go, as long as there is a stack.
-async fn follow(mut watch: Watch, setup: Weak<Mutex<NetworkSetup>>, stack: crate::stack::WeakStack) {
+async fn follow(
+    mut watch: Watch,
+    setup: Weak<Mutex<NetworkSetup>>,
+    stack: crate::stack::WeakStack,
+    preferences: BTreeMap<String, UplinkPreference>,
+) {
     while watch.changed().await.is_some() {
         let (Some(setup), Some(stack)) = (setup.upgrade(), stack.upgrade()) else { return };
         let changes = setup.lock().unwrap_or_else(PoisonError::into_inner).update();
@@ -113,7 +146,8 @@ async fn follow(mut watch: Watch, setup: Weak<Mutex<NetworkSetup>>, stack: crate
             Ok(changes) => {
                 let removed: Vec<IpAddr> = changes.removed;
                 removed.into_iter().for_each(|addr| stack.remove_path(addr));
-                changes.added.iter().flat_map(endpoints).for_each(|endpoint| stack.add_path(endpoint));
+                let added = changes.added.iter().flat_map(|path| endpoints(path, &preferences));
+                added.for_each(|endpoint| stack.add_path(endpoint));
             }
             Err(error) => tracing::warn!(%error, "the uplinks have changed, and can't be followed"),
         }

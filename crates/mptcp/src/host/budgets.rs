@@ -69,7 +69,8 @@ impl Budgets {
             }
             return;
         };
-        let of_pool = self.accounts.iter().position(|account| budget.pool != 0 && account.pool == budget.pool);
+        let of_pool =
+            self.accounts.iter().position(|account| budget.pool != 0 && account.pool == budget.pool);
         let at = of_pool.or(own).unwrap_or(self.accounts.len());
         if at == self.accounts.len() {
             self.accounts.push(Account { pool: budget.pool, ..Account::default() });
@@ -135,7 +136,9 @@ impl Host {
         let Some(endpoint) = self.budgets.allowed(endpoint) else { return };
         self.config.endpoints.push(endpoint);
         self.path_event(now, PathEvent::LocalAdded(endpoint.addr));
-        if before.is_some_and(|before| (before.backup, before.priority) != (endpoint.backup, endpoint.priority)) {
+        if before
+            .is_some_and(|before| (before.backup, before.priority) != (endpoint.backup, endpoint.priority))
+        {
             self.path_event(now, PathEvent::LocalChanged(endpoint.addr));
         }
     }

@@ -93,7 +93,13 @@ impl BreakBeforeMake {
         pairs.filter(|pair| is_other(pair) && self.upkeep.may_open(view, pair)).min_by_key(key)
     }
 
-    fn must_leave(&self, event: &PathEvent, view: &PathView<'_>, current: &SubflowSummary, next: &Pair) -> bool {
+    fn must_leave(
+        &self,
+        event: &PathEvent,
+        view: &PathView<'_>,
+        current: &SubflowSummary,
+        next: &Pair,
+    ) -> bool {
         // What was there before and is not used has been tried, or will be when it is needed.
         let is_news = match *event {
             PathEvent::LocalAdded(addr) => addr == next.local.addr,

@@ -135,7 +135,8 @@ mod tests {
         let subflows = [joined(1, 2)];
         let mut manager = Endpoints::default();
         let mut view = view(&endpoints, &subflows);
-        let mut run = |event, view: &PathView<'_>| opened(&super::super::tests::after(&mut manager, event, view));
+        let mut run =
+            |event, view: &PathView<'_>| opened(&super::super::tests::after(&mut manager, event, view));
         run(PathEvent::LocalRemoved(addr(1)), &view);
         view.now = Instant::from_secs(100);
         assert_eq!(run(PathEvent::Wake, &view), []);

@@ -41,9 +41,8 @@ impl MakeBeforeBreak {
         let works = |subflow: &&SubflowSummary| is_up(subflow) && !subflow.stale;
         let Some(best) = view.subflows.iter().filter(works).min_by_key(key) else { return };
         // A word on a path that was dead may have been lost; and one that is dead hears nothing.
-        let returns = |subflow: &SubflowSummary| {
-            *event == PathEvent::SubflowRecovered { subflow: subflow.id }
-        };
+        let returns =
+            |subflow: &SubflowSummary| *event == PathEvent::SubflowRecovered { subflow: subflow.id };
         let mut set = |subflow: &SubflowSummary, backup: bool| {
             if subflow.backup_local != backup || returns(subflow) {
                 actions.push(PathAction::SetBackup { subflow: subflow.id, backup });
@@ -78,11 +77,8 @@ mod tests {
     #[test]
     fn the_others_are_opened_as_backups() {
         let (endpoints, subflows) = (endpoints(), [initial_subflow()]);
-        let actions = after(
-            &mut MakeBeforeBreak::default(),
-            PathEvent::Established,
-            &view(&endpoints, &subflows),
-        );
+        let actions =
+            after(&mut MakeBeforeBreak::default(), PathEvent::Established, &view(&endpoints, &subflows));
         assert_eq!(opened(&actions), [(addr(2), remote(100, 80)), (addr(3), remote(100, 80))]);
         assert_eq!(actions.len(), 2);
         assert!(actions.iter().all(|action| matches!(action, PathAction::Open { backup: true, .. })));

@@ -52,7 +52,10 @@ pub(super) fn all(view: &PathView<'_>) -> Vec<Pair> {
 fn announced<'a>(view: &'a PathView<'_>) -> impl Iterator<Item = Endpoint> + 'a {
     let accepted = usize::from(view.limits.add_addr_accepted);
     let port = view.initial_remote.port;
-    view.announced.iter().take(accepted).map(move |remote| Endpoint::new(remote.addr, remote.port.unwrap_or(port)))
+    view.announced
+        .iter()
+        .take(accepted)
+        .map(move |remote| Endpoint::new(remote.addr, remote.port.unwrap_or(port)))
 }
 
 fn in_order(pairs: impl Iterator<Item = Pair>) -> Vec<Pair> {

@@ -6,9 +6,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use polypath_units::Instant;
 use polypath_wire::Endpoint;
 
-use super::{
-    Limits, LocalEndpoint, PathAction, PathEvent, PathManager, PathView, SubflowSummary,
-};
+use super::{Limits, LocalEndpoint, PathAction, PathEvent, PathManager, PathView, SubflowSummary};
 
 pub(super) fn addr(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
@@ -53,11 +51,7 @@ pub(super) fn view<'a>(endpoints: &'a [LocalEndpoint], subflows: &'a [SubflowSum
     }
 }
 
-pub(super) fn after(
-    manager: &mut dyn PathManager,
-    event: PathEvent,
-    view: &PathView<'_>,
-) -> Vec<PathAction> {
+pub(super) fn after(manager: &mut dyn PathManager, event: PathEvent, view: &PathView<'_>) -> Vec<PathAction> {
     let mut actions = Vec::new();
     manager.handle_event(&event, view, &mut actions);
     actions

@@ -103,10 +103,11 @@ impl Upkeep {
         // One over each pair first, then the second over each.
         for round in 0..per_pair {
             for pair in wanted {
-                let is_there = |subflow: &&super::SubflowSummary| {
-                    (subflow.local, subflow.remote) == pair.addresses()
-                };
-                if free == 0 || view.subflows.iter().filter(is_there).count() > round || !self.may_open(view, pair)
+                let is_there =
+                    |subflow: &&super::SubflowSummary| (subflow.local, subflow.remote) == pair.addresses();
+                if free == 0
+                    || view.subflows.iter().filter(is_there).count() > round
+                    || !self.may_open(view, pair)
                 {
                     continue;
                 }

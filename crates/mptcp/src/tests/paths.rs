@@ -85,8 +85,7 @@ impl Upload {
 
     fn addresses(&self, network: &Network) -> Vec<(IpAddr, IpAddr)> {
         let subflows = self.subflows(network);
-        let mut pairs: Vec<_> =
-            subflows.iter().map(|s| (s.tuple.local.addr, s.tuple.remote.addr)).collect();
+        let mut pairs: Vec<_> = subflows.iter().map(|s| (s.tuple.local.addr, s.tuple.remote.addr)).collect();
         pairs.sort_unstable();
         pairs
     }
@@ -303,7 +302,8 @@ fn a_spent_budget_makes_a_backup_in_all_connections() {
     let idle = Upload::start(&mut network);
     let mut upload = Upload::start(&mut network);
     // `accepted` is the server's end of the idle one; this one's data is read by its own.
-    let server = network.server_events.iter().rev().find(|(_, event)| matches!(event, Event::Accepted { .. }));
+    let server =
+        network.server_events.iter().rev().find(|(_, event)| matches!(event, Event::Accepted { .. }));
     let server = server.expect("a second connection").0;
     let end = network.now + SECOND * 2;
     while network.now < end {
@@ -323,7 +323,10 @@ fn a_spent_budget_makes_a_backup_in_all_connections() {
     let start = network.log.len();
     let before = upload.received;
     for _ in 0..50 {
-        upload.sent += network.client.send(network.now, upload.client, Bytes::from(pattern(upload.sent, 10_000))).expect("it lives");
+        upload.sent += network
+            .client
+            .send(network.now, upload.client, Bytes::from(pattern(upload.sent, 10_000)))
+            .expect("it lives");
         upload.tick(&mut network, server);
     }
     assert_eq!(users(&network, start), [1]);

@@ -319,7 +319,7 @@ impl State {
     pub(super) fn first_path(&self, remote: SocketAddr) -> io::Result<IpAddr> {
         let of_family =
             self.host.config().endpoints.iter().filter(|path| path.addr.is_ipv4() == remote.is_ipv4());
-        of_family.min_by_key(|path| path.backup).map(|path| path.addr).ok_or_else(|| {
+        of_family.min_by_key(|path| (path.backup, path.priority)).map(|path| path.addr).ok_or_else(|| {
             let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
             io::Error::new(
                 io::ErrorKind::NetworkUnreachable,

@@ -19,6 +19,7 @@ use polypath_mptcp::{ConnectionConfig, HostConfig};
 
 use crate::Namespace;
 use crate::stack::{Stack, Surroundings, default_connection};
+use crate::uplinks::UplinkPreference;
 use datagram::{PathId, stack_addr};
 use driver::{Port, Shared, Traffic, UdpReceive, UdpTransmit};
 
@@ -32,6 +33,8 @@ pub struct UdpPath {
     pub interface: Option<String>,
     /// Use it only when no other works.
     pub is_backup: bool,
+    /// What else is wanted of it.
+    pub preference: UplinkPreference,
 }
 
 /// Choices for a stack over UDP.
@@ -114,7 +117,7 @@ fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::R
         let interface = path.interface.as_deref();
         ports.push(Port::open(true, 0, interface, Some(id))?);
         ports.extend(Port::open(false, 0, interface, Some(id)));
-        let endpoint = LocalEndpoint::subflow(id.addr(), number);
+        let endpoint = path.preference.apply(LocalEndpoint::subflow(id.addr(), number), number);
         endpoints.push(if path.is_backup { endpoint.backup() } else { endpoint });
     }
     if options.is_reachable {

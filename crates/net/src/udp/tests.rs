@@ -15,7 +15,7 @@ fn client(testbed: &Testbed) -> Stack {
     // The second path leads to the server's first address too.
     let add = ["route", "add", "10.77.0.2", "via", "10.77.1.2", "dev", "path1", "metric", "9"];
     testbed.client.run(|| Command::new("ip").args(add).status()).unwrap().unwrap();
-    let path = |number| UdpPath { interface: Some(Testbed::interface(number)), is_backup: false };
+    let path = |number| UdpPath { interface: Some(Testbed::interface(number)), ..UdpPath::default() };
     let keep_alive = Some(Duration::from_millis(60));
     let options = UdpOptions { paths: vec![path(0), path(1)], keep_alive, ..UdpOptions::default() };
     Stack::udp(&testbed.client, &options).expect("a stack")
@@ -71,7 +71,7 @@ async fn a_change_of_address_does_not_end_a_connection() {
         return;
     }
     let testbed = Testbed::new(1).expect("namespaces");
-    let path = UdpPath { interface: Some(Testbed::interface(0)), is_backup: false };
+    let path = UdpPath { interface: Some(Testbed::interface(0)), ..UdpPath::default() };
     let keep_alive = Some(Duration::from_millis(60));
     let options = UdpOptions { paths: vec![path], keep_alive, ..UdpOptions::default() };
     let client = Stack::udp(&testbed.client, &options).expect("a stack");

@@ -333,7 +333,7 @@ fn start_udp(assignment: &Assignment) -> io::Result<Stack> {
         let interfaces = 0..assignment.paths;
         options.paths = interfaces
             .clone()
-            .map(|path| UdpPath { interface: Some(Testbed::interface(path)), is_backup: false })
+            .map(|path| UdpPath { interface: Some(Testbed::interface(path)), ..UdpPath::default() })
             .collect();
         // The other paths lead to the server's first address too. On a thread of its own: this one runs a runtime.
         namespace.run(|| {

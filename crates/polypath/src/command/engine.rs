@@ -12,6 +12,7 @@ use polypath_net::udp::{self, UdpOptions, UdpPath};
 use polypath_net::uplinks::{UplinkError, UplinkOptions};
 use polypath_net::{Engine, Namespace, Stack};
 
+use super::interfaces::{Interface, InterfaceList, parse_interfaces};
 use super::{Failure, print_line};
 
 /// What carries the connections.
@@ -22,8 +23,11 @@ pub(super) struct EngineArguments {
     #[arg(long, value_enum, default_value_t = Kind::Kernel)]
     engine: Kind,
     /// Interfaces to use (engines tun and udp); all with an address and a default route if none is named
-    #[arg(short = 'I', long = "interface", value_name = "NAME", value_delimiter = ',')]
-    interfaces: Vec<String>,
+    ///
+    /// What is wanted of one follows its name: `wlan0,priority=1` (the smaller, the more do handovers prefer it),
+    /// `wwan0,backup,budget=2GB` (a backup once so much went over it; `hard` with it: used no more).
+    #[arg(short = 'I', long = "interface", value_name = "NAME[,...]", value_parser = parse_interfaces)]
+    interfaces: Vec<InterfaceList>,
     /// Interfaces to use only when no other works (engines tun and udp)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     backup: Vec<String>,
@@ -93,12 +97,13 @@ impl EngineArguments {
     }
 
     fn start_udp(&self, is_reachable: bool) -> Result<Engine, Failure> {
-        let path =
-            |name: &String| UdpPath { interface: Some(name.clone()), is_backup: self.backup.contains(name) };
-        let named =
-            self.interfaces.iter().chain(self.backup.iter().filter(|name| !self.interfaces.contains(name)));
+        let path = |interface: Interface| UdpPath {
+            interface: Some(interface.name),
+            is_backup: interface.is_backup,
+            preference: interface.preference,
+        };
         let mut options = UdpOptions {
-            paths: named.map(path).collect(),
+            paths: self.named_interfaces().into_iter().map(path).collect(),
             is_reachable,
             port: self.udp_port,
             ..UdpOptions::default()
@@ -109,6 +114,19 @@ impl EngineArguments {
         self.choose(&mut options.connection);
         let namespace = Namespace::current().map_err(Failure::run)?;
         Stack::udp(&namespace, &options).map(Engine::Stack).map_err(Failure::run)
+    }
+
+    /// The interfaces that were named, backups behind the others.
+    fn named_interfaces(&self) -> Vec<Interface> {
+        let mut named: Vec<Interface> = self.interfaces.iter().flat_map(|list| list.0.clone()).collect();
+        for name in &self.backup {
+            match named.iter_mut().find(|interface| interface.name == *name) {
+                Some(interface) => interface.is_backup = true,
+                None => named.push(Interface { is_backup: true, ..Interface::new(name) }),
+            }
+        }
+        named.sort_by_key(|interface| interface.is_backup);
+        named
     }
 
     fn choose(&self, connection: &mut ConnectionConfig) {
@@ -124,12 +142,15 @@ impl EngineArguments {
     }
 
     fn start_tun(&self) -> Result<Engine, Failure> {
+        let named = self.named_interfaces();
+        let names = |is_backup| {
+            let chosen = named.iter().filter(move |interface| interface.is_backup == is_backup);
+            chosen.map(|interface| interface.name.clone()).collect()
+        };
+        let preferences = named.iter().map(|interface| (interface.name.clone(), interface.preference));
         let mut options = UplinkOptions {
-            setup: SetupOptions {
-                uplinks: self.interfaces.clone(),
-                backups: self.backup.clone(),
-                exposed_ports: Vec::new(),
-            },
+            setup: SetupOptions { uplinks: names(false), backups: names(true), exposed_ports: Vec::new() },
+            preferences: preferences.collect(),
             ..UplinkOptions::default()
         };
         self.choose(&mut options.connection);

@@ -7,6 +7,7 @@ mod doctor;
 mod emulate;
 mod engine;
 mod get;
+mod interfaces;
 mod lab;
 mod monitor;
 mod network;

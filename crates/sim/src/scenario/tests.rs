@@ -267,7 +267,7 @@ fn a_path_that_comes_back_fills_within_little_more_than_a_second() {
                 points.filter(|(at, _)| **at > from_s && **at <= to_s).map(|(_, bps)| *bps).collect();
             inside.iter().sum::<f64>() / inside.len() as f64
         };
-        assert!(mean(2.0, 3.0) > 8e6, "{direction}: before {}", mean(2.0, 3.0));
+        assert!(mean(2.0, 3.0) > 6e6, "{direction}: before {}", mean(2.0, 3.0));
         assert_eq!(mean(3.3, 13.0), 0.0);
         assert!(mean(13.0, 14.2) > 0.0, "{direction}: {:?}", lte.series.throughput_bps);
         assert!(mean(14.2, 16.0) > 5e6, "{direction}: after {:?}", lte.series.throughput_bps);
@@ -276,15 +276,15 @@ fn a_path_that_comes_back_fills_within_little_more_than_a_second() {
 
 #[test]
 fn handovers_and_budgets_are_chosen_in_the_file() {
-    let endpoint = |path: u8, rest: &str| {
-        format!("{{ address = \"10.{path}.0.1\", flags = [\"subflow\"], {rest} }}")
-    };
+    let endpoint =
+        |path: u8, rest: &str| format!("{{ address = \"10.{path}.0.1\", flags = [\"subflow\"], {rest} }}");
     let host = format!(
         "endpoints = [{}, {}]",
         endpoint(1, "priority = 1, budget = \"3MB\", hard = true"),
         endpoint(2, "priority = 2")
     );
-    let result = with_an_outage(&host, "bytes = \"6MB\"\npath_manager = \"make-before-break\"").run(&mut ()).unwrap();
+    let result =
+        with_an_outage(&host, "bytes = \"6MB\"\npath_manager = \"make-before-break\"").run(&mut ()).unwrap();
     let stream = result.connections[0].upload.as_ref().unwrap();
     let sent = |link: &str| -> u64 {
         let of_link = stream.subflows.iter().filter(|subflow| subflow.link.as_deref() == Some(link));
@@ -299,10 +299,17 @@ fn handovers_and_budgets_are_chosen_in_the_file() {
 #[test]
 fn path_managers_that_are_none_are_told_from_those_that_are() {
     let line = mistake("bytes = \"2MB\"", "path_manager = \"ndiffports:0\"");
-    assert!(line.starts_with("wifi.toml:38: connections[0].path_manager: no path manager \"ndiffports:0\""), "{line}");
+    assert!(
+        line.starts_with("wifi.toml:38: connections[0].path_manager: no path manager \"ndiffports:0\""),
+        "{line}"
+    );
     let endpoints = "endpoints = [{ address = \"10.1.0.1\", flags = [], hard = true }]";
-    let error = parse(&GOOD.replacen("name = \"phone\"", &format!("name = \"phone\"\n{endpoints}"), 1)
-        .replacen("name = \"wifi\"", "name = \"wifi\"\naddresses = [\"10.1.0.1\", \"10.1.0.2\"]", 1));
+    let error =
+        parse(&GOOD.replacen("name = \"phone\"", &format!("name = \"phone\"\n{endpoints}"), 1).replacen(
+            "name = \"wifi\"",
+            "name = \"wifi\"\naddresses = [\"10.1.0.1\", \"10.1.0.2\"]",
+            1,
+        ));
     let line = error.unwrap_err().to_string();
     assert!(line.contains("hosts[0].endpoints[0].hard: comes without `budget`"), "{line}");
 }

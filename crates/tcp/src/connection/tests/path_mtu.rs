@@ -69,9 +69,9 @@ fn cut(pair: &mut Pair, outages_ms: &'static [(u64, u64)], too_long: usize) {
     let start = pair.now;
     pair.clocked = Some(Box::new(move |now, _, segment| {
         let at = now.since(start);
-        let is_out = outages_ms.iter().any(|(from, until)| {
-            at >= Duration::from_millis(*from) && at < Duration::from_millis(*until)
-        });
+        let is_out = outages_ms
+            .iter()
+            .any(|(from, until)| at >= Duration::from_millis(*from) && at < Duration::from_millis(*until));
         if is_out || segment.payload.len() > too_long { vec![] } else { pass(segment) }
     }));
 }
