@@ -116,7 +116,7 @@ impl EngineArguments {
         Stack::udp(&namespace, &options).map(Engine::Stack).map_err(Failure::run)
     }
 
-    /// The interfaces that were named, backups behind the others.
+    /// The interfaces that were named, and what each is for.
     fn named_interfaces(&self) -> Vec<Interface> {
         let mut named: Vec<Interface> = self.interfaces.iter().flat_map(|list| list.0.clone()).collect();
         for name in &self.backup {
@@ -125,7 +125,6 @@ impl EngineArguments {
                 None => named.push(Interface { is_backup: true, ..Interface::new(name) }),
             }
         }
-        named.sort_by_key(|interface| interface.is_backup);
         named
     }
 
@@ -143,14 +142,15 @@ impl EngineArguments {
 
     fn start_tun(&self) -> Result<Engine, Failure> {
         let named = self.named_interfaces();
-        let names = |is_backup| {
-            let chosen = named.iter().filter(move |interface| interface.is_backup == is_backup);
-            chosen.map(|interface| interface.name.clone()).collect()
-        };
-        let preferences = named.iter().map(|interface| (interface.name.clone(), interface.preference));
+        let uplinks = self.interfaces.iter().flat_map(|list| &list.0);
+        let backups = named.iter().filter(|interface| interface.is_backup);
         let mut options = UplinkOptions {
-            setup: SetupOptions { uplinks: names(false), backups: names(true), exposed_ports: Vec::new() },
-            preferences: preferences.collect(),
+            setup: SetupOptions {
+                uplinks: uplinks.map(|interface| interface.name.clone()).collect(),
+                backups: backups.map(|interface| interface.name.clone()).collect(),
+                exposed_ports: Vec::new(),
+            },
+            preferences: named.into_iter().map(|interface| (interface.name, interface.preference)).collect(),
             ..UplinkOptions::default()
         };
         self.choose(&mut options.connection);
