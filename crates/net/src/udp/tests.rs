@@ -12,12 +12,18 @@ use crate::testbed::{Testbed, is_root_or_skip};
 const PORT: u16 = 443;
 
 fn client(testbed: &Testbed) -> Stack {
+    client_with(testbed, UplinkPreference::default())
+}
+
+/// `preference` is for the second path.
+fn client_with(testbed: &Testbed, preference: UplinkPreference) -> Stack {
     // The second path leads to the server's first address too.
     let add = ["route", "add", "10.77.0.2", "via", "10.77.1.2", "dev", "path1", "metric", "9"];
     testbed.client.run(|| Command::new("ip").args(add).status()).unwrap().unwrap();
     let path = |number| UdpPath { interface: Some(Testbed::interface(number)), ..UdpPath::default() };
     let keep_alive = Some(Duration::from_millis(60));
-    let options = UdpOptions { paths: vec![path(0), path(1)], keep_alive, ..UdpOptions::default() };
+    let paths = vec![path(0), UdpPath { preference, ..path(1) }];
+    let options = UdpOptions { paths, keep_alive, ..UdpOptions::default() };
     Stack::udp(&testbed.client, &options).expect("a stack")
 }
 
@@ -63,6 +69,22 @@ async fn data_flows_in_datagrams_over_both_paths_and_families() {
             assert_eq!(busy, 2, "{:?}", info.subflows);
         }
     }
+}
+
+#[tokio::test]
+async fn a_path_is_used_no_more_once_its_budget_is_spent() {
+    if !is_root_or_skip("budgets over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let preference = UplinkPreference { priority: 1, budget_bytes: Some(100_000), is_budget_hard: true };
+    let (client, server) = (client_with(&testbed, preference), server(&testbed));
+    assert_eq!(client.paths().len(), 2);
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    exchange(&mut near, &mut far, 8 << 20).await;
+    assert_eq!(client.paths().len(), 1);
+    exchange(&mut near, &mut far, 1 << 20).await;
+    assert_eq!(near.connection_info().expect("it lives").subflows.len(), 1);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polypath_link::{Change, Jitter, LinkConfig, Loss, OnDown, QueueLimit, Reordering};
-use polypath_mptcp::{ConnectionConfig, HostConfig, scheduler};
+use polypath_mptcp::{ConnectionConfig, HostConfig, path_manager, scheduler};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
 use rand_chacha::ChaCha8Rng;
@@ -37,6 +37,8 @@ pub struct SoakScenario {
     pub scheduler: &'static str,
     /// Congestion control.
     pub congestion: &'static str,
+    /// Path manager, of both ends.
+    pub path_manager: &'static str,
     /// How the connection ends.
     pub ending: Ending,
 }
@@ -161,6 +163,7 @@ impl SoakScenario {
             aggregates: dice.chance(0.3),
             scheduler: dice.pick(scheduler::Policy::ALL).name,
             congestion: algorithms[(dice.unit() * algorithms.len() as f64) as usize].name(),
+            path_manager: dice.pick(path_manager::Policy::ALL).name,
             ending,
         }
     }
@@ -181,6 +184,9 @@ impl SoakScenario {
         };
         if let Some(policy) = scheduler::Policy::by_name(self.scheduler) {
             config.scheduler = policy;
+        }
+        if let Some(policy) = path_manager::Policy::by_name(self.path_manager) {
+            config.path_manager = policy;
         }
         if let Some(algorithm) = polypath_congestion::by_name(self.congestion) {
             config.congestion = algorithm;
