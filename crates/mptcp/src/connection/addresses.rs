@@ -71,7 +71,7 @@ pub(super) fn notify(connection: &mut Connection, cx: &mut Context<'_>, event: P
     let view = PathView {
         now: cx.now,
         is_client: connection.shared.is_client,
-        may_join: connection.may_join() && connection.shared.confirmed,
+        may_join: connection.may_open(),
         initial_local: connection.addresses.initial.local.addr,
         initial_remote: connection.addresses.initial.remote,
         no_join_initial: connection.shared.no_join_initial,

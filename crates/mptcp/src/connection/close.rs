@@ -14,6 +14,10 @@ use crate::subflow::Stage;
 const MIN_DATA_FIN_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_DATA_FIN_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Who finished first, and whose last subflow was reset, answers for so long a peer that joins again as it missed the
+/// acknowledgment of its DATA_FIN. Where subflows end in order, their TIME-WAIT does that (RFC 8684, Appendix C).
+const TIME_WAIT_WITHOUT_SUBFLOW: Duration = Duration::from_secs(5);
+
 /// How long a passive closer waits for the peer's FINs before it sends its own.
 const PASSIVE_CLOSE_WAIT: Duration = Duration::from_secs(1);
 
@@ -68,7 +72,9 @@ impl Connection {
             return;
         }
         if self.subflows.is_empty() {
-            self.fail(CloseReason::Finished);
+            if self.timers.no_subflow == Instant::FAR_FUTURE {
+                self.fail(CloseReason::Finished);
+            }
             return;
         }
         if self.subflows.iter().all(|subflow| subflow.meta.finishing) {
@@ -83,6 +89,11 @@ impl Connection {
     }
 
     pub(super) fn finish_subflows(&mut self) {
+        // Whoever joins at the end, with nothing else left, has missed it: it is told before that subflow ends too.
+        let only_joining = self.subflows.iter().all(|subflow| subflow.meta.stage == Stage::JoinSynAck);
+        if only_joining {
+            return;
+        }
         for subflow in &mut self.subflows {
             if subflow.meta.stage.is_joining() {
                 subflow.meta.error = Some(SubflowError::Local);
@@ -190,8 +201,12 @@ impl Connection {
                 Some(_) => CloseReason::TimedOut,
             };
             self.fail(reason);
-        } else if self.shared.peer_finished && self.shared.data_fin_acked {
+        } else if self.is_all_said()
+            && (self.shared.is_client || self.shared.peer_fin_first || error.is_none())
+        {
             self.fail(CloseReason::Finished);
+        } else if self.is_all_said() {
+            self.timers.no_subflow = cx.now + TIME_WAIT_WITHOUT_SUBFLOW;
         } else if meta.stage == Stage::JoinSyn && matches!(error, Some(SubflowError::Reset(_))) {
             // The peer does not know the token: the connection is gone at its end.
             self.fail(CloseReason::Reset);

@@ -128,12 +128,20 @@ impl Connection {
         self.subflows.iter().filter(|subflow| subflow.meta.stage == Stage::JoinSynAck).count()
     }
 
-    /// An MP_JOIN can be answered: keys are known and there was no fallback.
+    /// An MP_JOIN can be answered: keys are known and there was no fallback. Even where all is said, the peer may have missed
+    /// the last word.
     pub(crate) fn may_join(&self) -> bool {
-        self.shared.mode == Mode::Mptcp
-            && self.shared.remote_key.is_some()
-            && self.closed.is_none()
-            && !(self.shared.data_fin_acked && self.shared.peer_finished)
+        self.shared.mode == Mode::Mptcp && self.shared.remote_key.is_some() && self.closed.is_none()
+    }
+
+    /// Another subflow is of use to this end.
+    pub(super) fn may_open(&self) -> bool {
+        self.may_join() && self.shared.confirmed && !self.is_all_said()
+    }
+
+    /// Both ends have finished, and know it of each other, as far as this end knows.
+    pub(super) fn is_all_said(&self) -> bool {
+        self.shared.data_fin_acked && self.shared.peer_finished
     }
 
     /// Checks that come before TCP sees the segment. A version 1 server that still lacks the client's key can make

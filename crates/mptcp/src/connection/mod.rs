@@ -335,7 +335,8 @@ impl Connection {
         if self.timers.no_subflow <= cx.now {
             self.timers.no_subflow = Instant::FAR_FUTURE;
             if self.subflows.iter().all(|subflow| subflow.meta.stage.is_joining()) {
-                self.fail(CloseReason::TimedOut);
+                let all_said = self.is_all_said();
+                self.fail(if all_said { CloseReason::Finished } else { CloseReason::TimedOut });
             }
         }
         if self.timers.race <= cx.now {

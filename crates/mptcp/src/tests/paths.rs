@@ -6,9 +6,9 @@ use std::vec::Vec;
 use bytes::Bytes;
 use polypath_units::{Duration, Instant};
 
-use super::network::{Network, client_addr, pattern, server_addr};
+use super::network::{Network, Way, client_addr, pattern, server_addr};
 use crate::path_manager::{Budget, LocalEndpoint, Policy};
-use crate::{ConnectionConfig, ConnectionId, Event, SubflowInfo, scheduler};
+use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, SubflowInfo, scheduler};
 
 const TICK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
@@ -201,6 +201,37 @@ fn a_connection_lives_through_a_time_without_any_path() {
     upload.run_for(&mut network, SECOND);
     assert_eq!(upload.addresses(&network), [(client_addr(1), server_addr(0))]);
     upload.finish(&mut network);
+}
+
+/// The server has all and said all, but its last acknowledgment is lost, and the subflow with it. Whoever joins to hear it
+/// again is told, and not that there is no such connection.
+#[test]
+fn who_missed_the_last_acknowledgment_hears_it_on_the_next_subflow() {
+    let mut network = network(&[10, 20], "break-before-make", "default");
+    let client = network.connect();
+    network.run_until(network.now + SECOND);
+    let server = network.accepted();
+    network.server.shutdown(network.now, server);
+    network.run_until(network.now + SECOND);
+    network.meddle = std::boxed::Box::new(|way, packet| {
+        if way == Way::ToClient && packet.ip.dst == client_addr(0) { std::vec![] } else { std::vec![packet] }
+    });
+    network.client.send(network.now, client, Bytes::from(pattern(0, 5_000))).expect("the connection lives");
+    network.client.shutdown(network.now, client);
+    network.run_until(network.now + SECOND * 20);
+    let log = network.log.join("\n");
+    let mut received = Vec::new();
+    while let Some(data) = network.server.recv(network.now, server) {
+        received.extend(data.to_vec());
+    }
+    assert!(received == pattern(0, 5_000), "{log}");
+    for events in [&network.client_events, &network.server_events] {
+        assert_eq!(
+            events.last().map(|(_, event)| *event),
+            Some(Event::Closed(CloseReason::Finished)),
+            "{log}"
+        );
+    }
 }
 
 #[test]

@@ -37,3 +37,11 @@ fn a_seed_gives_the_same_trace_again() {
         assert!(outcome.trace_hash.is_some());
     }
 }
+
+/// The client breaks before it makes while the last words are on their way.
+#[test]
+fn a_handover_at_the_very_end_is_no_reset() {
+    for seed in [2144, 8042, 10_181] {
+        run(seed).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
