@@ -1,7 +1,13 @@
 /* Multipath TCP with calls like those of sockets. Link with -lpolypath.
  *
  * Every descriptor is a socket of the kernel: read, write, send, recv, poll, select, epoll, fcntl and close do what they
- * always do. Calls that fail return -1 (or NULL), set errno, and leave a sentence in polypath_strerror. */
+ * always do. Calls that fail return -1 (or NULL), set errno, and leave a sentence in polypath_strerror.
+ *
+ * With Polypath's own stack (engines tun and udp) a descriptor is a TCP socket over the loopback interface, whose other end
+ * a thread of the engine joins with the stack's connection: half-close, resets and back-pressure pass through. What the
+ * kernel itself tells of addresses and errors is about the loopback interface, so polypath_getsockname,
+ * polypath_getpeername and polypath_error are there to ask instead. After fork, a child can go on using its descriptors as
+ * long as the parent lives, and opens an engine of its own for new ones. */
 #ifndef POLYPATH_H
 #define POLYPATH_H
 
@@ -34,19 +40,35 @@ struct polypath_info {
   struct polypath_subflow subflows[POLYPATH_MAX_SUBFLOWS];
 };
 
-/* Starts an engine: "engine=kernel" (also NULL or ""), the kernel's Multipath TCP, or "engine=tcp", its plain TCP to
- * compare with. Any other choice: EINVAL. */
+/* Starts an engine. Options: words with commas between.
+ *   engine=kernel      the kernel's Multipath TCP (also NULL or "")
+ *   engine=tcp         its plain TCP, to compare with
+ *   engine=tun         Polypath's stack on all uplinks; needs CAP_NET_ADMIN
+ *   engine=udp         Polypath's stack in UDP datagrams, to another Polypath; needs no privileges
+ * and for the last two, the first four as often as needed:
+ *   interface=NAME     an interface to use; all with an address and a default route if none is named (udp: the system's
+ *                      route)
+ *   backup=NAME        an interface to use only when no other works
+ *   announce=ADDRESS   one more address at which this end is reached
+ *   scheduler=NAME, congestion=NAME
+ *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
+ *   reachable          take connections from others (udp; needed for polypath_listen)
+ * EINVAL for anything else, EPERM without the privileges. */
 polypath_engine *polypath_open(const char *options);
 
-/* Frees an engine; its descriptors live on. NULL is allowed. */
+/* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
+ * written is delivered first, as far as peers take it within seconds, then its connections and listeners end and the
+ * network is as it was: call it before the program ends. The descriptors themselves are still the caller's to close. */
 void polypath_free(polypath_engine *engine);
 
-/* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", with commas between. A nonblocking
- * connection is returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready; it
- * becomes writable when it is, and getsockopt(SO_ERROR) tells how it went. */
+/* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", and with engines tun and udp
+ * "scheduler=NAME" and "timeout_ms=NUMBER" (ETIMEDOUT after that time), with commas between. A nonblocking connection is
+ * returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready; it becomes writable when
+ * it is, and polypath_error tells how it went. */
 int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, socklen_t length, const char *options);
 
-/* Listens. Options: as for polypath_connect; accepted connections take on the congestion control. */
+/* Listens. Options: as for polypath_connect, without a time limit; accepted connections take on the congestion control
+ * (kernel's engines). The descriptor becomes readable when there is a connection to accept. */
 int polypath_listen(polypath_engine *engine, const struct sockaddr *local, socklen_t length, const char *options);
 
 /* As accept(2), getsockname(2), getpeername(2), shutdown(2) and close(2). */
@@ -56,10 +78,14 @@ int polypath_getpeername(int fd, struct sockaddr *peer, socklen_t *length);
 int polypath_shutdown(int fd, int how);
 int polypath_close(int fd);
 
+/* What ended a connection, or kept it from opening: a number of errno, 0 for nothing, as getsockopt(SO_ERROR) tells it for
+ * the kernel's engines. -1 on failure. */
+int polypath_error(int fd);
+
 /* State of a connection and its subflows. ENOTCONN once both sides have ended it. */
 int polypath_info(int fd, struct polypath_info *info);
 
-/* Sets "congestion" to the kernel's name of one. Anything else: ENOPROTOOPT. */
+/* Sets "congestion" to the kernel's name of one. Anything else, or with another engine than the kernel's: ENOPROTOOPT. */
 int polypath_set(int fd, const char *name, const char *value);
 
 /* What went wrong in this thread's last failed call, valid until its next failed call. Never NULL. */

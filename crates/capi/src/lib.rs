@@ -1,22 +1,28 @@
 //! Multipath TCP for C programs: `libpolypath`, described in `include/polypath.h`.
 //!
-//! A descriptor is a socket of the kernel, so that everything that works on sockets works on it.
+//! A descriptor is a socket of the kernel, so that everything that works on sockets works on it. With our own stack it is
+//! one over the loopback interface, whose other end [`polypath_net::relay`] joins with a connection of the stack.
 
 #![allow(unsafe_code)]
 
+mod address;
 mod failure;
 mod options;
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 use polypath_net::engine::{SubflowInfo, socket_info};
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, SockRef, Socket, Type};
+use polypath_net::relay::{Carried, EngineChoice, Relay};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
+use address::{address, storage, write_address};
 use failure::{errno_failure, guard, number, report};
-use options::{EngineOptions, SocketOptions};
+use options::SocketOptions;
 
 pub use failure::polypath_strerror;
 
@@ -28,7 +34,30 @@ const MAX_SUBFLOWS: usize = 16;
 #[derive(Debug)]
 #[allow(non_camel_case_types)]
 pub struct polypath_engine {
-    options: EngineOptions,
+    carrier: Carrier,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Kernel { is_plain_tcp: bool },
+    Relay(Arc<Relay>),
+}
+
+/// The engines with a stack of their own that are open: descriptors belong to one of them, or to the kernel.
+static RELAYS: Mutex<Vec<Arc<Relay>>> = Mutex::new(Vec::new());
+
+fn relays() -> MutexGuard<'static, Vec<Arc<Relay>>> {
+    RELAYS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The relay whose listener this descriptor is.
+fn listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
+    relays().iter().find(|relay| relay.listens_at(fd).is_some()).cloned()
+}
+
+/// The connection of a relay behind a descriptor.
+fn carried(fd: BorrowedFd<'_>) -> Option<Arc<Carried>> {
+    relays().iter().find_map(|relay| relay.find(fd))
 }
 
 /// `struct polypath_subflow`.
@@ -67,33 +96,6 @@ unsafe fn text<'a>(text: *const c_char) -> io::Result<&'a str> {
     text.to_str().map_err(|_| number(libc::EINVAL, "a text that isn't UTF-8"))
 }
 
-/// A socket address of the caller.
-///
-/// # Safety
-/// Null, or `length` bytes that can be read.
-unsafe fn address(address: *const sockaddr, length: socklen_t) -> io::Result<SockAddr> {
-    let mut storage = SockAddrStorage::zeroed();
-    if address.is_null() || length < 2 || length > storage.size_of() {
-        return Err(number(libc::EINVAL, "expected the address of an IPv4 or IPv6 socket"));
-    }
-    // SAFETY: `length` bytes can be read, says the caller, and fit into the storage, which is distinct from them; any
-    // bytes are a valid `sockaddr_storage`.
-    let address = unsafe {
-        let to: *mut sockaddr_storage = storage.view_as();
-        std::ptr::copy_nonoverlapping(address.cast::<u8>(), to.cast::<u8>(), length as usize);
-        SockAddr::new(storage, length)
-    };
-    let needed = match c_int::from(address.family()) {
-        libc::AF_INET => size_of::<libc::sockaddr_in>(),
-        libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
-        _ => return Err(number(libc::EAFNOSUPPORT, "expected an IPv4 or IPv6 address")),
-    };
-    if (length as usize) < needed {
-        return Err(number(libc::EINVAL, "an address that is shorter than its family's"));
-    }
-    Ok(address)
-}
-
 /// # Safety
 /// Null, or an engine that [`polypath_open`] gave and [`polypath_free`] hasn't taken.
 unsafe fn engine<'a>(engine: *const polypath_engine) -> io::Result<&'a polypath_engine> {
@@ -112,8 +114,8 @@ unsafe fn borrow<'a>(fd: c_int) -> io::Result<BorrowedFd<'a>> {
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-fn socket(engine: &polypath_engine, like: &SockAddr, options: &SocketOptions<'_>) -> io::Result<Socket> {
-    let protocol = if engine.options.is_plain_tcp { Protocol::TCP } else { Protocol::MPTCP };
+fn kernel_socket(is_plain_tcp: bool, like: &SockAddr, options: &SocketOptions<'_>) -> io::Result<Socket> {
+    let protocol = if is_plain_tcp { Protocol::TCP } else { Protocol::MPTCP };
     let domain = Domain::from(c_int::from(like.family()));
     let socket =
         Socket::new(domain, Type::STREAM, Some(protocol)).map_err(|error| match error.raw_os_error() {
@@ -135,8 +137,19 @@ fn socket(engine: &polypath_engine, like: &SockAddr, options: &SocketOptions<'_>
 pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_engine {
     guard(std::ptr::null_mut(), || {
         // SAFETY: as the caller of this function promises.
-        let options = EngineOptions::parse(unsafe { text(options) }?)?;
-        Ok(Box::into_raw(Box::new(polypath_engine { options })))
+        let options = unsafe { text(options) }?;
+        let choice =
+            EngineChoice::parse(options).map_err(|error| number(libc::EINVAL, &error.to_string()))?;
+        let carrier = match choice {
+            EngineChoice::Kernel => Carrier::Kernel { is_plain_tcp: false },
+            EngineChoice::PlainTcp => Carrier::Kernel { is_plain_tcp: true },
+            EngineChoice::Relay(choices) => {
+                let relay = Arc::new(Relay::start(&choices)?);
+                relays().push(relay.clone());
+                Carrier::Relay(relay)
+            }
+        };
+        Ok(Box::into_raw(Box::new(polypath_engine { carrier })))
     })
 }
 
@@ -146,7 +159,14 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
 pub unsafe extern "C" fn polypath_free(engine: *mut polypath_engine) {
     if !engine.is_null() {
         // SAFETY: it was made by `Box::into_raw`, and is freed once.
-        drop(unsafe { Box::from_raw(engine) });
+        let engine = unsafe { Box::from_raw(engine) };
+        guard((), || {
+            if let Carrier::Relay(relay) = &engine.carrier {
+                relays().retain(|other| !Arc::ptr_eq(other, relay));
+            }
+            drop(engine);
+            Ok(())
+        });
     }
 }
 
@@ -162,8 +182,21 @@ pub unsafe extern "C" fn polypath_connect(
     guard(-1, || {
         // SAFETY: as the caller of this function promises.
         let (engine, remote, options) = unsafe { (engine(of)?, address(remote, length)?, text(options)?) };
-        let socket = socket(engine, &remote, &SocketOptions::parse(options)?)?;
-        match socket.connect(&remote) {
+        let options = SocketOptions::parse(options)?;
+        let (socket, connected) = match &engine.carrier {
+            Carrier::Kernel { is_plain_tcp } => {
+                let socket = kernel_socket(*is_plain_tcp, &remote, &options.for_kernel()?)?;
+                let connected = socket.connect(&remote);
+                (socket, connected)
+            }
+            Carrier::Relay(relay) => {
+                let socket = loopback_socket(options.is_nonblocking)?;
+                let remote = remote.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
+                let connected = relay.connect(socket.as_fd(), remote, options.for_relay(relay)?);
+                (socket, connected)
+            }
+        };
+        match connected {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
                 let fd = socket.into_raw_fd();
                 // Not a failure, but the caller wants to know.
@@ -187,20 +220,61 @@ pub unsafe extern "C" fn polypath_listen(
     guard(-1, || {
         // SAFETY: as the caller of this function promises.
         let (engine, local, options) = unsafe { (engine(of)?, address(local, length)?, text(options)?) };
-        let socket = socket(engine, &local, &SocketOptions::parse(options)?)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&local)?;
-        socket.listen(BACKLOG)?;
+        let options = SocketOptions::parse(options)?;
+        let socket = match &engine.carrier {
+            Carrier::Kernel { is_plain_tcp } => {
+                let socket = kernel_socket(*is_plain_tcp, &local, &options.for_kernel()?)?;
+                socket.set_reuse_address(true)?;
+                socket.bind(&local)?;
+                socket.listen(BACKLOG)?;
+                socket
+            }
+            Carrier::Relay(relay) => {
+                let local = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
+                let socket = loopback_socket(options.is_nonblocking)?;
+                socket.bind(&SockAddr::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
+                socket.listen(BACKLOG)?;
+                relay.listen(socket.as_fd(), local, false)?;
+                socket
+            }
+        };
         Ok(socket.into_raw_fd())
     })
+}
+
+/// The program's end of a connection of our own stack.
+fn loopback_socket(is_nonblocking: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    // What is small shall reach the stack at once; it has its own ways to gather.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_nonblocking(is_nonblocking)?;
+    Ok(socket)
 }
 
 /// # Safety
 /// As for `accept(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    // SAFETY: the caller's promises are those that the system call asks for.
-    guard(-1, || errno_failure(unsafe { libc::accept4(fd, peer, length, libc::SOCK_CLOEXEC) }))
+    guard(-1, || {
+        // SAFETY: the caller keeps the descriptor open during the call.
+        let Some(relay) = listening(unsafe { borrow(fd) }?) else {
+            // SAFETY: the caller's promises are those that the system call asks for.
+            return errno_failure(unsafe { libc::accept4(fd, peer, length, libc::SOCK_CLOEXEC) });
+        };
+        loop {
+            let nowhere = std::ptr::null_mut();
+            // SAFETY: the system call writes no address where there is no place for one.
+            let accepted = unsafe { libc::accept4(fd, nowhere, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
+            // SAFETY: a descriptor that was made just now, and that nobody else knows.
+            let accepted = unsafe { OwnedFd::from_raw_fd(errno_failure(accepted)?) };
+            // Another program of this machine may have connected to the loopback address: that is none of ours.
+            if let Some(carried) = relay.accepted(accepted.as_fd()) {
+                // SAFETY: as the caller of this function promises.
+                unsafe { write_address(carried.remote(), peer, length) }?;
+                return Ok(accepted.into_raw_fd());
+            }
+        }
+    })
 }
 
 /// # Safety
@@ -211,8 +285,21 @@ pub unsafe extern "C" fn polypath_getsockname(
     local: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promises are those that the system call asks for.
-    guard(-1, || errno_failure(unsafe { libc::getsockname(fd, local, length) }))
+    guard(-1, || {
+        // SAFETY: the caller keeps the descriptor open during the call.
+        let borrowed = unsafe { borrow(fd) }?;
+        let listens_at = relays().iter().find_map(|relay| relay.listens_at(borrowed));
+        let ours = match listens_at {
+            Some(at) => Some(at),
+            None => carried(borrowed).map(|carried| carried.local()).transpose()?,
+        };
+        match ours {
+            // SAFETY: as the caller of this function promises.
+            Some(ours) => unsafe { write_address(ours, local, length) }.map(|()| 0),
+            // SAFETY: the caller's promises are those that the system call asks for.
+            None => errno_failure(unsafe { libc::getsockname(fd, local, length) }),
+        }
+    })
 }
 
 /// # Safety
@@ -223,8 +310,19 @@ pub unsafe extern "C" fn polypath_getpeername(
     peer: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promises are those that the system call asks for.
-    guard(-1, || errno_failure(unsafe { libc::getpeername(fd, peer, length) }))
+    guard(-1, || {
+        // SAFETY: the caller keeps the descriptor open during the call.
+        match carried(unsafe { borrow(fd) }?) {
+            // As for a socket of the kernel: there is no peer before the connection is there.
+            Some(carried) if carried.local().is_err() => {
+                Err(number(libc::ENOTCONN, "the socket isn't connected"))
+            }
+            // SAFETY: as the caller of this function promises.
+            Some(carried) => unsafe { write_address(carried.remote(), peer, length) }.map(|()| 0),
+            // SAFETY: the caller's promises are those that the system call asks for.
+            None => errno_failure(unsafe { libc::getpeername(fd, peer, length) }),
+        }
+    })
 }
 
 /// As `shutdown(2)`.
@@ -240,16 +338,32 @@ pub extern "C" fn polypath_shutdown(fd: c_int, how: c_int) -> c_int {
 /// The descriptor belongs to the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polypath_close(fd: c_int) -> c_int {
-    // SAFETY: the caller owns the descriptor.
-    guard(-1, || errno_failure(unsafe { libc::close(fd) }))
+    guard(-1, || {
+        // SAFETY: the caller owns the descriptor.
+        let borrowed = unsafe { borrow(fd) }?;
+        if let Some(relay) = listening(borrowed) {
+            relay.close_listener(borrowed);
+        }
+        // SAFETY: the caller owns the descriptor.
+        errno_failure(unsafe { libc::close(fd) })
+    })
+}
+
+/// As `getsockopt(2)` with `SO_ERROR`.
+#[unsafe(no_mangle)]
+pub extern "C" fn polypath_error(fd: c_int) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller keeps the descriptor open during the call.
+        let fd = unsafe { borrow(fd) }?;
+        if let Some(carried) = carried(fd) {
+            return Ok(carried.error().unwrap_or(0));
+        }
+        let failure = SockRef::from(&fd).take_error()?;
+        Ok(failure.as_ref().map_or(0, polypath_net::relay::errno))
+    })
 }
 
 fn subflow(subflow: &SubflowInfo) -> polypath_subflow {
-    let storage = |address: std::net::SocketAddr| {
-        let mut storage = SockAddr::from(address).as_storage();
-        // SAFETY: the storage is a `sockaddr_storage`, any bytes of which are valid.
-        *unsafe { storage.view_as::<sockaddr_storage>() }
-    };
     polypath_subflow {
         local: storage(subflow.local),
         remote: storage(subflow.remote),
@@ -270,7 +384,11 @@ pub unsafe extern "C" fn polypath_info(fd: c_int, info: *mut polypath_info) -> c
             return Err(number(libc::EFAULT, "no place for the information"));
         }
         // SAFETY: the caller keeps the descriptor open during the call.
-        let state = socket_info(&unsafe { borrow(fd) }?)?;
+        let fd = unsafe { borrow(fd) }?;
+        let state = match carried(fd) {
+            Some(carried) => carried.info()?,
+            None => socket_info(&fd)?,
+        };
         // SAFETY: zeros are valid for both structures, which are made of numbers only.
         let mut filled: polypath_info = unsafe { std::mem::zeroed() };
         filled.is_multipath = state.is_multipath.into();
@@ -293,6 +411,12 @@ pub unsafe extern "C" fn polypath_set(fd: c_int, name: *const c_char, value: *co
         let (fd, name, value) = unsafe { (borrow(fd)?, text(name)?, text(value)?) };
         if name != "congestion" {
             return Err(number(libc::ENOPROTOOPT, &format!("'{name}' can't be set; expected congestion")));
+        }
+        if carried(fd).is_some() || listening(fd).is_some() {
+            return Err(number(
+                libc::ENOPROTOOPT,
+                "with engines tun and udp the congestion control is chosen by polypath_connect or polypath_open",
+            ));
         }
         SockRef::from(&fd).set_tcp_congestion(value.as_bytes())?;
         Ok(0)

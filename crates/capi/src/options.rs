@@ -1,40 +1,27 @@
-//! Options, as a C program writes them: `name=value,name`.
+//! Options of sockets, as a C program writes them: `name=value,name`.
 
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polypath_net::engine::ConnectOptions;
+use polypath_net::relay::{Relay, congestion_named, scheduler_named, words};
 
 use crate::failure::number;
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct EngineOptions {
-    pub(crate) is_plain_tcp: bool,
-}
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SocketOptions<'a> {
     pub(crate) is_nonblocking: bool,
     pub(crate) congestion: Option<&'a str>,
+    scheduler: Option<&'a str>,
+    timeout: Option<Duration>,
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty())
-}
+const KNOWN: &str =
+    "nonblocking, congestion=NAME, and for engines tun and udp scheduler=NAME or timeout_ms=NUMBER";
 
-fn unknown(word: &str, expected: &str) -> io::Error {
-    number(libc::EINVAL, &format!("'{word}': unsupported in this build; expected {expected}"))
-}
-
-impl EngineOptions {
-    pub(crate) fn parse(text: &str) -> io::Result<Self> {
-        let mut options = Self::default();
-        for word in words(text) {
-            options.is_plain_tcp = match word {
-                "engine=kernel" => false,
-                "engine=tcp" => true,
-                _ => return Err(unknown(word, "engine=kernel or engine=tcp")),
-            };
-        }
-        Ok(options)
-    }
+fn unexpected(word: &str, expected: &str) -> io::Error {
+    number(libc::EINVAL, &format!("'{word}': expected {expected}"))
 }
 
 impl<'a> SocketOptions<'a> {
@@ -44,10 +31,42 @@ impl<'a> SocketOptions<'a> {
             match word.split_once('=') {
                 None if word == "nonblocking" => options.is_nonblocking = true,
                 Some(("congestion", name)) => options.congestion = Some(name),
-                _ => return Err(unknown(word, "nonblocking or congestion=NAME")),
+                Some(("scheduler", name)) => options.scheduler = Some(name),
+                Some(("timeout_ms", text)) => {
+                    let milliseconds = text.parse().map_err(|_| unexpected(word, KNOWN))?;
+                    options.timeout = Some(Duration::from_millis(milliseconds));
+                }
+                _ => return Err(unexpected(word, KNOWN)),
             }
         }
         Ok(options)
+    }
+
+    /// Refuses what the kernel's sockets can't do.
+    pub(crate) fn for_kernel(self) -> io::Result<Self> {
+        match (self.scheduler, self.timeout) {
+            (None, None) => Ok(self),
+            _ => Err(number(
+                libc::EINVAL,
+                "scheduler and timeout_ms are for engines tun and udp; the kernel's are set with sysctl",
+            )),
+        }
+    }
+
+    /// The same for a connection of our own stack.
+    pub(crate) fn for_relay(&self, relay: &Relay) -> io::Result<ConnectOptions> {
+        let mut config = None;
+        if self.congestion.is_some() || self.scheduler.is_some() {
+            let mut chosen = (*relay.connection_config()?).clone();
+            if let Some(name) = self.congestion {
+                chosen.congestion = congestion_named(name).map_err(|expected| unexpected(name, &expected))?;
+            }
+            if let Some(name) = self.scheduler {
+                chosen.scheduler = scheduler_named(name).map_err(|expected| unexpected(name, &expected))?;
+            }
+            config = Some(Arc::new(chosen));
+        }
+        Ok(ConnectOptions { config, timeout: self.timeout, ..ConnectOptions::default() })
     }
 }
 
@@ -57,11 +76,15 @@ mod tests {
 
     #[test]
     fn unknown_options_are_named() {
-        assert!(EngineOptions::parse("engine=tcp").is_ok_and(|options| options.is_plain_tcp));
-        let message = EngineOptions::parse("engine=udp,interface=wlan0").unwrap_err().to_string();
-        assert!(message.contains("'engine=udp'") && message.contains("engine=kernel"), "{message}");
         let options = SocketOptions::parse("nonblocking, congestion=reno").expect("both are known");
-        assert_eq!(options, SocketOptions { is_nonblocking: true, congestion: Some("reno") });
-        assert!(SocketOptions::parse("backup").is_err());
+        assert!(options.is_nonblocking && options.congestion == Some("reno"));
+        assert!(options.for_kernel().is_ok());
+        let options = SocketOptions::parse("timeout_ms=250").expect("it is known");
+        assert_eq!(options.timeout, Some(Duration::from_millis(250)));
+        assert!(options.for_kernel().is_err());
+        for word in ["backup", "timeout_ms=soon"] {
+            let message = SocketOptions::parse(word).expect_err(word).to_string();
+            assert!(message.contains(word) && message.contains("nonblocking"), "{message}");
+        }
     }
 }

@@ -9,6 +9,7 @@ pub mod engine;
 mod namespace;
 mod netlink;
 mod real_time;
+pub mod relay;
 pub mod setup;
 pub mod stack;
 pub mod testbed;

@@ -112,9 +112,13 @@ impl Surroundings for Uplinks {
         own.map_or(local, |addr| SocketAddr::new(addr, local.port()))
     }
 
-    fn expose(&self, port: u16) -> io::Result<()> {
+    fn expose(&self, port: u16, is_held: bool) -> io::Result<()> {
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
-        setup.expose(port).map_err(io::Error::other)
+        let exposed = if is_held { setup.expose_held(port) } else { setup.expose(port) };
+        exposed.map_err(|error| match error {
+            SetupError::PortInUse { .. } => io::Error::new(io::ErrorKind::AddrInUse, error),
+            error => io::Error::other(error),
+        })
     }
 }
 

@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("net", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
     ("lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim"]),
     ("capi", &["net"]),
-    ("preload", &[]),
+    ("preload", &["net"]),
     ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net", "lab"]),
 ];
 

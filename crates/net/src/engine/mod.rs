@@ -55,12 +55,9 @@ impl Engine {
         };
         match options.timeout {
             None => connecting.await,
-            Some(limit) => tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
-                Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    format!("{remote} did not answer within {limit:?}"),
-                ))
-            }),
+            Some(limit) => tokio::time::timeout(limit, connecting)
+                .await
+                .unwrap_or_else(|_| Err(timed_out(remote, limit))),
         }
     }
 
@@ -235,6 +232,10 @@ impl AsyncWrite for Stream {
             Self::Kernel(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
+}
+
+pub(crate) fn timed_out(remote: SocketAddr, limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}"))
 }
 
 /// The unspecified address of a family.

@@ -191,8 +191,15 @@ impl NetworkSetup {
             _ => error.into(),
         })?;
         self.reserved.push(reserved);
-        self.options.exposed_ports.push(port);
-        namespace.run(|| self.translate())??;
+        self.expose_held(port)
+    }
+
+    /// As [`NetworkSetup::expose`], for a port that the caller has from the kernel.
+    pub fn expose_held(&mut self, port: u16) -> Result<(), SetupError> {
+        if !self.options.exposed_ports.contains(&port) {
+            self.options.exposed_ports.push(port);
+            self.namespace.clone().run(|| self.translate())??;
+        }
         Ok(())
     }
 

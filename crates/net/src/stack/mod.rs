@@ -43,8 +43,9 @@ pub trait Surroundings: std::fmt::Debug + Send {
         remote
     }
 
-    /// Lets peers reach a port.
-    fn expose(&self, port: u16) -> io::Result<()>;
+    /// Lets peers reach a port; with `is_held`, whoever listens there has it from the kernel already, so that it need
+    /// not be kept from others.
+    fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
 }
 
 /// Most that pacing lets go at once on a real network, where each packet costs a system call and segmentation is the
@@ -126,6 +127,11 @@ impl Stack {
         self.listen_with(Some(local), None)
     }
 
+    /// As [`Stack::listen`], for whoever has a socket of the kernel that listens at the same port.
+    pub fn listen_beside(&self, local: SocketAddr) -> io::Result<StackListener> {
+        self.listen_at(Some(local), None, true)
+    }
+
     /// Listens at an address or, without one, at every address and port where nothing else listens; the connections
     /// get `config`, if there is one.
     pub fn listen_with(
@@ -133,12 +139,21 @@ impl Stack {
         local: Option<SocketAddr>,
         config: Option<Arc<ConnectionConfig>>,
     ) -> io::Result<StackListener> {
+        self.listen_at(local, config, false)
+    }
+
+    fn listen_at(
+        &self,
+        local: Option<SocketAddr>,
+        config: Option<Arc<ConnectionConfig>>,
+        is_held: bool,
+    ) -> io::Result<StackListener> {
         let own =
             local.map(|local| self.shared.surroundings(|around| around.listens_at(local)).unwrap_or(local));
         let (id, local) = self.shared.with(|state, _| state.listen(own, config))?;
         let listener = StackListener::new(self.clone(), id, local);
         if own.is_some() {
-            self.shared.surroundings(|around| around.expose(local.port())).transpose()?;
+            self.shared.surroundings(|around| around.expose(local.port(), is_held)).transpose()?;
         }
         Ok(listener)
     }

@@ -65,6 +65,11 @@ impl StackStream {
         self.first.map(|tuple| tuple.remote.into()).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// The stack.
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
     /// Names the connection within its stack.
     #[must_use]
     pub fn id(&self) -> ConnectionId {

@@ -142,7 +142,7 @@ impl Surroundings for Encapsulation {
         SocketAddr::new(stack_addr(remote.ip()), remote.port())
     }
 
-    fn expose(&self, _: u16) -> io::Result<()> {
+    fn expose(&self, _: u16, _: bool) -> io::Result<()> {
         Ok(())
     }
 }

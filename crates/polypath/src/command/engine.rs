@@ -71,7 +71,30 @@ impl EngineArguments {
         self.start_as(true)
     }
 
-    fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
+    /// The choices in the words of `polypath_open`, for programs that start the engine themselves.
+    pub(super) fn words(&self, is_reachable: bool) -> Result<String, Failure> {
+        self.check()?;
+        if self.dry_run {
+            return Err(Failure::input("--dry-run: expected a command that sets the network up itself"));
+        }
+        if is_reachable && self.engine != Kind::Udp {
+            return Err(Failure::input("--reachable is for --engine udp; others can be reached anyway"));
+        }
+        let name = self.engine.to_possible_value().map(|value| value.get_name().to_string());
+        let mut words = vec![format!("engine={}", name.unwrap_or_default())];
+        words.extend(self.interfaces.iter().map(|name| format!("interface={name}")));
+        words.extend(self.backup.iter().map(|name| format!("backup={name}")));
+        words.extend(self.scheduler.map(|policy| format!("scheduler={}", policy.name)));
+        words.extend(self.congestion_control.map(|control| format!("congestion={}", control.name())));
+        if self.engine == Kind::Udp {
+            words.push(format!("udp_port={}", self.udp_port));
+            words.extend(is_reachable.then(|| "reachable".to_string()));
+        }
+        Ok(words.join(","))
+    }
+
+    /// Refuses choices that the engine hasn't.
+    fn check(&self) -> Result<(), Failure> {
         let is_ours = matches!(self.engine, Kind::Tun | Kind::Udp);
         let choices = [
             ("--interface", !self.interfaces.is_empty()),
@@ -82,10 +105,15 @@ impl EngineArguments {
             ("--dry-run", self.dry_run),
         ];
         if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
-            return Err(Failure::Input(format!(
+            return Err(Failure::input(format!(
                 "{option} is for our own stack; expected --engine tun with it (the kernel's is set up with `ip mptcp` and sysctl)"
             )));
         }
+        Ok(())
+    }
+
+    fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
+        self.check()?;
         let engine = match self.engine {
             Kind::Tun => self.start_tun()?,
             Kind::Udp => self.start_udp(is_reachable)?,

@@ -1,4 +1,4 @@
-//! `polypath preload`: a dynamically linked program whose TCP sockets become Multipath TCP sockets.
+//! `polypath preload`: a dynamically linked program whose TCP connections are carried by Multipath TCP.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,6 +11,7 @@ use std::process::Command;
 use clap::Args;
 
 use super::Failure;
+use super::engine::EngineArguments;
 
 const LIBRARY: &str = "libpolypath_preload.so";
 /// Names the library when it isn't beside the command.
@@ -20,6 +21,11 @@ const PT_INTERP: u32 = 3;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    engine: EngineArguments,
+    /// Take connections from other Polypath ends at the UDP port (engine udp); the program's listeners get them
+    #[arg(long)]
+    reachable: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -29,6 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::input("no command to run"));
     };
+    let options = arguments.engine.words(arguments.reachable)?;
     let name = Path::new(program).display();
     let found = find_program(program).ok_or_else(|| {
         Failure::input(format!("{name}: not found; expected an executable file, or the name of one in PATH"))
@@ -47,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut command = Command::new(&found);
     command.arg0(program).args(rest).env("LD_PRELOAD", preload);
-    command.env("POLYPATH_PRELOAD_OPTIONS", "engine=kernel");
+    command.env("POLYPATH_PRELOAD_OPTIONS", options);
     Err(Failure::run(format!("{name}: can't be run: {}", command.exec())))
 }
 

@@ -1,0 +1,82 @@
+/* "client ADDR PORT BYTES": sends so many bytes while it reads them back, and prints how many subflows carried some;
+ * "serve ADDR": echoes one connection. ENGINE says which engine. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <polypath.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPECT(condition)                                                                       \
+  if (!(condition)) {                                                                           \
+    fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, polypath_strerror());            \
+    exit(1);                                                                                    \
+  }
+
+static char buffer[65536];
+
+static int serve(polypath_engine *engine, struct sockaddr_in *here) {
+  socklen_t length = sizeof *here;
+  int listener = polypath_listen(engine, (struct sockaddr *)here, length, NULL);
+  EXPECT(listener >= 0 && polypath_getsockname(listener, (struct sockaddr *)here, &length) == 0);
+  printf("%d\n", ntohs(here->sin_port));
+  fflush(stdout);
+  int fd = polypath_accept(listener, NULL, NULL);
+  EXPECT(fd >= 0);
+  ssize_t got;
+  while ((got = read(fd, buffer, sizeof buffer)) > 0)
+    for (ssize_t sent = 0, more; sent < got; sent += more) {
+      more = write(fd, buffer + sent, got - sent);
+      EXPECT(more > 0);
+    }
+  EXPECT(got == 0 && polypath_close(listener) == 0);
+  return fd;
+}
+
+static char pattern(long at) { return (char)(at * 31 + at / 251); }
+
+static int talk(polypath_engine *engine, struct sockaddr_in *to, long total) {
+  int fd = polypath_connect(engine, (struct sockaddr *)to, sizeof *to, "nonblocking");
+  EXPECT(fd >= 0 && errno == EINPROGRESS);
+  long sent = 0, received = 0;
+  while (received < total) {
+    struct pollfd waiting = {.fd = fd, .events = POLLIN | (sent < total ? POLLOUT : 0)};
+    EXPECT(poll(&waiting, 1, 20000) == 1 && !(waiting.revents & POLLERR));
+    if (waiting.revents & POLLOUT) {
+      long size = total - sent < (long)sizeof buffer ? total - sent : (long)sizeof buffer;
+      for (long i = 0; i < size; i++) buffer[i] = pattern(sent + i);
+      ssize_t more = write(fd, buffer, size);
+      EXPECT(more > 0);
+      sent += more;
+    }
+    if (waiting.revents & POLLIN) {
+      ssize_t got = read(fd, buffer, sizeof buffer);
+      EXPECT(got > 0);
+      for (ssize_t i = 0; i < got; i++) EXPECT(buffer[i] == pattern(received + i));
+      received += got;
+    }
+  }
+  struct polypath_info info;
+  int busy = 0;
+  EXPECT(polypath_info(fd, &info) == 0 && info.is_multipath);
+  for (unsigned i = 0; i < info.subflow_count; i++) busy += info.subflows[i].bytes_acked > 100000;
+  printf("bytes=%ld busy=%d\n", received, busy);
+  EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);
+  return fd;
+}
+
+int main(int argc, char **argv) {
+  EXPECT(argc >= 3);
+  polypath_engine *engine = polypath_open(getenv("ENGINE"));
+  EXPECT(engine);
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(argc > 3 ? atoi(argv[3]) : 0)};
+  EXPECT(inet_pton(AF_INET, argv[2], &address.sin_addr) == 1);
+  int is_server = !strcmp(argv[1], "serve");
+  int fd = is_server ? serve(engine, &address) : talk(engine, &address, atol(argv[4]));
+  if (is_server) printf("echoed\n");
+  EXPECT(polypath_close(fd) == 0);
+  polypath_free(engine);
+  return 0;
+}
