@@ -150,7 +150,7 @@ impl Relay {
                         Ok(ours) => {
                             // The program's socket is its own again.
                             drop(meeting);
-                            shared.carry(carried, stream, ours).await;
+                            pump::pump(&carried, stream, ours, shared.stopping.subscribe()).await;
                         }
                         Err(_) => stream.abort(),
                     },
@@ -169,8 +169,8 @@ impl Relay {
         let carried = Arc::new(Carried::connecting(stack.downgrade(), remote));
         carried.opened(&stream);
         self.shared.remember(cookie, carried.clone());
-        let shared = self.shared.clone();
-        runtime.spawn(async move { shared.carry(carried, stream, ours).await });
+        let stopping = self.shared.stopping.subscribe();
+        runtime.spawn(async move { pump::pump(&carried, stream, ours, stopping).await });
         Ok(())
     }
 
@@ -267,14 +267,6 @@ impl Shared {
         carried.insert(cookie, connection);
     }
 
-    /// Moves bytes until the end.
-    async fn carry(&self, carried: Arc<Carried>, stream: StackStream, ours: tokio::net::TcpStream) {
-        match pump::pump(stream, ours, self.stopping.subscribe()).await {
-            Ok(()) => carried.ended(),
-            Err(error) => carried.failed(&error),
-        }
-    }
-
     /// Hands an accepted connection to the program's listener; an error if there is none any more.
     async fn deliver(
         self: Arc<Self>,
@@ -297,7 +289,7 @@ impl Shared {
         // If it can't be set, small writes are late.
         let _ = ours.set_nodelay(true);
         tokio::spawn(async move {
-            self.carry(carried, stream, ours).await;
+            pump::pump(&carried, stream, ours, self.stopping.subscribe()).await;
             // In case that nobody has accepted it.
             lock(&self.arrived).remove(&at);
         });

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp;
 use tokio::sync::{oneshot, watch};
 
+use super::carried::Carried;
 use super::join::reset;
 use crate::stack::{OwnedReadHalf, OwnedWriteHalf, StackStream};
 
@@ -34,12 +35,13 @@ enum Ended {
 }
 
 /// Moves bytes until both halves have ended, or, once `stopping` says so, until all that the program has written is on its
-/// way. A failure of the network is returned, and the program's socket reset.
+/// way. If the network fails, `carried` is told, and the program's socket reset.
 pub(super) async fn pump(
+    carried: &Carried,
     stream: StackStream,
     ours: TcpStream,
     mut stopping: watch::Receiver<bool>,
-) -> io::Result<()> {
+) {
     let (mut from_network, mut to_network) = stream.into_split();
     let (mut from_program, mut to_program) = ours.into_split();
     let (stopped, is_stopped) = oneshot::channel();
@@ -66,16 +68,17 @@ pub(super) async fn pump(
         }
     };
     match result {
-        Ok(()) => Ok(()),
+        Ok(()) => carried.ended(),
         Err(Broken::Program) => {
             to_network.abort();
-            Ok(())
+            carried.ended();
         }
         Err(Broken::Network(error)) => {
+            // Before the program can see that something has happened.
+            carried.failed(&error);
             if let Ok(ours) = from_program.reunite(to_program) {
                 reset(ours);
             }
-            Err(error)
         }
     }
 }

@@ -302,8 +302,9 @@ impl State {
     /// The application let go.
     pub(super) fn close(&mut self, now: Instant, id: ConnectionId) {
         let Some(stream) = self.stream(id) else { return };
-        if !stream.unread.is_empty() {
-            // As for a socket: data that nobody will read is lost, and the peer is told.
+        if !stream.unread.is_empty() || !stream.is_connected {
+            // As for a socket: data that nobody will read is lost, and the peer is told. Nor does anybody wait for a
+            // connection that isn't open yet.
             self.host.abort(now, id);
         }
         self.host.release(now, id);
