@@ -125,6 +125,36 @@ mod tests {
         file
     }
 
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn options(line: &str) -> Result<String, Failure> {
+        let words = std::iter::once("preload").chain(line.split(' '));
+        let line = <Line as clap::Parser>::try_parse_from(words).expect("it can be read");
+        line.arguments.engine.words(line.arguments.reachable)
+    }
+
+    #[test]
+    fn the_library_understands_what_it_is_told() {
+        use polypath_net::relay::EngineChoice;
+        for (line, expected) in [
+            ("-- true", "engine=kernel"),
+            ("--engine tcp true", "engine=tcp"),
+            ("--engine tun -I a,b --backup b -- true -x", "engine=tun,interface=a,interface=b,backup=b"),
+            ("--engine udp --udp-port 7 --reachable true", "engine=udp,udp_port=7,reachable"),
+            ("--engine udp --congestion-control lia true", "engine=udp,congestion=lia,udp_port=6824"),
+        ] {
+            let options = options(line).expect("it makes sense");
+            assert_eq!(options, expected);
+            assert!(EngineChoice::parse(&options).is_ok(), "{options}");
+        }
+        assert!(options("--reachable true").is_err());
+        assert!(options("-I eth0 true").is_err());
+    }
+
     #[test]
     fn static_programs_are_told_from_others() {
         assert!(is_static(&elf(1)));
