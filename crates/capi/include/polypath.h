@@ -49,7 +49,7 @@ struct polypath_info {
  *   interface=NAME     an interface to use; all with an address and a default route if none is named (udp: the system's
  *                      route)
  *   backup=NAME        an interface to use only when no other works
- *   announce=ADDRESS   one more address at which this end is reached
+ *   announce=ADDRESS   where peers reach this end, if not at its own addresses; tun: ADDRESS:PORT too
  *   scheduler=NAME, congestion=NAME
  *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
  *   reachable          take connections from others (udp; needed for polypath_listen)

@@ -25,6 +25,9 @@ pub struct UplinkOptions {
     pub tun: TunConfig,
     /// What is wanted of some uplinks, by the names of their interfaces.
     pub preferences: BTreeMap<String, UplinkPreference>,
+    /// Where peers reach this end, if not at the uplinks' own addresses: those of a router that passes connections on to
+    /// one of them, each with the port if it isn't the same.
+    pub announced: Vec<(IpAddr, Option<u16>)>,
 }
 
 /// What is wanted of one uplink, beside being used.
@@ -50,7 +53,8 @@ impl UplinkPreference {
 impl Default for UplinkOptions {
     fn default() -> Self {
         let (setup, tun) = (SetupOptions::default(), TunConfig::default());
-        Self { setup, connection: default_connection(), tun, preferences: BTreeMap::new() }
+        let (preferences, announced) = (BTreeMap::new(), Vec::new());
+        Self { setup, connection: default_connection(), tun, preferences, announced }
     }
 }
 
@@ -85,13 +89,14 @@ impl Stack {
         let mut connection = options.connection;
         let tcp = Arc::make_mut(&mut connection.tcp);
         tcp.mtu_bytes = u16::try_from(mtu_bytes).unwrap_or(u16::MAX);
-        let preferences = options.preferences;
-        let endpoints = setup.paths().iter().flat_map(|path| endpoints(path, &preferences)).collect();
+        let wishes = Wishes { preferences: options.preferences, is_announced: options.announced.is_empty() };
+        let endpoints = setup.paths().iter().flat_map(|path| endpoints(path, &wishes));
+        let endpoints = endpoints.chain(elsewhere(&options.announced)).collect();
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
         let stack = Self::tun(&tun, config)?;
         let watch = Watch::new(namespace)?;
         let setup = Arc::new(Mutex::new(setup));
-        tokio::spawn(follow(watch, Arc::downgrade(&setup), stack.downgrade(), preferences));
+        tokio::spawn(follow(watch, Arc::downgrade(&setup), stack.downgrade(), wishes));
         stack.surround(Box::new(Uplinks { setup, _tun: tun }));
         Ok(stack)
     }
@@ -122,26 +127,48 @@ impl Surroundings for Uplinks {
     }
 }
 
-/// A path's addresses as endpoints: the stack opens subflows from them. They are private, so they are not announced.
-fn endpoints(
-    path: &PathPlan,
-    preferences: &BTreeMap<String, UplinkPreference>,
-) -> impl Iterator<Item = LocalEndpoint> + use<> {
-    let (number, is_backup) = (path.number, path.is_backup);
-    let preference = preferences.get(&path.link).copied().unwrap_or_default();
+/// What is wanted of uplinks, those too that are yet to come.
+struct Wishes {
+    preferences: BTreeMap<String, UplinkPreference>,
+    /// Their addresses are announced.
+    is_announced: bool,
+}
+
+/// A path's addresses as endpoints: the stack opens subflows from them. They are private, so that the uplink's are announced
+/// instead, which is where peers reach them.
+fn endpoints(path: &PathPlan, wishes: &Wishes) -> impl Iterator<Item = LocalEndpoint> {
+    let preference = wishes.preferences.get(&path.link).copied().unwrap_or_default();
+    let is_announced = wishes.is_announced;
     path.stack_addresses().map(move |addr| {
-        let id = 2 * number + if addr.is_ipv4() { 1 } else { 2 };
-        let endpoint = preference.apply(LocalEndpoint::subflow(addr, id), number);
-        if is_backup { endpoint.backup() } else { endpoint }
+        let id = 2 * path.number + if addr.is_ipv4() { 1 } else { 2 };
+        let mut endpoint = preference.apply(LocalEndpoint::subflow(addr, id), path.number);
+        if path.is_backup {
+            endpoint = endpoint.backup();
+        }
+        match path.outer_address(addr.is_ipv4()) {
+            Some(outer) if is_announced => endpoint.announced_as(outer),
+            _ => endpoint,
+        }
     })
 }
+
+/// Addresses of somebody else who passes connections on, as endpoints from which nothing is opened.
+fn elsewhere(announced: &[(IpAddr, Option<u16>)]) -> impl Iterator<Item = LocalEndpoint> + '_ {
+    announced.iter().zip(FIRST_ELSEWHERE..).map(|((addr, port), id)| {
+        let endpoint = LocalEndpoint::signal(*addr, id).announced_as(*addr);
+        LocalEndpoint { port: *port, ..endpoint }
+    })
+}
+
+/// The first identifier of an address elsewhere, past those of all paths.
+const FIRST_ELSEWHERE: u8 = 200;
 
 /// Tells the stack which paths come and go, as long as there is a stack.
 async fn follow(
     mut watch: Watch,
     setup: Weak<Mutex<NetworkSetup>>,
     stack: crate::stack::WeakStack,
-    preferences: BTreeMap<String, UplinkPreference>,
+    wishes: Wishes,
 ) {
     while watch.changed().await.is_some() {
         let (Some(setup), Some(stack)) = (setup.upgrade(), stack.upgrade()) else { return };
@@ -150,10 +177,127 @@ async fn follow(
             Ok(changes) => {
                 let removed: Vec<IpAddr> = changes.removed;
                 removed.into_iter().for_each(|addr| stack.remove_path(addr));
-                let added = changes.added.iter().flat_map(|path| endpoints(path, &preferences));
-                added.for_each(|endpoint| stack.add_path(endpoint));
+                let changed = changes.added.iter().chain(&changes.readdressed);
+                changed
+                    .flat_map(|path| endpoints(path, &wishes))
+                    .for_each(|endpoint| stack.add_path(endpoint));
             }
             Err(error) => tracing::warn!(%error, "the uplinks have changed, and can't be followed"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::Engine;
+    use crate::engine::{ConnectOptions, KernelEngine, StreamInfo, SubflowInfo};
+    use crate::testbed::{Testbed, is_root_or_skip};
+
+    fn ip(namespace: &Namespace, words: &str) {
+        let done = namespace.run(|| Command::new("ip").args(words.split(' ')).output());
+        let done = done.expect("the namespace").expect("iproute2");
+        assert!(done.status.success(), "ip {words}: {done:?}");
+    }
+
+    /// Two hosts, each with an uplink per path.
+    fn testbed() -> Testbed {
+        let testbed = Testbed::new(2).expect("namespaces");
+        for (namespace, other) in [(&testbed.client, 2), (&testbed.server, 1)] {
+            for path in 0..2 {
+                let metric = 100 + path;
+                ip(
+                    namespace,
+                    &format!("route add default via 10.77.{path}.{other} dev path{path} metric {metric}"),
+                );
+            }
+            ip(namespace, "mptcp limits set subflows 4 add_addr_accepted 4");
+        }
+        testbed
+    }
+
+    /// Talks from `client` to `local` at `server` until a subflow to `announced` has carried something.
+    async fn joins(client: &Engine, server: &Engine, local: SocketAddr, to: SocketAddr, announced: IpAddr) {
+        let listener = server.listen(local).await.expect("a listener");
+        let options = ConnectOptions::default();
+        let (near, far) = tokio::join!(client.connect(to, &options), listener.accept());
+        let (mut near, (far, _)) = (near.expect("connects"), far.expect("is accepted"));
+        let serving = tokio::spawn(async move {
+            let (mut read, mut write) = tokio::io::split(far);
+            tokio::io::copy(&mut read, &mut write).await
+        });
+        let mut last = StreamInfo::default();
+        // A join takes a few round trips, which others on this machine may slow down.
+        for _ in 0..200 {
+            near.write_all(&[7; 100_000]).await.expect("writes");
+            near.read_exact(&mut [0; 100_000]).await.expect("reads");
+            last = near.info().expect("it lives");
+            let joined = last.subflows.iter().find(|subflow| subflow.remote.ip().to_canonical() == announced);
+            let carried =
+                |subflow: &SubflowInfo| subflow.bytes_acked > Some(1) || subflow.bytes_received > Some(1);
+            if joined.is_some_and(carried) {
+                near.shutdown().await.expect("ends");
+                serving.await.expect("a task").expect("ends too");
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("no subflow to {announced}: {last:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_server_behind_translation_announces_its_other_uplink() {
+        if !is_root_or_skip("announcing uplinks") {
+            return;
+        }
+        let testbed = testbed();
+        let on_uplinks = |namespace: &Namespace, uplinks: &[&str]| {
+            let mut options = UplinkOptions::default();
+            options.setup.uplinks = uplinks.iter().map(ToString::to_string).collect();
+            Engine::Stack(Stack::on_uplinks(namespace, options).expect("a stack"))
+        };
+        let server = on_uplinks(&testbed.server, &[]);
+        let kernel = Engine::Kernel(KernelEngine::new().in_namespace(testbed.client.clone()));
+        let one = on_uplinks(&testbed.client, &["path0"]);
+        let both = on_uplinks(&testbed.client, &["path0", "path1"]);
+        for (client, port) in [(&kernel, 8001), (&one, 8002), (&both, 8003)] {
+            // At every address, and at one of them only.
+            for (local, port) in [(IpAddr::from([0; 4]), port), (Testbed::server_v4(0).into(), port + 1000)] {
+                let to = SocketAddr::from((Testbed::server_v4(0), port));
+                joins(client, &server, (local, port).into(), to, Testbed::server_v4(1).into()).await;
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_address_elsewhere_is_announced_with_its_port() {
+        if !is_root_or_skip("announcing addresses elsewhere") {
+            return;
+        }
+        let testbed = testbed();
+        let elsewhere = IpAddr::from([192, 0, 2, 80]);
+        let options = UplinkOptions { announced: vec![(elsewhere, Some(9000))], ..UplinkOptions::default() };
+        let server = Stack::on_uplinks(&testbed.server, options).expect("a stack");
+        let of_second = server.paths().iter().find(|path| path.id == 3).expect("the second path").addr;
+        // A router before the server: 192.0.2.80 with port 9000 leads to its second uplink, with the server's port.
+        ip(&testbed.client, "route add 192.0.2.80 via 10.77.1.2 dev path1");
+        let rules = [
+            "add table ip router",
+            "add chain ip router in { type nat hook prerouting priority -150 ; }",
+            &format!("add rule ip router in ip daddr 192.0.2.80 tcp dport 9000 dnat to {of_second}:8001"),
+        ];
+        for rule in rules {
+            let done = testbed.server.run(|| Command::new("nft").arg("--").args(rule.split(' ')).output());
+            assert!(done.expect("the namespace").expect("nft").status.success(), "nft {rule}");
+        }
+        let server = Engine::Stack(server);
+        let kernel = Engine::Kernel(KernelEngine::new().in_namespace(testbed.client.clone()));
+        let to = SocketAddr::from((Testbed::server_v4(0), 8001));
+        joins(&kernel, &server, ([0, 0, 0, 0], 8001).into(), to, elsewhere).await;
     }
 }

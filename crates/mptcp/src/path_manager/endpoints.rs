@@ -64,6 +64,14 @@ mod tests {
         let announce = PathAction::Announce { id: 2, addr: addr(2), port: None };
         assert_eq!(after(PathEvent::Established, &server), [announce]);
 
+        let translated = [endpoints[0], LocalEndpoint::subflow(addr(2), 2).announced_as(addr(202))];
+        server.endpoints = &translated;
+        let announce = PathAction::Announce { id: 2, addr: addr(202), port: None };
+        assert_eq!(after(PathEvent::Established, &server), [announce]);
+        let is_announced = |action: &PathAction| matches!(action, PathAction::Announce { .. });
+        let by_client = after(PathEvent::Established, &view(&translated, &subflows));
+        assert!(!by_client.iter().any(is_announced), "nobody could connect to its port: {by_client:?}");
+
         let endpoints = [LocalEndpoint::subflow(addr(1), 1), LocalEndpoint::subflow(addr(2), 2)];
         let announced = [RemoteAddress { id: 9, addr: addr(101), port: Some(81) }];
         let mut client = view(&endpoints, &subflows);

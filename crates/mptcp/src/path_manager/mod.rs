@@ -150,6 +150,9 @@ pub struct LocalEndpoint {
     pub priority: u8,
     /// How much may go over the address before it becomes a backup, or is used no more. Default: any amount.
     pub budget: Option<Budget>,
+    /// The address by which peers reach this one, if something translates between the two. It is announced by the side
+    /// that was connected to only: what translates lets connections to the ports of listeners through.
+    pub announced_as: Option<IpAddr>,
 }
 
 /// How much data a local address may carry, in all connections of a host together and in both directions: whole packets count,
@@ -184,7 +187,8 @@ impl LocalEndpoint {
     #[must_use]
     pub const fn new(addr: IpAddr, id: u8) -> Self {
         let (signal, subflow, backup, fullmesh) = (false, false, false, false);
-        Self { addr, id, port: None, signal, subflow, backup, fullmesh, priority: 0, budget: None }
+        let (port, priority, budget, announced_as) = (None, 0, None, None);
+        Self { addr, id, port, signal, subflow, backup, fullmesh, priority, budget, announced_as }
     }
 
     /// The same as a backup.
@@ -205,6 +209,14 @@ impl LocalEndpoint {
     #[must_use]
     pub const fn priority(mut self, priority: u8) -> Self {
         self.priority = priority;
+        self
+    }
+
+    /// The same with the `signal` flag, reached by peers at another address.
+    #[must_use]
+    pub const fn announced_as(mut self, addr: IpAddr) -> Self {
+        self.signal = true;
+        self.announced_as = Some(addr);
         self
     }
 }

@@ -181,7 +181,11 @@ fn announce<'a>(
     let initial = (view.initial_local, None);
     for endpoint in endpoints.filter(|endpoint| endpoint.signal && (endpoint.addr, endpoint.port) != initial)
     {
-        actions.push(PathAction::Announce { id: endpoint.id, addr: endpoint.addr, port: endpoint.port });
+        let addr = match endpoint.announced_as {
+            Some(_) if view.is_client => continue,
+            translated => translated.unwrap_or(endpoint.addr),
+        };
+        actions.push(PathAction::Announce { id: endpoint.id, addr, port: endpoint.port });
     }
 }
 

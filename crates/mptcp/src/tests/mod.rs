@@ -188,6 +188,27 @@ fn a_path_that_dies_loses_nothing_and_comes_back() {
     }
 }
 
+/// An uplink that goes away takes its subflows along, but not the last one: that would be the end of the connection.
+#[test]
+fn the_only_path_that_goes_away_for_a_moment_is_waited_for() {
+    use crate::path_manager::LocalEndpoint;
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false, 6);
+        let at = |ms| polypath_units::Instant::from_secs(1) + Duration::from_millis(ms);
+        network.plan.push_back((at(150), |network| {
+            network.cut[0] = true;
+            network.client.remove_endpoint(network.now, network::client_addr(0));
+        }));
+        network.plan.push_back((at(450), |network| {
+            network.cut[0] = false;
+            network.client.add_endpoint(network.now, LocalEndpoint::subflow(network::client_addr(0), 1));
+        }));
+        assert_exchanged(&mut network, 2_000_000, 2_000_000, MINUTE);
+        let lost = network.log.iter().filter(|line| line.ends_with("lost")).count();
+        assert!(lost > 0, "it was in the middle of the transfer");
+    }
+}
+
 #[test]
 fn changed_payload_on_a_joined_path_is_noticed_and_sent_again() {
     for version in VERSIONS {

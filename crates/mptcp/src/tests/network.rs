@@ -1,7 +1,7 @@
 //! Two hosts, some paths, a virtual clock: what the scenario tests of this crate run on.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
@@ -38,6 +38,8 @@ pub(super) struct Network {
     pub(super) loss_percent: u32,
     pub(super) cut: Vec<bool>,
     pub(super) meddle: Meddle,
+    /// What happens when, in order.
+    pub(super) plan: VecDeque<(Instant, fn(&mut Network))>,
     random: ChaCha8Rng,
     travelling: BTreeMap<(Instant, u64), (Way, Packet)>,
     sent: u64,
@@ -87,6 +89,7 @@ impl Network {
             loss_percent: 0,
             cut: delays_ms.iter().map(|_| false).collect(),
             meddle: Box::new(|_, packet| std::vec![packet]),
+            plan: VecDeque::new(),
             random: ChaCha8Rng::seed_from_u64(seed),
             travelling: BTreeMap::new(),
             sent: 0,
@@ -106,8 +109,14 @@ impl Network {
         self.flush();
         let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
         let timeouts = [self.client.poll_timeout(), self.server.poll_timeout()];
-        let Some(next) = timeouts.into_iter().flatten().chain(travelling).min() else { return false };
+        let planned = self.plan.front().map(|(at, _)| *at);
+        let Some(next) = timeouts.into_iter().flatten().chain(travelling).chain(planned).min() else {
+            return false;
+        };
         self.now = self.now.max(next);
+        while let Some((_, happen)) = self.plan.pop_front_if(|(at, _)| *at <= self.now) {
+            happen(self);
+        }
         while let Some(entry) = self.travelling.first_entry() {
             if entry.key().0 > self.now {
                 break;

@@ -1,13 +1,13 @@
 //! Choices as a C program or an environment variable writes them: `name=value,name`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, scheduler};
 
 use crate::setup::SetupOptions;
 use crate::udp::{UdpOptions, UdpPath};
-use crate::uplinks::UplinkOptions;
+use crate::uplinks::{UplinkOptions, UplinkPreference};
 
 /// A choice that can't be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +47,7 @@ pub struct RelayChoices {
     backups: Vec<String>,
     scheduler: Option<String>,
     congestion: Option<Algorithm>,
-    announced: Vec<IpAddr>,
+    announced: Vec<(IpAddr, Option<u16>)>,
     udp_port: Option<u16>,
     is_reachable: bool,
 }
@@ -115,7 +115,14 @@ impl RelayChoices {
         match (word.split_once('='), self.driver) {
             (Some(("interface", name)), _) => self.interfaces.push(name.to_string()),
             (Some(("backup", name)), _) => self.backups.push(name.to_string()),
-            (Some(("announce", addr)), _) => self.announced.push(addr.parse().map_err(|_| bad())?),
+            (Some(("announce", text)), driver) => {
+                let with_port = || text.parse::<SocketAddr>().ok().filter(|_| driver == Driver::Tun);
+                let announced = match text.parse() {
+                    Ok(addr) => Some((addr, None)),
+                    Err(_) => with_port().map(|at| (at.ip(), Some(at.port()))),
+                };
+                self.announced.push(announced.ok_or_else(bad)?);
+            }
             (Some(("scheduler", name)), _) => {
                 scheduler_named(name).map_err(|expected| unexpected(word, &expected))?;
                 self.scheduler = Some(name.to_string());
@@ -150,7 +157,8 @@ impl RelayChoices {
             backups: self.backups.clone(),
             ..SetupOptions::default()
         };
-        let mut options = UplinkOptions { setup, ..UplinkOptions::default() };
+        let announced = self.announced.clone();
+        let mut options = UplinkOptions { setup, announced, ..UplinkOptions::default() };
         self.choose(&mut options.connection);
         options
     }
@@ -159,13 +167,16 @@ impl RelayChoices {
     #[must_use]
     pub fn udp(&self) -> UdpOptions {
         let more = self.backups.iter().filter(|name| !self.interfaces.contains(name));
-        let path =
-            |name: &String| UdpPath { interface: Some(name.clone()), is_backup: self.backups.contains(name) };
+        let path = |name: &String| UdpPath {
+            interface: Some(name.clone()),
+            is_backup: self.backups.contains(name),
+            preference: UplinkPreference::default(),
+        };
         let defaults = UdpOptions::default();
         let mut options = UdpOptions {
             paths: self.interfaces.iter().chain(more).map(path).collect(),
             is_reachable: self.is_reachable,
-            announced: self.announced.clone(),
+            announced: self.announced.iter().map(|(addr, _)| *addr).collect(),
             port: self.udp_port.unwrap_or(defaults.port),
             ..defaults
         };
@@ -208,10 +219,14 @@ mod tests {
             options.paths.iter().map(|path| (path.interface.as_deref(), path.is_backup)).collect();
         assert_eq!(paths, [(Some("wlan0"), false), (Some("wwan0"), true)]);
         assert_eq!((options.port, options.is_reachable), (7000, true));
-        let Ok(EngineChoice::Relay(choices)) = EngineChoice::parse("engine=tun,congestion=lia") else {
+        let text = "engine=tun,congestion=lia,announce=192.0.2.1:80,announce=2001:db8::1";
+        let Ok(EngineChoice::Relay(choices)) = EngineChoice::parse(text) else {
             panic!("a congestion control that is there")
         };
-        assert_eq!(choices.uplinks().connection.congestion.name(), "lia");
+        let options = choices.uplinks();
+        assert_eq!(options.connection.congestion.name(), "lia");
+        assert_eq!(options.announced[0], ([192, 0, 2, 1].into(), Some(80)));
+        assert_eq!(options.announced[1].1, None);
     }
 
     #[test]
@@ -221,6 +236,7 @@ mod tests {
             ("interface=eth0", "'interface=eth0'", "engine=kernel"),
             ("engine=tun,reachable", "'reachable'", "for engine=udp"),
             ("engine=udp,udp_port=99999", "'udp_port=99999'", "udp_port=NUMBER"),
+            ("engine=udp,announce=192.0.2.1:80", "'announce=192.0.2.1:80'", "announce=ADDRESS"),
             ("engine=udp,scheduler=best", "'scheduler=best'", "schedulers default"),
             ("engine=udp,congestion=best", "'congestion=best'", "cubic"),
         ] {

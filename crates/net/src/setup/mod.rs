@@ -83,6 +83,8 @@ impl From<io::Error> for SetupError {
 pub struct PathChanges {
     /// Paths that are new, or come back.
     pub added: Vec<PathPlan>,
+    /// Paths that go on, but are reached by peers at other addresses.
+    pub readdressed: Vec<PathPlan>,
     /// Stack addresses that work no more.
     pub removed: Vec<IpAddr>,
 }
@@ -229,8 +231,10 @@ impl NetworkSetup {
         for old in &before {
             // A path that goes on is what it was to the stack, even if the way out has changed.
             let new = wanted.paths.iter().find(|new| new.is_same_to_stack(old));
-            if new.is_none() {
-                changes.removed.extend(old.stack_addresses());
+            match new {
+                None => changes.removed.extend(old.stack_addresses()),
+                Some(new) if is_readdressed(old, new) => changes.readdressed.push(new.clone()),
+                Some(_) => {}
             }
             let is_kept = |action: &&Action| new.is_some_and(|new| new.actions.contains(action));
             undo(netlink, old.actions.iter().filter(|action| !is_kept(action)));
@@ -304,6 +308,12 @@ fn reserve(port: u16) -> io::Result<Socket> {
         }
         result => result,
     }
+}
+
+/// Whether peers reach the same path at another address than before.
+fn is_readdressed(old: &PathPlan, new: &PathPlan) -> bool {
+    let mut families = new.stack_addresses().map(|addr| addr.is_ipv4());
+    families.any(|is_v4| old.outer_address(is_v4) != new.outer_address(is_v4))
 }
 
 /// Undoes what may partly be gone with its interface; what can't be undone now is tried again at the end.

@@ -65,6 +65,12 @@ impl PathPlan {
         self.stack_v4.map(IpAddr::V4).into_iter().chain(self.stack_v6.map(IpAddr::V6))
     }
 
+    /// The address at which peers reach the stack's one of a family.
+    #[must_use]
+    pub fn outer_address(&self, is_v4: bool) -> Option<IpAddr> {
+        self.uplink_addresses.iter().copied().find(|addr| addr.is_ipv4() == is_v4)
+    }
+
     /// Whether a stack could tell the two apart.
     pub(super) fn is_same_to_stack(&self, other: &Self) -> bool {
         let known = |path: &Self| (path.number, path.stack_v4, path.stack_v6, path.is_backup);

@@ -17,9 +17,10 @@ use std::time::Duration;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 
-use crate::Namespace;
+use crate::setup::SystemState;
 use crate::stack::{Stack, Surroundings, default_connection};
 use crate::uplinks::UplinkPreference;
+use crate::{Namespace, Netlink};
 use datagram::{PathId, stack_addr};
 use driver::{Port, Shared, Traffic, UdpReceive, UdpTransmit};
 
@@ -46,7 +47,8 @@ pub struct UdpOptions {
     pub is_reachable: bool,
     /// The UDP port of this end, if it is reachable, and of peers.
     pub port: u16,
-    /// Addresses of this end that peers may be told, each for a path of its own.
+    /// Addresses at which this end is reached, which peers are told if it is; those of the interfaces that are named if
+    /// there are none.
     pub announced: Vec<IpAddr>,
     /// Silence after which a keep-alive keeps the bindings of translators. Default 15 s, half of what is common.
     pub keep_alive: Option<Duration>,
@@ -79,10 +81,10 @@ impl Stack {
         let mut endpoints = Vec::new();
         let ports = namespace.run(|| {
             let _entered = runtime.enter();
-            open_ports(options, &mut endpoints)
+            let ports = open_ports(options, &mut endpoints)?;
+            endpoints.extend(announced(options)?);
+            Ok::<_, io::Error>(ports)
         })??;
-        let announced = options.announced.iter().zip(200..);
-        endpoints.extend(announced.map(|(addr, id)| LocalEndpoint::signal(stack_addr(*addr), id)));
         let mut connection = options.connection.clone();
         Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes.max(1280));
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
@@ -106,6 +108,26 @@ impl Stack {
         Ok(stack)
     }
 }
+
+/// Where peers reach this end, as endpoints from which nothing is opened.
+fn announced(options: &UdpOptions) -> io::Result<Vec<LocalEndpoint>> {
+    let mut addresses = options.announced.clone();
+    let mut named = options.paths.iter().filter_map(|path| path.interface.as_deref()).peekable();
+    if !options.is_reachable {
+        return Ok(Vec::new());
+    }
+    if addresses.is_empty() && named.peek().is_some() {
+        let state = SystemState::read(&Netlink::new()?)?;
+        addresses.extend(
+            named.filter_map(|name| state.link(name)).flat_map(|link| link.addresses.iter().copied()),
+        );
+    }
+    let endpoint = |(addr, id)| LocalEndpoint::signal(stack_addr(addr), id).announced_as(stack_addr(addr));
+    Ok(addresses.into_iter().zip(FIRST_ANNOUNCED..u8::MAX).map(endpoint).collect())
+}
+
+/// The first identifier of an announced address, past those of all paths.
+const FIRST_ANNOUNCED: u8 = 200;
 
 /// A socket per family for each path, and one per family to be reached at. A system may lack one of the families.
 fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::Result<Vec<Port>> {

@@ -110,6 +110,35 @@ async fn a_change_of_address_does_not_end_a_connection() {
 }
 
 #[tokio::test]
+async fn a_server_announces_the_interfaces_that_it_was_given() {
+    if !is_root_or_skip("announcing over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let paths = |names: &[u8]| -> Vec<UdpPath> {
+        let path = |number| UdpPath { interface: Some(Testbed::interface(number)), is_backup: false };
+        names.iter().copied().map(path).collect()
+    };
+    let client = UdpOptions { paths: paths(&[0, 1]), ..UdpOptions::default() };
+    let client = Stack::udp(&testbed.client, &client).expect("a stack");
+    let server = UdpOptions { paths: paths(&[0, 1]), is_reachable: true, ..UdpOptions::default() };
+    let server = Stack::udp(&testbed.server, &server).expect("a stack");
+    assert!(!client.paths().iter().any(|path| path.signal), "{:?}", client.paths());
+    // By the second path, so that the first address is the one to announce.
+    let other = stack_addr(Testbed::server_v4(0).into());
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(1).into()).await;
+    for _ in 0..200 {
+        exchange(&mut near, &mut far, 100_000).await;
+        let subflows = near.connection_info().expect("it lives").subflows;
+        if subflows.iter().any(|subflow| subflow.tuple.remote.addr == other && subflow.tcp.bytes_acked > 0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no subflow to {other}: {:?}", near.connection_info());
+}
+
+#[tokio::test]
 async fn two_ends_cannot_have_one_port() {
     let namespace = Namespace::current().expect("this one");
     let options = UdpOptions { paths: Vec::new(), is_reachable: true, port: 16_824, ..UdpOptions::default() };

@@ -1,5 +1,6 @@
 //! The choice of engine, as every command that opens connections offers it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -40,6 +41,11 @@ pub(super) struct EngineArguments {
     /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     congestion_control: Option<Algorithm>,
+    /// Where else peers reach this end, such as a router's address from which connections are passed on, for example
+    /// 192.0.2.1 or, with engine tun, 192.0.2.1:8080; repeatable. Without it, the uplinks' own addresses (engine tun) or
+    /// those of the interfaces that are named (engine udp) are announced
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', value_parser = parse_announced)]
+    announce: Vec<(IpAddr, Option<u16>)>,
     /// UDP port at which Polypath ends are reached (engine udp)
     #[arg(long, value_name = "PORT", default_value_t = udp::DEFAULT_PORT)]
     udp_port: u16,
@@ -85,6 +91,10 @@ impl EngineArguments {
         words.extend(self.interfaces.iter().map(|name| format!("interface={name}")));
         words.extend(self.backup.iter().map(|name| format!("backup={name}")));
         words.extend(self.scheduler.map(|policy| format!("scheduler={}", policy.name)));
+        words.extend(self.announce.iter().map(|(addr, port)| match port {
+            Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
+            None => format!("announce={addr}"),
+        }));
         words.extend(self.congestion_control.map(|control| format!("congestion={}", control.name())));
         if self.engine == Kind::Udp {
             words.push(format!("udp_port={}", self.udp_port));
@@ -102,11 +112,20 @@ impl EngineArguments {
             ("--scheduler", self.scheduler.is_some()),
             ("--path-manager", self.path_manager.is_some()),
             ("--congestion-control", self.congestion_control.is_some()),
+            ("--announce", !self.announce.is_empty()),
             ("--dry-run", self.dry_run),
         ];
         if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
             return Err(Failure::input(format!(
                 "{option} is for our own stack; expected --engine tun with it (the kernel's is set up with `ip mptcp` and sysctl)"
+            )));
+        }
+        if let Some((addr, Some(port))) = self.announce.iter().find(|(_, port)| port.is_some())
+            && self.engine == Kind::Udp
+        {
+            return Err(Failure::input(format!(
+                "--announce {}: expected {addr} alone, since with --engine udp everybody has the port --udp-port",
+                SocketAddr::new(*addr, *port)
             )));
         }
         Ok(())
@@ -134,6 +153,7 @@ impl EngineArguments {
             paths: self.named_interfaces().into_iter().map(path).collect(),
             is_reachable,
             port: self.udp_port,
+            announced: self.announce.iter().map(|(addr, _)| *addr).collect(),
             ..UdpOptions::default()
         };
         if options.paths.is_empty() {
@@ -179,6 +199,7 @@ impl EngineArguments {
                 exposed_ports: Vec::new(),
             },
             preferences: named.into_iter().map(|interface| (interface.name, interface.preference)).collect(),
+            announced: self.announce.clone(),
             ..UplinkOptions::default()
         };
         self.choose(&mut options.connection);
@@ -201,6 +222,16 @@ fn setup_failure(error: SetupError) -> Failure {
     match error {
         SetupError::NoSuchInterface { .. } => Failure::input(error),
         error => Failure::run(error),
+    }
+}
+
+fn parse_announced(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+    if let Ok(addr) = text.trim_start_matches('[').trim_end_matches(']').parse() {
+        return Ok((addr, None));
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(at) if at.port() != 0 => Ok((at.ip(), Some(at.port()))),
+        _ => Err("expected an address such as 192.0.2.1, or one with a port such as 192.0.2.1:8080 or [2001:db8::1]:8080".into()),
     }
 }
 
@@ -229,5 +260,23 @@ fn offer_control(engine: &Engine) {
     if let Err(error) = offered {
         // What carries data need not be seen.
         eprintln!("polypath: `polypath ss` won't show this process: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_to_announce_are_read_as_people_write_them() {
+        let addr = |text: &str| text.parse::<IpAddr>().expect("an address");
+        assert_eq!(parse_announced("192.0.2.1"), Ok((addr("192.0.2.1"), None)));
+        assert_eq!(parse_announced("192.0.2.1:80"), Ok((addr("192.0.2.1"), Some(80))));
+        assert_eq!(parse_announced("2001:db8::1"), Ok((addr("2001:db8::1"), None)));
+        assert_eq!(parse_announced("[2001:db8::1]"), Ok((addr("2001:db8::1"), None)));
+        assert_eq!(parse_announced("[2001:db8::1]:80"), Ok((addr("2001:db8::1"), Some(80))));
+        for wrong in ["", "eth0", "192.0.2.1:0", "192.0.2.1:x", "192.0.2.256"] {
+            assert!(parse_announced(wrong).is_err(), "{wrong}");
+        }
     }
 }
