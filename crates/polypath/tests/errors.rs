@@ -164,6 +164,42 @@ fn a_peer_that_goes_away_midway_is_said() {
 }
 
 #[test]
+fn a_measurement_whose_peer_goes_away_says_so() {
+    let Some(lab) = Lab::with_rate_or_skip("a peer of perf that goes away", "50mbit") else { return };
+    lab.add_default_routes();
+    for engine in ["tun", "kernel"] {
+        let before = state(&lab.testbed.client);
+        let mut listen = polypath(&lab, &["perf", "-s", "-i", "0"]);
+        let listening = lab.testbed.server.run(|| listen.stdout(Stdio::piped()).spawn());
+        let mut server = Running(listening.expect("a namespace").expect("the command"));
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+        let carried: u64 = lab.carried().iter().sum();
+        let mut measure =
+            polypath(&lab, &["perf", "-c", "10.77.0.2", "-t", "60", "-i", "0", "--engine", engine]);
+        let measuring = lab.start(&mut measure);
+        lab.wait_until_carried(carried + 1_000_000);
+        server.0.kill().expect("our own child");
+        one_line(&finish(measuring), 1, &["lost the", "peer"]);
+        assert_eq!(state(&lab.testbed.client), before, "{engine}");
+    }
+}
+
+#[test]
+fn a_table_of_the_firewall_with_our_name_is_left_alone() {
+    let Some(lab) = Lab::new_or_skip("a firewall's table with our name") else { return };
+    lab.add_default_routes();
+    let client = &lab.testbed.client;
+    let add = ["add", "table", "inet", "polypath0"];
+    let added = client.run(|| Command::new("nft").args(add).status()).expect("a namespace").expect("nft");
+    assert!(added.success());
+    let before = state(client);
+    let output = lab.output(&mut polypath(&lab, &["get", "--engine", "tun", "http://10.77.0.2:1/"]));
+    one_line(&output, 1, &["refused"]);
+    assert_eq!(state(client), before, "it is still there");
+}
+
+#[test]
 fn an_interface_that_goes_away_midway_only_delays() {
     let what = "an interface that goes away";
     let paths = ["-I", "path0,path1"];

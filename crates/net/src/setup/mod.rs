@@ -144,7 +144,8 @@ impl NetworkSetup {
                 // Before they are read: what is found set stays so.
                 let variables = SharedVariables::join(&directory, slot)?;
                 let state = SystemState::read(&netlink)?;
-                if !plan::is_slot_free(&state, slot) {
+                // What an instance that died had there is gone by now, so a table of that name is somebody else's.
+                if !plan::is_slot_free(&state, slot) || nat::is_there(slot)? {
                     variables.leave(&netlink)?;
                     continue;
                 }

@@ -151,6 +151,12 @@ fn family(addr: IpAddr) -> &'static str {
     if addr.is_ipv4() { "ip" } else { "ip6" }
 }
 
+/// Whether there is a table of an instance's name.
+pub(super) fn is_there(slot: u8) -> io::Result<bool> {
+    let tables = list(&["list", "tables", "inet"], "table")?;
+    Ok(tables.iter().any(|table| table["name"] == json!(table_name(slot))))
+}
+
 /// Removes what an instance has in the firewall, if it is there.
 pub(super) fn remove(slot: u8) -> io::Result<()> {
     let table = json!({"family": "inet", "name": table_name(slot)});

@@ -45,6 +45,12 @@ pub enum Error {
 
 impl Error {
     pub(super) fn lost(what: impl Into<String>, source: io::Error) -> Self {
+        let source = match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(source.kind(), "the peer ended it; it says why there")
+            }
+            _ => source,
+        };
         Self::Lost { what: what.into(), source }
     }
 }

@@ -95,6 +95,13 @@ impl Cell {
         }
     }
 
+    /// Where the kernel's side reaches our side's machine.
+    pub(crate) fn our_gateway(self, path: u8) -> IpAddr {
+        let other =
+            Self { ours: if self.ours == Side::Client { Side::Server } else { Side::Client }, ..self };
+        other.kernel_addr(path)
+    }
+
     pub(crate) fn kernel_addr(self, path: u8) -> IpAddr {
         self.kernel_addr_in(path, self.is_v6)
     }

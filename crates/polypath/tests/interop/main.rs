@@ -406,6 +406,8 @@ fn a_path_that_goes_down_and_comes_back_is_used_again() {
             })
             .expect("the interface is there");
         };
+        // Else the kernel forgets an IPv6 address with its interface.
+        lab.kernel_variable("net/ipv6/conf/path1/keep_addr_on_down", "1");
         let sending = kernel_sends(&kernel, 1, 64 * MIB);
         let mut half = vec![0; 1];
         ours.read_exact(&mut half).await.expect("the first byte");
@@ -418,8 +420,13 @@ fn a_path_that_goes_down_and_comes_back_is_used_again() {
             rest -= got as u64;
         }
         joined(sending).await.expect("the kernel sends");
+        let before = trouble::carried(&lab, &ours, 1);
+        exchange(&mut ours, &kernel, MIB, MIB).await;
         set(true);
-        exchange(&mut ours, &kernel, 4 * MIB, 4 * MIB).await;
+        // The way to us went with it.
+        let (to, gateway) = (cell.our_addr(1), cell.our_gateway(1));
+        lab.kernel_runs(&format!("ip route replace {to} via {gateway} dev path1"));
+        trouble::exchange_until_carried(&lab, &mut ours, &kernel, 1, before + MIB).await;
     });
 }
 

@@ -1,6 +1,9 @@
 //! What the network does to a connection that is already under way, and to one direction of it.
 
+use std::net::TcpStream;
 use std::time::Duration;
+
+use polypath::net::stack::StackStream;
 
 use super::{Cell, Lab, MIB, close, eventually, exchange, has_optstrip, in_cells};
 
@@ -14,10 +17,27 @@ fn block(lab: &Lab, path: u8, blocked: bool) {
 }
 
 /// Bytes that a path's subflows have carried, both ways.
-fn carried(lab: &Lab, ours: &polypath::net::stack::StackStream, path: u8) -> u64 {
+pub(super) fn carried(lab: &Lab, ours: &StackStream, path: u8) -> u64 {
     let subflows = Lab::info(ours).subflows;
     let of_path = subflows.iter().filter(|subflow| subflow.tuple.local.addr == lab.cell.our_addr(path));
     of_path.map(|subflow| subflow.tcp.bytes_acked + subflow.tcp.bytes_received).sum()
+}
+
+/// Sends data both ways until a path has carried that much.
+pub(super) async fn exchange_until_carried(
+    lab: &Lab,
+    ours: &mut StackStream,
+    kernel: &TcpStream,
+    path: u8,
+    bytes: u64,
+) {
+    let started = std::time::Instant::now();
+    while carried(lab, ours, path) < bytes {
+        let info = Lab::info(ours).subflows;
+        assert!(started.elapsed() < Duration::from_secs(30), "path {path} stays unused: {info:?}");
+        exchange(ours, kernel, 4 * MIB, 4 * MIB).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[test]
@@ -38,13 +58,7 @@ fn each_path_falls_silent_in_a_transfer_and_carries_data_again() {
             let before = carried(&lab, &ours, path);
             exchange(&mut ours, &kernel, MIB, MIB).await;
             block(&lab, path, false);
-            let started = std::time::Instant::now();
-            while carried(&lab, &ours, path) < before + MIB {
-                let info = Lab::info(&ours).subflows;
-                assert!(started.elapsed() < Duration::from_secs(30), "path {path} stays unused: {info:?}");
-                exchange(&mut ours, &kernel, 4 * MIB, 4 * MIB).await;
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            exchange_until_carried(&lab, &mut ours, &kernel, path, before + MIB).await;
         }
         lab.assert_clean();
     });
