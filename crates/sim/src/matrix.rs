@@ -350,12 +350,14 @@ mod tests {
         assert_eq!(compare(&sent[..5], &sent, &[]), Err(5));
     }
 
-    /// Once, with this seed, the data behind the change was sent again and again, and never taken.
+    /// Data that had gone over both paths was taken for the first copy of itself, so that the infinite mapping pointed
+    /// behind what could not be verified, and the rest never came.
     #[test]
     fn a_length_that_changes_late_on_both_paths_behind_reordering_ends() {
         let name = "rewrite-length-late+reorder both client v0";
         let case = cases().into_iter().find(|case| case.to_string() == name).expect("a pair of boxes");
-        for more in [0, 5000] {
+        // The first one with another schedule of the hosts, which later changes gave them.
+        for more in [5_000, 41_000, 63_000] {
             if let Err(failure) = run(&Case { seed: case.seed + more, ..case.clone() }) {
                 panic!("seed +{more}: {failure}");
             }

@@ -207,6 +207,7 @@ impl Connection {
                     len,
                     subflow: target.id,
                     queued: false,
+                    again: false,
                     end_offset,
                 });
                 self.scheduler.on_sent(target.id, seq, len.into());
@@ -274,6 +275,7 @@ impl Connection {
             if let Some(chunk) = sent.get_mut(at) {
                 chunk.subflow = id;
                 chunk.queued = false;
+                chunk.again = true;
                 chunk.end_offset = end_offset.saturating_sub(end.diff(chunk.end()).max(0) as u64);
             }
             at += 1;
@@ -327,7 +329,14 @@ impl Connection {
                 let own = Mapping { data_seq: seq, subflow_offset, len_bytes: len as u16, checksum: None };
                 subflow.tcp.enqueue(data, if announcing { own } else { Mapping::default() });
                 let end_offset = subflow.tcp.enqueued_offset();
-                self.shared.sent.push_back(SentChunk { seq, len, subflow: id, queued: false, end_offset });
+                self.shared.sent.push_back(SentChunk {
+                    seq,
+                    len,
+                    subflow: id,
+                    queued: false,
+                    again: false,
+                    end_offset,
+                });
             }
         }
     }
@@ -354,7 +363,14 @@ impl Connection {
         let seq = self.shared.send.next();
         let data = self.shared.send.take_new(1);
         let end_offset = self.push(position, seq, data);
-        self.shared.sent.push_back(SentChunk { seq, len: 1, subflow: id, queued: false, end_offset });
+        self.shared.sent.push_back(SentChunk {
+            seq,
+            len: 1,
+            subflow: id,
+            queued: false,
+            again: false,
+            end_offset,
+        });
     }
 
     /// A subflow timed out, or is gone: what it holds goes out on another.

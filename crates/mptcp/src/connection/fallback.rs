@@ -139,7 +139,9 @@ impl Connection {
         self.become_plain(cx, position, reason);
     }
 
-    /// Where data number `wanted` is on subflow `id`, if everything sent from it on follows it there in one piece.
+    /// Where data number `wanted` is on subflow `id`, if everything sent from it on follows it there in one piece, and was
+    /// never anywhere else: a copy is behind what the peer could not verify, so the peer would take its place for that of
+    /// the mapping itself (see `InfiniteMapping::anew`).
     fn contiguous_from(&self, id: u8, wanted: DataSeq) -> Option<(DataSeq, u64)> {
         let shared = &self.shared;
         let subflow = self.subflows.get(self.position(id)?)?;
@@ -151,7 +153,10 @@ impl Connection {
         let mut first = None;
         for chunk in shared.sent.iter().filter(|chunk| chunk.end().after(wanted)) {
             let start_offset = chunk.end_offset.checked_sub(u64::from(chunk.len))?;
-            if chunk.subflow != id || expected.is_some_and(|at| at != (chunk.seq, start_offset)) {
+            if chunk.subflow != id
+                || chunk.again
+                || expected.is_some_and(|at| at != (chunk.seq, start_offset))
+            {
                 return None;
             }
             first.get_or_insert((chunk.seq, start_offset));

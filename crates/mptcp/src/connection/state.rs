@@ -90,6 +90,8 @@ pub(crate) struct SentChunk {
     pub(crate) subflow: u8,
     /// It waits in the reinjection queue.
     pub(crate) queued: bool,
+    /// It was sent more than once, so this is not the first place where the peer has seen it.
+    pub(crate) again: bool,
     /// The subflow's stream offset after its last byte.
     pub(crate) end_offset: u64,
 }

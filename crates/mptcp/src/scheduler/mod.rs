@@ -275,7 +275,14 @@ pub(crate) mod tests {
         let chunk = |&(seq, len, subflow): &(u64, u32, u8)| {
             let end_offset = &mut offsets[usize::from(subflow)];
             *end_offset += u64::from(len);
-            SentChunk { seq: DataSeq(seq), len, subflow, queued: false, end_offset: *end_offset }
+            SentChunk {
+                seq: DataSeq(seq),
+                len,
+                subflow,
+                queued: false,
+                again: false,
+                end_offset: *end_offset,
+            }
         };
         chunks.iter().map(chunk).collect()
     }
