@@ -218,11 +218,18 @@ impl Connection {
             ReceiveMode::Held { from, .. } => *from,
             _ => near - subflow.rx.gathered.len() as u64,
         };
-        let offset = match self.segment_offset {
-            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::anew`).
-            Some(own) if offset > first_missing => own,
+        let (offset, data_seq) = match self.segment_offset {
+            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::anew`). The peer sends
+            // everything anew that we miss, so if this segment has overtaken others, what they bring lies before it.
+            Some(own) if offset > first_missing => {
+                let overtaken = data_seq.diff(next).max(0) as u64;
+                match own.checked_sub(overtaken).filter(|offset| *offset >= first_missing) {
+                    Some(offset) if overtaken > 0 => (offset, next),
+                    _ => (own, data_seq),
+                }
+            }
             None if offset > first_missing => return,
-            _ => offset,
+            _ => (offset, data_seq),
         };
         cx.mib.infinite_map_rx += 1;
         let held = core::mem::take(&mut subflow.rx.mode);

@@ -29,6 +29,9 @@ pub(super) enum Way {
 /// Sees each packet before it travels; what it returns arrives.
 pub(super) type Meddle = Box<dyn FnMut(Way, Packet) -> Vec<Packet>>;
 
+/// What a test does to the hosts and paths midway.
+type Happen = fn(&mut Network);
+
 /// A client at 10.0.N.1 and a server at 10.0.N.2 on each path N.
 pub(super) struct Network {
     pub(super) now: Instant,
@@ -39,7 +42,7 @@ pub(super) struct Network {
     pub(super) cut: Vec<bool>,
     pub(super) meddle: Meddle,
     /// What happens when, in order.
-    pub(super) plan: VecDeque<(Instant, fn(&mut Network))>,
+    pub(super) plan: VecDeque<(Instant, Happen)>,
     random: ChaCha8Rng,
     travelling: BTreeMap<(Instant, u64), (Way, Packet)>,
     sent: u64,
