@@ -10,7 +10,7 @@ use polypath_net::control::{directory, offer};
 use polypath_net::engine::KernelEngine;
 use polypath_net::setup::{NetworkSetup, SetupError, SetupOptions};
 use polypath_net::udp::{self, UdpOptions, UdpPath};
-use polypath_net::uplinks::{UplinkError, UplinkOptions};
+use polypath_net::uplinks::{UplinkError, UplinkOptions, UplinkPreference};
 use polypath_net::{Engine, Namespace, Stack};
 
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
@@ -88,8 +88,18 @@ impl EngineArguments {
         }
         let name = self.engine.to_possible_value().map(|value| value.get_name().to_string());
         let mut words = vec![format!("engine={}", name.unwrap_or_default())];
-        words.extend(self.interfaces.iter().map(|name| format!("interface={name}")));
-        words.extend(self.backup.iter().map(|name| format!("backup={name}")));
+        let named = self.named_interfaces();
+        if named.iter().any(|interface| interface.preference != UplinkPreference::default()) {
+            let expected = "expected NAME or NAME,backup where the program starts the engine itself";
+            return Err(Failure::input(format!("--interface: priorities and budgets; {expected}")));
+        }
+        if self.path_manager.is_some() {
+            let expected = "expected a command that starts the engine itself, such as run";
+            return Err(Failure::input(format!("--path-manager: {expected}")));
+        }
+        words.extend(named.iter().map(|interface| format!("interface={}", interface.name)));
+        let backups = named.iter().filter(|interface| interface.is_backup);
+        words.extend(backups.map(|interface| format!("backup={}", interface.name)));
         words.extend(self.scheduler.map(|policy| format!("scheduler={}", policy.name)));
         words.extend(self.announce.iter().map(|(addr, port)| match port {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
