@@ -41,3 +41,37 @@ fn the_cheapest_run_of_every_parallel_experiment_carries_data() {
         assert!(job.run().received_bytes > 0, "{}: {job:?}", experiment.name);
     }
 }
+
+/// The figures that a key names: "P Fig. 3.8 (b), 4.21" and "C Fig. 9-13".
+fn figures(key: &str) -> Vec<String> {
+    let Some((document, list)) = key.split_once(" Fig. ") else { return vec![key.to_string()] };
+    let mut figures = Vec::new();
+    for part in list.split(", ") {
+        match part.split_once('-').map(|(first, last)| (first.parse::<u32>(), last.parse::<u32>())) {
+            Some((Ok(first), Ok(last))) => {
+                figures.extend((first..=last).map(|number| format!("{document} {number}")));
+            }
+            _ => figures.push(format!("{document} {part}")),
+        }
+    }
+    figures
+}
+
+#[test]
+fn every_figure_has_a_file() {
+    let mut found = BTreeSet::new();
+    for file in files() {
+        let experiment = Experiment::load(&file, Form::Full).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!experiment.figure.is_empty(), "{}: no figure", experiment.name);
+        found.extend(figures(&experiment.figure));
+    }
+    // 4.14 and 4.17 are algorithms, 4.19, 4.20 and 4.22 were measured on networks that are gone.
+    let thesis = ["3.3", "3.4", "3.5 (a)", "3.5 (b)", "3.6", "3.7 (a)", "3.7 (b)", "3.8 (a)", "3.8 (b)"];
+    let thesis = thesis.into_iter().map(String::from).chain((4..=13).map(|number| format!("4.{number}")));
+    let thesis = thesis.chain(["4.15", "4.16", "4.18", "4.21"].map(String::from));
+    let study = (5..=13).map(|number| format!("C {number}"));
+    let sensitivity = std::iter::once("P ch. 3.4".to_string());
+    for wanted in thesis.map(|number| format!("P {number}")).chain(study).chain(sensitivity) {
+        assert!(found.contains(&wanted), "{wanted} has no experiment; there are {found:?}");
+    }
+}

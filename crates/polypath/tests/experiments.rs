@@ -154,7 +154,9 @@ fn a_killed_run_goes_on_where_it_was() {
     let kept = log();
     let kept: Vec<&str> = kept.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
     assert!((2..48).contains(&kept.len()), "{} runs", kept.len());
-    // What it had is not done again: the log goes on after it. Killed once more, for the log is gone at the end.
+    // What it had is not done again: the log goes on after it. Killed once more, for the log is gone at the end, this time
+    // while two runs go on at once.
+    let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--jobs", "2", "--quiet", "--full"];
     let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
         .args(arguments)
         .stdout(std::process::Stdio::null())
@@ -168,6 +170,19 @@ fn a_killed_run_goes_on_where_it_was() {
     let later = log();
     assert!(later.starts_with(&kept.concat()), "{later}");
     assert!(later.lines().count() >= kept.len() + 2);
+    // The rest is done, and no more than that; then there is what a run that nobody disturbs gives.
+    let whole = later.split_inclusive('\n').filter(|line| line.ends_with('\n')).count();
+    let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--quiet", "--full", "--json"];
+    let rest = polypath(&arguments);
+    let message = String::from_utf8_lossy(&rest.stderr).into_owned();
+    assert_eq!(message.trim_end(), format!("polypath: {whole} of 48 runs were done before"));
+    let undisturbed = polypath(&[&arguments[..4], &[text(&folder.join("other"))], &arguments[5..]].concat());
+    assert_eq!(String::from_utf8_lossy(&undisturbed.stderr), "");
+    let [rest, undisturbed] = [rest, undisturbed].map(|output| -> serde_json::Value {
+        assert!(output.status.success());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    });
+    assert_eq!((&rest["rows"], &rest["manifest"]["complete"]), (&undisturbed["rows"], &true.into()));
 }
 
 #[test]

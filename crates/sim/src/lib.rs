@@ -3,6 +3,7 @@
 //! - [`network`]: hosts, routers and links, and the loop that moves time;
 //! - [`topologies`]: networks of the usual shapes;
 //! - [`app`]: traffic, and [`conversation`]: a connection with traffic at both ends;
+//! - [`background`]: datagrams that take a path's room;
 //! - [`trace`]: packets in pcapng and text, and a hash of everything;
 //! - [`scenario`]: runs described in a TOML file;
 //! - [`soak`]: random scenarios by the thousand;
@@ -13,6 +14,7 @@
 //! benchmark, and nothing depends on the order of a hash map.
 
 pub mod app;
+pub mod background;
 pub mod bench;
 mod calendar;
 pub mod conversation;

@@ -204,16 +204,28 @@ fn value(
         }
         MetricKind::Fairness => outcome.fairness.unwrap_or(f64::NAN),
         MetricKind::DelayMedian => milliseconds(outcome.blocks.map(|blocks| blocks.median_s)),
-        MetricKind::DelayP99 | MetricKind::DelayIncrease => outcome.blocks.map_or(f64::NAN, |blocks| {
-            // What did not arrive is late without end.
-            if blocks.arrived < blocks.made {
-                f64::INFINITY
-            } else if metric.kind == MetricKind::DelayP99 {
-                blocks.p99_s * 1e3
-            } else {
-                (blocks.p99_s - blocks.min_s) / blocks.min_s * 100.0
-            }
-        }),
+        MetricKind::DelayP99 | MetricKind::DelayIncrease | MetricKind::WorstDelayIncrease => {
+            outcome.blocks.map_or(f64::NAN, |blocks| {
+                let increase = |delay_s: f64| (delay_s - blocks.min_s) / blocks.min_s * 100.0;
+                match metric.kind {
+                    // What did not arrive is late without end.
+                    _ if blocks.arrived < blocks.made => f64::INFINITY,
+                    MetricKind::DelayP99 => blocks.p99_s * 1e3,
+                    MetricKind::DelayIncrease => increase(blocks.p99_s),
+                    _ => increase(blocks.max_s),
+                }
+            })
+        }
+        MetricKind::ReceiveBuffer => {
+            outcome.receive_buffer_bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6)
+        }
+        MetricKind::SlowStart => milliseconds(outcome.slow_start_s),
+        MetricKind::SlowStartLag => {
+            let reference = experiment.references[key.variant].map(|variant| RunKey { variant, ..key });
+            let other = reference.and_then(|key| runs.get(&key)).and_then(|outcome| outcome.slow_start_s);
+            let lag_s = outcome.slow_start_s.zip(other).map(|(own_s, other_s)| own_s - other_s);
+            milliseconds(lag_s)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use polypath_sim::scenario::units::{Percent, Size, read};
 use polypath_units::Duration;
 
 use super::file::{
-    DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord, TrafficFile,
+    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord, TrafficFile,
     TrafficWord,
 };
 use super::{
@@ -63,6 +63,11 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
     let points = points(source, &file.sweep, &traffic, paths, form, file.reduced.points)?;
     let (variants, baseline_variants) = variants(source, &file, paths)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
+    if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
+        let message = "windows are recorded of bulk transfers over parallel paths; expected traffic.kind = \"bulk\"";
+        return Err(source.wrong("record", message));
+    }
+    let references = references(source, &file, &variants)?;
     let repeats = file.repeats.unwrap_or(1);
     if repeats == 0 {
         return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
@@ -79,6 +84,8 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
         points,
         variants,
         baseline_variants,
+        references,
+        records_windows: file.record.is_some(),
         traffic,
         repeats,
         metrics,
@@ -205,7 +212,8 @@ fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, Experiment
         TrafficWord::Transfer => Traffic::Transfer { bytes: size(file.bytes, "bytes")?, timeout },
         TrafficWord::Blocks => {
             let pace = match (file.rate, file.load) {
-                (Some(rate), None) => Pace::Rate(rate.0),
+                (Some(BlockRate::At(rate)), None) => Pace::Rate(rate.0),
+                (Some(BlockRate::Unlimited), None) => Pace::Unlimited,
                 (None, Some(load)) => Pace::Load(load.0),
                 _ => {
                     return Err(
@@ -350,7 +358,10 @@ fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Varian
         baseline_variants = paths;
         for path in 0..paths {
             let name = format!("TCP on path {}", path + 1);
-            variants.push(Variant { name, ..Variant::single_path(path, congestion) });
+            let mut variant = Variant { name, ..Variant::single_path(path, congestion) };
+            variant.autotuning = file.defaults.autotuning.unwrap_or(variant.autotuning);
+            variant.send_buffer_bytes = file.defaults.send_buffer.map(|size| size.0);
+            variants.push(variant);
         }
     }
     Ok((variants, baseline_variants))
@@ -397,11 +408,31 @@ fn variant(
         scheduler,
         path_manager,
         buffer: buffer.unwrap_or(Buffer::Recommended),
+        send_buffer_bytes: policy.send_buffer.map(|size| size.0),
         initial: initial.unwrap_or(InitialPath::Number(0)),
         race: policy.race.unwrap_or(ConnectionConfig::default().race),
         acquainted: false,
         autotuning: policy.autotuning.unwrap_or(ConnectionConfig::default().receive_autotuning),
     })
+}
+
+/// The number of the variant that each one is compared with; the baseline's with none.
+fn references(
+    source: Source<'_>,
+    file: &File,
+    variants: &[Variant],
+) -> Result<Vec<Option<usize>>, ExperimentError> {
+    let mut references = vec![None; variants.len()];
+    for (index, given) in file.variants.iter().enumerate() {
+        let Some(name) = &given.reference else { continue };
+        let others = || variants.iter().enumerate().filter(|(other, _)| *other != index);
+        let place = others().find(|(_, variant)| variant.name == *name).map(|(place, _)| place);
+        references[index] = Some(place.ok_or_else(|| {
+            let names = others().map(|(_, variant)| variant.name.as_str());
+            source.unknown(format!("variants[{index}].reference"), "variant", name, names)
+        })?);
+    }
+    Ok(references)
 }
 
 fn metrics(
@@ -424,6 +455,13 @@ fn metrics(
             return Err(
                 source.wrong(key, format!("\"{name}\" looks at blocks; expected traffic.kind = \"blocks\""))
             );
+        }
+        if metric.needs_observation() && (*topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
+            let message = format!("\"{name}\" looks at bulk transfers over parallel paths; expected traffic.kind = \"bulk\"");
+            return Err(source.wrong(key, message));
+        }
+        if name == "slow-start-lag" && file.variants.iter().all(|variant| variant.reference.is_none()) {
+            return Err(source.wrong(key, "compares variants; expected one with reference = the name of another"));
         }
         if name == "fairness" && !matches!(topology, Topology::Shared(_)) {
             return Err(

@@ -48,6 +48,8 @@ pub(super) struct File {
     pub(super) repeats: Option<usize>,
     /// By name; the first is the one that figures show.
     pub(super) metrics: Vec<String>,
+    /// What is recorded over time besides; runs are shown over time then.
+    pub(super) record: Option<RecordWord>,
     /// What the document found, and what is to be found here.
     #[serde(default)]
     pub(super) published: Vec<PublishedFile>,
@@ -75,6 +77,13 @@ pub(super) enum TopologyWord {
     Ring,
     /// Paths that several connections share, each between hosts of its own: `flows` and `events`.
     Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RecordWord {
+    /// The congestion window of each path, of bulk transfers over parallel paths.
+    CongestionWindow,
 }
 
 /// One value for all sets, or a range.
@@ -204,8 +213,8 @@ pub(super) struct TrafficFile {
     pub(super) timeout: Option<Span>,
     /// Size of a block.
     pub(super) block: Option<Size>,
-    /// Rate at which blocks are made …
-    pub(super) rate: Option<Rate>,
+    /// Rate at which blocks are made; `unlimited` makes each when the send buffer has taken the one before …
+    pub(super) rate: Option<BlockRate>,
     /// … or its share of the sum of the paths' rates.
     pub(super) load: Option<Percent>,
     /// Size of a request.
@@ -229,7 +238,25 @@ pub(super) enum TrafficWord {
     Requests,
 }
 
-/// A connection of a shared topology.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) enum BlockRate {
+    Unlimited,
+    At(Rate),
+}
+
+impl TryFrom<String> for BlockRate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.trim() == "unlimited" {
+            return Ok(Self::Unlimited);
+        }
+        read(&text).map(Self::At).map_err(|error| format!("{error}, or \"unlimited\""))
+    }
+}
+
+/// A connection of a shared topology, or datagrams.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FlowFile {
@@ -238,12 +265,28 @@ pub(super) struct FlowFile {
     pub(super) paths: Vec<usize>,
     /// Plain TCP with this congestion control. Default: as the variant says.
     pub(super) tcp: Option<String>,
+    /// Datagrams by turns sent and not, without any congestion control; `rate` is that of the time on.
+    pub(super) udp: Option<UdpFile>,
     /// Sends at this rate. Default: as fast as possible.
     pub(super) rate: Option<Rate>,
     /// Default: at once.
     pub(super) start: Option<Span>,
     /// Default: at the end.
     pub(super) stop: Option<Span>,
+}
+
+/// On and off by turns, for times from a Pareto distribution.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UdpFile {
+    /// Mean time on.
+    pub(super) on: Span,
+    /// Mean time off; zero sends all the time.
+    pub(super) off: Span,
+    /// Shape of the distribution. Default 1.5.
+    pub(super) shape: Option<f64>,
+    /// Length of a packet, headers included. Default 1000 bytes.
+    pub(super) packet: Option<Size>,
 }
 
 /// A path of a shared topology changes; what is not named stays.
@@ -269,11 +312,14 @@ pub(super) struct PolicyFile {
     /// `recommended` (2 · Σ rate · longest round trip, which never limits), `stack` (what the stack does by itself) or a
     /// size. Default `recommended`.
     pub(super) buffer: Option<String>,
+    /// Size of the send buffer. Default: large enough that the receive buffer alone limits.
+    pub(super) send_buffer: Option<Size>,
     /// `first`, `second` and so on by number ("1", "2"), `best`, `worst` or `random`. Default `first`.
     pub(super) initial_path: Option<String>,
     /// Try all paths at once when a connection is opened. Default: as the stack does.
     pub(super) race: Option<bool>,
-    /// Let the receive window grow up to the buffer. Default: as the stack does.
+    /// Let the receive window grow up to the buffer; false gives all of it from the start, to plain TCP of the baseline too.
+    /// Default: as the stack does.
     pub(super) autotuning: Option<bool>,
 }
 
@@ -286,6 +332,7 @@ pub(super) struct VariantFile {
     pub(super) congestion: Option<String>,
     pub(super) path_manager: Option<String>,
     pub(super) buffer: Option<String>,
+    pub(super) send_buffer: Option<Size>,
     pub(super) initial_path: Option<String>,
     /// Try all paths at once when a connection is opened. Default: as the stack does.
     pub(super) race: Option<bool>,
@@ -294,6 +341,8 @@ pub(super) struct VariantFile {
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
+    /// The variant that metrics of a difference compare it with.
+    pub(super) reference: Option<String>,
 }
 
 impl VariantFile {
@@ -305,6 +354,7 @@ impl VariantFile {
             congestion: or(&self.congestion, &defaults.congestion),
             path_manager: or(&self.path_manager, &defaults.path_manager),
             buffer: or(&self.buffer, &defaults.buffer),
+            send_buffer: self.send_buffer.or(defaults.send_buffer),
             initial_path: or(&self.initial_path, &defaults.initial_path),
             race: self.race.or(defaults.race),
             autotuning: self.autotuning.or(defaults.autotuning),

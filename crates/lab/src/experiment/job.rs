@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
-use crate::run::{Outcome, PathSet, Variant, Workload, run_ring, run_set, run_timeline};
+use crate::run::{Observation, Outcome, PathSet, Variant, Workload, observe_set, run_ring, run_set, run_timeline};
 
 /// Which run of an experiment: indices of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct Job {
     pub seed: u64,
     /// How the paths are put together.
     pub topology: Topology,
+    /// What is looked at on the way, if anything.
+    pub observation: Option<Observation>,
 }
 
 impl Experiment {
@@ -61,7 +63,16 @@ impl Experiment {
             }
         }
         let seed = seed_of(&self.name, self.sets[key.set].design, key.set, key.repeat);
-        Job { key, workload: traffic.workload(&set), set, variant, seed, topology: self.topology.clone() }
+        let observes = self.records_windows || self.metrics.iter().any(super::Metric::needs_observation);
+        Job {
+            key,
+            workload: traffic.workload(&set),
+            set,
+            variant,
+            seed,
+            topology: self.topology.clone(),
+            observation: observes.then_some(Observation { windows: self.records_windows }),
+        }
     }
 }
 
@@ -70,7 +81,10 @@ impl Job {
     #[must_use]
     pub fn run(&self) -> Outcome {
         match &self.topology {
-            Topology::Parallel => run_set(&self.set, &self.variant, &self.workload, self.seed),
+            Topology::Parallel => match self.observation {
+                None => run_set(&self.set, &self.variant, &self.workload, self.seed),
+                Some(what) => observe_set(&self.set, &self.variant, &self.workload, self.seed, what),
+            },
             Topology::Ring => run_ring(&self.set, &self.variant, &self.workload, self.seed),
             Topology::Shared(timeline) => run_timeline(&self.set, &self.variant, timeline, self.seed),
         }
@@ -89,9 +103,9 @@ impl Job {
         // A run has a cost of its own, too.
         100_000
             + match self.workload {
-                Workload::Bulk { duration } => used.iter().map(|path| path.rate.bytes_in(duration)).sum(),
+                Workload::Bulk { duration } | Workload::Blocks { rate: None, duration, .. } => used.iter().map(|path| path.rate.bytes_in(duration)).sum(),
                 Workload::Transfer { bytes, .. } => bytes,
-                Workload::Blocks { rate, duration, .. } => rate.bytes_in(duration),
+                Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
                 Workload::Requests { request_bytes, response_bytes, count, .. } => {
                     (request_bytes + response_bytes) * count
                 }
@@ -107,10 +121,11 @@ impl Traffic {
             Self::Transfer { bytes, timeout } => Workload::Transfer { bytes, timeout },
             Self::Blocks { block_bytes, pace, duration } => {
                 let rate = match pace {
-                    Pace::Rate(rate) => rate,
+                    Pace::Rate(rate) => Some(rate),
+                    Pace::Unlimited => None,
                     Pace::Load(load) => {
                         let sum: f64 = set.paths.iter().map(crate::run::PathSpec::capacity_bps).sum();
-                        polypath_units::BitRate::from_bps((sum * load).round().max(1.0) as u64)
+                        Some(polypath_units::BitRate::from_bps((sum * load).round().max(1.0) as u64))
                     }
                 };
                 Workload::Blocks { block_bytes, rate, duration }

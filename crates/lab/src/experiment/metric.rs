@@ -30,6 +30,10 @@ pub(crate) enum MetricKind {
     DelayMedian,
     DelayP99,
     DelayIncrease,
+    WorstDelayIncrease,
+    ReceiveBuffer,
+    SlowStart,
+    SlowStartLag,
 }
 
 impl Metric {
@@ -121,6 +125,41 @@ impl Metric {
             absolute: false,
             kind: MetricKind::DelayIncrease,
         },
+        // As Paasch 2014, Fig. 4.21 has it.
+        Self {
+            name: "delay-increase-worst",
+            title: "Longest application delay above the lowest",
+            unit: "%",
+            higher_is_better: false,
+            absolute: false,
+            kind: MetricKind::WorstDelayIncrease,
+        },
+        Self {
+            name: "receive-buffer",
+            title: "Largest receive buffer",
+            unit: "MB",
+            higher_is_better: false,
+            absolute: false,
+            kind: MetricKind::ReceiveBuffer,
+        },
+        // Paasch 2014, §4.2.2: T_A or T_F.
+        Self {
+            name: "slow-start",
+            title: "Time until the fastest path's window is as large as slow start makes it",
+            unit: "ms",
+            higher_is_better: false,
+            absolute: false,
+            kind: MetricKind::SlowStart,
+        },
+        // T_A − T_F.
+        Self {
+            name: "slow-start-lag",
+            title: "The same, later than with the reference",
+            unit: "ms",
+            higher_is_better: false,
+            absolute: true,
+            kind: MetricKind::SlowStartLag,
+        },
     ];
 
     /// The metric of this name.
@@ -138,7 +177,19 @@ impl Metric {
     /// It looks at blocks.
     #[must_use]
     pub fn needs_blocks(&self) -> bool {
-        matches!(self.kind, MetricKind::DelayMedian | MetricKind::DelayP99 | MetricKind::DelayIncrease)
+        matches!(
+            self.kind,
+            MetricKind::DelayMedian
+                | MetricKind::DelayP99
+                | MetricKind::DelayIncrease
+                | MetricKind::WorstDelayIncrease
+        )
+    }
+
+    /// The ends of a transfer are to be looked at while it goes on.
+    #[must_use]
+    pub fn needs_observation(&self) -> bool {
+        matches!(self.kind, MetricKind::ReceiveBuffer | MetricKind::SlowStart | MetricKind::SlowStartLag)
     }
 
     /// By how much `new` is worse than `old`: a difference, or a share of `old`. Negative is better.

@@ -56,6 +56,10 @@ pub struct Experiment {
     pub variants: Vec<Variant>,
     /// How many of the variants are the baseline's.
     pub baseline_variants: usize,
+    /// Which variant each is compared with by metrics of a difference, by number.
+    pub references: Vec<Option<usize>>,
+    /// Congestion windows are recorded over time.
+    pub records_windows: bool,
     /// What is sent.
     pub traffic: Traffic,
     /// Runs of each set.
@@ -152,6 +156,8 @@ pub enum Pace {
     Rate(BitRate),
     /// At this share of the sum of the paths' rates.
     Load(f64),
+    /// Each when the send buffer has taken the one before.
+    Unlimited,
 }
 
 /// A fact of the document.

@@ -129,6 +129,31 @@ fn a_mistake_names_file_line_and_key() {
             "variant = \"OLIA\"",
             "small.toml:34: published[0].variant: unknown variant \"OLIA\"",
         ),
+        (
+            "congestion = \"lia\"",
+            "autotuning = \"no\"",
+            "small.toml:22: variants[0].autotuning: invalid type: string \"no\", expected a boolean",
+        ),
+        (
+            "congestion = \"lia\"",
+            "send-buffer = \"50\"",
+            "small.toml:22: variants[0].send-buffer: \"50\" has no unit; expected a size",
+        ),
+        (
+            "congestion = \"lia\"",
+            "reference = \"LIA\"",
+            "small.toml:22: variants[0].reference: unknown variant \"LIA\"; expected one of \"CUBIC\", \"TCP on path 1\"",
+        ),
+        (
+            "\"goodput\"]",
+            "\"slow-start-lag\"]",
+            "small.toml:4: metrics[1]: compares variants; expected one with reference",
+        ),
+        (
+            "name = \"small\"",
+            "name = \"small\"\nrecord = \"rtt\"",
+            "small.toml:3: record: unknown variant `rtt`, expected `congestion-window`",
+        ),
         ("duration = \"10s\"", "", "small.toml:16: traffic: no duration; expected duration = \"60s\""),
         ("name = \"small\"", "name = \"../x\"", "small.toml:2: name: is part of a path; expected letters"),
         ("[factors]", "[factors", "small.toml:6: "),
@@ -137,4 +162,79 @@ fn a_mistake_names_file_line_and_key() {
         assert!(found.starts_with(message), "{found}\n  expected {message}");
         assert_eq!(found.lines().count(), 1);
     }
+}
+
+const SHARED: &str = r#"
+name = "shared"
+title = "Datagrams beside a connection"
+metrics = ["goodput"]
+
+[topology]
+kind = "shared"
+paths = 1
+
+[[sets]]
+name = "one"
+paths = [{ rate = "4mbit", rtt = "100ms", queue = "200ms" }]
+
+[[flows]]
+name = "MPTCP"
+paths = [1]
+
+[[flows]]
+name = "UDP"
+paths = [1]
+udp = { on = "500ms", off = "2s" }
+rate = "2mbit"
+
+[traffic]
+kind = "bulk"
+duration = "20s"
+
+[[variants]]
+name = "LIA"
+"#;
+
+#[test]
+fn datagrams_are_read_and_their_mistakes_named() {
+    let experiment = Experiment::parse("shared.toml", SHARED, Form::Full).unwrap();
+    let Topology::Shared(timeline) = &experiment.topology else { panic!("{:?}", experiment.topology) };
+    let plan = timeline.flows[1].datagrams.unwrap();
+    assert_eq!((plan.rate, plan.packet_bytes, plan.shape), (BitRate::from_mbps(2), 1000, 1.5));
+    assert_eq!((plan.on, plan.off), (Duration::from_millis(500), Duration::from_secs(2)));
+    for (old, new, message) in [
+        ("rate = \"2mbit\"", "", "shared.toml:22: flows[1].udp: no rate; expected rate = \"2mbit\" beside it"),
+        ("rate = \"2mbit\"", "rate = \"2mbit\"\ntcp = \"reno\"", "shared.toml:22: flows[1].udp: is TCP, too"),
+        ("\"500ms\"", "\"0ms\"", "shared.toml:22: flows[1].udp.on: never sends; expected a time above zero"),
+        ("\"2s\" }", "\"2s\", shape = 1 }", "shared.toml:22: flows[1].udp.shape: "),
+        ("\"2s\" }", "\"2s\", shape = 1.0 }", "shared.toml:22: flows[1].udp.shape: has no mean; expected"),
+        ("\"2s\" }", "\"2s\", packet = \"2KB\" }", "shared.toml:22: flows[1].udp.packet: does not fit a packet"),
+        ("paths = [1]\nudp", "paths = [1, 1]\nudp", "shared.toml:21: flows[1].paths: datagrams go one way"),
+        ("\"500ms\"", "\"half\"", "shared.toml:22: flows[1].udp.on: \"half\" has no number; expected a time"),
+    ] {
+        assert!(SHARED.contains(old), "{old}");
+        let found = Experiment::parse("shared.toml", &SHARED.replacen(old, new, 1), Form::Full);
+        let found = found.unwrap_err().to_string();
+        assert!(found.starts_with(message), "{found}\n  expected {message}");
+    }
+}
+
+#[test]
+fn blocks_without_a_rate_and_fixed_buffers_are_read() {
+    let blocks = "kind = \"blocks\"\nblock = \"8KB\"\nrate = \"unlimited\"\nduration = \"10s\"\n[defaults]\nautotuning = false\nsend-buffer = \"200KB\"";
+    let text = SMALL
+        .replace("kind = \"bulk\"\nduration = \"10s\"", blocks)
+        .replace("\"aggregation-benefit\", \"goodput\"", "\"delay\"");
+    let experiment = Experiment::parse("small.toml", &text, Form::Full).unwrap();
+    let job = experiment.job(0);
+    assert!(matches!(job.workload, crate::Workload::Blocks { block_bytes: 8000, rate: None, .. }));
+    // Plain TCP, too.
+    for variant in &experiment.variants {
+        let config = variant.connection(&job.set);
+        assert_eq!((config.receive_autotuning, config.tcp.send_buffer_bytes), (false, 200_000));
+    }
+    let wrong = text.replace("\"unlimited\"", "\"fast\"");
+    let found = Experiment::parse("small.toml", &wrong, Form::Full).unwrap_err().to_string();
+    let message = "small.toml:18: traffic.rate: \"fast\" has no number; expected a rate such as \"40mbit\"";
+    assert!(found.starts_with(message) && found.ends_with("or \"unlimited\""), "{found}");
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use polypath_sim::scenario::Source;
 use polypath_units::Duration;
 
+use super::file::{FlowFile, UdpFile};
 use super::file::File;
 use super::{ExperimentError, Topology, Traffic, check};
+use polypath_sim::background::{HEADER_BYTES, OnOff};
 use crate::run::{Flow, PathEvent, Timeline};
 
 /// Most connections of a timeline: their numbers are parts of addresses.
@@ -45,11 +47,13 @@ pub(super) fn topology(
             return Err(source.wrong(key("paths"), "a connection needs a path; expected [1] or [1, 2]"));
         }
         let tcp = flow.tcp.as_deref().map(|name| check::algorithm(source, &key("tcp"), name)).transpose()?;
+        let datagrams = flow.udp.map(|udp| datagrams(source, &key, flow, udp)).transpose()?;
         let paths = flow.paths.iter().map(|number| path(key("paths"), *number));
         flows.push(Flow {
             name: flow.name.clone(),
             paths: paths.collect::<Result<_, _>>()?,
             tcp,
+            datagrams,
             rate: flow.rate.map(|rate| rate.0),
             start: within(key("start"), flow.start.map_or(Duration::ZERO, |span| span.0))?,
             stop: flow.stop.map(|span| within(key("stop"), span.0)).transpose()?,
@@ -67,4 +71,36 @@ pub(super) fn topology(
         });
     }
     Ok(Topology::Shared(Arc::new(Timeline { flows, events, duration })))
+}
+
+/// An Ethernet's; what is larger would not cross a path whole.
+const MOST_PACKET_BYTES: u64 = 1500;
+
+fn datagrams(
+    source: Source<'_>,
+    key: &dyn Fn(&str) -> String,
+    flow: &FlowFile,
+    udp: UdpFile,
+) -> Result<OnOff, ExperimentError> {
+    let wrong = |part: &str, message: &str| Err(source.wrong(key(part), message));
+    let (shape, packet_bytes) = (udp.shape.unwrap_or(1.5), udp.packet.map_or(1000, |size| size.0));
+    let Some(rate) = flow.rate else {
+        return wrong("udp", "no rate; expected rate = \"2mbit\" beside it");
+    };
+    if flow.tcp.is_some() {
+        return wrong("udp", "is TCP, too; expected one of them");
+    }
+    if flow.paths.len() != 1 {
+        return wrong("paths", "datagrams go one way; expected one path");
+    }
+    if udp.on.0.is_zero() {
+        return wrong("udp.on", "never sends; expected a time above zero");
+    }
+    if !(shape > 1.0 && shape.is_finite()) {
+        return wrong("udp.shape", "has no mean; expected a number above 1");
+    }
+    if !(HEADER_BYTES + 1..=MOST_PACKET_BYTES).contains(&packet_bytes) {
+        return wrong("udp.packet", "does not fit a packet; expected 29B to 1500B, headers included");
+    }
+    Ok(OnOff { rate: rate.0, packet_bytes, on: udp.on.0, off: udp.off.0, shape })
 }

@@ -17,7 +17,7 @@ use parquet::schema::types::Type;
 
 use super::StoreError;
 use crate::experiment::{Experiment, RunKey};
-use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, Series};
+use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, Quantity, Series};
 
 enum Column {
     Whole(Vec<i64>),
@@ -75,7 +75,7 @@ pub(super) fn write_series(path: &Path, runs: &BTreeMap<RunKey, Outcome>) -> Res
     let mut table = Table::default();
     for (key, outcome) in runs {
         for series in &outcome.series {
-            for (place, bps) in series.bps.iter().enumerate() {
+            for (place, value) in series.values.iter().enumerate() {
                 table.place = 0;
                 table.whole("set", key.set as u64);
                 table.whole("point", key.point as u64);
@@ -83,8 +83,11 @@ pub(super) fn write_series(path: &Path, runs: &BTreeMap<RunKey, Outcome>) -> Res
                 table.whole("repeat", key.repeat as u64);
                 table.whole("flow", series.flow as u64);
                 table.number("path", series.path.map(|path| path as f64));
-                table.number("time_s", Some((Series::INTERVAL * (place as u64 + 1)).as_secs_f64()));
-                table.number("bps", Some(*bps));
+                let at = series.quantity.interval() * (place as u64 + 1);
+                table.number("time_s", Some(at.as_secs_f64()));
+                let of = |quantity| Some(*value).filter(|_| series.quantity == quantity);
+                table.number("bps", of(Quantity::Rate));
+                table.number("window_bytes", of(Quantity::Window));
             }
         }
     }
@@ -101,11 +104,16 @@ pub(super) fn read_series(path: &Path, runs: &mut BTreeMap<RunKey, Outcome>) -> 
         let index = |name: &str| whole(name).map(|value| value as usize);
         let Some(outcome) = runs.get_mut(&key(whole)?) else { return Ok(()) };
         let (flow, path) = (index("flow")?, number("path").map(|path| path as usize));
-        if outcome.series.last().is_none_or(|last| (last.flow, last.path) != (flow, path)) {
-            outcome.series.push(Series { flow, path, bps: Vec::new() });
+        let (quantity, value) = match number("bps") {
+            Some(bps) => (Quantity::Rate, bps),
+            None => (Quantity::Window, number("window_bytes").unwrap_or(f64::NAN)),
+        };
+        let is_next = |last: &Series| (last.flow, last.path, last.quantity) != (flow, path, quantity);
+        if outcome.series.last().is_none_or(is_next) {
+            outcome.series.push(Series { flow, path, quantity, values: Vec::new() });
         }
-        if let (Some(series), Some(bps)) = (outcome.series.last_mut(), number("bps")) {
-            series.bps.push(bps);
+        if let Some(series) = outcome.series.last_mut() {
+            series.values.push(value);
         }
         Ok(())
     })
@@ -140,6 +148,8 @@ fn add(table: &mut Table, experiment: &Experiment, key: RunKey, outcome: &Outcom
     table.number("goodput_bps", Some(outcome.goodput_bps));
     table.number("completion_s", outcome.completion_s);
     table.number("fairness", outcome.fairness);
+    table.number("receive_buffer_bytes", outcome.receive_buffer_bytes.map(|bytes| bytes as f64));
+    table.number("slow_start_s", outcome.slow_start_s);
     table.whole("initial_path", outcome.initial_path as u64);
     table.whole("events", outcome.events);
     let blocks = outcome.blocks.unwrap_or_default();
@@ -285,6 +295,8 @@ fn outcome(whole: Whole<'_>, number: Number<'_>) -> Result<Outcome, ParquetError
         paths,
         flows_bps,
         fairness: number("fairness"),
+        receive_buffer_bytes: number("receive_buffer_bytes").map(|bytes| bytes as u64),
+        slow_start_s: number("slow_start_s"),
         series: Vec::new(),
         blocks,
         events: whole("events")?,

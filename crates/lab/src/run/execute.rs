@@ -38,6 +38,15 @@ pub enum ExecuteError {
     },
 }
 
+/// A run that ended.
+struct Done {
+    cost: u64,
+    key: RunKey,
+    outcome: Result<Outcome, ExecuteError>,
+    /// Says that it is stored.
+    stored: mpsc::Sender<()>,
+}
+
 fn refused(job: &Job, error: BackendError) -> ExecuteError {
     ExecuteError::Backend { set: job.key.set, variant: job.variant.name.clone(), error }
 }
@@ -79,25 +88,32 @@ pub fn execute(
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel::<(u64, RunKey, Result<Outcome, ExecuteError>)>();
+        let (sender, receiver) = mpsc::channel::<Done>();
         for _ in 0..threads.get().min(jobs.len()) {
             let (sender, jobs, next, failed) = (sender.clone(), &jobs, &next, &failed);
             scope.spawn(move || {
+                let (stored, is_stored) = mpsc::channel();
                 while !stop.load(Ordering::Relaxed)
                     && !failed.load(Ordering::Relaxed)
                     && let Some((cost, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                    && sender
-                        .send((*cost, job.key, backend.run(job).map_err(|error| refused(job, error))))
-                        .is_ok()
-                {}
+                {
+                    let outcome = backend.run(job).map_err(|error| refused(job, error));
+                    let done = Done { cost: *cost, key: job.key, outcome, stored: stored.clone() };
+                    // Nothing new begins before this is safe, so that a kill loses one run a thread at most.
+                    if sender.send(done).is_err() || is_stored.recv().is_err() {
+                        break;
+                    }
+                }
             });
         }
         drop(sender);
-        for (one_cost, key, outcome) in receiver {
-            let stored = outcome.and_then(|outcome| Ok(store.add(key, outcome)?));
-            stored.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+        for done in receiver {
+            let added = done.outcome.and_then(|outcome| Ok(store.add(done.key, outcome)?));
+            added.inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            // Who waits for it is there, or has no more to do.
+            let _ = done.stored.send(());
             done_runs += 1;
-            done_cost += one_cost;
+            done_cost += done.cost;
             progress.at(done_runs, runs, done_cost, cost);
         }
         Ok(done_runs == runs)

@@ -2,6 +2,7 @@
 
 mod backend;
 mod execute;
+mod observe;
 mod ring;
 mod set;
 mod timeline;
@@ -9,7 +10,8 @@ mod variant;
 
 pub use backend::{Backend, BackendError, Simulator};
 pub use execute::{ExecuteError, Progress, check, execute};
+pub use observe::Observation;
 pub use ring::run_ring;
-pub use set::{BlockDelays, Outcome, PathOutcome, PathSet, PathSpec, Workload, run_set};
-pub use timeline::{Flow, PathEvent, Series, Timeline, run_timeline};
+pub use set::{BlockDelays, Outcome, PathOutcome, PathSet, PathSpec, Workload, observe_set, run_set};
+pub use timeline::{Flow, PathEvent, Quantity, Series, Timeline, run_timeline};
 pub use variant::{Buffer, InitialPath, Variant, VariantKind};

@@ -13,6 +13,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 use serde::{Deserialize, Serialize};
 
+use super::observe::{Observation, Observer};
 use super::timeline::Series;
 use super::variant::Variant;
 
@@ -51,12 +52,12 @@ pub enum Workload {
         /// When to give up.
         timeout: Duration,
     },
-    /// Blocks at a fixed rate, each of which is timed from its making to its arrival.
+    /// Blocks, each of which is timed from its making to its arrival.
     Blocks {
         /// Size of a block in bytes.
         block_bytes: u64,
-        /// Rate at which blocks are made.
-        rate: BitRate,
+        /// Rate at which blocks are made; if none, each is made when the send buffer has taken the one before.
+        rate: Option<BitRate>,
         /// How long blocks are made.
         duration: Duration,
     },
@@ -82,7 +83,10 @@ impl fmt::Display for Workload {
                 let (count, unit) = size(bytes);
                 write!(f, "{count} {unit}")
             }
-            Self::Blocks { block_bytes, rate, .. } => write!(f, "blocks of {block_bytes} bytes at {rate}"),
+            Self::Blocks { block_bytes, rate: Some(rate), .. } => {
+                write!(f, "blocks of {block_bytes} bytes at {rate}")
+            }
+            Self::Blocks { block_bytes, rate: None, .. } => write!(f, "blocks of {block_bytes} bytes"),
             Self::Requests { response_bytes, count, .. } => {
                 write!(f, "{count} responses of {response_bytes} bytes")
             }
@@ -115,6 +119,13 @@ pub struct Outcome {
     pub series: Vec<Series>,
     /// Delays of blocks, if blocks were sent.
     pub blocks: Option<BlockDelays>,
+    /// Largest receive buffer that was promised to the sender, in bytes, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_buffer_bytes: Option<u64>,
+    /// When the congestion window of the fastest path was first as large as slow start made it, in seconds from the first SYN,
+    /// if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_start_s: Option<f64>,
     /// Events that the simulator processed.
     pub events: u64,
 }
@@ -273,6 +284,28 @@ impl Workload {
 /// random follows from `seed`.
 #[must_use]
 pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64) -> Outcome {
+    run(set, variant, workload, seed, None)
+}
+
+/// The same, and looks at the ends of a bulk transfer on the way.
+#[must_use]
+pub fn observe_set(
+    set: &PathSet,
+    variant: &Variant,
+    workload: &Workload,
+    seed: u64,
+    what: Observation,
+) -> Outcome {
+    run(set, variant, workload, seed, Some(what))
+}
+
+fn run(
+    set: &PathSet,
+    variant: &Variant,
+    workload: &Workload,
+    seed: u64,
+    observation: Option<Observation>,
+) -> Outcome {
     let paths = set
         .paths
         .iter()
@@ -305,10 +338,21 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
         Workload::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
         Workload::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
     };
-    let step = step(workload);
+    let observation = observation.filter(|_| matches!(workload, Workload::Bulk { .. }));
+    let mut observer = observation.map(|what| Observer::new(what, set, &net, start));
+    let step = if observer.is_some() { Observer::INTERVAL } else { step(workload) };
     while network.now() < end && !complete(&network) {
-        let next = network.next_event_at().unwrap_or(end).max(network.now() + step);
-        network.run_until(next.min(end));
+        let mut next = network.now() + step;
+        match &mut observer {
+            Some(observer) => {
+                network.run_until(next.min(end));
+                observer.look(&network, ends);
+            }
+            None => {
+                next = next.max(network.next_event_at().unwrap_or(end));
+                network.run_until(next.min(end));
+            }
+        }
     }
 
     let receiving = match workload {
@@ -327,7 +371,9 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
         paths: net.links.iter().map(|link| PathOutcome::of(&network, *link)).collect(),
         flows_bps: Vec::new(),
         fairness: None,
-        series: Vec::new(),
+        receive_buffer_bytes: observer.as_ref().map(Observer::receive_buffer_bytes),
+        slow_start_s: observer.as_ref().and_then(Observer::slow_start_s),
+        series: observer.map(Observer::into_series).unwrap_or_default(),
         blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
             let sender = network.report(ends.opener);
             let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);
@@ -458,7 +504,7 @@ mod tests {
     fn blocks_below_capacity_all_arrive_and_take_a_propagation_delay_at_least() {
         let workload = Workload::Blocks {
             block_bytes: 8000,
-            rate: BitRate::from_mbps(2),
+            rate: Some(BitRate::from_mbps(2)),
             duration: Duration::from_secs(10),
         };
         let variant = Variant::multipath("m", Policy::default(), Algorithm::LIA);

@@ -8,6 +8,7 @@ use polypath_link::Change;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::app::SendPlan;
+use polypath_sim::background::{DatagramSink, DatagramSource, HEADER_BYTES, OnOff};
 use polypath_sim::conversation::{Conversation, Ends};
 use polypath_sim::network::{LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
 use polypath_units::{BitRate, Duration, Instant};
@@ -37,6 +38,8 @@ pub struct Flow {
     pub paths: Vec<usize>,
     /// Plain TCP with this congestion control; as the variant says if none.
     pub tcp: Option<Algorithm>,
+    /// No connection at all, but datagrams over the first path.
+    pub datagrams: Option<OnOff>,
     /// Sends at this rate; as fast as possible if none.
     pub rate: Option<BitRate>,
     /// When it begins.
@@ -60,21 +63,49 @@ pub struct PathEvent {
     pub loss: Option<f64>,
 }
 
-/// A rate over time.
+/// Something over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The connection.
     pub flow: usize,
     /// The path, for the part of the connection that goes over it; all of the connection if none.
     pub path: Option<usize>,
-    /// Mean rate in bits per second of each [`Series::INTERVAL`]: of a connection what arrived at the application, of
-    /// a path what was acknowledged.
-    pub bps: Vec<f64>,
+    /// What the values are.
+    #[serde(default)]
+    pub quantity: Quantity,
+    /// One for each [`Quantity::interval`].
+    pub values: Vec<f64>,
+}
+
+/// What is recorded over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Mean rate in bits per second: of a connection what arrived at the application, of a path what was acknowledged.
+    #[default]
+    Rate,
+    /// Congestion window in bytes.
+    Window,
+}
+
+impl Quantity {
+    /// Time between two points.
+    #[must_use]
+    pub const fn interval(self) -> Duration {
+        match self {
+            Self::Rate => Series::INTERVAL,
+            Self::Window => Duration::from_millis(50),
+        }
+    }
 }
 
 impl Series {
-    /// Time between two points.
-    pub const INTERVAL: Duration = Duration::from_millis(500);
+    const INTERVAL: Duration = Duration::from_millis(500);
+
+    /// A series without values yet.
+    pub(super) const fn new(flow: usize, path: Option<usize>, quantity: Quantity) -> Self {
+        Self { flow, path, quantity, values: Vec::new() }
+    }
 }
 
 /// Runs connections over shared paths, each a bottleneck between two routers.
@@ -95,24 +126,31 @@ pub fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed:
     }
     let hosts: Vec<Hosts> = (0..)
         .zip(&timeline.flows)
-        .map(|(number, flow)| add_hosts(&mut builder, &routers, number, flow, &config))
+        .map(|(number, flow)| match flow.datagrams {
+            None => add_hosts(&mut builder, &routers, number, flow, &config),
+            Some(plan) => add_datagrams(&mut builder, &routers, number, (flow, plan), (timeline, seed)),
+        })
         .collect();
     let mut network = builder.build();
     for event in &timeline.events {
         schedule(&mut network, &bottlenecks, *event);
     }
-    let ends: Vec<Ends> = (0..)
+    let ends: Vec<FlowEnds> = (0..)
         .zip(timeline.flows.iter().zip(&hosts))
         .map(|(index, (flow, hosts))| {
+            if let Some(link) = hosts.sink {
+                return FlowEnds::Datagrams(link);
+            }
             let (mut opener, acceptor) = Workload::Bulk { duration: timeline.duration }.plans_of(index);
             if let Some(rate) = flow.rate {
+                let rate = Some(rate);
                 opener.send = SendPlan::Blocks { block_bytes: BLOCK_BYTES, rate, total_bytes: u64::MAX };
             }
             opener.stop_at = flow.stop.map(|stop| Instant::ZERO + stop);
             let tcp = flow.tcp.map(|congestion| {
                 Arc::new(ConnectionConfig { mptcp: false, congestion, ..(*config).clone() })
             });
-            network.converse(Conversation {
+            FlowEnds::Connection(network.converse(Conversation {
                 from: hosts.client,
                 local: hosts.addrs[0],
                 to: hosts.server,
@@ -121,7 +159,7 @@ pub fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed:
                 config: tcp,
                 opener,
                 acceptor,
-            })
+            }))
         })
         .collect();
     let mut recorder = Recorder::new(timeline);
@@ -142,6 +180,34 @@ struct Hosts {
     server: NodeId,
     addrs: Vec<IpAddr>,
     server_addr: IpAddr,
+    /// The link to a host that takes datagrams.
+    sink: Option<LinkId>,
+}
+
+/// How to see what a flow has delivered.
+#[derive(Clone, Copy)]
+enum FlowEnds {
+    Connection(Ends),
+    Datagrams(LinkId),
+}
+
+impl FlowEnds {
+    fn received_bytes(self, network: &Network) -> u64 {
+        match self {
+            Self::Connection(ends) => network.report(ends.acceptor).received_bytes,
+            Self::Datagrams(link) => {
+                let stats = network.channel_stats(link.forward());
+                stats.delivered_bytes.saturating_sub(stats.delivered_packets * HEADER_BYTES)
+            }
+        }
+    }
+}
+
+impl Flow {
+    /// It goes as the variant says.
+    fn is_compared(&self) -> bool {
+        self.tcp.is_none() && self.datagrams.is_none()
+    }
 }
 
 fn add_hosts(
@@ -169,7 +235,28 @@ fn add_hosts(
         let [_, far] = routers[path];
         builder.link(LinkSpec::new("access", [far, server], [None, Some(server_addr)]));
     }
-    Hosts { client, server, addrs, server_addr }
+    Hosts { client, server, addrs, server_addr, sink: None }
+}
+
+/// A source and a sink of datagrams at both ends of a flow's first path.
+fn add_datagrams(
+    builder: &mut NetworkBuilder,
+    routers: &[[NodeId; 2]],
+    number: u8,
+    (flow, plan): (&Flow, OnOff),
+    (timeline, seed): (&Timeline, u64),
+) -> Hosts {
+    let [addr, server_addr] = [2, 1].map(|host| IpAddr::V4(Ipv4Addr::new(10, 1, number, host)));
+    let ends = [addr, server_addr].map(|addr| Endpoint::new(addr, 9));
+    let times = [flow.start, flow.stop.unwrap_or(timeline.duration)].map(|at| Instant::ZERO + at);
+    let seed = seed ^ u64::from(number) << 32 ^ 0x6461_7461;
+    let source = Box::new(DatagramSource::new(plan, ends, times, seed));
+    let client = builder.custom(format!("{} source", flow.name), source);
+    let server = builder.custom(format!("{} sink", flow.name), Box::new(DatagramSink));
+    let [near, far] = flow.paths.first().map_or(routers[0], |path| routers[*path]);
+    builder.link(LinkSpec::new("access", [client, near], [Some(addr), None]));
+    let sink = builder.link(LinkSpec::new("access", [far, server], [None, Some(server_addr)]));
+    Hosts { client, server, addrs: vec![addr], server_addr, sink: Some(sink) }
 }
 
 fn schedule(network: &mut Network, bottlenecks: &[LinkId], event: PathEvent) {
@@ -195,23 +282,23 @@ impl Recorder {
     fn new(timeline: &Timeline) -> Self {
         let mut series = Vec::new();
         for (number, flow) in timeline.flows.iter().enumerate() {
-            series.push(Series { flow: number, path: None, bps: Vec::new() });
+            series.push(Series::new(number, None, Quantity::Rate));
             // The parts of a connection over one path tell nothing new.
-            if flow.tcp.is_none() && flow.paths.len() > 1 {
+            if flow.is_compared() && flow.paths.len() > 1 {
                 for path in 0..flow.paths.len() {
-                    series.push(Series { flow: number, path: Some(path), bps: Vec::new() });
+                    series.push(Series::new(number, Some(path), Quantity::Rate));
                 }
             }
         }
         Self { last_bytes: vec![0; series.len()], series }
     }
 
-    fn sample(&mut self, network: &Network, timeline: &Timeline, hosts: &[Hosts], ends: &[Ends]) {
+    fn sample(&mut self, network: &Network, timeline: &Timeline, hosts: &[Hosts], ends: &[FlowEnds]) {
         for (series, last_bytes) in self.series.iter_mut().zip(&mut self.last_bytes) {
             let ends = ends[series.flow];
-            let bytes = match series.path {
-                None => network.report(ends.acceptor).received_bytes,
-                Some(path) => {
+            let bytes = match (series.path, ends) {
+                (None, _) | (_, FlowEnds::Datagrams(_)) => ends.received_bytes(network),
+                (Some(path), FlowEnds::Connection(ends)) => {
                     let addr = hosts[series.flow].addrs[path];
                     let info = network.connection_info(ends.opener).unwrap_or_default();
                     let subflows = info.subflows.iter().filter(|subflow| subflow.tuple.local.addr == addr);
@@ -221,7 +308,7 @@ impl Recorder {
             // A subflow that is opened anew counts from zero.
             let new_bytes = bytes.checked_sub(*last_bytes).unwrap_or(bytes);
             *last_bytes = bytes;
-            series.bps.push(new_bytes as f64 * 8.0 / Series::INTERVAL.as_secs_f64());
+            series.values.push(new_bytes as f64 * 8.0 / Series::INTERVAL.as_secs_f64());
         }
         debug_assert_eq!(timeline.flows.len(), ends.len());
     }
@@ -230,11 +317,11 @@ impl Recorder {
 fn outcome(
     network: &Network,
     timeline: &Timeline,
-    ends: &[Ends],
+    ends: &[FlowEnds],
     bottlenecks: &[LinkId],
     series: Vec<Series>,
 ) -> Outcome {
-    let bytes: Vec<u64> = ends.iter().map(|ends| network.report(ends.acceptor).received_bytes).collect();
+    let bytes: Vec<u64> = ends.iter().map(|ends| ends.received_bytes(network)).collect();
     let rate = |bytes: u64, since: Duration, until: Duration| {
         bytes as f64 * 8.0 / until.saturating_sub(since).as_secs_f64().max(1e-9)
     };
@@ -243,7 +330,7 @@ fn outcome(
         .iter()
         .zip(&bytes)
         .map(|(flow, bytes)| rate(*bytes, flow.start, flow.stop.unwrap_or(timeline.duration)));
-    let own = || timeline.flows.iter().zip(&bytes).filter(|(flow, _)| flow.tcp.is_none());
+    let own = || timeline.flows.iter().zip(&bytes).filter(|(flow, _)| flow.is_compared());
     let received_bytes = own().map(|(_, bytes)| bytes).sum();
     let start = own().map(|(flow, _)| flow.start).min().unwrap_or_default();
     Outcome {
@@ -267,11 +354,13 @@ fn fairness(timeline: &Timeline, series: &[Series]) -> Option<f64> {
     let until = timeline.flows.iter().map(|flow| flow.stop.unwrap_or(timeline.duration)).min()?;
     let place = |at: Duration| (at.as_nanos() / Series::INTERVAL.as_nanos()) as usize;
     let mean = |is_tcp: bool| {
-        let flows = series
-            .iter()
-            .filter(|series| series.path.is_none() && timeline.flows[series.flow].tcp.is_some() == is_tcp);
+        let flows = series.iter().filter(|series| {
+            let flow = &timeline.flows[series.flow];
+            let counts = if is_tcp { flow.tcp.is_some() } else { flow.is_compared() };
+            series.path.is_none() && counts
+        });
         let rates: Vec<f64> =
-            flows.map(|series| series.bps.iter().take(place(until)).skip(place(from)).sum::<f64>()).collect();
+            flows.map(|series| series.values.iter().take(place(until)).skip(place(from)).sum::<f64>()).collect();
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     };
     let (own, others) = (mean(false)?, mean(true)?);
@@ -296,7 +385,7 @@ mod tests {
 
     fn flow(name: &str, paths: &[usize], tcp: Option<Algorithm>, start_s: u64) -> Flow {
         let start = Duration::from_secs(start_s);
-        Flow { name: name.into(), paths: paths.to_vec(), tcp, rate: None, start, stop: None }
+        Flow { name: name.into(), paths: paths.to_vec(), tcp, datagrams: None, rate: None, start, stop: None }
     }
 
     fn lia() -> Variant {
@@ -306,7 +395,7 @@ mod tests {
     /// Mean of a series between two times in seconds, in Mbit/s.
     fn mean_mbps(outcome: &Outcome, flow: usize, path: Option<usize>, from_s: usize, to_s: usize) -> f64 {
         let series = outcome.series.iter().find(|series| series.flow == flow && series.path == path).unwrap();
-        let part = &series.bps[2 * from_s..2 * to_s];
+        let part = &series.values[2 * from_s..2 * to_s];
         part.iter().sum::<f64>() / part.len() as f64 / 1e6
     }
 
@@ -357,5 +446,32 @@ mod tests {
         let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1);
         assert!((outcome.goodput_bps / 2e6 - 1.0).abs() < 0.02, "{outcome:?}");
         assert_eq!(outcome.fairness, None);
+    }
+
+    #[test]
+    fn datagrams_take_their_rate_and_count_as_nobody() {
+        let on_off = OnOff {
+            rate: BitRate::from_mbps(6),
+            packet_bytes: 1000,
+            on: Duration::from_millis(500),
+            off: Duration::from_millis(500),
+            shape: 1.9,
+        };
+        let datagrams = Flow { datagrams: Some(on_off), ..flow("UDP", &[0], None, 10) };
+        let timeline = Timeline {
+            flows: vec![flow("MPTCP", &[0], None, 0), datagrams],
+            events: Vec::new(),
+            duration: Duration::from_secs(130),
+        };
+        let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1);
+        assert!(mean_mbps(&outcome, 0, None, 5, 10) > 9.0);
+        assert!(mean_mbps(&outcome, 1, None, 0, 10) < 0.01);
+        // Half of the time, and some are lost to a full queue.
+        let others = mean_mbps(&outcome, 1, None, 10, 130);
+        assert!((2.0..3.6).contains(&others), "{others}");
+        let own = mean_mbps(&outcome, 0, None, 15, 130);
+        assert!((4.5..8.0).contains(&own), "{own}");
+        assert_eq!(outcome.fairness, None);
+        assert!((outcome.flows_bps[1] / 1e6 - others).abs() < 0.2, "{:?}", outcome.flows_bps);
     }
 }

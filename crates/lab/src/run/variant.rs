@@ -21,8 +21,10 @@ pub struct Variant {
     pub scheduler: scheduler::Policy,
     /// Path manager.
     pub path_manager: path_manager::Policy,
-    /// Send and receive buffer.
+    /// Receive buffer.
     pub buffer: Buffer,
+    /// Send buffer; if none, it is large enough that the receive buffer alone limits.
+    pub send_buffer_bytes: Option<u64>,
     /// The path that the connection is opened over.
     pub initial: InitialPath,
     /// Try all paths at once, whichever is the initial one; see [`ConnectionConfig::race`].
@@ -81,6 +83,7 @@ impl Variant {
             scheduler,
             path_manager: path_manager::Policy::default(),
             buffer: Buffer::Recommended,
+            send_buffer_bytes: None,
             initial: InitialPath::Number(0),
             race: ConnectionConfig::default().race,
             acquainted: false,
@@ -157,6 +160,7 @@ impl Variant {
             // What limits is the receiver, as in the document; a sender has room for what is under way besides.
             tcp.send_buffer_bytes = bytes.max(set.recommended_buffer_bytes()).max(LEAST_BUFFER_BYTES);
         }
+        tcp.send_buffer_bytes = self.send_buffer_bytes.unwrap_or(tcp.send_buffer_bytes);
         connection.tcp = Arc::new(tcp);
         connection
     }

@@ -32,6 +32,8 @@ pub struct ConnectionInfo {
     pub send_buffer_bytes: u64,
     /// Bytes of it that were never sent.
     pub unsent_bytes: u64,
+    /// Size of the receive buffer as promised to the peer: the window, and what the application has not read.
+    pub receive_buffer_bytes: u64,
     /// Bytes that the application has not read.
     pub unread_bytes: u64,
     /// Bytes that wait for others before them.
@@ -77,6 +79,7 @@ impl Connection {
             receive_next: shared.receive_next,
             send_buffer_bytes: shared.send.len_bytes(),
             unsent_bytes: shared.send.unsent_bytes(),
+            receive_buffer_bytes: shared.receive_window_bytes() + shared.unread_bytes,
             unread_bytes: shared.unread_bytes,
             reassembly_bytes: shared.reassembly.len_bytes(),
             subflows: self

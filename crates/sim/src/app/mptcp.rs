@@ -77,7 +77,7 @@ impl Stack for Host {
         let Some(info) = Host::info(self, id) else { return StackInfo::default() };
         let subflows = info.subflows.iter().filter(|subflow| subflow.established);
         let subflows = subflows.map(|subflow| SubflowInfo::of_tcp(subflow.id, subflow.tuple, &subflow.tcp));
-        StackInfo { subflows: subflows.collect() }
+        StackInfo { subflows: subflows.collect(), receive_buffer_bytes: info.receive_buffer_bytes }
     }
 }
 

@@ -43,6 +43,8 @@ pub trait Stack: fmt::Debug {
 pub struct StackInfo {
     /// Its subflows; plain TCP has one.
     pub subflows: Vec<SubflowInfo>,
+    /// Size of the receive buffer as promised to the peer; zero if the stack does not say.
+    pub receive_buffer_bytes: u64,
 }
 
 /// A subflow in numbers.
@@ -54,6 +56,8 @@ pub struct SubflowInfo {
     pub tuple: FourTuple,
     /// Congestion window in bytes.
     pub cwnd_bytes: u64,
+    /// Slow-start threshold in bytes; `u64::MAX` before there is one.
+    pub ssthresh_bytes: u64,
     /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
     /// Payload in flight in bytes.
@@ -74,6 +78,7 @@ impl SubflowInfo {
             id,
             tuple,
             cwnd_bytes: info.cwnd_bytes,
+            ssthresh_bytes: info.ssthresh_bytes,
             srtt: info.srtt,
             in_flight_bytes: info.in_flight_bytes,
             sent_bytes: info.bytes_sent,

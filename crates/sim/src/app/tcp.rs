@@ -79,7 +79,7 @@ impl Stack for Host {
         let (Some(info), Some(tuple)) = (Host::info(self, id), self.tuple(id)) else {
             return StackInfo::default();
         };
-        StackInfo { subflows: vec![SubflowInfo::of_tcp(0, tuple, &info)] }
+        StackInfo { subflows: vec![SubflowInfo::of_tcp(0, tuple, &info)], receive_buffer_bytes: 0 }
     }
 }
 

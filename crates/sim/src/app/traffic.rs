@@ -47,12 +47,12 @@ impl Default for TrafficPlan {
 pub enum SendPlan {
     /// So many bytes, as fast as they are taken; `u64::MAX` for no end.
     Bytes(u64),
-    /// Blocks of equal size at a fixed rate, each of which the receiver times.
+    /// Blocks of equal size, each of which the receiver times.
     Blocks {
         /// Size of a block in bytes.
         block_bytes: u64,
-        /// Rate at which blocks are made.
-        rate: BitRate,
+        /// Rate at which blocks are made; if none, each is made when the send buffer has taken the one before.
+        rate: Option<BitRate>,
         /// Bytes in all; `u64::MAX` for no end.
         total_bytes: u64,
     },
@@ -199,8 +199,10 @@ impl Traffic {
             return;
         }
         let stopped = self.plan.stop_at.is_some_and(|at| now >= at);
-        if !stopped {
-            while self.report.sent_bytes < self.allowed_bytes {
+        if stopped {
+            self.forget_unwritten_block();
+        } else {
+            while self.make_block_if_written(now) || self.report.sent_bytes < self.allowed_bytes {
                 let wanted = (self.allowed_bytes - self.report.sent_bytes).min(CHUNK_BYTES);
                 let chunk = self.send_pattern.slice(self.report.sent_bytes, wanted);
                 let chunk_bytes = chunk.len();
@@ -216,6 +218,24 @@ impl Traffic {
             if self.plan.close_when_sent {
                 stack.shutdown(now, id);
             }
+        }
+    }
+
+    /// Without a rate, a program writes block after block; it makes one when the last is written. True if it did.
+    fn make_block_if_written(&mut self, now: Instant) -> bool {
+        let SendPlan::Blocks { block_bytes, rate: None, total_bytes } = self.plan.send else { return false };
+        let is_due = self.report.sent_bytes >= self.allowed_bytes && self.allowed_bytes < total_bytes;
+        if is_due {
+            self.report.blocks_made.push(now);
+            self.allowed_bytes = self.allowed_bytes.saturating_add(block_bytes.max(1)).min(total_bytes);
+        }
+        is_due
+    }
+
+    /// The block that was being written when sending stopped will never be whole.
+    fn forget_unwritten_block(&mut self) {
+        if let SendPlan::Blocks { block_bytes, rate: None, .. } = self.plan.send {
+            self.report.blocks_made.truncate((self.report.sent_bytes / block_bytes.max(1)) as usize);
         }
     }
 
@@ -269,7 +289,9 @@ impl Traffic {
 
     /// When the next block is due.
     fn next_block_at(&self) -> Option<Instant> {
-        let SendPlan::Blocks { block_bytes, rate, total_bytes } = self.plan.send else { return None };
+        let SendPlan::Blocks { block_bytes, rate: Some(rate), total_bytes } = self.plan.send else {
+            return None;
+        };
         let opened = self.report.opened_at?;
         if self.shut || self.allowed_bytes >= total_bytes {
             return None;

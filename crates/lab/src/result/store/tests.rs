@@ -1,8 +1,9 @@
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::run::{Simulator, execute};
+use crate::experiment::Job;
+use crate::run::{Backend, BackendError, Simulator, execute};
 
 const TEXT: &str = r#"
 name = "two"
@@ -110,4 +111,43 @@ fn a_stop_ends_early_and_says_so() {
     let stopped = AtomicBool::new(true);
     let done = execute(&experiment(), &Simulator, &mut store, NonZeroUsize::MIN, &stopped, &mut ()).unwrap();
     assert!(!done && store.runs().is_empty());
+}
+
+/// Looks into the log at the start of every run.
+struct Watching {
+    log: PathBuf,
+    started: AtomicUsize,
+    most_unstored: AtomicUsize,
+}
+
+impl Backend for Watching {
+    fn check(&self, _job: &Job) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn run(&self, job: &Job) -> Result<Outcome, BackendError> {
+        let started = self.started.fetch_add(1, Ordering::SeqCst) + 1;
+        // What a process that is killed now would leave; it may be more than there was when this run was counted.
+        let stored = std::fs::read(&self.log).unwrap().iter().filter(|byte| **byte == b'\n').count();
+        self.most_unstored.fetch_max(started.saturating_sub(stored), Ordering::SeqCst);
+        Ok(job.run())
+    }
+}
+
+#[test]
+fn a_kill_at_any_moment_loses_no_more_runs_than_threads() {
+    let text = TEXT.replace("metrics", "repeats = 8\nmetrics").replace("2s", "1s");
+    let experiment = Experiment::parse("two.toml", &text, Form::Full).unwrap();
+    for threads in [1, 3] {
+        let out = tempfile::tempdir().unwrap();
+        let mut store = Store::open(out.path(), &experiment, "1").unwrap();
+        let log = store.dir().join(LOG);
+        let watching = Watching { log, started: AtomicUsize::new(0), most_unstored: AtomicUsize::new(0) };
+        let never = AtomicBool::new(false);
+        let threads = NonZeroUsize::new(threads).unwrap();
+        assert!(execute(&experiment, &watching, &mut store, threads, &never, &mut ()).unwrap());
+        assert_eq!((store.runs().len(), watching.started.into_inner()), (32, 32));
+        let unstored = watching.most_unstored.into_inner();
+        assert!((1..=threads.get()).contains(&unstored), "{unstored} of {threads}");
+    }
 }

@@ -76,6 +76,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     check(&experiment, backend).map_err(Failure::input)?;
     let mut store = Store::open(&arguments.out, &experiment, &(build() + suffix)).map_err(Failure::input)?;
+    let (done, runs) = (store.runs().len(), store.manifest().runs);
+    if (1..runs).contains(&done) {
+        eprintln!("polypath: {done} of {runs} runs were done before");
+    }
     let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
     let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
