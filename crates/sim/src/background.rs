@@ -152,7 +152,7 @@ mod tests {
         while let Some(at) = source.poll_timeout() {
             source.handle_timeout(at);
             while let Some(packet) = source.poll_transmit(at) {
-                assert_eq!(packet.wire_len() as u64, plan.packet_bytes);
+                assert_eq!(packet.len_bytes() as u64, plan.packet_bytes);
                 departures.push(at);
             }
         }
@@ -191,7 +191,9 @@ mod tests {
         let source = DatagramSource::new(plan(0), [from, to], times, 1);
         let source = builder.custom("source", Box::new(source));
         let sink = builder.custom("sink", Box::new(DatagramSink));
-        let link = builder.link(LinkSpec::new("wire", [source, sink], [Some(from.addr), Some(to.addr)]));
+        let mut wire = LinkSpec::new("wire", [source, sink], [Some(from.addr), Some(to.addr)]);
+        wire.forward = Some(polypath_link::LinkConfig::default());
+        let link = builder.link(wire);
         let mut network = builder.build();
         network.run_until(Instant::from_secs(1));
         assert!(network.channel_stats(link.forward()).delivered_packets <= 1);

@@ -129,7 +129,8 @@ fn requests_are_answered_in_turn() {
 fn blocks_are_timed_from_their_making() {
     let (mut network, net) = two_paths(ConnectionConfig::default());
     let (opener, acceptor) = Conversation::plans(0, None, None);
-    let send = SendPlan::Blocks { block_bytes: 8000, rate: Some(BitRate::from_mbps(4)), total_bytes: 800_000 };
+    let send =
+        SendPlan::Blocks { block_bytes: 8000, rate: Some(BitRate::from_mbps(4)), total_bytes: 800_000 };
     let ends = converse(&mut network, &net, TrafficPlan { send, ..opener }, acceptor);
     network.run_until(Instant::from_secs(20));
     let [client, server] = [ends.opener, ends.acceptor].map(|end| network.report(end));

@@ -7,8 +7,8 @@ use polypath_sim::scenario::units::{Percent, Size, read};
 use polypath_units::Duration;
 
 use super::file::{
-    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord, TrafficFile,
-    TrafficWord,
+    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord,
+    TrafficFile, TrafficWord,
 };
 use super::{
     Experiment, ExperimentError, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint,
@@ -64,7 +64,8 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
     let (variants, baseline_variants) = variants(source, &file, paths)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
-        let message = "windows are recorded of bulk transfers over parallel paths; expected traffic.kind = \"bulk\"";
+        let message =
+            "windows are recorded of bulk transfers over parallel paths; expected traffic.kind = \"bulk\"";
         return Err(source.wrong("record", message));
     }
     let references = references(source, &file, &variants)?;
@@ -456,12 +457,18 @@ fn metrics(
                 source.wrong(key, format!("\"{name}\" looks at blocks; expected traffic.kind = \"blocks\""))
             );
         }
-        if metric.needs_observation() && (*topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
-            let message = format!("\"{name}\" looks at bulk transfers over parallel paths; expected traffic.kind = \"bulk\"");
+        if metric.needs_observation()
+            && (*topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. }))
+        {
+            let message = format!(
+                "\"{name}\" looks at bulk transfers over parallel paths; expected traffic.kind = \"bulk\""
+            );
             return Err(source.wrong(key, message));
         }
         if name == "slow-start-lag" && file.variants.iter().all(|variant| variant.reference.is_none()) {
-            return Err(source.wrong(key, "compares variants; expected one with reference = the name of another"));
+            return Err(
+                source.wrong(key, "compares variants; expected one with reference = the name of another")
+            );
         }
         if name == "fairness" && !matches!(topology, Topology::Shared(_)) {
             return Err(

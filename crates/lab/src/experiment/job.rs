@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
-use crate::run::{Observation, Outcome, PathSet, Variant, Workload, observe_set, run_ring, run_set, run_timeline};
+use crate::run::{
+    Observation, Outcome, PathSet, Variant, Workload, observe_set, run_ring, run_set, run_timeline,
+};
 
 /// Which run of an experiment: indices of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -103,7 +105,9 @@ impl Job {
         // A run has a cost of its own, too.
         100_000
             + match self.workload {
-                Workload::Bulk { duration } | Workload::Blocks { rate: None, duration, .. } => used.iter().map(|path| path.rate.bytes_in(duration)).sum(),
+                Workload::Bulk { duration } | Workload::Blocks { rate: None, duration, .. } => {
+                    used.iter().map(|path| path.rate.bytes_in(duration)).sum()
+                }
                 Workload::Transfer { bytes, .. } => bytes,
                 Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
                 Workload::Requests { request_bytes, response_bytes, count, .. } => {

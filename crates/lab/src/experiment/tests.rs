@@ -203,14 +203,22 @@ fn datagrams_are_read_and_their_mistakes_named() {
     assert_eq!((plan.rate, plan.packet_bytes, plan.shape), (BitRate::from_mbps(2), 1000, 1.5));
     assert_eq!((plan.on, plan.off), (Duration::from_millis(500), Duration::from_secs(2)));
     for (old, new, message) in [
-        ("rate = \"2mbit\"", "", "shared.toml:22: flows[1].udp: no rate; expected rate = \"2mbit\" beside it"),
-        ("rate = \"2mbit\"", "rate = \"2mbit\"\ntcp = \"reno\"", "shared.toml:22: flows[1].udp: is TCP, too"),
-        ("\"500ms\"", "\"0ms\"", "shared.toml:22: flows[1].udp.on: never sends; expected a time above zero"),
-        ("\"2s\" }", "\"2s\", shape = 1 }", "shared.toml:22: flows[1].udp.shape: "),
-        ("\"2s\" }", "\"2s\", shape = 1.0 }", "shared.toml:22: flows[1].udp.shape: has no mean; expected"),
-        ("\"2s\" }", "\"2s\", packet = \"2KB\" }", "shared.toml:22: flows[1].udp.packet: does not fit a packet"),
-        ("paths = [1]\nudp", "paths = [1, 1]\nudp", "shared.toml:21: flows[1].paths: datagrams go one way"),
-        ("\"500ms\"", "\"half\"", "shared.toml:22: flows[1].udp.on: \"half\" has no number; expected a time"),
+        (
+            "rate = \"2mbit\"",
+            "",
+            "shared.toml:21: flows[1].udp: no rate; expected rate = \"2mbit\" beside it",
+        ),
+        ("rate = \"2mbit\"", "rate = \"2mbit\"\ntcp = \"reno\"", "shared.toml:21: flows[1].udp: is TCP, too"),
+        ("\"500ms\"", "\"0ms\"", "shared.toml:21: flows[1].udp.on: never sends; expected a time above zero"),
+        ("\"2s\" }", "\"2s\", shape = 1 }", "shared.toml:21: flows[1].udp.shape: "),
+        ("\"2s\" }", "\"2s\", shape = 1.0 }", "shared.toml:21: flows[1].udp.shape: has no mean; expected"),
+        (
+            "\"2s\" }",
+            "\"2s\", packet = \"2KB\" }",
+            "shared.toml:21: flows[1].udp.packet: does not fit a packet",
+        ),
+        ("paths = [1]\nudp", "paths = [1, 1]\nudp", "shared.toml:20: flows[1].paths: datagrams go one way"),
+        ("\"500ms\"", "\"half\"", "shared.toml:21: flows[1].udp.on: \"half\" has no number; expected a time"),
     ] {
         assert!(SHARED.contains(old), "{old}");
         let found = Experiment::parse("shared.toml", &SHARED.replacen(old, new, 1), Form::Full);

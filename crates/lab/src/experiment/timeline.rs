@@ -5,11 +5,11 @@ use std::sync::Arc;
 use polypath_sim::scenario::Source;
 use polypath_units::Duration;
 
-use super::file::{FlowFile, UdpFile};
 use super::file::File;
+use super::file::{FlowFile, UdpFile};
 use super::{ExperimentError, Topology, Traffic, check};
-use polypath_sim::background::{HEADER_BYTES, OnOff};
 use crate::run::{Flow, PathEvent, Timeline};
+use polypath_sim::background::{HEADER_BYTES, OnOff};
 
 /// Most connections of a timeline: their numbers are parts of addresses.
 const MOST_FLOWS: usize = 200;

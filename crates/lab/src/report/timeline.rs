@@ -34,7 +34,13 @@ fn write_rates(
         };
         let shown = outcome.series.iter().map(|series| (name(series), series)).enumerate();
         let title = title(experiment, *key, Some(&experiment.variants[key.variant].name));
-        write_figure(page, &title, "Mbit/s", shown.map(|(index, (name, series))| (index, name, series)), 1e6)?;
+        write_figure(
+            page,
+            &title,
+            "Mbit/s",
+            shown.map(|(index, (name, series))| (index, name, series)),
+            1e6,
+        )?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use polypath_congestion::Algorithm;
-use polypath_link::Change;
+use polypath_link::{Change, LinkConfig};
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::app::SendPlan;
@@ -255,7 +255,10 @@ fn add_datagrams(
     let server = builder.custom(format!("{} sink", flow.name), Box::new(DatagramSink));
     let [near, far] = flow.paths.first().map_or(routers[0], |path| routers[*path]);
     builder.link(LinkSpec::new("access", [client, near], [Some(addr), None]));
-    let sink = builder.link(LinkSpec::new("access", [far, server], [None, Some(server_addr)]));
+    let mut spec = LinkSpec::new("access", [far, server], [None, Some(server_addr)]);
+    // As fast as the others, but it counts.
+    spec.forward = Some(LinkConfig::default());
+    let sink = builder.link(spec);
     Hosts { client, server, addrs: vec![addr], server_addr, sink: Some(sink) }
 }
 
@@ -359,8 +362,9 @@ fn fairness(timeline: &Timeline, series: &[Series]) -> Option<f64> {
             let counts = if is_tcp { flow.tcp.is_some() } else { flow.is_compared() };
             series.path.is_none() && counts
         });
-        let rates: Vec<f64> =
-            flows.map(|series| series.values.iter().take(place(until)).skip(place(from)).sum::<f64>()).collect();
+        let rates: Vec<f64> = flows
+            .map(|series| series.values.iter().take(place(until)).skip(place(from)).sum::<f64>())
+            .collect();
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     };
     let (own, others) = (mean(false)?, mean(true)?);

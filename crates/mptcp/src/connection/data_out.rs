@@ -99,6 +99,13 @@ impl Connection {
         let shared = &self.shared;
         let unsent_bytes = shared.send.unsent_bytes();
         let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
+        // What is left of a window that holds no number of whole segments is closed, too, while something is in flight: no
+        // new data will leave (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
+        let least_segment = candidates.iter().take(regular).map(|subflow| subflow.segment_bytes).min();
+        let is_sliver = window < least_segment.map_or(0, u64::from)
+            && window < unsent_bytes
+            && shared.send.next() != shared.send.start();
+        let window = if is_sliver { 0 } else { window };
         let view = View {
             now: cx.now,
             subflows: candidates.get(..regular).unwrap_or_default(),

@@ -1,30 +1,40 @@
 use alloc::vec::Vec;
 
 use polypath_units::Instant;
+use polypath_wire::DataSeq;
 
 use super::lowest_rtt::lowest_rtt;
 use super::{Data, Decision, Penalty, Scheduler, SubflowView, View};
 
 /// Lowest round-trip time with opportunistic retransmission and penalization (Paasch 4.2.1).
 ///
-/// When the peer's window keeps new data back while a subflow could send, that subflow sends the first unacknowledged
-/// segment again, which another holds; and if the other's round-trip time is larger, its congestion window is halved, at most
-/// once in its round-trip time.
+/// When the buffer of either end keeps new data back while a subflow could send, that subflow sends the first unacknowledged
+/// segment again, unless it has carried it before; and if the round-trip time of the subflow that holds it is larger, that one's
+/// congestion window is halved, at most once in a round-trip time of the subflow that waits (Paasch Fig. 4.14: the deeper the
+/// queue of the slow path, the more often).
 #[derive(Clone, Debug)]
 pub(super) struct LowestRttRp {
     /// The first form lowers the slow-start threshold always; the improved form (Paasch Fig. 4.14) leaves it alone in slow
     /// start, where it has yet to find out what the path carries.
     is_first_form: bool,
     penalties: Penalties,
+    carriers: Carriers,
 }
 
-/// Which subflow was penalized when, by id.
+/// Which subflows have carried the first unacknowledged segment, by id: none of them is given it again.
+#[derive(Clone, Debug, Default)]
+struct Carriers {
+    of: Option<DataSeq>,
+    ids: Vec<u8>,
+}
+
+/// Which subflow had another penalized when, by id.
 #[derive(Clone, Debug, Default)]
 struct Penalties(Vec<(u8, Instant)>);
 
 impl LowestRttRp {
     pub(super) fn improved() -> Self {
-        Self { is_first_form: false, penalties: Penalties::default() }
+        Self { is_first_form: false, penalties: Penalties::default(), carriers: Carriers::default() }
     }
 
     pub(super) fn first_form() -> Self {
@@ -41,28 +51,48 @@ impl Scheduler for LowestRttRp {
         if let Some(decision) = lowest_rtt(view, SubflowView::is_available) {
             return Some(decision);
         }
-        if !view.window_limited {
+        // Either end's buffer is full.
+        let is_blocked = view.window_limited || view.more_to_come && view.unsent_bytes == 0;
+        if !is_blocked {
             return None;
         }
         let holder = view.subflows.iter().position(|subflow| Some(subflow.id) == view.holder_of_una)?;
         let held_by = view.subflows.get(holder)?;
+        self.carriers.note(view.data_una, held_by.id);
         let (index, subflow) = view
             .subflows
             .iter()
             .enumerate()
-            .filter(|(index, subflow)| *index != holder && subflow.is_available())
+            .filter(|(_, subflow)| subflow.is_available() && !self.carriers.ids.contains(&subflow.id))
             .min_by_key(|(_, subflow)| subflow.srtt)?;
         let is_slower = held_by.srtt > subflow.srtt;
-        let penalize = (is_slower && self.penalties.may_be(held_by, view.now))
+        let penalize = (is_slower && self.penalties.may_ask(subflow, view.now))
             .then(|| Penalty { subflow: holder, ssthresh: self.is_first_form || !held_by.in_slow_start() });
         let limit_bytes = u64::from(subflow.segment_bytes);
         Some(Decision { subflow: index, data: Data::Copy(view.data_una), limit_bytes, penalize })
     }
+
+    fn copies(&self) -> bool {
+        true
+    }
+}
+
+impl Carriers {
+    /// `holder` has the segment that begins at `una`.
+    fn note(&mut self, una: DataSeq, holder: u8) {
+        if self.of != Some(una) {
+            self.of = Some(una);
+            self.ids.clear();
+        }
+        if !self.ids.contains(&holder) {
+            self.ids.push(holder);
+        }
+    }
 }
 
 impl Penalties {
-    /// True, and noted, if it is a round-trip time since the last.
-    fn may_be(&mut self, subflow: &SubflowView, now: Instant) -> bool {
+    /// True, and noted, if it is a round-trip time of `subflow` since it last had another penalized.
+    fn may_ask(&mut self, subflow: &SubflowView, now: Instant) -> bool {
         match self.0.iter_mut().find(|(id, _)| *id == subflow.id) {
             Some((_, at)) if now.since(*at) < subflow.srtt => false,
             Some((_, at)) => {
@@ -80,7 +110,6 @@ impl Penalties {
 #[cfg(test)]
 mod tests {
     use polypath_units::Duration;
-    use polypath_wire::DataSeq;
 
     use super::super::tests::{subflow, view};
     use super::*;
@@ -92,18 +121,47 @@ mod tests {
     }
 
     #[test]
-    fn sends_what_blocks_again_and_halves_the_slow_window_once_a_round_trip() {
+    fn sends_what_blocks_again_once_and_halves_the_slow_window_once_a_round_trip() {
         let subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
         let mut scheduler = LowestRttRp::improved();
         let mut view = blocked(&subflows);
         let penalty = Some(Penalty { subflow: 1, ssthresh: false });
-        let copy =
-            |penalize| Decision { subflow: 0, data: Data::Copy(DataSeq(77)), limit_bytes: 1460, penalize };
-        assert_eq!(scheduler.select(&view), Some(copy(penalty)));
-        view.now += Duration::from_millis(99);
-        assert_eq!(scheduler.select(&view), Some(copy(None)));
-        view.now += Duration::from_millis(1);
-        assert_eq!(scheduler.select(&view), Some(copy(penalty)));
+        let copy = |seq, penalize| {
+            Some(Decision { subflow: 0, data: Data::Copy(DataSeq(seq)), limit_bytes: 1460, penalize })
+        };
+        assert_eq!(scheduler.select(&view), copy(77, penalty));
+        // The fast one has it now, and neither gets it again.
+        view.holder_of_una = Some(1);
+        assert_eq!(scheduler.select(&view), None);
+        view =
+            View { data_una: DataSeq(78), now: view.now + Duration::from_millis(19), ..blocked(&subflows) };
+        assert_eq!(scheduler.select(&view), copy(78, None));
+        view = View { data_una: DataSeq(79), now: view.now + Duration::from_millis(1), ..view };
+        assert_eq!(scheduler.select(&view), copy(79, penalty));
+    }
+
+    #[test]
+    fn a_copy_does_not_wander_back() {
+        let subflows = [subflow(1, 20, 5), subflow(2, 100, 5), subflow(3, 200, 5)];
+        let mut scheduler = LowestRttRp::improved();
+        let mut view = blocked(&subflows);
+        let mut next = |holder| {
+            view.holder_of_una = Some(holder);
+            scheduler.select(&view).map(|decision| view.subflows[decision.subflow].id)
+        };
+        assert_eq!([next(2), next(1), next(3)], [Some(1), Some(3), None]);
+    }
+
+    #[test]
+    fn a_full_send_buffer_is_as_bad_as_a_closed_window() {
+        let subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
+        let full = View { unsent_bytes: 0, window_limited: false, more_to_come: true, ..blocked(&subflows) };
+        let copied = LowestRttRp::improved().select(&full).map(|decision| decision.data);
+        assert_eq!(copied, Some(Data::Copy(DataSeq(77))));
+        // Nothing more to send, or something that may go out: no reason to copy.
+        let idle = View { more_to_come: false, ..full };
+        assert_eq!(LowestRttRp::improved().select(&idle), None);
+        assert!(LowestRttRp::improved().copies());
     }
 
     #[test]

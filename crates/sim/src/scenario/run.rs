@@ -130,7 +130,9 @@ fn unwritable(scenario: &Scenario, key: &str, path: Option<&Path>, error: &io::E
 fn conversation(index: u64, plan: &ConnectionPlan) -> Conversation {
     let send = |sends: bool| match plan.blocks {
         _ if !sends => SendPlan::Bytes(0),
-        Some((block_bytes, rate)) => SendPlan::Blocks { block_bytes, rate: Some(rate), total_bytes: plan.bytes },
+        Some((block_bytes, rate)) => {
+            SendPlan::Blocks { block_bytes, rate: Some(rate), total_bytes: plan.bytes }
+        }
         None => SendPlan::Bytes(plan.bytes),
     };
     let (opener, acceptor) = Conversation::plans(index, None, None);
