@@ -119,16 +119,13 @@ pub(super) fn cumulative(samples: &[Sample<'_>], axis: &str) -> String {
             let count = sorted.len() as f64;
             let mut points = vec![(low, sorted.iter().filter(|value| **value < low).count() as f64 / count)];
             let mut share = 0.0;
-            for value in sorted.iter().map(|value| value.clamp(low, high)) {
+            // What is beyond the edge, or never came, is not there: the line ends below the top.
+            for value in sorted.iter().filter(|value| **value <= high).map(|value| value.max(low)) {
                 points.push((value, share));
                 share += 1.0 / count;
                 points.push((value, share));
             }
-            // What never came is not at the edge: the line ends below the top.
-            if sorted.last().is_some_and(|last| *last <= high) {
-                points.push((high, 1.0));
-            }
-            points.retain(|(value, share)| *value < high || *share >= 1.0 - 1e-9);
+            points.push((high, share));
             chart.draw_series(LineSeries::new(points, colour(sample.colour).stroke_width(2)))?;
         }
         Ok(())

@@ -88,10 +88,10 @@ impl Observer {
         self.receive_buffer_bytes
     }
 
-    /// When the window was nearly as large as slow start made it.
+    /// When the window was nearly as large as slow start made it, or as the receive buffer, beyond which it is of no use.
     pub(super) fn slow_start_s(&self) -> Option<f64> {
         let (_, most) = self.climb.last()?;
-        let enough = *most as f64 * NEARLY;
+        let enough = (*most).min(self.receive_buffer_bytes) as f64 * NEARLY;
         let (at, _) = self.climb.iter().find(|(_, bytes)| *bytes as f64 >= enough)?;
         Some(at.as_secs_f64())
     }

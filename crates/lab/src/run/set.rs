@@ -122,8 +122,8 @@ pub struct Outcome {
     /// Largest receive buffer that was promised to the sender, in bytes, if that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_buffer_bytes: Option<u64>,
-    /// When the congestion window of the fastest path was first as large as slow start made it, in seconds from the first SYN,
-    /// if that was looked at.
+    /// When the congestion window of the fastest path was first as large as slow start made it, or as the receive buffer, in
+    /// seconds from the first SYN, if that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_start_s: Option<f64>,
     /// Events that the simulator processed.
@@ -249,7 +249,7 @@ impl Workload {
             Self::Bulk { duration } => duration,
             Self::Transfer { timeout, .. } | Self::Requests { timeout, .. } => timeout,
             // What is under way at the end still arrives.
-            Self::Blocks { duration, .. } => duration + Duration::from_secs(10),
+            Self::Blocks { duration, .. } => duration + Duration::from_secs(60),
         };
         Instant::ZERO + span
     }

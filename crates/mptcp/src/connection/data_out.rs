@@ -101,10 +101,10 @@ impl Connection {
         let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
         // What is left of a window that holds no number of whole segments is closed, too, while something is in flight: no
         // new data will leave (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
-        let least_segment = candidates.iter().take(regular).map(|subflow| subflow.segment_bytes).min();
-        let is_sliver = window < least_segment.map_or(0, u64::from)
-            && window < unsent_bytes
-            && shared.send.next() != shared.send.start();
+        let segments = candidates.iter().take(regular).map(|subflow| subflow.segment_bytes);
+        let least_segment = segments.min().map_or(0, u64::from);
+        let under_way = shared.send.next().diff(shared.send.start()).max(0) as u64;
+        let is_sliver = window < least_segment && window < unsent_bytes && under_way > 0;
         let window = if is_sliver { 0 } else { window };
         let view = View {
             now: cx.now,
@@ -118,6 +118,8 @@ impl Connection {
             data_una: shared.send.start(),
             data_next: shared.send.next(),
             window_limited: unsent_bytes > 0 && window == 0,
+            send_buffer_full: unsent_bytes == 0
+                && under_way + least_segment > shared.config.tcp.send_buffer_bytes,
             holder_of_una: shared.sent.front().map(|chunk| chunk.subflow),
             reinjection_from: self.reinjections.queue.front().and_then(|front| front.from),
             sent: &shared.sent,

@@ -11,7 +11,7 @@ use super::{Data, Decision, Penalty, Scheduler, SubflowView, View};
 /// When the buffer of either end keeps new data back while a subflow could send, that subflow sends the first unacknowledged
 /// segment again, unless it has carried it before; and if the round-trip time of the subflow that holds it is larger, that one's
 /// congestion window is halved, at most once in a round-trip time of the subflow that waits (Paasch Fig. 4.14: the deeper the
-/// queue of the slow path, the more often).
+/// queue of the slow path, the more often). A subflow that repairs a loss is not penalized besides.
 #[derive(Clone, Debug)]
 pub(super) struct LowestRttRp {
     /// The first form lowers the slow-start threshold always; the improved form (Paasch Fig. 4.14) leaves it alone in slow
@@ -51,9 +51,7 @@ impl Scheduler for LowestRttRp {
         if let Some(decision) = lowest_rtt(view, SubflowView::is_available) {
             return Some(decision);
         }
-        // Either end's buffer is full.
-        let is_blocked = view.window_limited || view.more_to_come && view.unsent_bytes == 0;
-        if !is_blocked {
+        if !view.window_limited && !view.send_buffer_full {
             return None;
         }
         let holder = view.subflows.iter().position(|subflow| Some(subflow.id) == view.holder_of_una)?;
@@ -65,7 +63,8 @@ impl Scheduler for LowestRttRp {
             .enumerate()
             .filter(|(_, subflow)| subflow.is_available() && !self.carriers.ids.contains(&subflow.id))
             .min_by_key(|(_, subflow)| subflow.srtt)?;
-        let is_slower = held_by.srtt > subflow.srtt;
+        // A loss has halved the window already; less would only draw out its repair.
+        let is_slower = held_by.srtt > subflow.srtt && !held_by.in_recovery;
         let penalize = (is_slower && self.penalties.may_ask(subflow, view.now))
             .then(|| Penalty { subflow: holder, ssthresh: self.is_first_form || !held_by.in_slow_start() });
         let limit_bytes = u64::from(subflow.segment_bytes);
@@ -155,11 +154,11 @@ mod tests {
     #[test]
     fn a_full_send_buffer_is_as_bad_as_a_closed_window() {
         let subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
-        let full = View { unsent_bytes: 0, window_limited: false, more_to_come: true, ..blocked(&subflows) };
+        let full =
+            View { unsent_bytes: 0, window_limited: false, send_buffer_full: true, ..blocked(&subflows) };
         let copied = LowestRttRp::improved().select(&full).map(|decision| decision.data);
         assert_eq!(copied, Some(Data::Copy(DataSeq(77))));
-        // Nothing more to send, or something that may go out: no reason to copy.
-        let idle = View { more_to_come: false, ..full };
+        let idle = View { send_buffer_full: false, ..full };
         assert_eq!(LowestRttRp::improved().select(&idle), None);
         assert!(LowestRttRp::improved().copies());
     }
@@ -185,5 +184,10 @@ mod tests {
         assert_eq!(LowestRttRp::improved().select(&unlimited), Some(Decision::send(0, Data::New)));
         subflows[0].room_bytes = 0;
         assert_eq!(LowestRttRp::improved().select(&blocked(&subflows)), None);
+        // Nor one that repairs a loss, however slow.
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
+        subflows[1].in_recovery = true;
+        let decision = LowestRttRp::improved().select(&blocked(&subflows)).unwrap();
+        assert_eq!((decision.penalize, decision.data), (None, Data::Copy(DataSeq(77))));
     }
 }

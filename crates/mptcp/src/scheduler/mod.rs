@@ -73,6 +73,8 @@ pub struct View<'a> {
     pub data_next: DataSeq,
     /// The peer's receive window, not the network, keeps new data back.
     pub window_limited: bool,
+    /// What is under way fills the send buffer, and keeps new data back.
+    pub send_buffer_full: bool,
     /// Id of the subflow that holds `data_una`, if one does.
     pub holder_of_una: Option<u8>,
     /// Id of the subflow that lost the data at the front of the reinjection queue; it is not asked to carry it again
@@ -263,6 +265,7 @@ pub(crate) mod tests {
             data_una: DataSeq(0),
             data_next: DataSeq(0),
             window_limited: false,
+            send_buffer_full: false,
             holder_of_una: None,
             reinjection_from: None,
             sent: &NOTHING_SENT,
