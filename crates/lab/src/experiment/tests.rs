@@ -243,6 +243,6 @@ fn blocks_without_a_rate_and_fixed_buffers_are_read() {
     }
     let wrong = text.replace("\"unlimited\"", "\"fast\"");
     let found = Experiment::parse("small.toml", &wrong, Form::Full).unwrap_err().to_string();
-    let message = "small.toml:18: traffic.rate: \"fast\" has no number; expected a rate such as \"40mbit\"";
+    let message = "small.toml:19: traffic.rate: \"fast\" has no number; expected a rate such as \"40mbit\"";
     assert!(found.starts_with(message) && found.ends_with("or \"unlimited\""), "{found}");
 }
