@@ -261,8 +261,13 @@ impl Workload {
             Self::Bulk { .. } => opener.send = SendPlan::Bytes(u64::MAX),
             Self::Transfer { bytes, .. } => opener.send = SendPlan::Bytes(bytes),
             Self::Blocks { block_bytes, rate, duration } => {
-                opener.send = SendPlan::Blocks { block_bytes, rate, total_bytes: u64::MAX };
-                opener.stop_at = Some(Instant::ZERO + duration);
+                // What was made in time is sent, however late. Without a rate, nothing is made that can't be sent at once.
+                let total_bytes = rate.map_or(u64::MAX, |rate| {
+                    let interval = rate.time_to_send(block_bytes).as_nanos().max(1);
+                    (duration.as_nanos() / interval + 1).saturating_mul(block_bytes)
+                });
+                opener.send = SendPlan::Blocks { block_bytes, rate, total_bytes };
+                opener.stop_at = rate.is_none().then(|| Instant::ZERO + duration);
             }
             Self::Requests { request_bytes, response_bytes, count, .. } => {
                 let plan = |initiates| {
