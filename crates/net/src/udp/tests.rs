@@ -116,7 +116,11 @@ async fn a_server_announces_the_interfaces_that_it_was_given() {
     }
     let testbed = Testbed::new(2).expect("namespaces");
     let paths = |names: &[u8]| -> Vec<UdpPath> {
-        let path = |number| UdpPath { interface: Some(Testbed::interface(number)), is_backup: false };
+        let path = |number| UdpPath {
+            interface: Some(Testbed::interface(number)),
+            is_backup: false,
+            preference: UplinkPreference::default(),
+        };
         names.iter().copied().map(path).collect()
     };
     let client = UdpOptions { paths: paths(&[0, 1]), ..UdpOptions::default() };
