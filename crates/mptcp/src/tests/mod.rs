@@ -1,6 +1,7 @@
 //! Scenarios of two hosts, each read as the exchange of packets that it is.
 
 mod network;
+mod opening;
 mod paths;
 
 use std::vec;
