@@ -28,6 +28,7 @@ pub(super) struct Default {
 const HARMFUL_QUEUE: Duration = Duration::from_millis(20);
 /// λ of bufferbloat mitigation, as evaluated by its authors.
 const LAMBDA: f64 = 3.0;
+const PORTIONS_PER_S: u64 = 100;
 /// Subflows that are passed over in one decision.
 const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.
@@ -53,8 +54,12 @@ impl Scheduler for Default {
             let decision = lowest_rtt(view, |subflow| may_send(subflow) && !passed.contains(&subflow.id));
             let Some(decision) = decision else { break };
             let chosen = view.subflows.get(decision.subflow)?;
-            if decision.data == Data::Reinjection || !waits(view, chosen) {
+            if decision.data == Data::Reinjection {
                 return Some(decision);
+            }
+            if !waits(view, chosen) {
+                let limit_bytes = if view.subflows.len() > 1 { portion_bytes(chosen) } else { u64::MAX };
+                return Some(Decision { limit_bytes, ..decision });
             }
             if passed.try_push(chosen.id).is_err() {
                 return None;
@@ -154,9 +159,20 @@ fn waits(view: &View<'_>, chosen: &SubflowView) -> bool {
         && chosen.pending_bytes() > 0
         && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
     // As the windows are: the peer's grows with them.
-    let by_ack: u64 = faster().map(|subflow| steady_bytes(subflow, chosen.srtt)).sum();
+    let acknowledged_in = match chosen.bottleneck_bytes_per_s {
+        Some(_) => arrives_in + chosen.min_rtt / 2,
+        None => chosen.srtt,
+    };
+    let by_ack: u64 = faster().map(|subflow| steady_bytes(subflow, acknowledged_in)).sum();
     let blocks = by_ack + u64::from(chosen.segment_bytes) > view.window_left_bytes;
     stands_in_queue || blocks
+}
+
+/// How much goes to a subflow in one decision: what its bottleneck carries in a moment, as what it already holds decides
+/// about more.
+fn portion_bytes(subflow: &SubflowView) -> u64 {
+    let least = untried_bytes(subflow);
+    subflow.bottleneck_bytes_per_s.map_or(u64::MAX, |rate| (rate / PORTIONS_PER_S).max(least))
 }
 
 /// When what a subflow is given now reaches the peer.
@@ -164,8 +180,7 @@ fn new_arrives_in(subflow: &SubflowView) -> Duration {
     match subflow.bottleneck_bytes_per_s {
         Some(rate) => {
             let bytes = subflow.pending_bytes() + u64::from(subflow.segment_bytes);
-            (subflow.min_rtt / 2 + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64))
-                .max(subflow.srtt / 2)
+            subflow.min_rtt / 2 + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
         }
         None => subflow.srtt / 2 + leaves_in(subflow),
     }

@@ -36,9 +36,9 @@ pub(crate) struct Arguments {
     /// Only workloads whose name contains this, such as "bulk" or "64 KB"
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// The hosts have talked before, so that they remember the paths
+    /// The hosts have never talked; otherwise they have, over both paths, and remember them
     #[arg(long)]
-    acquainted: bool,
+    strangers: bool,
     /// Paths lose nothing but what their queues drop
     #[arg(long)]
     no_loss: bool,
@@ -56,7 +56,8 @@ pub(crate) struct Arguments {
 const SCHEMA: &str = "\
 Sets of two paths of 0.1 to 100 Mbit/s, round-trip times up to 400 ms, queues up to 2 s and loss up to 2.5 %. Over each, a minute of \
 bulk transfer and 64 KB to 32 MB, by plain TCP over each path alone and by Multipath TCP opened over either. Aggregation \
-benefit: 0 is the best path alone, 1 the sum of both, -1 nothing.\n\n\
+benefit: 0 is the best path alone, 1 the sum of both, -1 nothing. The hosts have sent 1 MB before, and remember what the paths \
+carried and lost; with --strangers they know nothing.\n\n\
 JSON: sets, median, p1 (1st percentile), min, worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
 median, p75, p95, p99, max}.";
 
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         repeats: arguments.repeats,
         seed: arguments.seed,
         workloads,
-        multipath: Variant { buffer: Buffer::Stack, acquainted: arguments.acquainted, ..variant },
+        multipath: Variant { buffer: Buffer::Stack, acquainted: !arguments.strangers, ..variant },
         single_path,
         loss: !arguments.no_loss,
         jobs: arguments.jobs.unwrap_or(cores),
