@@ -15,6 +15,7 @@ mod event;
 mod host;
 mod mapping;
 mod mib;
+pub mod named;
 pub mod path_manager;
 mod reassembly;
 mod receive_window;

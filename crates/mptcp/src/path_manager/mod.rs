@@ -23,7 +23,7 @@ use core::net::IpAddr;
 use polypath_units::Instant;
 use polypath_wire::Endpoint;
 
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::{PathManagers, Policy, UnknownPolicy};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/path-managers.md")]

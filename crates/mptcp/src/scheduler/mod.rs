@@ -22,7 +22,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use crate::connection::SentChunk;
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::{Policy, Schedulers, UnknownPolicy};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/schedulers.md")]
