@@ -167,14 +167,10 @@ impl Connection {
         if srtt.is_zero() {
             return;
         }
-        // A window that losses have bounded tells the path's rate; one that still grows does not.
-        let is_bounded = tcp.window_bytes() >= tcp.ssthresh_bytes();
-        let window_bytes_per_s = is_bounded.then(|| tcp.window_bytes() as f64 / srtt.as_secs_f64());
         let info = tcp.info();
         let loss_events = (info.recoveries + info.timeouts).saturating_sub(info.spurious) as f64;
         let quality = PathQuality {
             min_rtt,
-            window_bytes_per_s,
             bottleneck_bytes_per_s: tcp.bottleneck_bytes_per_s(),
             packets: info.segs_out as f64,
             loss_events,

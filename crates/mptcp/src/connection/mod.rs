@@ -225,6 +225,10 @@ impl Connection {
         }
     }
 
+    pub(crate) fn has_subflow_from(&self, local: core::net::IpAddr) -> bool {
+        self.subflows.iter().any(|subflow| subflow.tcp.tuple().local.addr == local)
+    }
+
     pub(crate) fn position(&self, id: u8) -> Option<usize> {
         self.subflows.iter().position(|subflow| subflow.meta.id == id)
     }

@@ -6,13 +6,14 @@ use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
 use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle, reset_in_reply};
-use polypath_units::{Duration, Instant};
+use polypath_units::Instant;
 use polypath_wire::{
     Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
     TcpOption,
 };
 use rand_core::Rng;
 
+use super::path_memory::{Advice, MOST_CANDIDATES};
 use super::{ConnectError, EPHEMERAL_PORTS, Entry, Flow, Host};
 use crate::config::ConnectionConfig;
 use crate::connection::{Birth, Connection, IncomingJoin};
@@ -21,7 +22,7 @@ use crate::path_manager::LocalEndpoint;
 use crate::subflow::Stage;
 
 /// Paths that the first handshake is tried over, beside the one asked for.
-const MAX_RIVALS: usize = 3;
+const MAX_RIVALS: usize = MOST_CANDIDATES - 1;
 
 impl Host {
     /// A segment that belongs to no flow.
@@ -150,39 +151,33 @@ impl Host {
         self.settle(now, key);
     }
 
-    /// The local address to open a connection from, of all that may: that of the path which is remembered as the best; and how
-    /// long it may take to answer.
-    pub(super) fn remembered_path(
-        &self,
-        now: Instant,
-        asked: IpAddr,
-        remote: IpAddr,
-    ) -> Option<(IpAddr, Duration)> {
+    /// How to open a connection, if the paths are remembered.
+    pub(super) fn advice(&self, now: Instant, asked: IpAddr, remote: IpAddr) -> Option<Advice> {
         let rivals = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
         let rivals = rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS);
-        let candidates: ArrayVec<IpAddr, { MAX_RIVALS + 1 }> =
-            core::iter::once(asked).chain(rivals).collect();
-        self.path_memory.best(now, &candidates, remote)
+        let candidates: ArrayVec<IpAddr, MOST_CANDIDATES> = core::iter::once(asked).chain(rivals).collect();
+        self.path_memory.advise(now, &candidates, remote)
     }
 
-    /// Sends the first SYN of a connection over the other endpoints too.
-    pub(super) fn race(&mut self, now: Instant, key: Key, initial: FourTuple) {
-        let Some(config) = self.connections.get(key).map(|entry| entry.connection.config().clone()) else {
-            return;
-        };
+    /// Sends the first SYN of a connection over the other endpoints too, but those that are to wait.
+    pub(super) fn race(&mut self, now: Instant, key: Key, initial: FourTuple, waiting: &[IpAddr]) {
+        let Some(connection) = self.connections.get(key).map(|entry| &entry.connection) else { return };
+        let config = connection.config().clone();
         if !config.race || !config.mptcp {
             return;
         }
         let (asked, remote) = (initial.local.addr, initial.remote.addr);
         let endpoints = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let is_due = |addr: &IpAddr| !waiting.contains(addr) && !connection.has_subflow_from(*addr);
         let rivals: ArrayVec<IpAddr, MAX_RIVALS> =
-            endpoints.map(|endpoint| endpoint.addr).take(MAX_RIVALS).collect();
+            endpoints.map(|endpoint| endpoint.addr).filter(is_due).take(MAX_RIVALS).collect();
         for addr in rivals {
             let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
             let setup = self.tcp_setup(now, tuple, &config);
             let Some(entry) = self.connections.get_mut(key) else { return };
             let id = entry.connection.open_rival(TcpConnection::connect(now, setup));
-            entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, addr, remote));
+            let remembered = self.path_memory.bottleneck_bytes_per_s(now, addr, remote);
+            entry.connection.remember_rate(id, remembered);
             self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
             self.mib.mp_capable_syn_tx += 1;
         }

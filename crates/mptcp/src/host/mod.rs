@@ -272,8 +272,8 @@ impl Host {
         }
         let config = config.unwrap_or_else(|| self.config.connection.clone());
         let may_choose = config.race && config.mptcp && local.port == 0;
-        let remembered = if may_choose { self.remembered_path(now, local.addr, remote.addr) } else { None };
-        let local = Endpoint::new(remembered.map_or(local.addr, |(addr, _)| addr), local.port);
+        let advice = if may_choose { self.advice(now, local.addr, remote.addr) } else { None };
+        let local = Endpoint::new(advice.as_ref().map_or(local.addr, |advice| advice.best), local.port);
         let tuple = self.local_tuple(local, remote)?;
         let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
         let local_key = self.fresh_key(config.version);
@@ -283,12 +283,14 @@ impl Host {
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
         let key = self.insert(now, birth, None);
-        if let Some((_, patience)) = remembered {
-            if let Some(entry) = self.connections.get_mut(key) {
-                entry.connection.race_at(now + patience);
-            }
-        } else if may_choose {
-            self.race(now, key, tuple);
+        if may_choose {
+            let waiting = advice.as_ref().map_or(&[][..], |advice| &advice.worse);
+            self.race(now, key, tuple, waiting);
+        }
+        if let Some(advice) = advice.filter(|advice| !advice.worse.is_empty())
+            && let Some(entry) = self.connections.get_mut(key)
+        {
+            entry.connection.race_at(now + advice.patience);
         }
         Ok(ConnectionId(key))
     }
@@ -536,7 +538,7 @@ impl Host {
             Request::OpenSubflow { local, local_id, remote, backup } => {
                 self.open_subflow(now, key, local, local_id, remote, backup);
             }
-            Request::Race { initial } => self.race(now, key, initial),
+            Request::Race { initial } => self.race(now, key, initial, &[]),
             Request::Remember { tuple, quality } => {
                 self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);
             }

@@ -3,20 +3,32 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use arrayvec::ArrayVec;
 use polypath_units::{Duration, Instant};
 
 /// What a subflow, when it ended, knew of its path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PathQuality {
     pub(crate) min_rtt: Duration,
-    /// Congestion window over round-trip time, if losses bounded the window.
-    pub(crate) window_bytes_per_s: Option<f64>,
     /// What the bottleneck carries, if a queue showed that.
     pub(crate) bottleneck_bytes_per_s: Option<u64>,
     /// Data packets sent. Of earlier subflows half as many count as of the next.
     pub(crate) packets: f64,
     /// Among them, times that something was lost.
     pub(crate) loss_events: f64,
+}
+
+/// Paths that are compared for one connection.
+pub(super) const MOST_CANDIDATES: usize = 4;
+
+/// How to open a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Advice {
+    /// From this address.
+    pub(super) best: IpAddr,
+    /// From these only once the others have been silent for [`Advice::patience`].
+    pub(super) worse: ArrayVec<IpAddr, MOST_CANDIDATES>,
+    pub(super) patience: Duration,
 }
 
 /// Paths to peers, by local and remote address.
@@ -37,12 +49,21 @@ struct Known {
 const MOST_PATHS: usize = 64;
 /// After this long a path may have become another.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// What a first exchange brings: the time for it is what the initial path decides, for more than that all paths carry.
-const EXCHANGE_BYTES: f64 = 65_536.0;
+/// What may be sent: for more than the least of it the other paths join, and the initial one decides how soon.
+const EXCHANGES_BYTES: [f64; 2] = [65_536.0, 4_194_304.0];
+/// A handshake costs a round trip, and the last byte half a one more.
+const HANDSHAKE_ROUNDS: f64 = 1.5;
+/// The initial path's handshake and first acknowledgment come before another path can join (RFC 8684 §3.1), whose first data
+/// waits for one round trip more than that of TCP.
+const JOIN_ROUNDS: f64 = 2.0;
+/// A loss is found out and repaired.
+const ROUNDS_OF_A_LOSS: f64 = 1.0;
 const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
 const PACKET_BYTES: f64 = 1460.0;
 /// So many losses are no accident.
 const MANY_LOSSES: f64 = 2.0;
+/// A path that makes an exchange so many times as long is not to begin it, even where it answers first.
+const WORSE: f64 = 1.15;
 /// The handshake over the best path is overdue after this share of its round-trip time, and [`JITTER`].
 const PATIENCE: f64 = 1.25;
 const JITTER: Duration = Duration::from_millis(20);
@@ -52,7 +73,6 @@ impl PathMemory {
         let mut quality = quality;
         if let Some(before) = self.recent(now, local, remote) {
             // A short connection does not learn what a path carries, and forgets nothing.
-            quality.window_bytes_per_s = quality.window_bytes_per_s.or(before.window_bytes_per_s);
             quality.bottleneck_bytes_per_s = quality.bottleneck_bytes_per_s.or(before.bottleneck_bytes_per_s);
             quality.packets += before.packets / 2.0;
             quality.loss_events += before.loss_events / 2.0;
@@ -70,24 +90,19 @@ impl PathMemory {
         (now.since(known.at) < FORGET_AFTER).then_some(known.quality)
     }
 
-    /// Which of `candidates` to open a connection to `remote` over, and how long its handshake may take before the others
-    /// are tried too; nothing unless all of them are known.
-    pub(super) fn best(
-        &self,
-        now: Instant,
-        candidates: &[IpAddr],
-        remote: IpAddr,
-    ) -> Option<(IpAddr, Duration)> {
+    /// Over which of `candidates` to open a connection to `remote`; nothing unless all of them are known.
+    pub(super) fn advise(&self, now: Instant, candidates: &[IpAddr], remote: IpAddr) -> Option<Advice> {
         let known = self.comparable(now, candidates, remote)?;
-        let mut best: Option<(f64, IpAddr, Duration)> = None;
-        for local in candidates {
-            let quality = self.recent(now, *local, known)?;
-            let time_s = quality.exchange_s();
-            if best.is_none_or(|(least, ..)| time_s < least) {
-                best = Some((time_s, *local, quality.min_rtt));
-            }
-        }
-        best.map(|(_, local, rtt)| (local, Duration::from_secs_f64(PATIENCE * rtt.as_secs_f64()) + JITTER))
+        let qualities: ArrayVec<PathQuality, MOST_CANDIDATES> =
+            candidates.iter().filter_map(|local| self.recent(now, *local, known)).collect();
+        let regrets: ArrayVec<f64, MOST_CANDIDATES> =
+            qualities.iter().map(|quality| quality.regret(&qualities)).collect();
+        let least = regrets.iter().copied().fold(f64::INFINITY, f64::min);
+        let at = regrets.iter().position(|regret| *regret <= least)?;
+        let patience = Duration::from_secs_f64(PATIENCE * qualities.get(at)?.min_rtt.as_secs_f64()) + JITTER;
+        let is_worse = |(_, regret): &(&IpAddr, &f64)| **regret > WORSE * least;
+        let worse = candidates.iter().zip(&regrets).filter(is_worse).map(|(local, _)| *local).collect();
+        Some(Advice { best: *candidates.get(at)?, worse, patience })
     }
 
     /// What the bottleneck on the path to `remote` carries in bytes per second, if a queue showed that.
@@ -106,24 +121,28 @@ impl PathMemory {
 }
 
 impl PathQuality {
-    /// A handshake, slow start, and the bytes at the path's rate.
-    fn exchange_s(&self) -> f64 {
-        let rounds = 1.5 + libm::log2(EXCHANGE_BYTES / INITIAL_WINDOW_BYTES + 1.0);
-        let mut rate = self.window_bytes_per_s.unwrap_or(f64::INFINITY);
-        if let Some(bottleneck) = self.bottleneck_bytes_per_s {
-            rate = rate.min(bottleneck as f64);
-        }
-        if self.loss_events >= MANY_LOSSES {
-            rate = rate.min(self.rate_by_losses());
-        }
-        self.min_rtt.as_secs_f64() * rounds + EXCHANGE_BYTES / rate.max(1.0)
+    /// How many times as long an exchange takes that begins here as one that begins over the path which suits it, for whichever
+    /// exchange that is worst.
+    fn regret(&self, all: &[Self]) -> f64 {
+        let of = |bytes: f64| {
+            let joins_s = JOIN_ROUNDS * self.min_rtt.as_secs_f64();
+            let by_others =
+                all.iter().map(|other| joins_s + other.min_rtt.as_secs_f64() + other.exchange_s(bytes));
+            let here_s = by_others.fold(self.exchange_s(bytes), f64::min);
+            let least_s = all.iter().map(|path| path.exchange_s(bytes)).fold(f64::INFINITY, f64::min);
+            here_s / least_s.max(1e-6)
+        };
+        EXCHANGES_BYTES.into_iter().map(of).fold(0.0, f64::max)
     }
 
-    /// What TCP carries with that much loss: a window of the square root of 3/2 over the share of packets at whose loss it
-    /// is halved (Mathis et al. 1997).
-    fn rate_by_losses(&self) -> f64 {
-        let window_packets = libm::sqrt(1.5 * self.packets.max(1.0) / self.loss_events);
-        window_packets * PACKET_BYTES / self.min_rtt.as_secs_f64().max(1e-4)
+    /// A handshake, slow start, losses, and the bytes at the bottleneck's rate.
+    fn exchange_s(&self, bytes: f64) -> f64 {
+        let mut rounds = HANDSHAKE_ROUNDS + libm::log2(bytes / INITIAL_WINDOW_BYTES + 1.0);
+        if self.loss_events >= MANY_LOSSES {
+            rounds += ROUNDS_OF_A_LOSS * bytes / PACKET_BYTES * self.loss_events / self.packets.max(1.0);
+        }
+        let by_rate = self.bottleneck_bytes_per_s.map_or(0.0, |rate| bytes / rate.max(1) as f64);
+        self.min_rtt.as_secs_f64() * rounds + by_rate
     }
 }
 
@@ -141,7 +160,6 @@ mod tests {
         let bottleneck_bytes_per_s = bytes_per_s.map(|rate| rate as u64);
         PathQuality {
             min_rtt: Duration::from_millis(rtt_ms),
-            window_bytes_per_s: None,
             bottleneck_bytes_per_s,
             packets: 0.0,
             loss_events: 0.0,
@@ -152,14 +170,15 @@ mod tests {
     fn a_thin_path_is_passed_over_however_soon_it_answers() {
         let mut memory = PathMemory::default();
         let best = |memory: &PathMemory| {
-            memory.best(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|(local, _)| local)
+            memory.advise(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|advice| advice.best)
         };
         memory.remember(Instant::ZERO, addr(1), addr(9), quality(20, Some(10_000.0)));
         assert_eq!(best(&memory), None, "the other is not known");
         memory.remember(Instant::ZERO, addr(2), addr(9), quality(300, None));
         assert_eq!(best(&memory), Some(addr(2)));
-        let patience = memory.best(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|(_, patience)| patience);
-        assert_eq!(patience, Some(Duration::from_millis(395)));
+        let advice = memory.advise(Instant::ZERO, &[addr(1), addr(2)], addr(9)).expect("both are known");
+        assert_eq!(advice.patience, Duration::from_millis(395));
+        assert_eq!(advice.worse[..], [addr(1)]);
         memory.remember(Instant::ZERO, addr(1), addr(9), quality(20, Some(1e6)));
         assert_eq!(best(&memory), Some(addr(1)), "what was learnt last counts");
     }
@@ -170,7 +189,7 @@ mod tests {
         memory.remember(Instant::ZERO, addr(1), addr(9), quality(20, Some(10_000.0)));
         memory.remember(Instant::ZERO, addr(2), addr(9), quality(300, None));
         memory.remember(Instant::ZERO, addr(1), addr(8), quality(5, None));
-        let best = |now, remote| memory.best(now, &[addr(1), addr(2)], remote).map(|(local, _)| local);
+        let best = |now, remote| memory.advise(now, &[addr(1), addr(2)], remote).map(|advice| advice.best);
         assert_eq!(best(Instant::ZERO, addr(7)), Some(addr(2)), "only to 9 are both paths known");
         assert_eq!(best(Instant::ZERO, "::1".parse().unwrap()), None);
         assert_eq!(best(Instant::from_secs(601), addr(7)), None);
@@ -179,14 +198,14 @@ mod tests {
     #[test]
     fn a_lossy_path_is_passed_over_and_one_loss_is_an_accident() {
         let mut memory = PathMemory::default();
-        let lossy = |loss_events| PathQuality { packets: 200.0, loss_events, ..quality(344, Some(1e6)) };
+        let lossy = |loss_events| PathQuality { packets: 200.0, loss_events, ..quality(344, None) };
         let best = |memory: &PathMemory| {
-            memory.best(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|(local, _)| local)
+            memory.advise(Instant::ZERO, &[addr(1), addr(2)], addr(9)).map(|advice| advice.best)
         };
         memory.remember(Instant::ZERO, addr(2), addr(9), quality(397, None));
         memory.remember(Instant::ZERO, addr(1), addr(9), lossy(1.0));
         assert_eq!(best(&memory), Some(addr(1)));
-        // With the half of the one before: 4.5 in 300 packets, a window of 10 packets, 42 KB/s.
+        // With the half of the one before 4.5 in 300 packets: of 45 for 64 KB every other time one, which costs a round.
         memory.remember(Instant::ZERO, addr(1), addr(9), lossy(4.0));
         assert_eq!(best(&memory), Some(addr(2)));
         memory.remember(Instant::ZERO, addr(2), addr(9), quality(397, Some(10_000.0)));
@@ -202,7 +221,7 @@ mod tests {
         }
         assert_eq!(memory.known.len(), MOST_PATHS);
         let best = |now, local| {
-            memory.best(Instant::from_secs(now), &[addr(local)], addr(200)).map(|(local, _)| local)
+            memory.advise(Instant::from_secs(now), &[addr(local)], addr(200)).map(|advice| advice.best)
         };
         assert_eq!(best(100, 10), None);
         assert_eq!(best(100, 99), Some(addr(99)));
