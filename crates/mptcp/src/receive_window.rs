@@ -26,6 +26,12 @@ const LOCAL_BYTES: u64 = 4 << 20;
 /// A round is not shorter: machines take turns in slices of milliseconds, and what arrives in one batch says nothing of a rate.
 const LEAST_ROUND: Duration = Duration::from_millis(4);
 
+/// What may be under way at the most: more than the fastest path could hold would only stand in queues, fall out of the
+/// processor's caches, and, out of order, fill the peer's buffer with what it can't deliver.
+pub(crate) fn most_under_way_bytes(longest_min_rtt: Duration) -> u64 {
+    ((FASTEST_BYTES_PER_S * longest_min_rtt.as_secs_f64()) as u64).max(LOCAL_BYTES)
+}
+
 /// Memory that a host has promised to its peers beyond what every connection has.
 ///
 /// While there is plenty, a connection gets what it needs. Once three quarters are promised, none that has more than its
@@ -150,10 +156,8 @@ impl ReceiveWindow {
         };
         tuning.highest = tuning.highest.max(arrival.end);
         tuning.note(&arrival);
-        // More than the fastest path could hold would only stand in queues, and fall out of the processor's caches.
-        let by_path = (FASTEST_BYTES_PER_S * arrival.longest_min_rtt.as_secs_f64()) as u64;
         let by_memory = INITIAL_BYTES + memory.most_bytes(tuning.promised_bytes);
-        tuning.most_bytes = by_memory.min(by_path.max(LOCAL_BYTES));
+        tuning.most_bytes = by_memory.min(most_under_way_bytes(arrival.longest_min_rtt));
         tuning.advance(buffer);
         let promised_bytes = tuning.promised(buffer);
         memory.promised_bytes = memory.promised_bytes + promised_bytes - tuning.promised_bytes;

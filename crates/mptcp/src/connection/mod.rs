@@ -31,7 +31,7 @@ use crate::event::{CloseReason, Event};
 use crate::host::{Budgets, PathQuality};
 use crate::mib::Mib;
 use crate::path_manager::{Limits, LocalEndpoint, PathEvent};
-use crate::receive_window::ReceiveMemory;
+use crate::receive_window::{ReceiveMemory, most_under_way_bytes};
 use crate::scheduler::{Scheduler, SubflowView};
 use crate::subflow::{Meta, ReceiveMode, Receiver, Stage, Subflow};
 
@@ -454,7 +454,12 @@ impl Connection {
     /// How much the send buffer may hold: what is under way, and behind it what two round trips will take, or half of what the
     /// peer lets come at once. More would only wait here instead of in the application.
     fn send_limit_bytes(&self) -> u64 {
-        let most = self.shared.config.tcp.send_buffer_bytes;
+        let longest_min_rtt =
+            self.subflows.iter().map(|subflow| subflow.tcp.min_rtt()).max().unwrap_or_default();
+        // Before the first sample nothing says how long the path is.
+        let by_path =
+            if longest_min_rtt.is_zero() { u64::MAX } else { most_under_way_bytes(longest_min_rtt) };
+        let most = self.shared.config.tcp.send_buffer_bytes.min(by_path);
         let windows: u64 = self.subflows.iter().map(|subflow| subflow.tcp.window_bytes()).sum();
         let start = self.shared.send.start();
         let under_way = self.shared.send.next().diff(start) as u64;
