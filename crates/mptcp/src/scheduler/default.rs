@@ -28,7 +28,7 @@ pub(super) struct Default {
 const HARMFUL_QUEUE: Duration = Duration::from_millis(20);
 /// λ of bufferbloat mitigation, as evaluated by its authors.
 const LAMBDA: f64 = 3.0;
-const PORTIONS_PER_S: u64 = 100;
+const PORTIONS_PER_S: u64 = 20;
 /// Subflows that are passed over in one decision.
 const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.
@@ -179,8 +179,12 @@ fn portion_bytes(subflow: &SubflowView) -> u64 {
 fn new_arrives_in(subflow: &SubflowView) -> Duration {
     match subflow.bottleneck_bytes_per_s {
         Some(rate) => {
-            let bytes = subflow.pending_bytes() + u64::from(subflow.segment_bytes);
-            subflow.min_rtt / 2 + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)
+            let rate = rate.max(1) as f64;
+            // A round trip's worth is on its way, not in the queue.
+            let queued_bytes =
+                (subflow.pending_bytes() as f64 - rate * subflow.min_rtt.as_secs_f64()).max(0.0);
+            let leaves_s = (queued_bytes + f64::from(subflow.segment_bytes)) / rate;
+            subflow.min_rtt / 2 + Duration::from_secs_f64(leaves_s)
         }
         None => subflow.srtt / 2 + leaves_in(subflow),
     }

@@ -267,7 +267,12 @@ fn a_path_that_comes_back_fills_within_little_more_than_a_second() {
                 points.filter(|(at, _)| **at > from_s && **at <= to_s).map(|(_, bps)| *bps).collect();
             inside.iter().sum::<f64>() / inside.len() as f64
         };
-        assert!(mean(2.0, 3.0) > 6e6, "{direction}: before {}", mean(2.0, 3.0));
+        assert!(
+            mean(2.0, 3.0) > 6e6,
+            "{direction}: before {} {:?}",
+            mean(2.0, 3.0),
+            lte.series.throughput_bps
+        );
         assert_eq!(mean(3.3, 13.0), 0.0);
         assert!(mean(13.0, 14.2) > 0.0, "{direction}: {:?}", lte.series.throughput_bps);
         assert!(mean(14.2, 16.0) > 5e6, "{direction}: after {:?}", lte.series.throughput_bps);
