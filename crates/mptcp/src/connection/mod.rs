@@ -452,7 +452,7 @@ impl Connection {
     }
 
     /// How much the send buffer may hold: what is under way, and behind it what two round trips will take, or half of what the
-    /// peer lets come at once. More would only wait here instead of in the application.
+    /// peer lets come at once, and no more than the path could hold. More would only wait here instead of in the application.
     fn send_limit_bytes(&self) -> u64 {
         let longest_min_rtt =
             self.subflows.iter().map(|subflow| subflow.tcp.min_rtt()).max().unwrap_or_default();

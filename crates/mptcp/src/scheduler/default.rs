@@ -139,14 +139,9 @@ fn waits(view: &View<'_>, chosen: &SubflowView) -> bool {
             && !subflow.srtt.is_zero()
             && new_arrives_in(subflow) < arrives_in
     };
-    let faster = || {
-        let others = view.subflows.iter().filter(|subflow| is_sound(subflow) && is_moving(subflow));
-        others.filter(|subflow| is_faster(subflow))
-    };
-    let earlier = || {
-        let others = view.subflows.iter().filter(|subflow| is_sound(subflow) && is_moving(subflow));
-        others.filter(|subflow| is_faster(subflow) || is_earlier(subflow))
-    };
+    let others = || view.subflows.iter().filter(|subflow| is_sound(subflow) && is_moving(subflow));
+    let faster = || others().filter(|subflow| is_faster(subflow));
+    let earlier = || others().filter(|subflow| is_faster(subflow) || is_earlier(subflow));
     // What the others can bring to the peer until this one has; a round trip until it is acknowledged.
     let by_then: u64 = earlier().map(|subflow| expected_bytes(view, subflow, arrives_in)).sum();
     if !view.more_to_come && by_then >= view.unsent_bytes && earlier().next().is_some() {
