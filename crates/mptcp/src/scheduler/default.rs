@@ -57,7 +57,7 @@ impl Scheduler for Default {
             if decision.data == Data::Reinjection {
                 return Some(decision);
             }
-            if !waits(view, chosen) {
+            if !waits(view, chosen, &passed) {
                 let limit_bytes = if view.subflows.len() > 1 { portion_bytes(chosen) } else { u64::MAX };
                 return Some(Decision { limit_bytes, ..decision });
             }
@@ -126,11 +126,12 @@ fn is_proven(subflow: &SubflowView) -> bool {
     subflow.acked_offset > 0 || subflow.bottleneck_bytes_per_s.is_some()
 }
 
-/// New data had better not go to `chosen`: all would arrive later.
-fn waits(view: &View<'_>, chosen: &SubflowView) -> bool {
+/// New data had better not go to `chosen`: all would arrive later. `passed` are the subflows that wait themselves.
+fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> bool {
     let arrives_in = new_arrives_in(chosen);
-    // Who has neither room nor anything in flight will not soon have more: its peer's window is closed.
-    let is_moving = |subflow: &SubflowView| subflow.is_available() || subflow.in_flight_bytes > 0;
+    // Who has nothing in flight must have room, or its peer's window is closed, and must not wait in turn: nothing would end it.
+    let may_begin = |subflow: &SubflowView| subflow.is_available() && !passed.contains(&subflow.id);
+    let is_moving = |subflow: &SubflowView| subflow.in_flight_bytes > 0 || may_begin(subflow);
     let is_faster = |subflow: &SubflowView| subflow.srtt < chosen.srtt && !chosen.srtt.is_zero();
     // Once a path's bottleneck is known, its round-trip time no longer says when something arrives.
     let is_earlier = |subflow: &SubflowView| {
@@ -257,6 +258,8 @@ fn arrives_in(subflow: &SubflowView, end_offset: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::tests::{sent, subflow, view};
     use super::*;
 
@@ -381,6 +384,61 @@ mod tests {
         assert_eq!(pick(&subflows), None);
         subflows[0].in_flight_bytes = 0;
         assert_eq!(pick(&subflows), Some(Decision::send(1, Data::New)));
+    }
+
+    #[test]
+    fn two_subflows_do_not_wait_for_each_other() {
+        // The first is faster by its round trip; the second by the rate that is remembered of it.
+        let mut subflows = [subflow(1, 20, 10), subflow(2, 22, 10)];
+        subflows[0].bottleneck_bytes_per_s = Some(1 << 18);
+        subflows[1].bottleneck_bytes_per_s = Some(1 << 30);
+        let little = View { new_bytes: 90, unsent_bytes: 90, ..view(&subflows) };
+        let decision = Default::default().select(&little).map(|decision| decision.subflow);
+        assert_eq!(decision, Some(1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// Only what is in flight brings another occasion to decide.
+        #[test]
+        fn something_leaves_when_nothing_is_in_flight(
+            paths in proptest::collection::vec(any_path(), 1..6),
+            unsent_bytes in (0_u32..22).prop_map(|power| 1 << power),
+            window_left_bytes in 1_u64..1 << 22,
+            more_to_come: bool,
+        ) {
+            let mut subflows = paths;
+            for (id, subflow) in (1..).zip(&mut subflows) {
+                subflow.id = id;
+            }
+            let new_bytes = unsent_bytes.min(window_left_bytes);
+            let view = View { new_bytes, unsent_bytes, window_left_bytes, more_to_come, ..view(&subflows) };
+            prop_assert!(Default::default().select(&view).is_some());
+        }
+    }
+
+    prop_compose! {
+        fn any_path()(
+            srtt_us in prop_oneof![10_000_u64..11_000, 10_000_u64..40_000],
+            queue in prop_oneof![Just(1), 1_u64..10],
+            window_packets in 1_u64..1000,
+            in_slow_start: bool,
+            is_probing: bool,
+            acked_offset in 0_u64..3,
+            rate in proptest::option::of((0_u32..32).prop_map(|power| 1 << power)),
+        ) -> SubflowView {
+            SubflowView {
+                srtt: Duration::from_micros(srtt_us),
+                min_rtt: Duration::from_micros(srtt_us / queue),
+                window_bytes: window_packets * 1460,
+                ssthresh_bytes: if in_slow_start { u64::MAX } else { 1460 },
+                is_probing,
+                acked_offset,
+                bottleneck_bytes_per_s: rate,
+                ..subflow(0, 0, window_packets)
+            }
+        }
     }
 
     #[test]
