@@ -268,27 +268,7 @@ impl Connection {
         self.scheduler.on_sent(id, seq, data.len() as u64);
         let end = seq.add(data.len() as u64);
         let end_offset = self.push(position, seq, data);
-        let sent = &mut self.shared.sent;
-        let mut at = sent.partition_point(|chunk| !chunk.end().after(seq));
-        while let Some(chunk) = sent.get(at).copied() {
-            if !chunk.seq.before(end) {
-                break;
-            }
-            if chunk.seq.before(seq) {
-                at = split(sent, at, seq);
-                continue;
-            }
-            if chunk.end().after(end) {
-                split(sent, at, end);
-            }
-            if let Some(chunk) = sent.get_mut(at) {
-                chunk.subflow = id;
-                chunk.queued = false;
-                chunk.again = true;
-                chunk.end_offset = end_offset.saturating_sub(end.diff(chunk.end()).max(0) as u64);
-            }
-            at += 1;
-        }
+        take_over(&mut self.shared.sent, seq, end, id, end_offset);
     }
 
     fn penalize(&mut self, id: Option<u8>, ssthresh: bool) {
@@ -550,6 +530,23 @@ impl Reinjections {
     }
 }
 
+/// Notes that subflow `id` was given everything from `seq` to `end` again, as one mapping: what went out in pieces before is one
+/// from now on, or pieces would only become more.
+fn take_over(sent: &mut VecDeque<SentChunk>, seq: DataSeq, end: DataSeq, id: u8, end_offset: u64) {
+    let mut first = sent.partition_point(|chunk| !chunk.end().after(seq));
+    if sent.get(first).is_some_and(|chunk| chunk.seq.before(seq)) {
+        first = split(sent, first, seq);
+    }
+    let mut after = sent.partition_point(|chunk| !chunk.end().after(end));
+    if sent.get(after).is_some_and(|chunk| chunk.seq.before(end)) {
+        after = split(sent, after, end);
+    }
+    let Some(chunk) = sent.get_mut(first).filter(|_| first < after) else { return };
+    let len = end.diff(chunk.seq).max(0) as u32;
+    *chunk = SentChunk { seq: chunk.seq, len, subflow: id, queued: false, again: true, end_offset };
+    sent.drain(first + 1..after);
+}
+
 /// Cuts the chunk at index `at` in two at `seq`, which lies inside; returns the index of the second part.
 fn split(sent: &mut VecDeque<SentChunk>, at: usize, seq: DataSeq) -> usize {
     if let Some(first) = sent.get_mut(at) {
@@ -562,4 +559,36 @@ fn split(sent: &mut VecDeque<SentChunk>, at: usize, seq: DataSeq) -> usize {
         sent.insert(at + 1, second);
     }
     at + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::scheduler::tests::sent;
+
+    fn pieces(sent: &VecDeque<SentChunk>) -> Vec<(u64, u32, u8, u64)> {
+        sent.iter().map(|chunk| (chunk.seq.0, chunk.len, chunk.subflow, chunk.end_offset)).collect()
+    }
+
+    #[test]
+    fn what_is_sent_again_becomes_one_piece() {
+        let mut chunks = sent(&[(0, 1000, 1), (1000, 136, 2), (1136, 136, 1), (1272, 1000, 2)]);
+        take_over(&mut chunks, DataSeq(1000), DataSeq(1272), 3, 900);
+        assert_eq!(pieces(&chunks), [(0, 1000, 1, 1000), (1000, 272, 3, 900), (1272, 1000, 2, 1136)]);
+        assert!(chunks.iter().map(|chunk| chunk.again).eq([false, true, false]));
+    }
+
+    #[test]
+    fn what_is_sent_again_in_part_is_cut() {
+        let mut chunks = sent(&[(0, 1000, 1), (1000, 1000, 2)]);
+        take_over(&mut chunks, DataSeq(400), DataSeq(1300), 3, 900);
+        assert_eq!(pieces(&chunks), [(0, 400, 1, 400), (400, 900, 3, 900), (1300, 700, 2, 1000)]);
+        take_over(&mut chunks, DataSeq(500), DataSeq(600), 1, 1100);
+        assert_eq!(pieces(&chunks)[1..4], [(400, 100, 3, 100), (500, 100, 1, 1100), (600, 700, 3, 900)]);
+        // Acknowledged in the meantime, and not there any more.
+        take_over(&mut chunks, DataSeq(2000), DataSeq(2100), 1, 1200);
+        assert_eq!(chunks.len(), 5);
+    }
 }

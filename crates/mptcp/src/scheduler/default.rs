@@ -29,6 +29,9 @@ const HARMFUL_QUEUE: Duration = Duration::from_millis(20);
 /// λ of bufferbloat mitigation, as evaluated by its authors.
 const LAMBDA: f64 = 3.0;
 const PORTIONS_PER_S: u64 = 20;
+/// What a copy of data that is not lost must save: estimates of two equal paths differ by less, and copying over both what
+/// either brings takes a share of all.
+const WORTHWHILE: Duration = Duration::from_millis(1);
 /// Subflows that are passed over in one decision.
 const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.
@@ -98,12 +101,16 @@ impl Default {
             // A backup has it, or a subflow that is gone, if none of these.
             if let Some(holder) = view.subflow(held.subflow) {
                 let remaining = arrives_in(holder, held.end_offset);
+                let worth = if is_on_its_way(holder) { WORTHWHILE } else { Duration::ZERO };
                 let is_earlier = |subflow: &SubflowView| {
-                    holder.id != subflow.id && may_send(subflow) && remaining > new_arrives_in(subflow)
+                    holder.id != subflow.id
+                        && may_send(subflow)
+                        && remaining > new_arrives_in(subflow) + worth
                 };
                 let copier = view.subflows.iter().enumerate().filter(|(_, subflow)| is_earlier(subflow));
-                if let Some((index, _)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
-                    let limit_bytes = held.end.diff(held.seq).max(0) as u64;
+                if let Some((index, subflow)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
+                    // In whole segments, even if what they hold went out in pieces.
+                    let limit_bytes = held.end.diff(held.seq).max(subflow.segment_bytes.into()) as u64;
                     return Some(Decision { limit_bytes, ..Decision::send(index, Data::Copy(held.seq)) });
                 }
             }
@@ -119,6 +126,11 @@ impl Default {
 /// The peer answers.
 fn is_sound(subflow: &SubflowView) -> bool {
     subflow.timeouts == 0 && !subflow.is_probing
+}
+
+/// Nothing says that what it holds is lost.
+fn is_on_its_way(subflow: &SubflowView) -> bool {
+    is_sound(subflow) && !subflow.in_recovery
 }
 
 /// It has delivered something, or its rate is known from before: more than its handshake tells.
@@ -372,6 +384,29 @@ mod tests {
         // The first half arrives after 49 − 10 ms, the second after 97 − 10, its copy after 50.
         subflows[0].bottleneck_bytes_per_s = Some(60_000);
         assert_eq!(pick(&subflows), Some(Data::Copy(DataSeq(2920))));
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_not_copied_for_less_than_a_millisecond() {
+        let mut subflows = [subflow(1, 20, 0), subflow(2, 19, 5)];
+        subflows[0].in_flight_bytes = 2920;
+        let chunks = sent(&[(0, 136, 1), (136, 2784, 1)]);
+        let pick = |subflows: &[SubflowView]| {
+            let closed = View { new_bytes: 0, window_limited: true, sent: &chunks, ..view(subflows) };
+            Default::default().select(&View { data_next: DataSeq(2920), ..closed })
+        };
+        // 136 of 2920 arrive at once; after a loss, one round trip later: then by whole segments.
+        assert_eq!(pick(&subflows), None);
+        subflows[0].in_recovery = true;
+        let copy = Decision { limit_bytes: 1460, ..Decision::send(1, Data::Copy(DataSeq(0))) };
+        assert_eq!(pick(&subflows), Some(copy));
+        // 20 · 1/2 ms, and 9.5 ms; then 9.
+        subflows[0].in_recovery = false;
+        subflows[0].acked_offset = 0;
+        subflows[0].in_flight_bytes = 136;
+        assert_eq!(pick(&subflows), None);
+        subflows[1].srtt = Duration::from_millis(17);
+        assert_eq!(pick(&subflows).map(|copy| copy.data), Some(Data::Copy(DataSeq(0))));
     }
 
     #[test]
