@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use polypath_wire::{FourTuple, Packet};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -15,8 +16,9 @@ use super::datagram::{self, Header, Kind, Merger, PathId, network_addr, stack_ad
 use super::peers::{Peers, Route};
 use crate::stack::{BufferPool, Receive, Transmit};
 
-/// Buffers of the kernel for each socket: a burst at full speed must fit.
-const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+/// Buffers of the kernel for each socket. A millisecond at 10 Gbit/s must fit; with room for more, all that may be under way stands
+/// there, out of the processor's caches, which halves the rate of a local path.
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// Most of a datagram train that one system call sends.
 const MOST_SENT_BYTES: usize = 65_000;
@@ -47,9 +49,13 @@ impl Port {
         if !is_v4 {
             socket.set_only_v6(true)?;
         }
-        // The kernel grants what it may; less only costs speed.
-        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
-        let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+        // Without CAP_NET_ADMIN the kernel grants what net.core.rmem_max and wmem_max allow; less only costs speed.
+        if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
+            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
+        }
+        if set_socket_send_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
+            let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
+        }
         if let Some(interface) = interface {
             socket.bind_device(Some(interface.as_bytes())).map_err(|error| {
                 io::Error::new(error.kind(), format!("can't use the interface {interface}: {error}"))
