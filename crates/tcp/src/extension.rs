@@ -48,6 +48,8 @@ pub struct Outgoing<M> {
     pub mapping: Option<M>,
     /// The FIN flag is set.
     pub fin: bool,
+    /// SACK blocks take what the extension leaves: the peer learns of a loss by them, or waits for a timeout.
+    pub sack_follows: bool,
 }
 
 /// What a segment is for.

@@ -293,7 +293,7 @@ impl Extension for SubflowExtension<'_> {
                 space.try_push(MptcpOption::Join(MpJoin::Ack { hmac: self.own_hmac() }))
             }
             (Stage::Established, OutgoingKind::Data) => space.try_dss(self.data_dss(segment.mapping)),
-            (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(space),
+            (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(segment, space),
             _ => true,
         };
     }
@@ -336,7 +336,7 @@ impl SubflowExtension<'_> {
         Dss { data_ack: self.shared.data_ack(), mapping: mapping.map(Mapping::to_wire), ..Dss::default() }
     }
 
-    fn write_acknowledgment(&mut self, space: &mut OptionSpace<'_>) -> bool {
+    fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         let data_ack = self.shared.data_ack();
         if !self.meta.signals.is_empty() {
             let signal = self.meta.signals.remove(0);
@@ -344,7 +344,9 @@ impl SubflowExtension<'_> {
                 && space.try_dss(Dss { data_ack, ..Dss::default() })
                 && self.write_signals(space);
         }
-        let mapping = self.shared.fin_mapping();
+        // Beside a DATA_FIN there is no room for SACK blocks. Where it is not due, they go first.
+        let may_fin = self.meta.owes_data_fin || !segment.sack_follows;
+        let mapping = self.shared.fin_mapping().filter(|_| may_fin);
         self.meta.owes_data_fin = false;
         space.try_dss(Dss { data_ack, mapping, data_fin: mapping.is_some(), ..Dss::default() })
     }
@@ -417,6 +419,7 @@ mod tests {
         kind: OutgoingKind,
         mapping: Option<Mapping>,
     ) -> Options {
+        let sack_follows = kind == OutgoingKind::Ack;
         let mut options = Options::default();
         let syn = matches!(kind, OutgoingKind::Syn { .. } | OutgoingKind::SynAck { .. });
         if syn {
@@ -427,7 +430,7 @@ mod tests {
             options.timestamps = Some(Timestamps::default());
         }
         let payload_len_bytes = mapping.map_or(0, |mapping| usize::from(mapping.len_bytes));
-        let outgoing = Outgoing { kind, payload_len_bytes, mapping, fin: false };
+        let outgoing = Outgoing { kind, payload_len_bytes, mapping, fin: false, sack_follows };
         let mut space = OptionSpace::new(&mut options, mapping.is_none() && !syn);
         let mut extension = SubflowExtension { shared, meta, position: 0 };
         if mapping.is_some() {
@@ -543,8 +546,13 @@ mod tests {
             assert_eq!(options.len_bytes(), MAX_OPTIONS_BYTES);
         }
         assert!(meta.signals.is_empty());
+        meta.owes_data_fin = true;
         let options = compose(&mut shared, &mut meta, OutgoingKind::Ack, None);
         assert!(options.dss.is_some_and(|dss| dss.data_fin) && options.timestamps.is_some());
+        // It is repeated when a timer says so; until then, what the peer lost is told.
+        let options = compose(&mut shared, &mut meta, OutgoingKind::Ack, None);
+        assert!(options.dss.is_some_and(|dss| !dss.data_fin && dss.data_ack.is_some()));
+        assert!(!options.sack.is_empty());
     }
 
     #[test]

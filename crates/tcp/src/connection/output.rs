@@ -424,11 +424,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
             segment.options.timestamps = Some(Timestamps { value, echo });
         }
-        let outgoing =
-            Outgoing { kind, payload_len_bytes: segment.payload.len(), mapping, fin: segment.flags.fin() };
+        let sack_follows =
+            kind == OutgoingKind::Ack && self.sack && (self.dsack.is_some() || self.receive.has_gap());
+        let payload_len_bytes = segment.payload.len();
+        let outgoing = Outgoing { kind, payload_len_bytes, mapping, fin: segment.flags.fin(), sack_follows };
         let mut space = OptionSpace::new(&mut segment.options, kind == OutgoingKind::Ack);
         ext.write_options(&outgoing, &mut space);
-        if kind == OutgoingKind::Ack && self.sack && (self.dsack.is_some() || self.receive.has_gap()) {
+        if sack_follows {
             let first = self.dsack.take();
             let blocks = first.into_iter().chain(self.receive.blocks());
             let peer_isn = self.peer_isn;
