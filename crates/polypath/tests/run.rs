@@ -2,6 +2,7 @@
 
 mod lab;
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
@@ -75,7 +76,9 @@ fn signals_reach_the_program_and_its_end_is_ours() {
     for (signal, number) in [("TERM", 15), ("HUP", 1), ("INT", 2)] {
         let script =
             format!("trap 'echo caught; exit 40' {signal}; echo ready; while :; do sleep 0.05; done");
-        let mut running = lab.start(&mut lab.polypath(&[], &[&"sh", &"-c", &script]));
+        // A shell can't trap what was ignored when it began, as under nohup.
+        let program: [&dyn AsRef<OsStr>; 5] = [&"env", &"--default-signal", &"sh", &"-c", &script];
+        let mut running = lab.start(&mut lab.polypath(&[], &program));
         let mut ready = [0; 6];
         running.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
         let pid = pid(&running);
@@ -108,7 +111,8 @@ while True:
 print(seen.decode()); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))";
     let count = "n=0; trap 'n=$((n+1))' INT; echo ready; sleep 1; sleep 1; echo count=$n; exit 5";
     let mut command = Command::new("python3");
-    command.args(["-c", terminal, env!("CARGO_BIN_EXE_polypath"), "run", "--", "sh", "-c", count]);
+    let polypath = env!("CARGO_BIN_EXE_polypath");
+    command.args(["-c", terminal, polypath, "run", "--", "env", "--default-signal", "sh", "-c", count]);
     let output = lab.output(&mut command);
     assert!(text(&output).0.contains("count=1"), "{output:?}");
     assert_eq!(output.status.code(), Some(5));

@@ -434,7 +434,11 @@ pub(crate) fn kernel_receives(socket: &TcpStream, stream: u64, count: u64) -> Jo
         let mut at = 0;
         while at < count {
             let len = (count - at).min(CHUNK as u64) as usize;
-            let got = socket.read(&mut buffer[..len])?;
+            let got = match socket.read(&mut buffer[..len]) {
+                // A child of another test ended.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                got => got?,
+            };
             if got == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{at} of {count} bytes")));
             }
