@@ -298,6 +298,9 @@ pub(super) struct EventFile {
     pub(super) path: usize,
     /// True cuts it, false brings it back.
     pub(super) down: Option<bool>,
+    /// The interfaces of those that open connections go and come with it.
+    #[serde(default)]
+    pub(super) interface: bool,
     pub(super) rate: Option<Rate>,
     pub(super) loss: Option<Percent>,
 }

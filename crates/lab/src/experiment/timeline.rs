@@ -62,10 +62,15 @@ pub(super) fn topology(
     let mut events = Vec::new();
     for (index, event) in file.events.iter().enumerate() {
         let key = |part: &str| format!("events[{index}].{part}");
+        if event.interface && event.down.is_none() {
+            let message = "of a path that neither goes nor comes; expected down = true or false beside it";
+            return Err(source.wrong(key("interface"), message));
+        }
         events.push(PathEvent {
             at: within(key("at"), event.at.0)?,
             path: path(key("path"), event.path)?,
             down: event.down,
+            interface: event.interface,
             rate: event.rate.map(|rate| rate.0),
             loss: event.loss.map(|loss| loss.0),
         });

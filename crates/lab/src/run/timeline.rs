@@ -57,10 +57,25 @@ pub struct PathEvent {
     pub path: usize,
     /// True cuts it, false brings it back.
     pub down: Option<bool>,
+    /// With `down`, the interfaces of those that open connections over it go, or come, so that they know; otherwise it is
+    /// elsewhere that the path is cut.
+    pub interface: bool,
     /// A new rate.
     pub rate: Option<BitRate>,
     /// A new probability of loss.
     pub loss: Option<f64>,
+}
+
+impl Timeline {
+    /// The interfaces that an event is about, and the hosts that have them.
+    fn interfaces(&self, event: PathEvent, hosts: &[Hosts]) -> Vec<(NodeId, LocalEndpoint)> {
+        let connections = self.flows.iter().zip(hosts).filter(|(flow, _)| flow.datagrams.is_none());
+        let interfaces = connections.flat_map(|(flow, hosts)| {
+            let on_path = endpoints(&hosts.addrs).zip(&flow.paths).filter(|(_, path)| **path == event.path);
+            on_path.map(|(endpoint, _)| (hosts.client, endpoint))
+        });
+        interfaces.filter(|_| event.interface).collect()
+    }
 }
 
 /// Something over time.
@@ -133,7 +148,7 @@ pub fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed:
         .collect();
     let mut network = builder.build();
     for event in &timeline.events {
-        schedule(&mut network, &bottlenecks, *event);
+        schedule(&mut network, &bottlenecks, timeline.interfaces(*event, &hosts), *event);
     }
     let ends: Vec<FlowEnds> = (0..)
         .zip(timeline.flows.iter().zip(&hosts))
@@ -184,6 +199,10 @@ struct Hosts {
     sink: Option<LinkId>,
 }
 
+fn endpoints(addrs: &[IpAddr]) -> impl Iterator<Item = LocalEndpoint> {
+    (1..).zip(addrs).map(|(id, addr)| LocalEndpoint::subflow(*addr, id))
+}
+
 /// How to see what a flow has delivered.
 #[derive(Clone, Copy)]
 enum FlowEnds {
@@ -219,7 +238,7 @@ fn add_hosts(
 ) -> Hosts {
     let addr = |host: u8| IpAddr::V4(Ipv4Addr::new(10, 1, number, host));
     let addrs: Vec<IpAddr> = (2..).take(flow.paths.len()).map(addr).collect();
-    let endpoints = (1..).zip(&addrs).map(|(id, addr)| LocalEndpoint::subflow(*addr, id)).collect();
+    let endpoints = endpoints(&addrs).collect();
     let host = HostConfig { connection: config.clone(), ..HostConfig::default() };
     let client = builder.host(format!("{} client", flow.name), HostConfig { endpoints, ..host.clone() });
     let server = builder.host(format!("{} server", flow.name), host);
@@ -262,7 +281,12 @@ fn add_datagrams(
     Hosts { client, server, addrs: vec![addr], server_addr, sink: Some(sink) }
 }
 
-fn schedule(network: &mut Network, bottlenecks: &[LinkId], event: PathEvent) {
+fn schedule(
+    network: &mut Network,
+    bottlenecks: &[LinkId],
+    interfaces: Vec<(NodeId, LocalEndpoint)>,
+    event: PathEvent,
+) {
     let Some(link) = bottlenecks.get(event.path).copied() else { return };
     network.schedule(Instant::ZERO + event.at, move |network| {
         let down = event.down.map(|down| if down { Change::Down } else { Change::Up });
@@ -271,6 +295,13 @@ fn schedule(network: &mut Network, bottlenecks: &[LinkId], event: PathEvent) {
         for change in [down, rate, loss].into_iter().flatten() {
             network.change(link.forward(), change);
             network.change(link.backward(), change);
+        }
+        for (client, endpoint) in interfaces {
+            network.with_host(client, |now, host| match event.down {
+                Some(true) => host.stack.remove_endpoint(now, endpoint.addr),
+                Some(false) => host.stack.add_endpoint(now, endpoint),
+                None => {}
+            });
         }
     });
 }
@@ -409,6 +440,7 @@ mod tests {
             at: Duration::from_secs(at_s),
             path: 1,
             down: Some(down),
+            interface: false,
             rate: None,
             loss: None,
         };
@@ -423,6 +455,28 @@ mod tests {
         assert!((3.0..4.0).contains(&alone), "{alone}");
         assert!(mean_mbps(&outcome, 0, Some(1), 16, 17) < 0.01);
         assert!(mean_mbps(&outcome, 0, Some(1), 50, 60) > 2.0, "{outcome:?}");
+    }
+
+    #[test]
+    fn a_path_whose_interface_comes_up_is_used_at_once() {
+        let event = |at_s, down| PathEvent {
+            at: Duration::from_secs(at_s),
+            path: 1,
+            down: Some(down),
+            interface: true,
+            rate: None,
+            loss: None,
+        };
+        let timeline = Timeline {
+            flows: vec![flow("MPTCP", &[0, 1], None, 0)],
+            events: vec![event(0, true), event(20, false)],
+            duration: Duration::from_secs(40),
+        };
+        let outcome = run_timeline(&paths(&[4, 4]), &lia(), &timeline, 1);
+        let alone = mean_mbps(&outcome, 0, None, 5, 20);
+        assert!((3.0..4.0).contains(&alone), "{alone}");
+        let together = mean_mbps(&outcome, 0, None, 22, 40);
+        assert!(together > 6.5, "{together}");
     }
 
     #[test]
