@@ -8,7 +8,7 @@ use polypath_wire::{SackBlock, Segment};
 
 use super::{Connection, DropReason};
 use crate::extension::Extension;
-use crate::scoreboard::Newly;
+use crate::scoreboard::{Flags, Newly};
 
 /// A peer may cut what is outstanding into pieces of this size, and so many more, by selective acknowledgments.
 const SMALL_SEGMENT_BYTES: usize = 512;
@@ -67,10 +67,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             duplicate_sack,
             ext,
         );
-        if ahead > 0 {
+        if ahead > 0 || self.is_answered_before_the_front(&newly) {
             self.arm_retransmit(now, true);
         }
         Ok(())
+    }
+
+    /// What was selectively acknowledged had left before the first unacknowledged segment was sent again: that one's answer
+    /// can't have come yet. In a queue that has grown, it takes longer than a timeout from before.
+    fn is_answered_before_the_front(&self, newly: &Newly) -> bool {
+        match (newly.latest, self.board.front()) {
+            (Some(latest), Some(front)) => front.flags.has(Flags::EVER_RESENT) && latest.at < front.at,
+            _ => false,
+        }
     }
 
     fn advance(&mut self, now: Instant, until: u64, newly: &mut Newly) {

@@ -80,6 +80,24 @@ fn a_retransmission_that_is_lost_again_is_resent_without_timeout() {
 }
 
 #[test]
+fn a_retransmission_behind_a_growing_queue_is_waited_for() {
+    let mut pair = Pair::established(config(), config(), 1);
+    // 16 Mbit/s with room for a second: slow start fills it faster than the round-trip time is averaged.
+    let (mut free_at, mut seen) = (pair.now, 0);
+    pair.clocked = Some(Box::new(move |now, from, segment| {
+        if from == From::Server || segment.payload.is_empty() {
+            return pass(segment);
+        }
+        seen += 1;
+        free_at = free_at.max(now) + Duration::from_micros(750);
+        if seen == 700 { vec![] } else { vec![(free_at - now, segment)] }
+    }));
+    transfer(&mut pair, 4_000_000);
+    let info = pair.client.info();
+    assert_eq!((info.retransmits, info.timeouts), (1, 0), "{info:?}");
+}
+
+#[test]
 fn a_lost_tail_is_probed() {
     let mut pair = Pair::established(config(), config(), 1);
     drop_nth(&mut pair, &[10]);
