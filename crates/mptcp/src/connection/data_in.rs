@@ -1,7 +1,9 @@
 //! Receiving: options of established subflows, mappings, reassembly (RFC 8684 §3.3.2).
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{DataSeq, Dss, DssChecksum, DssMapping, MptcpOption, Payload, ResetReason, Segment};
+use polypath_wire::{
+    DataSeq, Dss, DssChecksum, DssMapping, MpJoin, MptcpOption, Payload, ResetReason, Segment,
+};
 
 use super::state::Mode;
 use super::{Connection, Context};
@@ -59,7 +61,12 @@ impl Connection {
                 }
                 MptcpOption::Fail { data_seq } => self.handle_fail(cx, position, *data_seq),
                 MptcpOption::Fastclose { receiver_key } => self.handle_fastclose(cx, *receiver_key),
-                MptcpOption::Reset { .. } | MptcpOption::Join(_) | MptcpOption::Unknown { .. } => {}
+                // The client repeats its third ACK until the fourth arrives, and sends nothing else before (RFC 8684 §3.2).
+                MptcpOption::Join(MpJoin::Ack { .. }) => {
+                    if let Some(subflow) = self.subflows.get_mut(position) {
+                        subflow.tcp.request_ack();
+                    }
+                }
                 _ => {}
             }
         }

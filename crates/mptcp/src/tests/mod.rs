@@ -189,6 +189,31 @@ fn a_path_that_dies_loses_nothing_and_comes_back() {
     }
 }
 
+#[test]
+fn the_fourth_ack_is_sent_again_when_the_third_comes_again() {
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, false, 6);
+        let mut lost = false;
+        network.meddle = std::boxed::Box::new(move |way, packet| {
+            let segment = segment(&packet);
+            let is_fourth = way == Way::ToClient
+                && packet.ip.dst == network::client_addr(1)
+                && segment.options.dss.is_some();
+            if is_fourth && !lost {
+                lost = true;
+                return vec![];
+            }
+            vec![packet]
+        });
+        network.connect();
+        network.run_until(network.now + Duration::from_secs(1));
+        let log = network.log.join("\n");
+        assert_eq!(network.log.iter().filter(|line| line.contains("1> . 0 join")).count(), 2, "{log}");
+        let is_joined = |(_, event): &&(_, Event)| matches!(event, Event::SubflowEstablished { .. });
+        assert_eq!(network.client_events.iter().filter(is_joined).count(), 2, "{log}");
+    }
+}
+
 /// An uplink that goes away takes its subflows along, but not the last one: that would be the end of the connection.
 #[test]
 fn the_only_path_that_goes_away_for_a_moment_is_waited_for() {
