@@ -257,8 +257,8 @@ mod tests {
                 "loss {loss}, acquainted {acquainted}: {behind} of {} behind, {figures}",
                 result.samples.len()
             );
-            // The bar is 1 in 100 over 1 000 sets; of so few, with so few repeats, a thin path or two may be among them.
-            assert!(behind * 10 <= result.samples.len(), "{behind} are behind: {figures}");
+            // The bar is 1 in 100 over 1 000 sets; of so few, with so few repeats, a thin path or two are among them.
+            assert!(behind * 11 <= result.samples.len(), "{behind} are behind: {figures}");
         }
     }
 
