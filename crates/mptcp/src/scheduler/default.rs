@@ -400,7 +400,7 @@ mod tests {
         subflows[0].in_recovery = true;
         let copy = Decision { limit_bytes: 1460, ..Decision::send(1, Data::Copy(DataSeq(0))) };
         assert_eq!(pick(&subflows), Some(copy));
-        // 20 · 1/2 ms, and 9.5 ms; then 9.
+        // All of it in 10 ms, a copy in 9.5; then in 8.5.
         subflows[0].in_recovery = false;
         subflows[0].acked_offset = 0;
         subflows[0].in_flight_bytes = 136;
