@@ -423,6 +423,12 @@ mod tests {
         Flow { name: name.into(), paths: paths.to_vec(), tcp, datagrams: None, rate: None, start, stop: None }
     }
 
+    /// The second path goes or comes, with its interface or not.
+    fn second_path(at_s: u64, down: bool, interface: bool) -> PathEvent {
+        let at = Duration::from_secs(at_s);
+        PathEvent { at, path: 1, down: Some(down), interface, rate: None, loss: None }
+    }
+
     fn lia() -> Variant {
         Variant::multipath("LIA", Policy::default(), Algorithm::LIA)
     }
@@ -436,14 +442,7 @@ mod tests {
 
     #[test]
     fn a_path_that_goes_and_comes_back_is_left_and_used_again() {
-        let event = |at_s, down| PathEvent {
-            at: Duration::from_secs(at_s),
-            path: 1,
-            down: Some(down),
-            interface: false,
-            rate: None,
-            loss: None,
-        };
+        let event = |at_s, down| second_path(at_s, down, false);
         let timeline = Timeline {
             flows: vec![flow("MPTCP", &[0, 1], None, 0)],
             events: vec![event(15, true), event(17, false)],
@@ -459,14 +458,7 @@ mod tests {
 
     #[test]
     fn a_path_whose_interface_comes_up_is_used_at_once() {
-        let event = |at_s, down| PathEvent {
-            at: Duration::from_secs(at_s),
-            path: 1,
-            down: Some(down),
-            interface: true,
-            rate: None,
-            loss: None,
-        };
+        let event = |at_s, down| second_path(at_s, down, true);
         let timeline = Timeline {
             flows: vec![flow("MPTCP", &[0, 1], None, 0)],
             events: vec![event(0, true), event(20, false)],
