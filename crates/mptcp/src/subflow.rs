@@ -38,6 +38,10 @@ pub(crate) struct Meta {
     pub(crate) finishing: bool,
     /// Options that leave once, with the next acknowledgment.
     pub(crate) signals: Vec<MptcpOption>,
+    /// The latest DATA_ACK that left here.
+    pub(crate) data_acked: DataSeq,
+    /// Data left without the DATA_ACK that was due; nothing else may say it.
+    pub(crate) owes_data_ack: bool,
     /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
     pub(crate) owes_data_fin: bool,
     /// Carried by the RST that ends the subflow.
@@ -107,6 +111,8 @@ impl Meta {
             syn_without_option: false,
             finishing: false,
             signals: Vec::new(),
+            data_acked: DataSeq(0),
+            owes_data_ack: false,
             owes_data_fin: false,
             reset_reason: None,
             fail_on_reset: None,
@@ -133,6 +139,8 @@ pub(crate) struct Receiver {
     pub(crate) offset: u64,
     /// Mappings that are not used up, sorted, without overlap.
     mappings: VecDeque<ReceivedMapping>,
+    /// Up to here a mapping may be missing since its segment was merged with the one before.
+    pub(crate) unmapped_until: u64,
     /// Bytes of the front mapping that wait for its checksum.
     pub(crate) gathered: Payload,
     pub(crate) mode: ReceiveMode,

@@ -1,7 +1,7 @@
 use core::fmt;
 
 use polypath_congestion::{FlowView, Flows};
-use polypath_wire::{Dss, MAX_OPTIONS_BYTES, MptcpOption, Options, SackBlock, TcpOption};
+use polypath_wire::{Dss, MAX_OPTIONS_BYTES, MptcpOption, Options, SackBlock, TcpOption, Timestamps};
 
 /// What a protocol on top of TCP adds to a connection: options on its segments, a mapping on its data, a window shared
 /// with other subflows, a view of them for coupled congestion control.
@@ -12,8 +12,10 @@ pub trait Extension {
     /// holds data of two unequal mappings.
     type Mapping: Copy + PartialEq + fmt::Debug + Default;
 
-    /// Bytes of option space that data segments need beside the timestamps; the segment size shrinks by as much.
-    fn data_option_bytes(&self) -> usize {
+    /// Bytes of option space that a data segment needs beside the timestamps, before padding, by its mapping and whether it
+    /// begins it; the segment size shrinks by as much. What leaves at once, to be cut into segments below, has the same options
+    /// throughout: where those of a beginning and the rest differ, the beginning leaves alone.
+    fn data_option_bytes(&self, _mapping: &Self::Mapping, _is_start: bool) -> usize {
         0
     }
 
@@ -46,6 +48,8 @@ pub struct Outgoing<M> {
     pub payload_len_bytes: usize,
     /// The mapping of the payload, if there is payload.
     pub mapping: Option<M>,
+    /// The payload begins where its mapping does.
+    pub is_mapping_start: bool,
     /// The FIN flag is set.
     pub fin: bool,
     /// SACK blocks take what the extension leaves: the peer learns of a loss by them, or waits for a timeout.
@@ -128,11 +132,11 @@ impl<'a> OptionSpace<'a> {
     pub fn try_push_evicting_timestamps(&mut self, option: MptcpOption) -> bool {
         let len = option.len_bytes();
         if len > self.remaining_bytes() && self.timestamps_may_go && self.options.timestamps.is_some() {
-            if self.used_bytes - 10 + len > MAX_OPTIONS_BYTES {
+            if self.used_bytes - Timestamps::LEN_BYTES + len > MAX_OPTIONS_BYTES {
                 return false;
             }
             self.options.timestamps = None;
-            self.used_bytes -= 10;
+            self.used_bytes -= Timestamps::LEN_BYTES;
         }
         self.try_push(option)
     }

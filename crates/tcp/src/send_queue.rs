@@ -83,6 +83,13 @@ impl<M: Copy> SendQueue<M> {
         self.chunks.get(index).map_or(0, |chunk| chunk.end().saturating_sub(offset))
     }
 
+    /// The mapping of the byte at `offset`, and whether it is its first.
+    pub(crate) fn mapping_at(&mut self, offset: u64) -> Option<(M, bool)> {
+        let index = self.index_of(offset);
+        self.cursor = index;
+        self.chunks.get(index).map(|chunk| (chunk.mapping, chunk.start == offset))
+    }
+
     /// Up to `count` bytes from `offset`, and the mapping of the first.
     pub(crate) fn slice(&mut self, offset: u64, count: usize) -> Option<(Payload, M)> {
         let index = self.index_of(offset);

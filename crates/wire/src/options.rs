@@ -32,6 +32,11 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+impl Timestamps {
+    /// Length of the option on the wire.
+    pub const LEN_BYTES: usize = 10;
+}
+
 /// One block of received data above the cumulative acknowledgment (RFC 2018 §3), `start` included, `end` not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SackBlock {
@@ -100,7 +105,7 @@ impl Options {
     pub fn unpadded_len_bytes(&self) -> usize {
         let mut len = 0;
         if self.timestamps.is_some() {
-            len += 10;
+            len += Timestamps::LEN_BYTES;
         }
         if !self.sack.is_empty() {
             len += 2 + 8 * self.sack.len();
@@ -147,7 +152,7 @@ impl TcpOption {
             Self::WindowScale(_) => 3,
             Self::SackPermitted => 2,
             Self::Sack(blocks) => 2 + 8 * blocks.len(),
-            Self::Timestamps(_) => 10,
+            Self::Timestamps(_) => Timestamps::LEN_BYTES,
             Self::FastOpen(cookie) => 2 + cookie.len(),
             Self::Mptcp(option) => option.len_bytes(),
             Self::Unknown { data, .. } => 2 + data.len(),

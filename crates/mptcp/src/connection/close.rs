@@ -21,6 +21,10 @@ const TIME_WAIT_WITHOUT_SUBFLOW: Duration = Duration::from_secs(5);
 /// How long a passive closer waits for the peer's FINs before it sends its own.
 const PASSIVE_CLOSE_WAIT: Duration = Duration::from_secs(1);
 
+/// How long FINs of subflows are waited for once either end has acknowledged everything: a path that died in between never
+/// brings its peer's. As long as Linux stays in FIN-WAIT-2.
+const LAST_FINS_WAIT: Duration = Duration::from_secs(60);
+
 impl Connection {
     /// Once everything was handed out and the application writes no more: DATA_FIN, or FIN after a fallback.
     pub(super) fn schedule_fin(&mut self, cx: &mut Context<'_>) {
@@ -78,6 +82,9 @@ impl Connection {
             return;
         }
         if self.subflows.iter().all(|subflow| subflow.meta.finishing) {
+            if self.timers.last_fins == Instant::FAR_FUTURE {
+                self.timers.last_fins = cx.now + LAST_FINS_WAIT;
+            }
             return;
         }
         // Whoever finished first finishes the subflows first, and keeps TIME-WAIT; the other waits for the FINs.

@@ -12,6 +12,9 @@ use crate::reassembly::Inserted;
 use crate::receive_window::Arrival;
 use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
 
+/// What a segment that was merged with another may have been the beginning of.
+const MOST_MAPPED_BYTES: u64 = 65_535;
+
 /// Below, a round-trip time by timestamps says less than that of the handshake.
 const COARSE_RTT: Duration = Duration::from_millis(3);
 
@@ -229,11 +232,15 @@ impl Connection {
         mut bytes: Payload,
         segment: &Segment,
     ) {
+        let mut is_within = false;
         while !bytes.is_empty() {
             let Some(subflow) = self.subflows.get_mut(position) else { return };
             let mapping = match subflow.rx.current() {
                 Ok(mapping) => mapping,
                 Err(before_next) => {
+                    if is_within {
+                        subflow.rx.unmapped_until = subflow.rx.offset + MOST_MAPPED_BYTES;
+                    }
                     let count = before_next.map_or(bytes.len(), |count| bytes.len().min(count as usize));
                     if self.unmapped(cx, position, &bytes, segment) {
                         return;
@@ -243,6 +250,8 @@ impl Connection {
                     continue;
                 }
             };
+            is_within = true;
+            subflow.rx.unmapped_until = 0;
             let left = (mapping.end() - subflow.rx.offset) as usize;
             let into = subflow.rx.offset - mapping.start;
             let rest = if left < bytes.len() {
@@ -318,7 +327,9 @@ impl Connection {
             return true;
         }
         let alone = self.established_count() <= 1;
-        if segment.options.dss.is_some() || !segment.options.rest.is_empty() {
+        let is_merged =
+            self.subflows.get(position).is_some_and(|subflow| subflow.rx.offset < subflow.rx.unmapped_until);
+        if is_merged || segment.options.dss.is_some() || !segment.options.rest.is_empty() {
             // Coalesced with a mapped segment: the peer sees that DATA_ACK leaves them out and sends them again.
             return false;
         }

@@ -1,39 +1,18 @@
 //! Sending: the scheduler's loop, reinjection, DATA_ACK's timer (RFC 8684 §3.3.1, §3.3.6).
 
-use alloc::collections::VecDeque;
-
 use polypath_units::{Duration, Instant};
-use polypath_wire::{DataSeq, Payload, dss_checksum};
+use polypath_wire::DataSeq;
 
-use super::state::{Mode, SentChunk};
+use super::mapping_out::{ahead_bytes, gathered_bytes};
+use super::state::{MOST_DATA_OPTION_BYTES, Mode, SentChunk};
 use super::{Connection, Context};
-use crate::mapping::Mapping;
+use crate::mapping::{Carried, Mapping};
 use crate::scheduler::{Data, Decision, Penalty, SubflowView, View};
 use crate::subflow::Stage;
 
 /// Least wait for a DATA_ACK of data that a subflow delivered. A peer may acknowledge data later than segments.
 const MIN_DATA_RETRANSMIT: Duration = Duration::from_millis(200);
 const MAX_DATA_RETRANSMIT: Duration = Duration::from_secs(10);
-
-/// After so many losses above the subflows, something on the way merges segments and drops their mappings: mappings
-/// become this many segments long, so that the merged ones share theirs.
-const DATA_LEVEL_LOSSES: u32 = 2;
-const LONG_MAPPING_SEGMENTS: u64 = 16;
-
-/// Data that waits to go out again.
-#[derive(Debug, Default)]
-pub(super) struct Reinjections {
-    queue: VecDeque<Reinjection>,
-    bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Reinjection {
-    seq: DataSeq,
-    len: u32,
-    /// The subflow that lost it; `None` where it may go out on any again.
-    from: Option<u8>,
-}
 
 /// The jitter of a busy machine.
 const SILENCE_SLACK: Duration = Duration::from_millis(10);
@@ -87,7 +66,7 @@ impl Connection {
     }
 
     fn may_schedule(&self) -> bool {
-        self.reinjections.bytes > 0
+        self.reinjections.bytes() > 0
             || self.shared.send.unsent_bytes() > 0
             || self.subflows.len() > 1 && self.scheduler.copies() && !self.shared.sent.is_empty()
     }
@@ -114,14 +93,14 @@ impl Connection {
             unsent_bytes,
             window_left_bytes: window,
             more_to_come: self.writable_wanted,
-            reinjection_bytes: self.reinjections.bytes,
+            reinjection_bytes: self.reinjections.bytes(),
             data_una: shared.send.start(),
             data_next: shared.send.next(),
             window_limited: unsent_bytes > 0 && window == 0,
             send_buffer_full: unsent_bytes == 0
                 && under_way + least_segment > shared.config.tcp.send_buffer_bytes,
             holder_of_una: shared.sent.front().map(|chunk| chunk.subflow),
-            reinjection_from: self.reinjections.queue.front().and_then(|front| front.from),
+            reinjection_from: self.reinjections.front().and_then(|front| front.from),
             sent: &shared.sent,
         };
         let decision = if regular == 0 { None } else { self.scheduler.select(&view) };
@@ -134,6 +113,7 @@ impl Connection {
     /// returns how many may.
     fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
         out.clear();
+        let option_bytes = self.shared.mapping(Carried::InEach).dss_bytes(true);
         let mut regular_works = false;
         for subflow in &self.subflows {
             if !subflow.meta.stage.carries_data() || subflow.meta.finishing {
@@ -152,7 +132,10 @@ impl Connection {
                 in_flight_bytes: tcp.in_flight_bytes(),
                 unsent_bytes: tcp.unsent_bytes(),
                 room_bytes: tcp.window_room_bytes(),
-                segment_bytes: tcp.segment_payload_bytes_with(24) as u32,
+                segment_bytes: tcp.segment_payload_bytes_with(match subflow.meta.stage {
+                    Stage::Established => option_bytes,
+                    _ => MOST_DATA_OPTION_BYTES,
+                }) as u32,
                 backup: subflow.meta.backup(),
                 timeouts,
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
@@ -176,22 +159,28 @@ impl Connection {
         let Some(target) = candidates.get(decision.subflow) else { return false };
         let Some(position) = self.position(target.id) else { return false };
         let segment = u64::from(target.segment_bytes.max(1));
-        let mut room = target.room_bytes.min(decision.limit_bytes);
-        if self.data_level_losses > DATA_LEVEL_LOSSES {
-            room = room.max(segment * LONG_MAPPING_SEGMENTS);
-        }
+        let mut room = target.room_bytes.min(decision.limit_bytes).max(self.least_mapping_bytes(segment));
         let most = self.shared.most_mapped_bytes();
+        let carried = self.carried(position, segment);
+        let further = self.further_segment_bytes(position, carried);
         // A mapping is whole segments, unless the data ends before.
-        let whole = |available: u64| {
+        let whole = |room: u64, available: u64| {
             let count = room.min(available).min(most);
-            if count < available && count > segment { count - count % segment } else { count }
+            if count < available && count > segment { count - (count - segment) % further } else { count }
         };
         match decision.data {
             Data::New => {
                 let shared = &mut self.shared;
                 let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
                 let unsent = shared.send.unsent_bytes();
-                let count = whole(unsent.min(window));
+                let available = unsent.min(window);
+                if carried != Carried::InEach {
+                    room = room.max(ahead_bytes(target, available).min(decision.limit_bytes));
+                }
+                let count = whole(room, available);
+                if carried != Carried::InEach && window < unsent.min(gathered_bytes(target)) {
+                    return false;
+                }
                 let in_flight = shared.send.next() != shared.send.start();
                 // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
                 let sliver = count < segment && in_flight;
@@ -210,7 +199,7 @@ impl Connection {
                 let seq = shared.send.next();
                 let data = shared.send.take_new(count as usize);
                 let len = data.len() as u32;
-                let end_offset = self.push(position, seq, data);
+                let end_offset = self.push(position, seq, data, carried);
                 self.shared.sent.push_back(SentChunk {
                     seq,
                     len,
@@ -223,21 +212,21 @@ impl Connection {
                 true
             }
             Data::Reinjection => {
-                let Some(front) = self.reinjections.queue.front().copied() else { return false };
-                let count = whole(u64::from(front.len));
+                let Some(front) = self.reinjections.front().copied() else { return false };
+                let count = whole(room, u64::from(front.len));
                 self.reinjections.take_front(count as u32);
                 cx.mib.mptcp_retrans += 1;
-                self.resend(position, target.id, front.seq, count);
+                self.resend(position, front.seq, count, carried);
                 count > 0
             }
             Data::Copy(seq) => {
                 let available = self.shared.send.next().diff(seq).max(0) as u64;
-                let count = whole(available);
+                let count = whole(room, available);
                 if count == 0 || seq.before(self.shared.send.start()) {
                     return false;
                 }
                 cx.mib.mptcp_retrans += 1;
-                self.resend(position, target.id, seq, count);
+                self.resend(position, seq, count, carried);
                 true
             }
         }
@@ -247,28 +236,6 @@ impl Connection {
     /// subflow holds so much that one must be on its way: what a program writes in one go leaves in few large segments.
     fn tail_waits(&self, held_bytes: u64) -> bool {
         self.only_written && !self.shared.write_closed && held_bytes >= TAIL_WAITS_BEHIND_BYTES
-    }
-
-    /// Gives data to a subflow as one mapping; returns the subflow offset after it.
-    fn push(&mut self, position: usize, data_seq: DataSeq, data: Payload) -> u64 {
-        let Some(subflow) = self.subflows.get_mut(position) else { return 0 };
-        let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
-        let len_bytes = data.len() as u16;
-        let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
-        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum });
-        subflow.tcp.enqueued_offset()
-    }
-
-    /// Sends again, on another subflow or the same, what was sent before.
-    fn resend(&mut self, position: usize, id: u8, seq: DataSeq, count: u64) {
-        let data = self.shared.send.slice(seq, count as usize);
-        if data.is_empty() {
-            return;
-        }
-        self.scheduler.on_sent(id, seq, data.len() as u64);
-        let end = seq.add(data.len() as u64);
-        let end_offset = self.push(position, seq, data);
-        take_over(&mut self.shared.sent, seq, end, id, end_offset);
     }
 
     fn penalize(&mut self, id: Option<u8>, ssthresh: bool) {
@@ -297,7 +264,11 @@ impl Connection {
             let seq = self.shared.send.next();
             // While an infinite mapping is on its way, each segment carries its own (see `InfiniteMapping::anew`).
             let announcing = self.shared.infinite_mapping.is_some_and(|infinite| infinite.anew);
-            let most = if announcing { subflow.tcp.segment_payload_bytes_with(24) as u64 } else { room };
+            let most = if announcing {
+                subflow.tcp.segment_payload_bytes_with(MOST_DATA_OPTION_BYTES) as u64
+            } else {
+                room
+            };
             let held = subflow.tcp.in_flight_bytes() + subflow.tcp.unsent_bytes();
             if self.shared.send.unsent_bytes() < most.min(65_535) && self.tail_waits(held) {
                 return;
@@ -315,7 +286,8 @@ impl Connection {
             let len = data.len() as u32;
             if let Some(subflow) = self.subflows.first_mut() {
                 let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
-                let own = Mapping { data_seq: seq, subflow_offset, len_bytes: len as u16, checksum: None };
+                let own =
+                    Mapping { data_seq: seq, subflow_offset, len_bytes: len as u16, ..Mapping::default() };
                 subflow.tcp.enqueue(data, if announcing { own } else { Mapping::default() });
                 let end_offset = subflow.tcp.enqueued_offset();
                 self.shared.sent.push_back(SentChunk {
@@ -351,7 +323,7 @@ impl Connection {
         };
         let seq = self.shared.send.next();
         let data = self.shared.send.take_new(1);
-        let end_offset = self.push(position, seq, data);
+        let end_offset = self.push(position, seq, data, Carried::InEach);
         self.shared.sent.push_back(SentChunk {
             seq,
             len: 1,
@@ -360,43 +332,6 @@ impl Connection {
             again: false,
             end_offset,
         });
-    }
-
-    /// A subflow timed out, or is gone: what it holds goes out on another.
-    pub(super) fn reinject_from(&mut self, id: u8) {
-        if self.shared.mode != Mode::Mptcp {
-            return;
-        }
-        let gone = self.position(id).is_none();
-        let others = self.subflows.iter().any(|subflow| {
-            subflow.meta.id != id
-                && subflow.meta.stage == Stage::Established
-                && subflow.tcp.consecutive_timeouts() == 0
-        });
-        if !others && !gone {
-            return;
-        }
-        let acked =
-            self.position(id).and_then(|at| self.subflows.get(at)).map_or(0, |s| s.tcp.acked_offset());
-        for chunk in &mut self.shared.sent {
-            if chunk.subflow == id && !chunk.queued && (gone || chunk.end_offset > acked) {
-                chunk.queued = true;
-                self.reinjections.push(chunk.seq, chunk.len, (!gone).then_some(id));
-            }
-        }
-        self.needs_schedule = true;
-    }
-
-    /// A new subflow is up: it takes over from those that have timed out.
-    pub(super) fn rescue_stalled(&mut self) {
-        let mut at = 0;
-        while let Some(subflow) = self.subflows.get(at) {
-            if subflow.tcp.consecutive_timeouts() > 0 {
-                let id = subflow.meta.id;
-                self.reinject_from(id);
-            }
-            at += 1;
-        }
     }
 
     /// Forgets chunks that are data-acknowledged.
@@ -412,17 +347,6 @@ impl Connection {
                 break;
             }
             sent.pop_front();
-        }
-    }
-
-    fn drop_stale_reinjections(&mut self) {
-        let una = self.shared.send.start();
-        while let Some(front) = self.reinjections.queue.front().copied() {
-            let stale = una.diff(front.seq);
-            if stale <= 0 {
-                break;
-            }
-            self.reinjections.take_front(u32::try_from(stale).unwrap_or(u32::MAX).min(front.len));
         }
     }
 
@@ -501,94 +425,5 @@ impl Connection {
             let wait = self.data_retransmit_wait();
             self.timers.data_retransmit = cx.now + wait;
         }
-    }
-
-    /// Everything that is queued for reinjection is forgotten (fallback).
-    pub(super) fn forget_reinjections(&mut self) {
-        self.reinjections = Reinjections::default();
-    }
-}
-
-impl Reinjections {
-    fn push(&mut self, seq: DataSeq, len: u32, from: Option<u8>) {
-        self.bytes += u64::from(len);
-        let entry = Reinjection { seq, len, from };
-        // What blocks the receiver first goes first.
-        let at = self.queue.partition_point(|queued| queued.seq.before(seq));
-        self.queue.insert(at, entry);
-    }
-
-    fn take_front(&mut self, count: u32) {
-        let Some(front) = self.queue.front_mut() else { return };
-        let count = count.min(front.len);
-        self.bytes -= u64::from(count);
-        front.seq = front.seq.add(u64::from(count));
-        front.len -= count;
-        if front.len == 0 {
-            self.queue.pop_front();
-        }
-    }
-}
-
-/// Notes that subflow `id` was given everything from `seq` to `end` again, as one mapping: what went out in pieces before is one
-/// from now on, or pieces would only become more.
-fn take_over(sent: &mut VecDeque<SentChunk>, seq: DataSeq, end: DataSeq, id: u8, end_offset: u64) {
-    let mut first = sent.partition_point(|chunk| !chunk.end().after(seq));
-    if sent.get(first).is_some_and(|chunk| chunk.seq.before(seq)) {
-        first = split(sent, first, seq);
-    }
-    let mut after = sent.partition_point(|chunk| !chunk.end().after(end));
-    if sent.get(after).is_some_and(|chunk| chunk.seq.before(end)) {
-        after = split(sent, after, end);
-    }
-    let Some(chunk) = sent.get_mut(first).filter(|_| first < after) else { return };
-    let len = end.diff(chunk.seq).max(0) as u32;
-    *chunk = SentChunk { seq: chunk.seq, len, subflow: id, queued: false, again: true, end_offset };
-    sent.drain(first + 1..after);
-}
-
-/// Cuts the chunk at index `at` in two at `seq`, which lies inside; returns the index of the second part.
-fn split(sent: &mut VecDeque<SentChunk>, at: usize, seq: DataSeq) -> usize {
-    if let Some(first) = sent.get_mut(at) {
-        let mut second = *first;
-        let head = seq.diff(first.seq) as u32;
-        second.seq = seq;
-        second.len = first.len - head;
-        first.len = head;
-        first.end_offset -= u64::from(second.len);
-        sent.insert(at + 1, second);
-    }
-    at + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use alloc::vec::Vec;
-
-    use super::*;
-    use crate::scheduler::tests::sent;
-
-    fn pieces(sent: &VecDeque<SentChunk>) -> Vec<(u64, u32, u8, u64)> {
-        sent.iter().map(|chunk| (chunk.seq.0, chunk.len, chunk.subflow, chunk.end_offset)).collect()
-    }
-
-    #[test]
-    fn what_is_sent_again_becomes_one_piece() {
-        let mut chunks = sent(&[(0, 1000, 1), (1000, 136, 2), (1136, 136, 1), (1272, 1000, 2)]);
-        take_over(&mut chunks, DataSeq(1000), DataSeq(1272), 3, 900);
-        assert_eq!(pieces(&chunks), [(0, 1000, 1, 1000), (1000, 272, 3, 900), (1272, 1000, 2, 1136)]);
-        assert!(chunks.iter().map(|chunk| chunk.again).eq([false, true, false]));
-    }
-
-    #[test]
-    fn what_is_sent_again_in_part_is_cut() {
-        let mut chunks = sent(&[(0, 1000, 1), (1000, 1000, 2)]);
-        take_over(&mut chunks, DataSeq(400), DataSeq(1300), 3, 900);
-        assert_eq!(pieces(&chunks), [(0, 400, 1, 400), (400, 900, 3, 900), (1300, 700, 2, 1000)]);
-        take_over(&mut chunks, DataSeq(500), DataSeq(600), 1, 1100);
-        assert_eq!(pieces(&chunks)[1..4], [(400, 100, 3, 100), (500, 100, 1, 1100), (600, 700, 3, 900)]);
-        // Acknowledged in the meantime, and not there any more.
-        take_over(&mut chunks, DataSeq(2000), DataSeq(2100), 1, 1200);
-        assert_eq!(chunks.len(), 5);
     }
 }

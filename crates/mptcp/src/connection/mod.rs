@@ -11,6 +11,8 @@ mod data_out;
 mod fallback;
 mod handshake;
 mod info;
+mod mapping_out;
+mod reinjection;
 mod staleness;
 mod state;
 
@@ -81,6 +83,8 @@ struct Timers {
     no_subflow: Instant,
     /// A passive closer leaves TIME-WAIT to the peer: it sends its FINs only after the peer's, or now.
     passive_close: Instant,
+    /// FINs of subflows are waited for until then, with everything said.
+    last_fins: Instant,
     /// MP_FAIL is sent again until an infinite mapping arrives.
     fail: Instant,
     fail_retries: u8,
@@ -98,6 +102,7 @@ impl Timers {
         data_retransmit_interval: Duration::ZERO,
         no_subflow: Instant::FAR_FUTURE,
         passive_close: Instant::FAR_FUTURE,
+        last_fins: Instant::FAR_FUTURE,
         fail: Instant::FAR_FUTURE,
         fail_retries: 0,
         orphan: Instant::FAR_FUTURE,
@@ -109,6 +114,7 @@ impl Timers {
             .min(self.data_retransmit)
             .min(self.no_subflow)
             .min(self.passive_close)
+            .min(self.last_fins)
             .min(self.fail)
             .min(self.orphan)
             .min(self.race)
@@ -128,7 +134,7 @@ pub(crate) struct Connection {
     events: VecDeque<Event>,
     requests: Vec<Request>,
     /// Data that goes out again on another subflow.
-    reinjections: data_out::Reinjections,
+    reinjections: reinjection::Reinjections,
     /// Scratch space of the scheduler's view, kept to save its allocation.
     candidates: Vec<SubflowView>,
     /// Something changed that may let data go out.
@@ -182,7 +188,7 @@ impl Connection {
             timers: Timers::OFF,
             events: VecDeque::new(),
             requests: Vec::new(),
-            reinjections: data_out::Reinjections::default(),
+            reinjections: reinjection::Reinjections::default(),
             candidates: Vec::new(),
             needs_schedule: true,
             was_written: false,
@@ -329,6 +335,10 @@ impl Connection {
         if self.timers.data_fin <= cx.now {
             self.retransmit_data_fin(cx.now);
         }
+        if self.timers.last_fins <= cx.now {
+            self.fail(CloseReason::Finished);
+            return;
+        }
         if self.timers.passive_close <= cx.now {
             self.timers.passive_close = Instant::FAR_FUTURE;
             self.finish_subflows();
@@ -371,6 +381,9 @@ impl Connection {
             let Subflow { tcp, meta, .. } = &mut **subflow;
             let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
             if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {
+                if core::mem::take(&mut meta.owes_data_ack) {
+                    tcp.request_ack();
+                }
                 return Some(packet);
             }
             // Before that, an acknowledgment has no room for signals, and would be followed by others without end.

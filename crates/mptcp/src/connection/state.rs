@@ -13,7 +13,7 @@ use polypath_wire::{
 
 use crate::config::ConnectionConfig;
 use crate::crypto::{Key, join_hmac, truncated};
-use crate::mapping::Mapping;
+use crate::mapping::{Carried, Mapping};
 use crate::reassembly::Reassembly;
 use crate::receive_window::{self, ReceiveWindow};
 use crate::send_buffer::SendBuffer;
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) local_token: u32,
     pub(crate) remote_token: u32,
 
+    /// Number of the first byte that this end sends.
+    first: DataSeq,
     pub(crate) send: SendBuffer,
     /// Data sent and not data-acknowledged, in order.
     pub(crate) sent: VecDeque<SentChunk>,
@@ -136,6 +138,7 @@ impl Shared {
             remote_key: None,
             local_token,
             remote_token: 0,
+            first,
             send: SendBuffer::new(first),
             sent: VecDeque::new(),
             window_end: first,
@@ -211,9 +214,17 @@ impl Shared {
         (self.local_key.0, self.remote_key.map_or(0, |key| key.0))
     }
 
+    /// The mapping of new data, with these segments carrying it.
+    pub(crate) fn mapping(&self, carried: Carried) -> Mapping {
+        // Nothing that may still be on its way is as much as half a 4-byte space older.
+        let is_short = self.send.next().diff(self.first) < 1 << 30;
+        let checksum = self.checksum.then_some(0);
+        Mapping { is_short, checksum, carried, ..Mapping::default() }
+    }
+
     /// DATA_ACK in its 4-byte form, which leaves a data segment four bytes more.
-    fn data_ack(&self) -> Option<WireDataSeq> {
-        Some(WireDataSeq::Low(self.receive_next.0 as u32))
+    fn data_ack(&self) -> WireDataSeq {
+        WireDataSeq::Low(self.receive_next.0 as u32)
     }
 
     /// Our DATA_FIN, while it is unacknowledged: a mapping of one number and no payload (RFC 8684 §3.3.3).
@@ -223,6 +234,10 @@ impl Shared {
         Some(DssMapping { data_seq: WireDataSeq::Full(seq), subflow_offset: 0, len: 1, checksum })
     }
 }
+
+/// What the options of any data segment need at most beside the timestamps: MP_CAPABLE with keys, length and checksum, or a DSS
+/// with a 4-byte DATA_ACK, an 8-byte number and a checksum.
+pub(crate) const MOST_DATA_OPTION_BYTES: usize = 24;
 
 /// A subflow's option writer: lent to its TCP connection for the length of a call.
 pub(crate) struct SubflowExtension<'a> {
@@ -235,9 +250,12 @@ pub(crate) struct SubflowExtension<'a> {
 impl Extension for SubflowExtension<'_> {
     type Mapping = Mapping;
 
-    fn data_option_bytes(&self) -> usize {
-        // A DSS with a 4-byte DATA_ACK, an 8-byte data sequence number and, maybe, a checksum; or MP_CAPABLE with data.
-        if self.meta.stage == Stage::Plain && self.shared.infinite_mapping.is_none() { 0 } else { 24 }
+    fn data_option_bytes(&self, mapping: &Mapping, is_start: bool) -> usize {
+        match self.meta.stage {
+            Stage::Established => mapping.dss_bytes(is_start),
+            Stage::Plain if self.shared.infinite_mapping.is_none() => 0,
+            _ => MOST_DATA_OPTION_BYTES,
+        }
     }
 
     fn receive_window_bytes(&self, _own_bytes: u64) -> u64 {
@@ -292,7 +310,7 @@ impl Extension for SubflowExtension<'_> {
             (Stage::JoinAck, OutgoingKind::Data | OutgoingKind::Ack) => {
                 space.try_push(MptcpOption::Join(MpJoin::Ack { hmac: self.own_hmac() }))
             }
-            (Stage::Established, OutgoingKind::Data) => space.try_dss(self.data_dss(segment.mapping)),
+            (Stage::Established, OutgoingKind::Data) => self.write_mapping(segment, space),
             (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(segment, space),
             _ => true,
         };
@@ -328,16 +346,27 @@ impl SubflowExtension<'_> {
                 let keys = MpCapableKeys::BothWithData { sender, receiver, data_len, checksum };
                 space.try_push(self.shared.capable(keys))
             }
-            mapping => space.try_dss(self.data_dss(mapping)),
+            _ => self.write_mapping(segment, space),
         }
     }
 
-    fn data_dss(&self, mapping: Option<Mapping>) -> Dss {
-        Dss { data_ack: self.shared.data_ack(), mapping: mapping.map(Mapping::to_wire), ..Dss::default() }
+    fn write_mapping(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
+        let data_ack = self.shared.data_ack();
+        match segment.mapping.and_then(|mapping| mapping.dss(segment.is_mapping_start, data_ack)) {
+            Some(dss) => {
+                self.meta.data_acked = self.shared.receive_next;
+                space.try_dss(dss)
+            }
+            None => {
+                self.meta.owes_data_ack = self.meta.data_acked != self.shared.receive_next;
+                true
+            }
+        }
     }
 
     fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
-        let data_ack = self.shared.data_ack();
+        let data_ack = Some(self.shared.data_ack());
+        self.meta.data_acked = self.shared.receive_next;
         if !self.meta.signals.is_empty() {
             let signal = self.meta.signals.remove(0);
             return space.try_push_evicting_timestamps(signal)
@@ -430,11 +459,12 @@ mod tests {
             options.timestamps = Some(Timestamps::default());
         }
         let payload_len_bytes = mapping.map_or(0, |mapping| usize::from(mapping.len_bytes));
-        let outgoing = Outgoing { kind, payload_len_bytes, mapping, fin: false, sack_follows };
+        let outgoing =
+            Outgoing { kind, payload_len_bytes, mapping, is_mapping_start: true, fin: false, sack_follows };
         let mut space = OptionSpace::new(&mut options, mapping.is_none() && !syn);
         let mut extension = SubflowExtension { shared, meta, position: 0 };
-        if mapping.is_some() {
-            let before = 12 + extension.data_option_bytes();
+        if let Some(mapping) = &mapping {
+            let before = Timestamps::LEN_BYTES + extension.data_option_bytes(mapping, true);
             extension.write_options(&outgoing, &mut space);
             assert!(MAX_OPTIONS_BYTES - space.remaining_bytes() <= before, "data segments keep their size");
         } else {

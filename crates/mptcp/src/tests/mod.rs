@@ -1,5 +1,6 @@
 //! Scenarios of two hosts, each read as the exchange of packets that it is.
 
+mod mappings;
 mod network;
 mod opening;
 mod paths;

@@ -89,11 +89,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- data
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
-        let segment_bytes = self.segment_payload_bytes(ext) as u64;
         // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
         if core::mem::take(&mut self.pending.tail_probe)
             && self.una < self.next
-            && let Some(probe) = self.transmit_tail_probe(now, segment_bytes, ext)
+            && let Some(probe) = self.transmit_tail_probe(now, ext)
         {
             return Some(probe);
         }
@@ -101,11 +100,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let lost = self.board.lost_bytes();
         if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
             // What leaves until all this is delivered measures the application, if there was room for more.
-            if pipe + segment_bytes <= self.send_window_bytes() {
+            if pipe + self.segment_payload_bytes_with(0) as u64 <= self.send_window_bytes() {
                 self.delivery.mark_app_limited(pipe);
             }
             return None;
         }
+        let lost_piece = self.board.next_lost();
+        let position = lost_piece.map_or(self.next, |(_, start)| start);
+        let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
         // With nothing in flight, one segment may always leave.
         if pipe > 0 && pipe + segment_bytes.min(lost.max(self.unsent_bytes()).max(1)) > window {
@@ -115,8 +117,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.pacing = self.pace_at;
             return None;
         }
-        if lost > 0 {
-            let (at, start) = self.board.next_lost()?;
+        if let Some((at, start)) = lost_piece {
             let segment_bytes = self.mtu_probe_to_resend(at, start, ext).unwrap_or(segment_bytes);
             return self.resend(now, at, start, segment_bytes, ext);
         }
@@ -164,7 +165,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let idle = self.una == self.next;
         let mut count = 0;
         if unsent > 0 {
-            let most = self.most_bytes_at_once(segment_bytes);
+            let most = self.aggregate_bytes(segment_bytes, ext);
             let contiguous = self.queue.contiguous_bytes(self.next - 1);
             count = contiguous.min(by_peer).min(most).min(room.max(segment_bytes));
             if count > segment_bytes && count < contiguous {
@@ -201,9 +202,22 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         last && !self.finishing && (self.corked || nagle)
     }
 
-    /// One segment, or an aggregate of whole segments: as large as it may be on a fast path, but on a slow one no more than
-    /// pacing would send in [`PACED_INTERVAL`], since it leaves as one burst.
-    fn most_bytes_at_once(&self, segment_bytes: u64) -> u64 {
+    /// One segment, or an aggregate of whole segments with the same options.
+    fn aggregate_bytes<X: Extension<Mapping = M>>(&mut self, segment_bytes: u64, ext: &X) -> u64 {
+        match self.queue.mapping_at(self.next - 1) {
+            Some((mapping, true))
+                if ext.data_option_bytes(&mapping, true) != ext.data_option_bytes(&mapping, false) =>
+            {
+                segment_bytes
+            }
+            _ => self.most_bytes_at_once(segment_bytes),
+        }
+    }
+
+    /// What may leave in one piece: as much as an aggregate may be on a fast path, but on a slow one no more than pacing would
+    /// send in [`PACED_INTERVAL`], since it leaves as one burst.
+    #[must_use]
+    pub fn most_bytes_at_once(&self, segment_bytes: u64) -> u64 {
         let most = u64::from(self.config.max_aggregate_bytes).min(65_000);
         if most < 2 * segment_bytes {
             return segment_bytes;
@@ -229,12 +243,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let (payload, mapping) = if count > 0 {
-            let (payload, mapping) = self.queue.slice(position - 1, count as usize)?;
-            (payload, Some(mapping))
-        } else {
-            (Payload::EMPTY, None)
-        };
+        let payload =
+            if count > 0 { self.queue.slice(position - 1, count as usize)?.0 } else { Payload::EMPTY };
         let end = position + payload.len() as u64 + u64::from(fin);
         if self.una == self.next {
             // A rate sample starts anew after silence, and so does the user timeout.
@@ -250,7 +260,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         }
         let segment_bytes = segment_bytes as usize;
-        Some(self.send_data_segment(now, position, payload, mapping, fin, segment_bytes, ext))
+        Some(self.send_data_segment(now, position, payload, fin, segment_bytes, ext))
     }
 
     fn retransmit<X: Extension<Mapping = M>>(
@@ -262,32 +272,35 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Packet {
         let fin = self.fin_at == Some(sent.end() - 1);
         let count = sent.len() - u64::from(fin);
-        let (payload, mapping) = match self.queue.slice(sent.start - 1, count as usize) {
-            Some((payload, mapping)) if count > 0 => (payload, Some(mapping)),
-            _ => (Payload::EMPTY, None),
+        let payload = match self.queue.slice(sent.start - 1, count as usize) {
+            Some((payload, _)) if count > 0 => payload,
+            _ => Payload::EMPTY,
         };
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
         self.recovery.note_resent(self.clock(now));
-        self.send_data_segment(now, sent.start, payload, mapping, fin, segment_bytes, ext)
+        self.send_data_segment(now, sent.start, payload, fin, segment_bytes, ext)
     }
 
     /// RFC 8985 §7.3: new data if there is some, else the last segment again.
     fn transmit_tail_probe<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
-        segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next)).min(segment_bytes);
+        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next));
         if unsent > 0 {
+            let segment_bytes = self.segment_payload_bytes_at(self.next, ext) as u64;
+            let unsent = unsent.min(segment_bytes);
             let count = self.queue.contiguous_bytes(self.next - 1).min(unsent);
             let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
             let packet = self.send_stretch(now, self.next, count, fin, segment_bytes, ext);
             self.note_tail_probe(false);
             return packet;
         }
-        let (at, start) = self.board.last_piece(segment_bytes)?;
+        let most = self.segment_payload_bytes_at(self.next - 1, ext) as u64;
+        let (at, start) = self.board.last_piece(most)?;
+        let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
         self.note_tail_probe(true);
         self.resend(now, at, start, segment_bytes, ext)
     }
@@ -298,7 +311,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         position: u64,
         payload: Payload,
-        mapping: Option<M>,
         fin: bool,
         segment_bytes: usize,
         ext: &mut X,
@@ -321,6 +333,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
         let kind = if len > 0 { OutgoingKind::Data } else { OutgoingKind::Ack };
+        let mapping = if len > 0 { self.queue.mapping_at(position - 1) } else { None };
         self.finish_segment(now, segment, kind, mapping, ext)
     }
 
@@ -412,7 +425,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         mut segment: Segment,
         kind: OutgoingKind,
-        mapping: Option<M>,
+        mapping: Option<(M, bool)>,
         ext: &mut X,
     ) -> Packet {
         let is_syn = segment.flags.syn();
@@ -427,7 +440,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let sack_follows =
             kind == OutgoingKind::Ack && self.sack && (self.dsack.is_some() || self.receive.has_gap());
         let payload_len_bytes = segment.payload.len();
-        let outgoing = Outgoing { kind, payload_len_bytes, mapping, fin: segment.flags.fin(), sack_follows };
+        let outgoing = Outgoing {
+            kind,
+            payload_len_bytes,
+            mapping: mapping.map(|(mapping, _)| mapping),
+            is_mapping_start: mapping.is_some_and(|(_, is_start)| is_start),
+            fin: segment.flags.fin(),
+            sack_follows,
+        };
         let mut space = OptionSpace::new(&mut segment.options, kind == OutgoingKind::Ack);
         ext.write_options(&outgoing, &mut space);
         if sack_follows {

@@ -1,0 +1,84 @@
+//! Which data becomes one mapping, and which of its segments carry it (RFC 8684 §3.3.1).
+
+use polypath_wire::{DataSeq, Payload, dss_checksum};
+
+use super::Connection;
+use crate::mapping::{Carried, Mapping};
+use crate::scheduler::SubflowView;
+use crate::subflow::Stage;
+
+/// After so many losses above the subflows, something on the way merges segments and drops their mappings: mappings
+/// become this many segments long, so that the merged ones share theirs.
+const DATA_LEVEL_LOSSES: u32 = 2;
+const LONG_MAPPING_SEGMENTS: u64 = 16;
+
+/// A mapping that not each segment carries is this share of the window long: what little of it waits for the window delays nothing.
+const AHEAD_WINDOW_SHARE: u64 = 16;
+
+impl Connection {
+    /// What a mapping is made of even where less may leave now.
+    pub(super) fn least_mapping_bytes(&self, segment_bytes: u64) -> u64 {
+        let are_merged = self.data_level_losses > DATA_LEVEL_LOSSES;
+        if are_merged { LONG_MAPPING_SEGMENTS * segment_bytes } else { 0 }
+    }
+
+    /// Which segments of a mapping that goes to the subflow at `position` carry it.
+    pub(super) fn carried(&self, position: usize, segment_bytes: u64) -> Carried {
+        let Some(subflow) = self.subflows.get(position) else { return Carried::InEach };
+        // A peer that has yet to see that options pass, or that gathers bytes for a checksum, takes data without them for TCP's.
+        // Where something merges segments, each that carries its mapping is one more that may keep it.
+        let must_repeat = subflow.meta.stage != Stage::Established
+            || subflow.tcp.acked_offset() == 0
+            || self.shared.checksum
+            || self.data_level_losses > 0;
+        let leaves_at_once = subflow.tcp.most_bytes_at_once(segment_bytes);
+        if must_repeat || leaves_at_once + segment_bytes > self.shared.most_mapped_bytes() {
+            Carried::InEach
+        } else if subflow.meta.data_acked == self.shared.receive_next {
+            Carried::Once
+        } else {
+            Carried::OnceWithDataAcks
+        }
+    }
+
+    /// Payload of the second segment of such a mapping, and of those behind it.
+    pub(super) fn further_segment_bytes(&self, position: usize, carried: Carried) -> u64 {
+        let option_bytes = self.shared.mapping(carried).dss_bytes(false);
+        let subflow = self.subflows.get(position);
+        subflow.map_or(1, |subflow| subflow.tcp.segment_payload_bytes_with(option_bytes) as u64)
+    }
+
+    /// Gives data to a subflow as one mapping; returns the subflow offset after it.
+    pub(super) fn push(
+        &mut self,
+        position: usize,
+        data_seq: DataSeq,
+        data: Payload,
+        carried: Carried,
+    ) -> u64 {
+        let Some(subflow) = self.subflows.get_mut(position) else { return 0 };
+        let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
+        let len_bytes = data.len() as u16;
+        let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
+        let mapping = self.shared.mapping(carried);
+        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, ..mapping });
+        subflow.tcp.enqueued_offset()
+    }
+}
+
+/// How long a mapping had better be, though all of it may not leave at once: the longer, the fewer segments carry one. Nothing
+/// where data is about to end, or the peer's window.
+pub(super) fn ahead_bytes(subflow: &SubflowView, available: u64) -> u64 {
+    let segments = LONG_MAPPING_SEGMENTS * u64::from(subflow.segment_bytes);
+    let ahead = (subflow.window_bytes / AHEAD_WINDOW_SHARE).min(segments);
+    if available / AHEAD_WINDOW_SHARE < ahead { 0 } else { ahead }
+}
+
+/// How much of a peer's window is let open before it is used, so that a mapping is more than a segment: it takes no rate from a
+/// subflow that stands in a queue, since the queue is longer.
+pub(super) fn gathered_bytes(subflow: &SubflowView) -> u64 {
+    let queueing = subflow.srtt.saturating_sub(subflow.min_rtt).as_secs_f64();
+    let queued_bytes = subflow.in_flight_bytes as f64 * queueing / subflow.srtt.as_secs_f64().max(1e-9);
+    let segments = LONG_MAPPING_SEGMENTS * u64::from(subflow.segment_bytes);
+    (queued_bytes as u64 / 2).min(subflow.in_flight_bytes / 4).min(segments)
+}

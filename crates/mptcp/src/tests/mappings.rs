@@ -1,0 +1,120 @@
+//! Which segments carry a mapping, and what becomes of those that do not (RFC 8684 §3.3.1).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use std::boxed::Box;
+use std::rc::Rc;
+use std::vec;
+
+use polypath_units::Duration;
+use polypath_wire::{MptcpVersion, Packet, Payload, TcpFlags};
+
+use super::network::{self, Network, Way, segment, segment_mut};
+use super::{MINUTE, VERSIONS, assert_exchanged};
+use crate::{ConnectionConfig, Event};
+
+/// Segments leave one by one.
+fn network(delays_ms: &[u64], version: MptcpVersion, checksum: bool) -> Network {
+    let mut config = ConnectionConfig { version, checksum, ..ConnectionConfig::default() };
+    Arc::make_mut(&mut config.tcp).max_aggregate_bytes = 0;
+    Network::new(delays_ms, config.clone(), config, 6)
+}
+
+/// How many data segments to the server carried a mapping, only a DATA_ACK, and nothing.
+fn exchange_and_count(network: &mut Network, upload: usize, download: usize) -> [usize; 3] {
+    let counts = Rc::new(RefCell::new([0; 3]));
+    let seen = Rc::clone(&counts);
+    network.meddle = Box::new(move |way, packet| {
+        let segment = segment(&packet);
+        if way == Way::ToServer && !segment.payload.is_empty() {
+            let dss = segment.options.dss;
+            // MP_CAPABLE with data is a mapping, too.
+            let bare = if segment.options.mptcp().next().is_some() { 0 } else { 2 };
+            seen.borrow_mut()[dss.map_or(bare, |dss| usize::from(dss.mapping.is_none()))] += 1;
+        }
+        vec![packet]
+    });
+    assert_exchanged(network, upload, download, MINUTE);
+    assert_eq!((network.client.mib().mptcp_retrans, network.server.mib().mptcp_retrans), (0, 0));
+    *counts.borrow()
+}
+
+#[test]
+fn one_segment_of_many_carries_the_mapping() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false);
+        let [mapped, acknowledging, bare] = exchange_and_count(&mut network, 5_000_000, 0);
+        assert!(mapped * 5 < bare && acknowledging < 10, "{mapped} {acknowledging} {bare}");
+    }
+}
+
+#[test]
+fn with_a_checksum_each_segment_carries_the_mapping() {
+    let mut network = network(&[10], MptcpVersion::V1, true);
+    let [_, acknowledging, bare] = exchange_and_count(&mut network, 1_000_000, 0);
+    assert_eq!((acknowledging, bare), (0, 0));
+}
+
+#[test]
+fn where_data_goes_both_ways_data_acks_do_not_wait_for_the_next_mapping() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false);
+        let [mapped, acknowledging, bare] = exchange_and_count(&mut network, 5_000_000, 5_000_000);
+        assert!(mapped * 2 < acknowledging && bare < acknowledging, "{mapped} {acknowledging} {bare}");
+    }
+}
+
+/// Appends to a segment what follows it, without the options of what follows.
+fn merge(pending: &mut Option<Packet>, packet: Packet) -> Vec<Packet> {
+    let Some(mut first) = pending.take() else {
+        *pending = Some(packet);
+        return vec![];
+    };
+    let (head, next) = (segment_mut(&mut first), segment(&packet));
+    if head.seq.add(head.payload.len() as u32) != next.seq {
+        return vec![first, packet];
+    }
+    let mut payload = core::mem::replace(&mut head.payload, Payload::EMPTY);
+    payload.append(next.payload.clone());
+    (head.payload, head.flags) = (payload, head.flags.with(next.flags));
+    vec![first]
+}
+
+#[test]
+fn data_whose_mapping_was_merged_away_comes_again() {
+    for version in VERSIONS {
+        for delays in [&[10][..], &[10, 20]] {
+            let mut network = network(delays, version, false);
+            let mut pending = None;
+            network.meddle = Box::new(move |way, packet| {
+                if way == Way::ToClient || packet.ip.src != network::client_addr(0) {
+                    return vec![packet];
+                }
+                if segment(&packet).flags == TcpFlags::ACK && segment(&packet).payload.len() > 1000 {
+                    return merge(&mut pending, packet);
+                }
+                pending.take().into_iter().chain([packet]).collect()
+            });
+            assert_exchanged(&mut network, 3_000_000, 10_000, MINUTE);
+            assert!(network.server.mib().dss_not_matching > 0, "mappings were lost");
+            let failed = network.server_events.iter().find_map(|(_, event)| match event {
+                Event::SubflowClosed { error, .. } => *error,
+                _ => None,
+            });
+            assert_eq!(failed, None);
+            assert_eq!(super::fell_back(&network), [None, None]);
+        }
+    }
+}
+
+#[test]
+fn a_path_that_dies_before_its_fin_holds_no_connection_open() {
+    let mut network = network(&[10, 20], MptcpVersion::V1, false);
+    network.meddle = Box::new(|way, packet| {
+        let is_lost =
+            way == Way::ToClient && packet.ip.dst == network::client_addr(1) && segment(&packet).flags.fin();
+        if is_lost { vec![] } else { vec![packet] }
+    });
+    assert_exchanged(&mut network, 200_000, 200_000, Duration::from_secs(75));
+}
