@@ -8,6 +8,7 @@ mod trouble;
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness::*;
@@ -65,6 +66,23 @@ fn any_size_arrives() {
             lab.assert_clean();
             close(&mut lab, ours, kernel).await;
         }
+    });
+}
+
+/// As over slow paths, where no aggregate carries the mapping of all its segments.
+#[test]
+fn segments_without_a_mapping_of_their_own_are_placed() {
+    in_cells("one mapping for many segments", Cell::without_checksum(), async |cell| {
+        let mut choices = cell.choices();
+        Arc::make_mut(&mut choices.connection.tcp).max_aggregate_bytes = 0;
+        let mut lab = cell.lab_with(choices);
+        let (mut ours, kernel) = lab.connect().await;
+        lab.subflows(&ours, 2).await;
+        for (to_kernel, to_us) in [(16 * MIB, 0), (0, 16 * MIB), (16 * MIB, 16 * MIB), (1, 1)] {
+            exchange(&mut ours, &kernel, to_kernel, to_us).await;
+        }
+        lab.assert_clean();
+        close(&mut lab, ours, kernel).await;
     });
 }
 
