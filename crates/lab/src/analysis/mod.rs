@@ -1,12 +1,14 @@
 //! What runs mean: metrics of each set, their distributions, and the comparison with the document.
 
 mod compare;
+mod worst;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 pub use compare::{CompareError, Comparison, Difference, compare};
+pub use worst::WorstSet;
 
 use crate::experiment::{Experiment, Metric, MetricKind, Published, RunKey};
 use crate::metrics::{Distribution, aggregation_benefit, sensitivity};

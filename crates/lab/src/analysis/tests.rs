@@ -131,3 +131,17 @@ fn a_comparison_finds_what_became_worse_and_only_that() {
     let nothing = Analysis::new(&experiment, &BTreeMap::new());
     assert_eq!(compare(&old, &nothing, 0.1).unwrap_err(), CompareError::NothingInCommon);
 }
+
+#[test]
+fn the_worst_sets_come_first_whichever_way_is_better() {
+    let experiment = experiment();
+    let runs = runs([[15.0, 5.0, 20.0], [11.0, 8.0, 8.0]]);
+    let worst = Analysis::new(&experiment, &runs).worst_sets(1);
+    let found: Vec<_> =
+        worst.iter().map(|set| (set.metric, set.variant.as_str(), set.set.as_str())).collect();
+    let wanted =
+        [("benefit-over-tcp", "LIA", "one"), ("goodput", "LIA", "other"), ("completion-ratio", "LIA", "one")];
+    assert_eq!(found, wanted);
+    assert_eq!(worst[0].paths, "10.00 Mbit/s, 20 ms, queue 50 ms; 30.00 Mbit/s, 30 ms, queue 50 ms");
+    assert_eq!(Analysis::new(&experiment, &runs).worst_sets(9).len(), 6, "no more than there are");
+}

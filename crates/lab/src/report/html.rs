@@ -45,6 +45,8 @@ dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; font-variant-
 
 /// Distributions of more points than this are shown as lines only.
 const MOST_FIGURES: usize = 8;
+/// Named for each variant.
+const WORST_SETS: usize = 3;
 
 pub(super) fn page(manifest: &Manifest, analysis: &Analysis<'_>, runs: &BTreeMap<RunKey, Outcome>) -> String {
     let mut page = String::new();
@@ -80,6 +82,7 @@ fn write_page(
         write_figures(page, analysis, index, metric)?;
         write_distributions(page, analysis, index, metric)?;
     }
+    write_worst(page, analysis)?;
     write_parameters(page, manifest, experiment)?;
     page.push_str("</main></body></html>\n");
     Ok(())
@@ -309,6 +312,35 @@ fn write_values(
             write!(page, "<td>{}</td>", number(analysis.sets(index, variant, point)[0]))?;
         }
         page.push_str("</tr>");
+    }
+    page.push_str("</tbody></table></section>\n");
+    Ok(())
+}
+
+/// In which sets each variant does worst by the first metric.
+fn write_worst(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
+    let experiment = analysis.experiment();
+    if experiment.sets.len() <= WORST_SETS {
+        return Ok(());
+    }
+    let metric = &experiment.metrics[0];
+    let worst = analysis.worst_sets(WORST_SETS);
+    write!(
+        page,
+        "<section><h2>Worst sets <small>{}</small></h2><table><thead><tr><th></th><th>set</th><th>value</th>\
+         <th class=\"words\">rate, round-trip time and queue of each path</th></tr></thead><tbody>",
+        escape(&axis(metric))
+    )?;
+    for set in worst.iter().filter(|set| set.metric == metric.name) {
+        let point = if set.point.is_empty() { String::new() } else { format!(", {}", escape(&set.point)) };
+        write!(
+            page,
+            "<tr><td>{}{point}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
+            escape(&set.variant),
+            escape(&set.set),
+            number(set.value),
+            escape(&set.paths)
+        )?;
     }
     page.push_str("</tbody></table></section>\n");
     Ok(())

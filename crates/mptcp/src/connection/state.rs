@@ -270,8 +270,9 @@ impl Extension for SubflowExtension<'_> {
     }
 
     /// The one place that decides which Multipath TCP options a segment carries. In order of precedence: what the
-    /// handshake needs; on a reset, the reason; on a segment with data, the DSS alone, so that its size holds; on an acknowledgment,
-    /// one signal (it may take the place of the timestamps), then the DSS with DATA_FIN, then more signals.
+    /// handshake needs; on a reset, the reason; on a segment with data, no more than the DSS that its mapping asks for, so that its
+    /// size holds; on an acknowledgment, one signal (it may take the place of the timestamps), then the DSS, with DATA_FIN where that
+    /// is due or no SACK block waits, then more signals.
     fn write_options(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) {
         // What does not fit is left out: the tests of this function show that what matters fits.
         let _fits = match (self.meta.stage, segment.kind) {

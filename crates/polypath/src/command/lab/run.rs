@@ -99,7 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if result.map_err(Failure::run)? {
         store.complete(&experiment).map_err(Failure::run)?;
     }
-    show::show(store.dir(), arguments.json, arguments.quiet)
+    show::show(store.dir(), arguments.json, 0, arguments.quiet)
 }
 
 /// What results depend on besides the experiment: the version, and the very program, since a change of the stack that

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use polypath::lab::analysis::{Analysis, Finding, Row};
+use polypath::lab::analysis::{Analysis, Finding, Row, WorstSet};
 use polypath::lab::report;
 use polypath::lab::result::{Manifest, Results};
 use serde::Serialize;
@@ -19,6 +19,9 @@ pub(in crate::command) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Name the N worst sets of each variant, by each metric
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    worst: usize,
 }
 
 #[derive(Serialize)]
@@ -27,23 +30,29 @@ struct Json<'a> {
     manifest: &'a Manifest,
     findings: Vec<Finding<'a>>,
     rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    worst: Vec<WorstSet>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    show(&arguments.dir, arguments.json, false)
+    show(&arguments.dir, arguments.json, arguments.worst, false)
 }
 
 /// Shows the results in a folder and writes their report.
-pub(super) fn show(dir: &Path, json: bool, quiet: bool) -> Result<(), Failure> {
+pub(super) fn show(dir: &Path, json: bool, worst: usize, quiet: bool) -> Result<(), Failure> {
     let results = Results::load(dir).map_err(Failure::input)?;
     let analysis = Analysis::new(&results.experiment, &results.runs);
     let page = dir.join("report.html");
     write_file(&page, report::render(&results))?;
+    let worst = analysis.worst_sets(worst);
     if json {
         let (findings, rows) = (analysis.findings(), analysis.rows());
-        return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows });
+        return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows, worst });
     }
     print_line(&text(&results, &analysis))?;
+    if !worst.is_empty() {
+        print_line(&worst_text(&worst))?;
+    }
     if !quiet {
         eprintln!("polypath: report in {}", page.display());
     }
@@ -98,4 +107,24 @@ fn text(results: &Results, analysis: &Analysis<'_>) -> String {
         text.push('\n');
     }
     text.trim_end().to_string()
+}
+
+fn worst_text(worst: &[WorstSet]) -> String {
+    let mut text = "\nWorst sets".to_string();
+    let label = |set: &WorstSet| match set.point.is_empty() {
+        true => set.variant.clone(),
+        false => format!("{}, {}", set.point, set.variant),
+    };
+    let width = worst.iter().map(|set| label(set).chars().count()).max().unwrap_or(0);
+    let mut metric = "";
+    for set in worst {
+        if set.metric != metric {
+            metric = set.metric;
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n{metric}");
+        }
+        let (label, value) = (label(set), report::number(set.value));
+        let _ = write!(text, "\n  {label:width$}{value:>10}  {:>4}  {}", set.set, set.paths);
+    }
+    text
 }
