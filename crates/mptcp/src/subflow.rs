@@ -40,8 +40,6 @@ pub(crate) struct Meta {
     pub(crate) signals: Vec<MptcpOption>,
     /// The latest DATA_ACK that left here.
     pub(crate) data_acked: DataSeq,
-    /// Data left without the DATA_ACK that was due; nothing else may say it.
-    pub(crate) owes_data_ack: bool,
     /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
     pub(crate) owes_data_fin: bool,
     /// Carried by the RST that ends the subflow.
@@ -112,7 +110,6 @@ impl Meta {
             finishing: false,
             signals: Vec::new(),
             data_acked: DataSeq(0),
-            owes_data_ack: false,
             owes_data_fin: false,
             reset_reason: None,
             fail_on_reset: None,

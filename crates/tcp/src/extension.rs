@@ -12,11 +12,16 @@ pub trait Extension {
     /// holds data of two unequal mappings.
     type Mapping: Copy + PartialEq + fmt::Debug + Default;
 
-    /// Bytes of option space that a data segment needs beside the timestamps, before padding, by its mapping and whether it
-    /// begins it; the segment size shrinks by as much. What leaves at once, to be cut into segments below, has the same options
-    /// throughout: where those of a beginning and the rest differ, the beginning leaves alone.
-    fn data_option_bytes(&self, _mapping: &Self::Mapping, _is_start: bool) -> usize {
+    /// Bytes of option space that data segments need at most beside the timestamps, before padding; the segment size shrinks by
+    /// as much, whether or not a segment uses them.
+    fn data_option_bytes(&self) -> usize {
         0
+    }
+
+    /// Only the segment that begins this mapping says so. It leaves on its own then: what leaves at once, to be cut into segments
+    /// below, has the same options throughout.
+    fn starts_alone(&self, _mapping: &Self::Mapping) -> bool {
+        false
     }
 
     /// Adds this protocol's options to a segment that is about to leave. Called once for each segment, retransmissions

@@ -4,7 +4,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use super::mapping_out::{ahead_bytes, gathered_bytes};
-use super::state::{MOST_DATA_OPTION_BYTES, Mode, SentChunk};
+use super::state::{DATA_DSS_BYTES, MOST_DATA_OPTION_BYTES, Mode, SentChunk};
 use super::{Connection, Context};
 use crate::mapping::{Carried, Mapping};
 use crate::scheduler::{Data, Decision, Penalty, SubflowView, View};
@@ -78,16 +78,16 @@ impl Connection {
         let shared = &self.shared;
         let unsent_bytes = shared.send.unsent_bytes();
         let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
-        // What is left of a window that holds no number of whole segments is closed, too, while something is in flight: no
-        // new data will leave (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
-        let segments = candidates.iter().take(regular).map(|subflow| subflow.segment_bytes);
-        let least_segment = segments.min().map_or(0, u64::from);
+        // What is left of a window that holds no whole segment is closed, too, while something is in flight: no new data will
+        // leave (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
+        let subflows = candidates.get(..regular).unwrap_or_default();
+        let least_segment = subflows.iter().map(|subflow| subflow.segment_bytes).min().map_or(0, u64::from);
         let under_way = shared.send.next().diff(shared.send.start()).max(0) as u64;
         let is_sliver = window < least_segment && window < unsent_bytes && under_way > 0;
         let window = if is_sliver { 0 } else { window };
         let view = View {
             now: cx.now,
-            subflows: candidates.get(..regular).unwrap_or_default(),
+            subflows,
             standby: candidates.get(regular..).unwrap_or_default(),
             new_bytes: unsent_bytes.min(window),
             unsent_bytes,
@@ -113,13 +113,14 @@ impl Connection {
     /// returns how many may.
     fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
         out.clear();
-        let option_bytes = self.shared.mapping(Carried::InEach).dss_bytes(true);
         let mut regular_works = false;
         for subflow in &self.subflows {
             if !subflow.meta.stage.carries_data() || subflow.meta.finishing {
                 continue;
             }
             let tcp = &subflow.tcp;
+            let is_plain_dss = subflow.meta.stage == Stage::Established && !self.shared.checksum;
+            let option_bytes = if is_plain_dss { DATA_DSS_BYTES } else { MOST_DATA_OPTION_BYTES };
             let timeouts = tcp.consecutive_timeouts();
             regular_works |= !subflow.meta.backup() && timeouts == 0;
             out.push(SubflowView {
@@ -132,10 +133,7 @@ impl Connection {
                 in_flight_bytes: tcp.in_flight_bytes(),
                 unsent_bytes: tcp.unsent_bytes(),
                 room_bytes: tcp.window_room_bytes(),
-                segment_bytes: tcp.segment_payload_bytes_with(match subflow.meta.stage {
-                    Stage::Established => option_bytes,
-                    _ => MOST_DATA_OPTION_BYTES,
-                }) as u32,
+                segment_bytes: tcp.segment_payload_bytes_with(option_bytes) as u32,
                 backup: subflow.meta.backup(),
                 timeouts,
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
@@ -162,11 +160,10 @@ impl Connection {
         let mut room = target.room_bytes.min(decision.limit_bytes).max(self.least_mapping_bytes(segment));
         let most = self.shared.most_mapped_bytes();
         let carried = self.carried(position, segment);
-        let further = self.further_segment_bytes(position, carried);
         // A mapping is whole segments, unless the data ends before.
         let whole = |room: u64, available: u64| {
             let count = room.min(available).min(most);
-            if count < available && count > segment { count - (count - segment) % further } else { count }
+            if count < available && count > segment { count - count % segment } else { count }
         };
         match decision.data {
             Data::New => {
@@ -175,12 +172,12 @@ impl Connection {
                 let unsent = shared.send.unsent_bytes();
                 let available = unsent.min(window);
                 if carried != Carried::InEach {
-                    room = room.max(ahead_bytes(target, available).min(decision.limit_bytes));
+                    room = room.max(ahead_bytes(target, unsent).min(decision.limit_bytes));
                 }
-                let count = whole(room, available);
                 if carried != Carried::InEach && window < unsent.min(gathered_bytes(target)) {
                     return false;
                 }
+                let count = whole(room, available);
                 let in_flight = shared.send.next() != shared.send.start();
                 // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
                 let sliver = count < segment && in_flight;

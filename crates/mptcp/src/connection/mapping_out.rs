@@ -34,18 +34,9 @@ impl Connection {
         let leaves_at_once = subflow.tcp.most_bytes_at_once(segment_bytes);
         if must_repeat || leaves_at_once + segment_bytes > self.shared.most_mapped_bytes() {
             Carried::InEach
-        } else if subflow.meta.data_acked == self.shared.receive_next {
-            Carried::Once
         } else {
-            Carried::OnceWithDataAcks
+            Carried::Once
         }
-    }
-
-    /// Payload of the second segment of such a mapping, and of those behind it.
-    pub(super) fn further_segment_bytes(&self, position: usize, carried: Carried) -> u64 {
-        let option_bytes = self.shared.mapping(carried).dss_bytes(false);
-        let subflow = self.subflows.get(position);
-        subflow.map_or(1, |subflow| subflow.tcp.segment_payload_bytes_with(option_bytes) as u64)
     }
 
     /// Gives data to a subflow as one mapping; returns the subflow offset after it.
@@ -60,23 +51,25 @@ impl Connection {
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
         let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
-        let mapping = self.shared.mapping(carried);
-        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, ..mapping });
+        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, carried });
         subflow.tcp.enqueued_offset()
     }
 }
 
 /// How long a mapping had better be, though all of it may not leave at once: the longer, the fewer segments carry one. Nothing
-/// where data is about to end, or the peer's window.
-pub(super) fn ahead_bytes(subflow: &SubflowView, available: u64) -> u64 {
+/// where data is about to end.
+pub(super) fn ahead_bytes(subflow: &SubflowView, unsent_bytes: u64) -> u64 {
     let segments = LONG_MAPPING_SEGMENTS * u64::from(subflow.segment_bytes);
     let ahead = (subflow.window_bytes / AHEAD_WINDOW_SHARE).min(segments);
-    if available / AHEAD_WINDOW_SHARE < ahead { 0 } else { ahead }
+    if unsent_bytes / AHEAD_WINDOW_SHARE < ahead { 0 } else { ahead }
 }
 
-/// How much of a peer's window is let open before it is used, so that a mapping is more than a segment: it takes no rate from a
-/// subflow that stands in a queue, since the queue is longer.
+/// How much of the peer's window is let open before it is used, so that a mapping is more than a segment: it takes no rate from a
+/// subflow that stands in a queue, since the queue is longer. In slow start, each segment makes the next ones leave earlier.
 pub(super) fn gathered_bytes(subflow: &SubflowView) -> u64 {
+    if subflow.in_slow_start() {
+        return 0;
+    }
     let queueing = subflow.srtt.saturating_sub(subflow.min_rtt).as_secs_f64();
     let queued_bytes = subflow.in_flight_bytes as f64 * queueing / subflow.srtt.as_secs_f64().max(1e-9);
     let segments = LONG_MAPPING_SEGMENTS * u64::from(subflow.segment_bytes);

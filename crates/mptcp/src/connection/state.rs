@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     pub(crate) local_token: u32,
     pub(crate) remote_token: u32,
 
-    /// Number of the first byte that this end sends.
-    first: DataSeq,
     pub(crate) send: SendBuffer,
     /// Data sent and not data-acknowledged, in order.
     pub(crate) sent: VecDeque<SentChunk>,
@@ -138,7 +136,6 @@ impl Shared {
             remote_key: None,
             local_token,
             remote_token: 0,
-            first,
             send: SendBuffer::new(first),
             sent: VecDeque::new(),
             window_end: first,
@@ -214,14 +211,6 @@ impl Shared {
         (self.local_key.0, self.remote_key.map_or(0, |key| key.0))
     }
 
-    /// The mapping of new data, with these segments carrying it.
-    pub(crate) fn mapping(&self, carried: Carried) -> Mapping {
-        // Nothing that may still be on its way is as much as half a 4-byte space older.
-        let is_short = self.send.next().diff(self.first) < 1 << 30;
-        let checksum = self.checksum.then_some(0);
-        Mapping { is_short, checksum, carried, ..Mapping::default() }
-    }
-
     /// DATA_ACK in its 4-byte form, which leaves a data segment four bytes more.
     fn data_ack(&self) -> WireDataSeq {
         WireDataSeq::Low(self.receive_next.0 as u32)
@@ -234,6 +223,9 @@ impl Shared {
         Some(DssMapping { data_seq: WireDataSeq::Full(seq), subflow_offset: 0, len: 1, checksum })
     }
 }
+
+/// What a DSS with a 4-byte DATA_ACK and an 8-byte data sequence number needs.
+pub(super) const DATA_DSS_BYTES: usize = 22;
 
 /// What the options of any data segment need at most beside the timestamps: MP_CAPABLE with keys, length and checksum, or a DSS
 /// with a 4-byte DATA_ACK, an 8-byte number and a checksum.
@@ -250,12 +242,16 @@ pub(crate) struct SubflowExtension<'a> {
 impl Extension for SubflowExtension<'_> {
     type Mapping = Mapping;
 
-    fn data_option_bytes(&self, mapping: &Mapping, is_start: bool) -> usize {
+    fn data_option_bytes(&self) -> usize {
         match self.meta.stage {
-            Stage::Established => mapping.dss_bytes(is_start),
             Stage::Plain if self.shared.infinite_mapping.is_none() => 0,
+            Stage::Established if !self.shared.checksum => DATA_DSS_BYTES,
             _ => MOST_DATA_OPTION_BYTES,
         }
+    }
+
+    fn starts_alone(&self, mapping: &Mapping) -> bool {
+        mapping.carried == Carried::Once
     }
 
     fn receive_window_bytes(&self, _own_bytes: u64) -> u64 {
@@ -351,18 +347,15 @@ impl SubflowExtension<'_> {
         }
     }
 
+    /// Beside a mapping there is always a DATA_ACK; without one, where it says something new.
     fn write_mapping(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
-        let data_ack = self.shared.data_ack();
-        match segment.mapping.and_then(|mapping| mapping.dss(segment.is_mapping_start, data_ack)) {
-            Some(dss) => {
-                self.meta.data_acked = self.shared.receive_next;
-                space.try_dss(dss)
-            }
-            None => {
-                self.meta.owes_data_ack = self.meta.data_acked != self.shared.receive_next;
-                true
-            }
+        let is_carried = |mapping: &Mapping| segment.is_mapping_start || mapping.carried == Carried::InEach;
+        let mapping = segment.mapping.filter(is_carried).map(Mapping::to_wire);
+        if mapping.is_none() && self.meta.data_acked == self.shared.receive_next {
+            return true;
         }
+        self.meta.data_acked = self.shared.receive_next;
+        space.try_dss(Dss { data_ack: Some(self.shared.data_ack()), mapping, ..Dss::default() })
     }
 
     fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
@@ -464,8 +457,8 @@ mod tests {
             Outgoing { kind, payload_len_bytes, mapping, is_mapping_start: true, fin: false, sack_follows };
         let mut space = OptionSpace::new(&mut options, mapping.is_none() && !syn);
         let mut extension = SubflowExtension { shared, meta, position: 0 };
-        if let Some(mapping) = &mapping {
-            let before = Timestamps::LEN_BYTES + extension.data_option_bytes(mapping, true);
+        if mapping.is_some() {
+            let before = Timestamps::LEN_BYTES + extension.data_option_bytes();
             extension.write_options(&outgoing, &mut space);
             assert!(MAX_OPTIONS_BYTES - space.remaining_bytes() <= before, "data segments keep their size");
         } else {

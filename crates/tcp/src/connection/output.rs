@@ -89,10 +89,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- data
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
+        let segment_bytes = self.segment_payload_bytes(ext) as u64;
         // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
         if core::mem::take(&mut self.pending.tail_probe)
             && self.una < self.next
-            && let Some(probe) = self.transmit_tail_probe(now, ext)
+            && let Some(probe) = self.transmit_tail_probe(now, segment_bytes, ext)
         {
             return Some(probe);
         }
@@ -100,14 +101,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let lost = self.board.lost_bytes();
         if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
             // What leaves until all this is delivered measures the application, if there was room for more.
-            if pipe + self.segment_payload_bytes_with(0) as u64 <= self.send_window_bytes() {
+            if pipe + segment_bytes <= self.send_window_bytes() {
                 self.delivery.mark_app_limited(pipe);
             }
             return None;
         }
-        let lost_piece = self.board.next_lost();
-        let position = lost_piece.map_or(self.next, |(_, start)| start);
-        let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
         // With nothing in flight, one segment may always leave.
         if pipe > 0 && pipe + segment_bytes.min(lost.max(self.unsent_bytes()).max(1)) > window {
@@ -117,7 +115,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.pacing = self.pace_at;
             return None;
         }
-        if let Some((at, start)) = lost_piece {
+        if lost > 0 {
+            let (at, start) = self.board.next_lost()?;
             let segment_bytes = self.mtu_probe_to_resend(at, start, ext).unwrap_or(segment_bytes);
             return self.resend(now, at, start, segment_bytes, ext);
         }
@@ -165,7 +164,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let idle = self.una == self.next;
         let mut count = 0;
         if unsent > 0 {
-            let most = self.aggregate_bytes(segment_bytes, ext);
+            let most = match self.queue.mapping_at(self.next - 1) {
+                Some((mapping, true)) if ext.starts_alone(&mapping) => segment_bytes,
+                _ => self.most_bytes_at_once(segment_bytes),
+            };
             let contiguous = self.queue.contiguous_bytes(self.next - 1);
             count = contiguous.min(by_peer).min(most).min(room.max(segment_bytes));
             if count > segment_bytes && count < contiguous {
@@ -202,20 +204,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         last && !self.finishing && (self.corked || nagle)
     }
 
-    /// One segment, or an aggregate of whole segments with the same options.
-    fn aggregate_bytes<X: Extension<Mapping = M>>(&mut self, segment_bytes: u64, ext: &X) -> u64 {
-        match self.queue.mapping_at(self.next - 1) {
-            Some((mapping, true))
-                if ext.data_option_bytes(&mapping, true) != ext.data_option_bytes(&mapping, false) =>
-            {
-                segment_bytes
-            }
-            _ => self.most_bytes_at_once(segment_bytes),
-        }
-    }
-
-    /// What may leave in one piece: as much as an aggregate may be on a fast path, but on a slow one no more than pacing would
-    /// send in [`PACED_INTERVAL`], since it leaves as one burst.
+    /// One segment, or an aggregate of whole segments: as large as it may be on a fast path, but on a slow one no more than
+    /// pacing would send in a millisecond, since it leaves as one burst.
     #[must_use]
     pub fn most_bytes_at_once(&self, segment_bytes: u64) -> u64 {
         let most = u64::from(self.config.max_aggregate_bytes).min(65_000);
@@ -286,21 +276,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn transmit_tail_probe<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
+        segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next));
+        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next)).min(segment_bytes);
         if unsent > 0 {
-            let segment_bytes = self.segment_payload_bytes_at(self.next, ext) as u64;
-            let unsent = unsent.min(segment_bytes);
             let count = self.queue.contiguous_bytes(self.next - 1).min(unsent);
             let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
             let packet = self.send_stretch(now, self.next, count, fin, segment_bytes, ext);
             self.note_tail_probe(false);
             return packet;
         }
-        let most = self.segment_payload_bytes_at(self.next - 1, ext) as u64;
-        let (at, start) = self.board.last_piece(most)?;
-        let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
+        let (at, start) = self.board.last_piece(segment_bytes)?;
         self.note_tail_probe(true);
         self.resend(now, at, start, segment_bytes, ext)
     }

@@ -18,7 +18,7 @@ struct Recorder {
 impl Extension for Recorder {
     type Mapping = u16;
 
-    fn data_option_bytes(&self, _mapping: &u16, _is_start: bool) -> usize {
+    fn data_option_bytes(&self) -> usize {
         20
     }
 
