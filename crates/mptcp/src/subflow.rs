@@ -38,6 +38,8 @@ pub(crate) struct Meta {
     pub(crate) finishing: bool,
     /// Options that leave once, with the next acknowledgment.
     pub(crate) signals: Vec<MptcpOption>,
+    /// Stream offset after the first data that left with a DSS in each segment: once it is acknowledged, options pass.
+    pub(crate) first_mapped_end: Option<u64>,
     /// The latest DATA_ACK that left here.
     pub(crate) data_acked: DataSeq,
     /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
@@ -109,6 +111,7 @@ impl Meta {
             syn_without_option: false,
             finishing: false,
             signals: Vec::new(),
+            first_mapped_end: None,
             data_acked: DataSeq(0),
             owes_data_fin: false,
             reset_reason: None,

@@ -55,6 +55,8 @@ pub struct Outgoing<M> {
     pub mapping: Option<M>,
     /// The payload begins where its mapping does.
     pub is_mapping_start: bool,
+    /// It acknowledges what no segment did before, or goes out again: one that did may be lost.
+    pub acknowledges: bool,
     /// The FIN flag is set.
     pub fin: bool,
     /// SACK blocks take what the extension leaves: the peer learns of a loss by them, or waits for a timeout.

@@ -27,8 +27,9 @@ impl Connection {
         let Some(subflow) = self.subflows.get(position) else { return Carried::InEach };
         // A peer that has yet to see that options pass, or that gathers bytes for a checksum, takes data without them for TCP's.
         // Where something merges segments, each that carries its mapping is one more that may keep it.
+        let has_passed = subflow.meta.first_mapped_end.is_some_and(|end| subflow.tcp.acked_offset() >= end);
         let must_repeat = subflow.meta.stage != Stage::Established
-            || subflow.tcp.acked_offset() == 0
+            || !has_passed
             || self.shared.checksum
             || self.data_level_losses > 0;
         let leaves_at_once = subflow.tcp.most_bytes_at_once(segment_bytes);
@@ -51,6 +52,10 @@ impl Connection {
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
         let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
+        let end = subflow.tcp.enqueued_offset() + data.len() as u64;
+        if subflow.meta.stage == Stage::Established {
+            subflow.meta.first_mapped_end.get_or_insert(end);
+        }
         subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, carried });
         subflow.tcp.enqueued_offset()
     }

@@ -347,11 +347,11 @@ impl SubflowExtension<'_> {
         }
     }
 
-    /// Beside a mapping there is always a DATA_ACK; without one, where it says something new.
+    /// Beside a mapping there is always a DATA_ACK; without one, where it says something new, or may have been lost.
     fn write_mapping(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         let is_carried = |mapping: &Mapping| segment.is_mapping_start || mapping.carried == Carried::InEach;
         let mapping = segment.mapping.filter(is_carried).map(Mapping::to_wire);
-        if mapping.is_none() && self.meta.data_acked == self.shared.receive_next {
+        if mapping.is_none() && !segment.acknowledges && self.meta.data_acked == self.shared.receive_next {
             return true;
         }
         self.meta.data_acked = self.shared.receive_next;
@@ -453,8 +453,16 @@ mod tests {
             options.timestamps = Some(Timestamps::default());
         }
         let payload_len_bytes = mapping.map_or(0, |mapping| usize::from(mapping.len_bytes));
-        let outgoing =
-            Outgoing { kind, payload_len_bytes, mapping, is_mapping_start: true, fin: false, sack_follows };
+        let is_mapping_start = true;
+        let outgoing = Outgoing {
+            kind,
+            payload_len_bytes,
+            mapping,
+            is_mapping_start,
+            acknowledges: true,
+            fin: false,
+            sack_follows,
+        };
         let mut space = OptionSpace::new(&mut options, mapping.is_none() && !syn);
         let mut extension = SubflowExtension { shared, meta, position: 0 };
         if mapping.is_some() {

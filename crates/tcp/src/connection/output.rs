@@ -26,7 +26,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if let Some(seq) = self.pending.stray_reset.take() {
             let segment = Segment { seq, flags: TcpFlags::RST, ..Segment::default() };
-            return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, ext));
+            return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, true, ext));
         }
         match self.state {
             State::Closed => return None,
@@ -48,7 +48,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.pending.probe = false;
             // Just outside of the peer's window, so that it must answer.
             let segment = self.segment_at(self.una.max(1) - 1, TcpFlags::ACK, ext);
-            return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, ext));
+            return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, true, ext));
         }
         self.pending.ack.then(|| self.acknowledge(now, ext))
     }
@@ -57,12 +57,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         // A peer that shrank its window would drop what lies beyond it.
         let position = self.next.min(self.window_end.max(self.una));
         let segment = self.segment_at(position, TcpFlags::ACK, ext);
-        self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
+        self.finish_segment(now, segment, OutgoingKind::Ack, None, true, ext)
     }
 
     fn reset<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
         let segment = self.segment_at(self.next, TcpFlags::RST.with(TcpFlags::ACK), ext);
-        self.finish_segment(now, segment, OutgoingKind::Reset, None, ext)
+        self.finish_segment(now, segment, OutgoingKind::Reset, None, true, ext)
     }
 
     fn transmit_syn<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
@@ -83,7 +83,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.timers.retransmit_kind = super::timers::RetransmitKind::Timeout;
         self.timers.retransmit = now + self.rtt.rto();
         let segment = self.segment_at(0, flags, ext);
-        Some(self.finish_segment(now, segment, kind, None, ext))
+        Some(self.finish_segment(now, segment, kind, None, true, ext))
     }
 
     // ---- data
@@ -316,12 +316,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_sent_at = now;
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
+        let is_again = position + (len as u64) < self.next;
+        let acknowledges = is_again || self.pending.ack || self.unacked_segments > 0;
         let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
         let kind = if len > 0 { OutgoingKind::Data } else { OutgoingKind::Ack };
         let mapping = if len > 0 { self.queue.mapping_at(position - 1) } else { None };
-        self.finish_segment(now, segment, kind, mapping, ext)
+        self.finish_segment(now, segment, kind, mapping, acknowledges, ext)
     }
 
     /// Spreads segments over the round trip.
@@ -413,6 +415,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         mut segment: Segment,
         kind: OutgoingKind,
         mapping: Option<(M, bool)>,
+        acknowledges: bool,
         ext: &mut X,
     ) -> Packet {
         let is_syn = segment.flags.syn();
@@ -432,6 +435,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             payload_len_bytes,
             mapping: mapping.map(|(mapping, _)| mapping),
             is_mapping_start: mapping.is_some_and(|(_, is_start)| is_start),
+            acknowledges,
             fin: segment.flags.fin(),
             sack_follows,
         };
