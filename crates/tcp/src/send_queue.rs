@@ -83,15 +83,15 @@ impl<M: Copy> SendQueue<M> {
         self.chunks.get(index).map_or(0, |chunk| chunk.end().saturating_sub(offset))
     }
 
-    /// The mapping of the byte at `offset`, and whether it is its first.
-    pub(crate) fn mapping_at(&mut self, offset: u64) -> Option<(M, bool)> {
+    /// The mapping that begins with the byte at `offset`.
+    pub(crate) fn mapping_from(&mut self, offset: u64) -> Option<M> {
         let index = self.index_of(offset);
         self.cursor = index;
-        self.chunks.get(index).map(|chunk| (chunk.mapping, chunk.start == offset))
+        self.chunks.get(index).filter(|chunk| chunk.start == offset).map(|chunk| chunk.mapping)
     }
 
-    /// Up to `count` bytes from `offset`, and the mapping of the first.
-    pub(crate) fn slice(&mut self, offset: u64, count: usize) -> Option<(Payload, M)> {
+    /// Up to `count` bytes from `offset`, the mapping of the first, and whether the mapping begins with it.
+    pub(crate) fn slice(&mut self, offset: u64, count: usize) -> Option<(Payload, M, bool)> {
         let index = self.index_of(offset);
         self.cursor = index;
         let chunk = self.chunks.get(index)?;
@@ -114,7 +114,7 @@ impl<M: Copy> SendQueue<M> {
                 next += 1;
             }
         }
-        Some((out, mapping))
+        Some((out, mapping, skip == 0))
     }
 
     /// Drops what lies before `offset`.
@@ -147,11 +147,17 @@ mod tests {
             mapped.push(Payload::from(text.to_vec()), index as u8);
         }
         assert_eq!(plain.contiguous_bytes(1), 8);
-        assert_eq!(plain.slice(1, 7).map(|(data, ())| data.to_vec()), Some(b"bcdefgh".to_vec()));
+        assert_eq!(plain.slice(1, 7).map(|(data, (), _)| data.to_vec()), Some(b"bcdefgh".to_vec()));
         assert_eq!(mapped.contiguous_bytes(4), 3);
-        assert_eq!(mapped.slice(4, 3).map(|(data, id)| (data.to_vec(), id)), Some((b"efg".to_vec(), 1)));
+        assert_eq!(
+            mapped.slice(4, 3).map(|(data, id, start)| (data.to_vec(), id, start)),
+            Some((b"efg".to_vec(), 1, false))
+        );
         mapped.acknowledge(7);
-        assert_eq!(mapped.slice(7, 9).map(|(data, id)| (data.to_vec(), id)), Some((b"hi".to_vec(), 2)));
+        assert_eq!(
+            mapped.slice(7, 9).map(|(data, id, start)| (data.to_vec(), id, start)),
+            Some((b"hi".to_vec(), 2, true))
+        );
         assert!(mapped.slice(3, 1).is_none());
     }
 }

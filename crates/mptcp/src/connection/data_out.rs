@@ -4,7 +4,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use super::mapping_out::{ahead_bytes, gathered_bytes};
-use super::state::{DATA_DSS_BYTES, MOST_DATA_OPTION_BYTES, Mode, SentChunk};
+use super::state::{MOST_DATA_OPTION_BYTES, Mode, SentChunk};
 use super::{Connection, Context};
 use crate::mapping::{Carried, Mapping};
 use crate::scheduler::{Data, Decision, Penalty, SubflowView, View};
@@ -119,8 +119,7 @@ impl Connection {
                 continue;
             }
             let tcp = &subflow.tcp;
-            let is_plain_dss = subflow.meta.stage == Stage::Established && !self.shared.checksum;
-            let option_bytes = if is_plain_dss { DATA_DSS_BYTES } else { MOST_DATA_OPTION_BYTES };
+            let option_bytes = self.shared.data_option_bytes(subflow.meta.stage);
             let timeouts = tcp.consecutive_timeouts();
             regular_works |= !subflow.meta.backup() && timeouts == 0;
             out.push(SubflowView {

@@ -211,6 +211,15 @@ impl Shared {
         (self.local_key.0, self.remote_key.map_or(0, |key| key.0))
     }
 
+    /// Bytes of option space that data segments of a subflow need at most beside the timestamps.
+    pub(super) fn data_option_bytes(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::Plain if self.infinite_mapping.is_none() => 0,
+            Stage::Established if !self.checksum => DATA_DSS_BYTES,
+            _ => MOST_DATA_OPTION_BYTES,
+        }
+    }
+
     /// DATA_ACK in its 4-byte form, which leaves a data segment four bytes more.
     fn data_ack(&self) -> WireDataSeq {
         WireDataSeq::Low(self.receive_next.0 as u32)
@@ -225,11 +234,11 @@ impl Shared {
 }
 
 /// What a DSS with a 4-byte DATA_ACK and an 8-byte data sequence number needs.
-pub(super) const DATA_DSS_BYTES: usize = 22;
+const DATA_DSS_BYTES: usize = 22;
 
 /// What the options of any data segment need at most beside the timestamps: MP_CAPABLE with keys, length and checksum, or a DSS
 /// with a 4-byte DATA_ACK, an 8-byte number and a checksum.
-pub(crate) const MOST_DATA_OPTION_BYTES: usize = 24;
+pub(super) const MOST_DATA_OPTION_BYTES: usize = 24;
 
 /// A subflow's option writer: lent to its TCP connection for the length of a call.
 pub(crate) struct SubflowExtension<'a> {
@@ -243,11 +252,7 @@ impl Extension for SubflowExtension<'_> {
     type Mapping = Mapping;
 
     fn data_option_bytes(&self) -> usize {
-        match self.meta.stage {
-            Stage::Plain if self.shared.infinite_mapping.is_none() => 0,
-            Stage::Established if !self.shared.checksum => DATA_DSS_BYTES,
-            _ => MOST_DATA_OPTION_BYTES,
-        }
+        self.shared.data_option_bytes(self.meta.stage)
     }
 
     fn starts_alone(&self, mapping: &Mapping) -> bool {

@@ -16,6 +16,14 @@ const BURST_SEGMENTS: u64 = 2;
 /// Linux: more would fill the queue of a slow path, and less would cost a timer for each segment on a fast one.
 const PACED_INTERVAL: Duration = Duration::from_millis(1);
 
+/// What the options of a segment with payload depend on; see [`Outgoing`].
+#[derive(Clone, Copy)]
+struct DataOptions<M> {
+    mapping: M,
+    is_start: bool,
+    acknowledges: bool,
+}
+
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The next segment to send; call until `None`.
     #[must_use]
@@ -26,7 +34,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         if let Some(seq) = self.pending.stray_reset.take() {
             let segment = Segment { seq, flags: TcpFlags::RST, ..Segment::default() };
-            return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, true, ext));
+            return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, ext));
         }
         match self.state {
             State::Closed => return None,
@@ -48,7 +56,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.pending.probe = false;
             // Just outside of the peer's window, so that it must answer.
             let segment = self.segment_at(self.una.max(1) - 1, TcpFlags::ACK, ext);
-            return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, true, ext));
+            return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, ext));
         }
         self.pending.ack.then(|| self.acknowledge(now, ext))
     }
@@ -57,12 +65,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         // A peer that shrank its window would drop what lies beyond it.
         let position = self.next.min(self.window_end.max(self.una));
         let segment = self.segment_at(position, TcpFlags::ACK, ext);
-        self.finish_segment(now, segment, OutgoingKind::Ack, None, true, ext)
+        self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
     }
 
     fn reset<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
         let segment = self.segment_at(self.next, TcpFlags::RST.with(TcpFlags::ACK), ext);
-        self.finish_segment(now, segment, OutgoingKind::Reset, None, true, ext)
+        self.finish_segment(now, segment, OutgoingKind::Reset, None, ext)
     }
 
     fn transmit_syn<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
@@ -83,7 +91,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.timers.retransmit_kind = super::timers::RetransmitKind::Timeout;
         self.timers.retransmit = now + self.rtt.rto();
         let segment = self.segment_at(0, flags, ext);
-        Some(self.finish_segment(now, segment, kind, None, true, ext))
+        Some(self.finish_segment(now, segment, kind, None, ext))
     }
 
     // ---- data
@@ -164,10 +172,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let idle = self.una == self.next;
         let mut count = 0;
         if unsent > 0 {
-            let most = match self.queue.mapping_at(self.next - 1) {
-                Some((mapping, true)) if ext.starts_alone(&mapping) => segment_bytes,
-                _ => self.most_bytes_at_once(segment_bytes),
-            };
+            let mut most = self.most_bytes_at_once(segment_bytes);
+            if most > segment_bytes
+                && self.queue.mapping_from(self.next - 1).is_some_and(|mapping| ext.starts_alone(&mapping))
+            {
+                most = segment_bytes;
+            }
             let contiguous = self.queue.contiguous_bytes(self.next - 1);
             count = contiguous.min(by_peer).min(most).min(room.max(segment_bytes));
             if count > segment_bytes && count < contiguous {
@@ -233,8 +243,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let payload =
-            if count > 0 { self.queue.slice(position - 1, count as usize)?.0 } else { Payload::EMPTY };
+        let (payload, mapping, is_start) = if count > 0 {
+            self.queue.slice(position - 1, count as usize)?
+        } else {
+            (Payload::EMPTY, M::default(), false)
+        };
         let end = position + payload.len() as u64 + u64::from(fin);
         if self.una == self.next {
             // A rate sample starts anew after silence, and so does the user timeout.
@@ -250,7 +263,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         }
         let segment_bytes = segment_bytes as usize;
-        Some(self.send_data_segment(now, position, payload, fin, segment_bytes, ext))
+        let acknowledges = self.pending.ack || self.unacked_segments > 0;
+        let data = DataOptions { mapping, is_start, acknowledges };
+        Some(self.send_data_segment(now, position, payload, data, fin, segment_bytes, ext))
     }
 
     fn retransmit<X: Extension<Mapping = M>>(
@@ -262,14 +277,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Packet {
         let fin = self.fin_at == Some(sent.end() - 1);
         let count = sent.len() - u64::from(fin);
-        let payload = match self.queue.slice(sent.start - 1, count as usize) {
-            Some((payload, _)) if count > 0 => payload,
-            _ => Payload::EMPTY,
+        let (payload, mapping, is_start) = match self.queue.slice(sent.start - 1, count as usize) {
+            Some(found) if count > 0 => found,
+            _ => (Payload::EMPTY, M::default(), false),
         };
+        let data = DataOptions { mapping, is_start, acknowledges: true };
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
         self.recovery.note_resent(self.clock(now));
-        self.send_data_segment(now, sent.start, payload, fin, segment_bytes, ext)
+        self.send_data_segment(now, sent.start, payload, data, fin, segment_bytes, ext)
     }
 
     /// RFC 8985 §7.3: new data if there is some, else the last segment again.
@@ -298,6 +314,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         position: u64,
         payload: Payload,
+        data: DataOptions<M>,
         fin: bool,
         segment_bytes: usize,
         ext: &mut X,
@@ -316,14 +333,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_sent_at = now;
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
-        let is_again = position + (len as u64) < self.next;
-        let acknowledges = is_again || self.pending.ack || self.unacked_segments > 0;
         let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
         let kind = if len > 0 { OutgoingKind::Data } else { OutgoingKind::Ack };
-        let mapping = if len > 0 { self.queue.mapping_at(position - 1) } else { None };
-        self.finish_segment(now, segment, kind, mapping, acknowledges, ext)
+        self.finish_segment(now, segment, kind, (len > 0).then_some(data), ext)
     }
 
     /// Spreads segments over the round trip.
@@ -414,8 +428,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         mut segment: Segment,
         kind: OutgoingKind,
-        mapping: Option<(M, bool)>,
-        acknowledges: bool,
+        data: Option<DataOptions<M>>,
         ext: &mut X,
     ) -> Packet {
         let is_syn = segment.flags.syn();
@@ -433,9 +446,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let outgoing = Outgoing {
             kind,
             payload_len_bytes,
-            mapping: mapping.map(|(mapping, _)| mapping),
-            is_mapping_start: mapping.is_some_and(|(_, is_start)| is_start),
-            acknowledges,
+            mapping: data.map(|data| data.mapping),
+            is_mapping_start: data.is_some_and(|data| data.is_start),
+            acknowledges: data.is_none_or(|data| data.acknowledges),
             fin: segment.flags.fin(),
             sack_follows,
         };

@@ -13,6 +13,8 @@ use crate::{Config, Extension, OptionSpace, Outgoing};
 #[derive(Default)]
 struct Recorder {
     sent: Vec<(Option<u16>, usize)>,
+    /// By segment: it begins its mapping, and it acknowledges.
+    said: Vec<(bool, bool)>,
 }
 
 impl Extension for Recorder {
@@ -24,6 +26,7 @@ impl Extension for Recorder {
 
     fn write_options(&mut self, segment: &Outgoing<u16>, _space: &mut OptionSpace<'_>) {
         self.sent.push((segment.mapping, segment.payload_len_bytes));
+        self.said.push((segment.is_mapping_start, segment.acknowledges));
     }
 }
 
@@ -121,6 +124,27 @@ fn a_segment_holds_one_mapping_also_when_it_is_sent_again() {
         let timeouts = tcp.info().timeouts;
         assert!(timeouts <= 1, "{timeouts} timeouts: the books told of bytes that did not leave");
     }
+}
+
+/// What it acknowledged before may have been lost with it, above all of the last segment, behind which nothing comes.
+#[test]
+fn the_last_segment_acknowledges_when_it_goes_out_again() {
+    let (mut tcp, mut ext, now) = established(&Config { max_aggregate_bytes: 0, ..Config::default() });
+    tcp.enqueue(pattern(0, 2880).into(), 1);
+    let mut at = now;
+    ext.said.clear();
+    while drain(&mut tcp, &mut ext, at).is_empty() || ext.said.len() < 2 {
+        at = tcp.poll_timeout().expect("pacing").max(at);
+        tcp.handle_timeout(at, &mut ext);
+    }
+    assert_eq!(ext.said, [(true, false), (false, false)]);
+    acknowledge(&mut tcp, &mut ext, at + Duration::from_millis(20), 1440, &[]);
+    ext.said.clear();
+    while drain(&mut tcp, &mut ext, at).is_empty() {
+        at = tcp.poll_timeout().expect("a probe or a timeout").max(at);
+        tcp.handle_timeout(at, &mut ext);
+    }
+    assert_eq!(ext.said, [(false, true)]);
 }
 
 #[test]
