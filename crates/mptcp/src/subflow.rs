@@ -42,6 +42,8 @@ pub(crate) struct Meta {
     pub(crate) first_mapped_end: Option<u64>,
     /// The latest DATA_ACK that left here.
     pub(crate) data_acked: DataSeq,
+    /// Stream offset after the data that said it first.
+    pub(crate) data_acked_before: u64,
     /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
     pub(crate) owes_data_fin: bool,
     /// Carried by the RST that ends the subflow.
@@ -113,6 +115,7 @@ impl Meta {
             signals: Vec::new(),
             first_mapped_end: None,
             data_acked: DataSeq(0),
+            data_acked_before: 0,
             owes_data_fin: false,
             reset_reason: None,
             fail_on_reset: None,
@@ -125,6 +128,20 @@ impl Meta {
             account: None,
             account_generation: 0,
         }
+    }
+
+    /// A DATA_ACK left here, with data before stream offset `before`.
+    pub(crate) fn note_data_ack(&mut self, data_ack: DataSeq, before: u64) {
+        if self.data_acked != data_ack {
+            self.data_acked = data_ack;
+            self.data_acked_before = before;
+        }
+    }
+
+    /// Data at this stream offset need not say the DATA_ACK: other data did, which goes out again until it arrives. Or it would be
+    /// longer again than it was, and find no place in the full queue that it was lost in.
+    pub(crate) fn is_data_acked(&self, data_ack: DataSeq, offset: u64) -> bool {
+        self.data_acked == data_ack && offset >= self.data_acked_before
     }
 
     pub(crate) const fn backup(&self) -> bool {

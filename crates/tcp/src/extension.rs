@@ -55,8 +55,11 @@ pub struct Outgoing<M> {
     pub mapping: Option<M>,
     /// The payload begins where its mapping does.
     pub is_mapping_start: bool,
-    /// It acknowledges what no segment did before, or goes out again: one that did may be lost.
+    /// It acknowledges what no segment did before.
     pub acknowledges: bool,
+    /// Stream offset of the payload; where there is none, of what leaves next. It is below that of an earlier segment where data
+    /// goes out again.
+    pub offset: u64,
     /// The FIN flag is set.
     pub fin: bool,
     /// SACK blocks take what the extension leaves: the peer learns of a loss by them, or waits for a timeout.

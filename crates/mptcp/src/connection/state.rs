@@ -352,20 +352,22 @@ impl SubflowExtension<'_> {
         }
     }
 
-    /// Beside a mapping there is always a DATA_ACK; without one, where it says something new, or may have been lost.
+    /// Beside a mapping there is always a DATA_ACK; without one, where no other data said it.
     fn write_mapping(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         let is_carried = |mapping: &Mapping| segment.is_mapping_start || mapping.carried == Carried::InEach;
         let mapping = segment.mapping.filter(is_carried).map(Mapping::to_wire);
-        if mapping.is_none() && !segment.acknowledges && self.meta.data_acked == self.shared.receive_next {
+        let data_ack = self.shared.receive_next;
+        if mapping.is_none() && !segment.acknowledges && self.meta.is_data_acked(data_ack, segment.offset) {
             return true;
         }
-        self.meta.data_acked = self.shared.receive_next;
+        self.meta.note_data_ack(data_ack, segment.offset + segment.payload_len_bytes as u64);
         space.try_dss(Dss { data_ack: Some(self.shared.data_ack()), mapping, ..Dss::default() })
     }
 
     fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         let data_ack = Some(self.shared.data_ack());
-        self.meta.data_acked = self.shared.receive_next;
+        // This will not go out again: what leaves next says the same.
+        self.meta.note_data_ack(self.shared.receive_next, segment.offset + 1);
         if !self.meta.signals.is_empty() {
             let signal = self.meta.signals.remove(0);
             return space.try_push_evicting_timestamps(signal)
@@ -465,6 +467,7 @@ mod tests {
             mapping,
             is_mapping_start,
             acknowledges: true,
+            offset: 0,
             fin: false,
             sack_follows,
         };

@@ -83,6 +83,45 @@ fn segments_with_and_without_a_mapping_have_one_size() {
     assert!(full * 100 > all * 98, "{:?}", sizes.borrow());
 }
 
+/// Loses the first copy of one full segment of so many; gives the lengths of it and of what came in its place.
+fn lose_first_copies(network: &mut Network, way: Way, every: usize) -> Rc<RefCell<Vec<(usize, usize)>>> {
+    let lengths = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&lengths);
+    let (mut count, mut lost) = (0, BTreeMap::new());
+    network.meddle = Box::new(move |at, packet| {
+        let segment = segment(&packet);
+        if at != way || segment.payload.len() < 1000 {
+            return vec![packet];
+        }
+        if let Some(first) = lost.remove(&segment.seq.0) {
+            seen.borrow_mut().push((first, packet.len_bytes()));
+            return vec![packet];
+        }
+        count += 1;
+        if count % every == 0 {
+            lost.insert(segment.seq.0, packet.len_bytes());
+            return vec![];
+        }
+        vec![packet]
+    });
+    lengths
+}
+
+/// A queue that counts bytes, and is full, has no place for a longer one.
+#[test]
+fn what_goes_out_again_is_no_longer_than_it_was() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false);
+        let lengths = lose_first_copies(&mut network, Way::ToServer, 37);
+        assert_exchanged(&mut network, 3_000_000, 0, MINUTE);
+        let lengths = lengths.borrow();
+        assert!(lengths.len() > 50, "{}", lengths.len());
+        for (first, again) in lengths.iter() {
+            assert!(again <= first, "{first} became {again}");
+        }
+    }
+}
+
 /// Appends to a segment what follows it, without the options of what follows.
 fn merge(pending: &mut Option<Packet>, packet: Packet) -> Vec<Packet> {
     let Some(mut first) = pending.take() else {

@@ -53,7 +53,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if quiet && (self.una == self.next || self.sack || segment.flags.fin()) {
             return Ok(());
         }
-        self.sample_rtt(now, segment, &newly);
+        self.sample_rtt(now, segment, &newly, ahead > 0);
         self.delivery.count_delivered(now, &newly, self.rtt.min());
         let pure_duplicate =
             ahead == 0 && segment.payload.is_empty() && !window_changed && !segment.flags.fin();
@@ -166,9 +166,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         (start < end && end - start <= 1 << 30).then_some((start, end))
     }
 
-    /// RFC 6298 §3 with Karn's rule; where everything was retransmitted, timestamps still measure (RFC 7323 §4).
+    /// RFC 6298 §3 with Karn's rule; where everything was retransmitted, timestamps still measure, if the first hole was filled:
+    /// what arrives behind it echoes what came before it (RFC 7323 §4.1, §4.3).
     #[inline]
-    fn sample_rtt(&mut self, now: Instant, segment: &Segment, newly: &Newly) {
+    fn sample_rtt(&mut self, now: Instant, segment: &Segment, newly: &Newly, advanced: bool) {
         if newly.bytes == 0 || self.answers_from_before_an_outage(now, segment) {
             return;
         }
@@ -179,6 +180,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         } else if let Some(timestamps) = segment.options.timestamps
             && self.timestamps
             && timestamps.echo != 0
+            && advanced
         {
             let elapsed = self.clock(now).wrapping_sub(timestamps.echo);
             if elapsed < 1 << 20 {

@@ -22,6 +22,7 @@ struct DataOptions<M> {
     mapping: M,
     is_start: bool,
     acknowledges: bool,
+    offset: u64,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -263,9 +264,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
         }
         let segment_bytes = segment_bytes as usize;
-        let acknowledges = self.pending.ack || self.unacked_segments > 0;
-        let data = DataOptions { mapping, is_start, acknowledges };
-        Some(self.send_data_segment(now, position, payload, data, fin, segment_bytes, ext))
+        Some(self.send_data_segment(now, position, payload, (mapping, is_start), fin, segment_bytes, ext))
     }
 
     fn retransmit<X: Extension<Mapping = M>>(
@@ -281,11 +280,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Some(found) if count > 0 => found,
             _ => (Payload::EMPTY, M::default(), false),
         };
-        let data = DataOptions { mapping, is_start, acknowledges: true };
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
         self.recovery.note_resent(self.clock(now));
-        self.send_data_segment(now, sent.start, payload, data, fin, segment_bytes, ext)
+        self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
 
     /// RFC 8985 §7.3: new data if there is some, else the last segment again.
@@ -314,7 +312,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         position: u64,
         payload: Payload,
-        data: DataOptions<M>,
+        (mapping, is_start): (M, bool),
         fin: bool,
         segment_bytes: usize,
         ext: &mut X,
@@ -333,6 +331,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_sent_at = now;
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
+        let acknowledges = self.pending.ack || self.unacked_segments > 0;
+        let data = DataOptions { mapping, is_start, acknowledges, offset: position - 1 };
         let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
@@ -449,6 +449,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             mapping: data.map(|data| data.mapping),
             is_mapping_start: data.is_some_and(|data| data.is_start),
             acknowledges: data.is_none_or(|data| data.acknowledges),
+            offset: data.map_or(self.sent_offset(), |data| data.offset),
             fin: segment.flags.fin(),
             sack_follows,
         };

@@ -55,6 +55,40 @@ fn many_lost_segments_are_repaired_in_one_recovery() {
     assert_eq!((info.retransmits, info.timeouts), (9, 0));
 }
 
+/// What arrives behind a hole echoes the timestamp of what came before it (RFC 7323 §4.3), however long ago that was.
+#[test]
+fn retransmissions_behind_a_hole_measure_no_round_trip() {
+    let mut pair = Pair::established(config(), config(), 1);
+    let (mut seen, mut victim, mut lost) = (0, None, 0);
+    pair.meddle = Box::new(move |from, segment| {
+        if from == From::Client && !segment.payload.is_empty() {
+            seen += 1;
+            if seen == 60 {
+                victim = Some(segment.seq);
+            }
+            // The first of the lost ones is lost three times more.
+            if victim == Some(segment.seq) && lost < 4 {
+                lost += 1;
+                return vec![];
+            }
+            if (61..100).contains(&seen) && seen % 2 == 0 {
+                return vec![];
+            }
+        }
+        pass(segment)
+    });
+    let (mut longest, mut sent) = (Duration::ZERO, 0);
+    pair.send(From::Client, pattern(0, 600_000));
+    while pair.at_server.len() < 600_000 && pair.step() {
+        let info = pair.client.info();
+        longest = longest.max(info.srtt);
+        sent = sent.max(info.retransmits);
+    }
+    assert!(sent > 20, "{sent}");
+    let path = pair.client.info().min_rtt;
+    assert!(longest < path * 3 / 2, "{longest:?} on a path of {path:?}");
+}
+
 #[test]
 fn a_retransmission_that_is_lost_again_is_resent_without_timeout() {
     let mut pair = Pair::established(config(), config(), 1);

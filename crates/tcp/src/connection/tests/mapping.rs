@@ -13,8 +13,8 @@ use crate::{Config, Extension, OptionSpace, Outgoing};
 #[derive(Default)]
 struct Recorder {
     sent: Vec<(Option<u16>, usize)>,
-    /// By segment: it begins its mapping, and it acknowledges.
-    said: Vec<(bool, bool)>,
+    /// By segment: it begins its mapping, and where it lies.
+    said: Vec<(bool, u64)>,
 }
 
 impl Extension for Recorder {
@@ -26,7 +26,7 @@ impl Extension for Recorder {
 
     fn write_options(&mut self, segment: &Outgoing<u16>, _space: &mut OptionSpace<'_>) {
         self.sent.push((segment.mapping, segment.payload_len_bytes));
-        self.said.push((segment.is_mapping_start, segment.acknowledges));
+        self.said.push((segment.is_mapping_start, segment.offset));
     }
 }
 
@@ -126,9 +126,9 @@ fn a_segment_holds_one_mapping_also_when_it_is_sent_again() {
     }
 }
 
-/// What it acknowledged before may have been lost with it, above all of the last segment, behind which nothing comes.
+/// By this an extension knows what a segment said that is lost.
 #[test]
-fn the_last_segment_acknowledges_when_it_goes_out_again() {
+fn a_segment_tells_where_it_lies_when_it_goes_out_again() {
     let (mut tcp, mut ext, now) = established(&Config { max_aggregate_bytes: 0, ..Config::default() });
     tcp.enqueue(pattern(0, 2880).into(), 1);
     let mut at = now;
@@ -137,14 +137,14 @@ fn the_last_segment_acknowledges_when_it_goes_out_again() {
         at = tcp.poll_timeout().expect("pacing").max(at);
         tcp.handle_timeout(at, &mut ext);
     }
-    assert_eq!(ext.said, [(true, false), (false, false)]);
+    assert_eq!(ext.said, [(true, 0), (false, 1440)]);
     acknowledge(&mut tcp, &mut ext, at + Duration::from_millis(20), 1440, &[]);
     ext.said.clear();
     while drain(&mut tcp, &mut ext, at).is_empty() {
         at = tcp.poll_timeout().expect("a probe or a timeout").max(at);
         tcp.handle_timeout(at, &mut ext);
     }
-    assert_eq!(ext.said, [(false, true)]);
+    assert_eq!(ext.said, [(false, 1440)]);
 }
 
 #[test]
