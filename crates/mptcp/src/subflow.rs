@@ -260,6 +260,17 @@ impl Receiver {
 mod tests {
     use super::*;
 
+    /// What said it may be lost, above all the last segment, behind which nothing comes.
+    #[test]
+    fn data_that_said_a_data_ack_first_says_it_again() {
+        let mut meta = Meta::new(0, Stage::Established);
+        meta.note_data_ack(DataSeq(7), 2856);
+        meta.note_data_ack(DataSeq(7), 4284);
+        assert!(!meta.is_data_acked(DataSeq(7), 1428), "goes out again");
+        assert!(meta.is_data_acked(DataSeq(7), 2856), "lies behind it");
+        assert!(!meta.is_data_acked(DataSeq(8), 2856), "has news");
+    }
+
     fn mapping(start: u64, len: u32, data_seq: u64) -> ReceivedMapping {
         ReceivedMapping {
             start,
