@@ -32,6 +32,8 @@ const PORTIONS_PER_S: u64 = 20;
 /// What a copy of data that is not lost must save: estimates of two equal paths differ by less, and copying over both what
 /// either brings takes a share of all.
 const WORTHWHILE: Duration = Duration::from_millis(1);
+/// One decision is at most a mapping.
+const MOST_MAPPED_BYTES: u64 = u16::MAX as u64;
 /// Subflows that are passed over in one decision.
 const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.
@@ -62,7 +64,8 @@ impl Scheduler for Default {
             }
             // Of more than can be remembered one sends: none may wait for a subflow that was not asked.
             if !waits(view, chosen, &passed) || passed.try_push(chosen.id).is_err() {
-                let limit_bytes = if view.subflows.len() > 1 { portion_bytes(chosen) } else { u64::MAX };
+                let limit_bytes =
+                    if view.subflows.len() > 1 { portion_bytes(view, chosen, &passed) } else { u64::MAX };
                 return Some(Decision { limit_bytes, ..decision });
             }
         }
@@ -97,7 +100,9 @@ impl Default {
         for _ in 0..SCAN_LIMIT {
             let held = view.held_at(seq)?;
             // A backup has it, or a subflow that is gone, if none of these.
-            if let Some(holder) = view.subflow(held.subflow) {
+            if let Some(holder) = view.subflow(held.subflow)
+                && !(held.again && is_on_its_way(holder))
+            {
                 let remaining = arrives_in(holder, held.end_offset);
                 let worth = if is_on_its_way(holder) { WORTHWHILE } else { Duration::ZERO };
                 let is_earlier = |subflow: &SubflowView| {
@@ -139,10 +144,6 @@ fn is_proven(subflow: &SubflowView) -> bool {
 /// New data had better not go to `chosen`: all would arrive later. `passed` are the subflows that wait themselves.
 fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> bool {
     let arrives_in = new_arrives_in(chosen);
-    // Who has nothing in flight must have room, or its peer's window is closed, and must not wait in turn: nothing would end it.
-    let may_begin = |subflow: &SubflowView| subflow.is_available() && !passed.contains(&subflow.id);
-    let is_moving = |subflow: &SubflowView| subflow.in_flight_bytes > 0 || may_begin(subflow);
-    let is_faster = |subflow: &SubflowView| subflow.srtt < chosen.srtt && !chosen.srtt.is_zero();
     // Once a path's bottleneck is known, its round-trip time no longer says when something arrives.
     let is_earlier = |subflow: &SubflowView| {
         chosen.bottleneck_bytes_per_s.is_some()
@@ -150,35 +151,61 @@ fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> bool {
             && !subflow.srtt.is_zero()
             && new_arrives_in(subflow) < arrives_in
     };
-    let others = || view.subflows.iter().filter(|subflow| is_sound(subflow) && is_moving(subflow));
-    let faster = || others().filter(|subflow| is_faster(subflow));
-    let earlier = || others().filter(|subflow| is_faster(subflow) || is_earlier(subflow));
+    let earlier = || moving(view, passed).filter(|subflow| is_faster(subflow, chosen) || is_earlier(subflow));
     // What the others can bring to the peer until this one has; a round trip until it is acknowledged.
     let by_then: u64 = earlier().map(|subflow| expected_bytes(view, subflow, arrives_in)).sum();
     if !view.more_to_come && by_then >= view.unsent_bytes && earlier().next().is_some() {
         return true;
     }
-    if faster().next().is_none() {
+    if !moving(view, passed).any(|subflow| is_faster(subflow, chosen)) {
         return false;
     }
     let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
         && chosen.pending_bytes() > 0
         && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
+    stands_in_queue || blocks(view, chosen, passed, chosen.segment_bytes.into())
+}
+
+/// Those that will bring something: who has nothing in flight must have room, or its peer's window is closed, and must not wait in
+/// turn: nothing would end it.
+fn moving<'a>(view: &View<'a>, passed: &[u8]) -> impl Iterator<Item = &'a SubflowView> {
+    let may_begin = |subflow: &SubflowView| subflow.is_available() && !passed.contains(&subflow.id);
+    view.subflows
+        .iter()
+        .filter(|subflow| is_sound(subflow))
+        .filter(move |subflow| subflow.in_flight_bytes > 0 || may_begin(subflow))
+}
+
+fn is_faster(subflow: &SubflowView, chosen: &SubflowView) -> bool {
+    subflow.srtt < chosen.srtt && !chosen.srtt.is_zero()
+}
+
+/// Until so many bytes are acknowledged that `chosen` is given now, faster subflows bring more than the peer's window holds.
+fn blocks(view: &View<'_>, chosen: &SubflowView, passed: &[u8], bytes: u64) -> bool {
     // As the windows are: the peer's grows with them.
     let acknowledged_in = match chosen.bottleneck_bytes_per_s {
-        Some(_) => arrives_in + chosen.min_rtt / 2,
+        Some(rate) => {
+            let further_bytes = bytes.saturating_sub(chosen.segment_bytes.into());
+            let further = Duration::from_secs_f64(further_bytes as f64 / rate.max(1) as f64);
+            new_arrives_in(chosen) + further + chosen.min_rtt / 2
+        }
         None => chosen.srtt,
     };
-    let by_ack: u64 = faster().map(|subflow| steady_bytes(subflow, acknowledged_in)).sum();
-    let blocks = by_ack + u64::from(chosen.segment_bytes) > view.window_left_bytes;
-    stands_in_queue || blocks
+    let faster = moving(view, passed).filter(|subflow| is_faster(subflow, chosen));
+    let by_ack: u64 = faster.map(|subflow| steady_bytes(subflow, acknowledged_in)).sum();
+    by_ack > 0 && by_ack + bytes > view.window_left_bytes
 }
 
 /// How much goes to a subflow in one decision: what its bottleneck carries in a moment, as what it already holds decides
-/// about more.
-fn portion_bytes(subflow: &SubflowView) -> u64 {
-    let least = untried_bytes(subflow);
-    subflow.bottleneck_bytes_per_s.map_or(u64::MAX, |rate| (rate / PORTIONS_PER_S).max(least))
+/// about more, and what does not block the peer's window.
+fn portion_bytes(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> u64 {
+    let least = u64::from(chosen.segment_bytes);
+    let Some(rate) = chosen.bottleneck_bytes_per_s else { return u64::MAX };
+    let mut portion = (rate / PORTIONS_PER_S).max(untried_bytes(chosen)).min(MOST_MAPPED_BYTES);
+    while portion > least && blocks(view, chosen, passed, portion) {
+        portion /= 2;
+    }
+    portion.max(least)
 }
 
 /// When what a subflow is given now reaches the peer.
@@ -321,6 +348,23 @@ mod tests {
     }
 
     #[test]
+    fn no_more_goes_to_a_slow_subflow_at_once_than_the_window_has_room_for_until_it_has_arrived() {
+        let mut subflows = full_and_slow(100);
+        subflows[1].bottleneck_bytes_per_s = Some(1_000_000);
+        // n bytes are acknowledged in 100 + n/1000 ms; in that time the fast one brings (90 + n/1000)/20 · 14 600 bytes.
+        let pick = |left_bytes| {
+            let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
+            Default::default().select(&view).map(|decision| decision.limit_bytes)
+        };
+        // Room for 20 000: a quarter of what its bottleneck carries in a moment.
+        assert_eq!(pick(65_700 + 34_600), Some(12_500));
+        assert_eq!(pick(65_700 + 2_703), Some(1_562));
+        assert_eq!(pick(65_700 + 2_525), Some(1_460));
+        assert_eq!(pick(65_700 + 2_524), None);
+        assert_eq!(pick(1 << 20), Some(50_000));
+    }
+
+    #[test]
     fn a_slow_subflow_does_not_fill_its_queue_but_the_fastest_may() {
         let mut subflows = full_and_slow(300);
         subflows[1].min_rtt = Duration::from_millis(50);
@@ -408,6 +452,24 @@ mod tests {
         assert_eq!(pick(&subflows), None);
         subflows[1].srtt = Duration::from_millis(17);
         assert_eq!(pick(&subflows).map(|copy| copy.data), Some(Data::Copy(DataSeq(0))));
+    }
+
+    /// Or both ends of a pair would bring the same in turn, each behind what it has sent since.
+    #[test]
+    fn a_copy_that_is_on_its_way_is_not_copied() {
+        let mut subflows = [subflow(1, 100, 5), subflow(2, 20, 5)];
+        subflows[0].in_flight_bytes = 1460;
+        subflows[1].in_flight_bytes = 1460;
+        let pick = |subflows: &[SubflowView], again| {
+            let mut chunks = sent(&[(0, 1460, 2), (1460, 1460, 1)]);
+            chunks.iter_mut().for_each(|chunk| chunk.again = again);
+            let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
+            Default::default().select(&View { data_next: DataSeq(2920), ..end }).map(|copy| copy.data)
+        };
+        assert_eq!(pick(&subflows, false), Some(Data::Copy(DataSeq(1460))));
+        assert_eq!(pick(&subflows, true), None);
+        subflows[0].in_recovery = true;
+        assert_eq!(pick(&subflows, true), Some(Data::Copy(DataSeq(1460))));
     }
 
     #[test]

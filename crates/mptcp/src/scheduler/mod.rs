@@ -95,6 +95,8 @@ pub struct Held {
     pub subflow: u8,
     /// Offset in that subflow's stream after its last byte.
     pub end_offset: u64,
+    /// It had left over another subflow before, and may arrive there.
+    pub again: bool,
 }
 
 /// One subflow as a scheduler sees it.
@@ -195,7 +197,7 @@ impl View<'_> {
         let at = self.sent.partition_point(|chunk| !chunk.end().after(seq));
         let chunk = self.sent.get(at)?;
         let (seq, end) = (chunk.seq.max(seq), chunk.end());
-        Some(Held { seq, end, subflow: chunk.subflow, end_offset: chunk.end_offset })
+        Some(Held { seq, end, subflow: chunk.subflow, end_offset: chunk.end_offset, again: chunk.again })
     }
 
     /// The subflow with this id, among those that may carry data.
