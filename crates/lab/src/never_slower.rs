@@ -247,18 +247,20 @@ mod tests {
                 jobs: NonZeroUsize::new(2).expect("two"),
             };
             let result = comparison.run(|| ());
+            let behind: Vec<_> = result.samples.iter().filter(|sample| sample.benefit < -0.05).collect();
             let figures = format!(
-                "median {:.3}, 1st percentile {:.3}, {:#?}",
-                result.median, result.p1, result.samples[0]
-            );
-            assert!(result.median >= if loss { 0.3 } else { -0.005 }, "{figures}");
-            let behind = result.samples.iter().filter(|sample| sample.benefit < -0.05).count();
-            println!(
-                "loss {loss}, acquainted {acquainted}: {behind} of {} behind, {figures}",
+                "loss {loss}, acquainted {acquainted}: median {:.3}, 1st percentile {:.3}, {} of {} behind: {behind:#?}",
+                result.median,
+                result.p1,
+                behind.len(),
                 result.samples.len()
             );
-            // The bar is 1 in 100 over 1 000 sets; of so few, with so few repeats, a thin path or two are among them.
-            assert!(behind * 11 <= result.samples.len(), "{behind} are behind: {figures}");
+            println!("{figures}");
+            assert!(result.median >= if loss { 0.3 } else { -0.005 }, "{figures}");
+            // The bar is 1 in 100 over 1 000 sets; of so few, with so few repeats, a thin path or two are among them. Between
+            // strangers, the better path may be the one that joins.
+            let most = result.samples.len() / if acquainted { 20 } else { 9 };
+            assert!(behind.len() <= most, "{figures}");
         }
     }
 

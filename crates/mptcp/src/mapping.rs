@@ -1,4 +1,4 @@
-use polypath_wire::{DataSeq, DssMapping, WireDataSeq};
+use polypath_wire::{DataSeq, Dss, DssMapping, WireDataSeq};
 
 /// Which data a stretch of subflow bytes is: what [`polypath_tcp::Connection`] carries along with queued data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,11 +21,33 @@ pub(crate) enum Carried {
     /// Each segment.
     #[default]
     InEach,
-    /// The first.
+    /// The first; the others carry a DATA_ACK, and are no longer: what goes out again elsewhere, with a mapping of its own, is the
+    /// same number of segments from whichever of them on.
+    OnceWithDataAcks,
+    /// The first; the others carry nothing, and use the room.
     Once,
 }
 
+/// A DSS with a 4-byte DATA_ACK and a mapping with an 8-byte data sequence number; a checksum is two bytes more.
+const MAPPED_DSS_BYTES: usize = 22;
+
 impl Mapping {
+    /// The DSS of a segment of this mapping, which begins it or not.
+    pub(crate) fn dss(&self, is_start: bool, data_ack: WireDataSeq) -> Option<Dss> {
+        let mapping = (is_start || self.carried == Carried::InEach).then(|| self.to_wire());
+        let is_bare = mapping.is_none() && self.carried == Carried::Once;
+        (!is_bare).then_some(Dss { data_ack: Some(data_ack), mapping, ..Dss::default() })
+    }
+
+    /// What is kept free for it.
+    pub(crate) const fn dss_bytes(&self, is_start: bool) -> usize {
+        match self.carried {
+            Carried::Once if !is_start => 0,
+            _ if self.checksum.is_some() => MAPPED_DSS_BYTES + 2,
+            _ => MAPPED_DSS_BYTES,
+        }
+    }
+
     /// The mapping as a DSS carries it, with the data sequence number in its 8-byte form.
     #[must_use]
     pub(crate) fn to_wire(self) -> DssMapping {

@@ -42,8 +42,10 @@ pub(crate) struct Meta {
     pub(crate) first_mapped_end: Option<u64>,
     /// The latest DATA_ACK that left here.
     pub(crate) data_acked: DataSeq,
-    /// Stream offset after the data that said it first.
-    pub(crate) data_acked_before: u64,
+    /// Data left without the DATA_ACK that was due; nothing else may say it.
+    pub(crate) owes_data_ack: bool,
+    /// What had arrived from the peer when the latest mapping was made here.
+    pub(crate) received_before: DataSeq,
     /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
     pub(crate) owes_data_fin: bool,
     /// Carried by the RST that ends the subflow.
@@ -115,7 +117,8 @@ impl Meta {
             signals: Vec::new(),
             first_mapped_end: None,
             data_acked: DataSeq(0),
-            data_acked_before: 0,
+            owes_data_ack: false,
+            received_before: DataSeq(0),
             owes_data_fin: false,
             reset_reason: None,
             fail_on_reset: None,
@@ -128,20 +131,6 @@ impl Meta {
             account: None,
             account_generation: 0,
         }
-    }
-
-    /// A DATA_ACK left here, with data before stream offset `before`.
-    pub(crate) fn note_data_ack(&mut self, data_ack: DataSeq, before: u64) {
-        if self.data_acked != data_ack {
-            self.data_acked = data_ack;
-            self.data_acked_before = before;
-        }
-    }
-
-    /// Data at this stream offset need not say the DATA_ACK: other data did, which goes out again until it arrives. Or it would be
-    /// longer again than it was, and find no place in the full queue that it was lost in.
-    pub(crate) fn is_data_acked(&self, data_ack: DataSeq, offset: u64) -> bool {
-        self.data_acked == data_ack && offset >= self.data_acked_before
     }
 
     pub(crate) const fn backup(&self) -> bool {
@@ -259,17 +248,6 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What said it may be lost, above all the last segment, behind which nothing comes.
-    #[test]
-    fn data_that_said_a_data_ack_first_says_it_again() {
-        let mut meta = Meta::new(0, Stage::Established);
-        meta.note_data_ack(DataSeq(7), 2856);
-        meta.note_data_ack(DataSeq(7), 4284);
-        assert!(!meta.is_data_acked(DataSeq(7), 1428), "goes out again");
-        assert!(meta.is_data_acked(DataSeq(7), 2856), "lies behind it");
-        assert!(!meta.is_data_acked(DataSeq(8), 2856), "has news");
-    }
 
     fn mapping(start: u64, len: u32, data_seq: u64) -> ReceivedMapping {
         ReceivedMapping {

@@ -12,9 +12,9 @@ pub trait Extension {
     /// holds data of two unequal mappings.
     type Mapping: Copy + PartialEq + fmt::Debug + Default;
 
-    /// Bytes of option space that data segments need at most beside the timestamps, before padding; the segment size shrinks by
-    /// as much, whether or not a segment uses them.
-    fn data_option_bytes(&self) -> usize {
+    /// Bytes of option space that are kept beside the timestamps, before padding, in a segment with data of this mapping, which
+    /// begins it or not. Its size shrinks by as much, and must not depend on when it leaves: what goes out again fits as before.
+    fn data_option_bytes(&self, _mapping: &Self::Mapping, _is_start: bool) -> usize {
         0
     }
 
@@ -57,9 +57,6 @@ pub struct Outgoing<M> {
     pub is_mapping_start: bool,
     /// It acknowledges what no segment did before.
     pub acknowledges: bool,
-    /// Stream offset of the payload; where there is none, of what leaves next. It is below that of an earlier segment where data
-    /// goes out again.
-    pub offset: u64,
     /// The FIN flag is set.
     pub fin: bool,
     /// SACK blocks take what the extension leaves: the peer learns of a loss by them, or waits for a timeout.

@@ -83,11 +83,11 @@ impl<M: Copy> SendQueue<M> {
         self.chunks.get(index).map_or(0, |chunk| chunk.end().saturating_sub(offset))
     }
 
-    /// The mapping that begins with the byte at `offset`.
-    pub(crate) fn mapping_from(&mut self, offset: u64) -> Option<M> {
+    /// The mapping of the byte at `offset`, and whether it is its first.
+    pub(crate) fn mapping_at(&mut self, offset: u64) -> Option<(M, bool)> {
         let index = self.index_of(offset);
         self.cursor = index;
-        self.chunks.get(index).filter(|chunk| chunk.start == offset).map(|chunk| chunk.mapping)
+        self.chunks.get(index).map(|chunk| (chunk.mapping, chunk.start == offset))
     }
 
     /// Up to `count` bytes from `offset`, the mapping of the first, and whether the mapping begins with it.

@@ -113,13 +113,14 @@ impl Connection {
     /// returns how many may.
     fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
         out.clear();
+        let mapping = self.shared.mapping(Carried::InEach);
         let mut regular_works = false;
         for subflow in &self.subflows {
             if !subflow.meta.stage.carries_data() || subflow.meta.finishing {
                 continue;
             }
             let tcp = &subflow.tcp;
-            let option_bytes = self.shared.data_option_bytes(subflow.meta.stage);
+            let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, true);
             let timeouts = tcp.consecutive_timeouts();
             regular_works |= !subflow.meta.backup() && timeouts == 0;
             out.push(SubflowView {
@@ -159,24 +160,24 @@ impl Connection {
         let mut room = target.room_bytes.min(decision.limit_bytes).max(self.least_mapping_bytes(segment));
         let most = self.shared.most_mapped_bytes();
         let carried = self.carried(position, segment);
+        let further = self.further_segment_bytes(position, carried);
         // A mapping is whole segments, unless the data ends before.
         let whole = |room: u64, available: u64| {
             let count = room.min(available).min(most);
-            if count < available && count > segment { count - count % segment } else { count }
+            if count < available && count > segment { count - (count - segment) % further } else { count }
         };
         match decision.data {
             Data::New => {
                 let shared = &mut self.shared;
                 let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
                 let unsent = shared.send.unsent_bytes();
-                let available = unsent.min(window);
                 if carried != Carried::InEach {
                     room = room.max(ahead_bytes(target, unsent).min(decision.limit_bytes));
                 }
                 if carried != Carried::InEach && window < unsent.min(gathered_bytes(target)) {
                     return false;
                 }
-                let count = whole(room, available);
+                let count = whole(room.min(window), unsent);
                 let in_flight = shared.send.next() != shared.send.start();
                 // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
                 let sliver = count < segment && in_flight;

@@ -24,20 +24,32 @@ impl Connection {
 
     /// Which segments of a mapping that goes to the subflow at `position` carry it.
     pub(super) fn carried(&self, position: usize, segment_bytes: u64) -> Carried {
+        let shared = &self.shared;
         let Some(subflow) = self.subflows.get(position) else { return Carried::InEach };
         // A peer that has yet to see that options pass, or that gathers bytes for a checksum, takes data without them for TCP's.
         // Where something merges segments, each that carries its mapping is one more that may keep it.
         let has_passed = subflow.meta.first_mapped_end.is_some_and(|end| subflow.tcp.acked_offset() >= end);
         let must_repeat = subflow.meta.stage != Stage::Established
             || !has_passed
-            || self.shared.checksum
+            || shared.checksum
             || self.data_level_losses > 0;
         let leaves_at_once = subflow.tcp.most_bytes_at_once(segment_bytes);
-        if must_repeat || leaves_at_once + segment_bytes > self.shared.most_mapped_bytes() {
-            Carried::InEach
+        if must_repeat || leaves_at_once + segment_bytes > shared.most_mapped_bytes() {
+            return Carried::InEach;
+        }
+        if subflow.meta.received_before != shared.receive_next {
+            Carried::OnceWithDataAcks
         } else {
             Carried::Once
         }
+    }
+
+    /// Payload of the second segment of such a mapping, and of those behind it.
+    pub(super) fn further_segment_bytes(&self, position: usize, carried: Carried) -> u64 {
+        let Some(subflow) = self.subflows.get(position) else { return 1 };
+        let mapping = self.shared.mapping(carried);
+        let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, false);
+        subflow.tcp.segment_payload_bytes_with(option_bytes) as u64
     }
 
     /// Gives data to a subflow as one mapping; returns the subflow offset after it.
@@ -51,6 +63,7 @@ impl Connection {
         let Some(subflow) = self.subflows.get_mut(position) else { return 0 };
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
+        subflow.meta.received_before = self.shared.receive_next;
         let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
         let end = subflow.tcp.enqueued_offset() + data.len() as u64;
         if subflow.meta.stage == Stage::Established {

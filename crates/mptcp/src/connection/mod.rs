@@ -381,6 +381,9 @@ impl Connection {
             let Subflow { tcp, meta, .. } = &mut **subflow;
             let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
             if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {
+                if meta.owes_data_ack {
+                    tcp.request_ack();
+                }
                 return Some(packet);
             }
             // Before that, an acknowledgment has no room for signals, and would be followed by others without end.

@@ -211,13 +211,18 @@ impl Shared {
         (self.local_key.0, self.remote_key.map_or(0, |key| key.0))
     }
 
-    /// Bytes of option space that data segments of a subflow need at most beside the timestamps.
-    pub(super) fn data_option_bytes(&self, stage: Stage) -> usize {
+    /// Bytes of option space that the data segments of this mapping need beside the timestamps, the first or the others.
+    pub(super) fn data_option_bytes(&self, stage: Stage, mapping: &Mapping, is_start: bool) -> usize {
         match stage {
             Stage::Plain if self.infinite_mapping.is_none() => 0,
-            Stage::Established if !self.checksum => DATA_DSS_BYTES,
+            Stage::Established => mapping.dss_bytes(is_start),
             _ => MOST_DATA_OPTION_BYTES,
         }
+    }
+
+    /// A mapping that is carried so, without its place.
+    pub(super) fn mapping(&self, carried: Carried) -> Mapping {
+        Mapping { checksum: self.checksum.then_some(0), carried, ..Mapping::default() }
     }
 
     /// DATA_ACK in its 4-byte form, which leaves a data segment four bytes more.
@@ -232,9 +237,6 @@ impl Shared {
         Some(DssMapping { data_seq: WireDataSeq::Full(seq), subflow_offset: 0, len: 1, checksum })
     }
 }
-
-/// What a DSS with a 4-byte DATA_ACK and an 8-byte data sequence number needs.
-const DATA_DSS_BYTES: usize = 22;
 
 /// What the options of any data segment need at most beside the timestamps: MP_CAPABLE with keys, length and checksum, or a DSS
 /// with a 4-byte DATA_ACK, an 8-byte number and a checksum.
@@ -251,12 +253,12 @@ pub(crate) struct SubflowExtension<'a> {
 impl Extension for SubflowExtension<'_> {
     type Mapping = Mapping;
 
-    fn data_option_bytes(&self) -> usize {
-        self.shared.data_option_bytes(self.meta.stage)
+    fn data_option_bytes(&self, mapping: &Mapping, is_start: bool) -> usize {
+        self.shared.data_option_bytes(self.meta.stage, mapping, is_start)
     }
 
     fn starts_alone(&self, mapping: &Mapping) -> bool {
-        mapping.carried == Carried::Once
+        mapping.carried != Carried::InEach
     }
 
     fn receive_window_bytes(&self, _own_bytes: u64) -> u64 {
@@ -352,22 +354,27 @@ impl SubflowExtension<'_> {
         }
     }
 
-    /// Beside a mapping there is always a DATA_ACK; without one, where no other data said it.
+    /// A segment without DSS acknowledges what its peer sent to TCP only: an acknowledgment of its own says the rest.
     fn write_mapping(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
-        let is_carried = |mapping: &Mapping| segment.is_mapping_start || mapping.carried == Carried::InEach;
-        let mapping = segment.mapping.filter(is_carried).map(Mapping::to_wire);
-        let data_ack = self.shared.receive_next;
-        if mapping.is_none() && !segment.acknowledges && self.meta.is_data_acked(data_ack, segment.offset) {
+        let data_ack = self.shared.data_ack();
+        let Some(dss) = segment.mapping.and_then(|mapping| mapping.dss(segment.is_mapping_start, data_ack))
+        else {
+            let has_news = self.meta.data_acked != self.shared.receive_next;
+            self.meta.owes_data_ack |= segment.acknowledges || has_news;
             return true;
-        }
-        self.meta.note_data_ack(data_ack, segment.offset + segment.payload_len_bytes as u64);
-        space.try_dss(Dss { data_ack: Some(self.shared.data_ack()), mapping, ..Dss::default() })
+        };
+        self.note_data_ack();
+        space.try_dss(dss)
+    }
+
+    fn note_data_ack(&mut self) {
+        self.meta.data_acked = self.shared.receive_next;
+        self.meta.owes_data_ack = false;
     }
 
     fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         let data_ack = Some(self.shared.data_ack());
-        // This will not go out again: what leaves next says the same.
-        self.meta.note_data_ack(self.shared.receive_next, segment.offset + 1);
+        self.note_data_ack();
         if !self.meta.signals.is_empty() {
             let signal = self.meta.signals.remove(0);
             return space.try_push_evicting_timestamps(signal)
@@ -467,14 +474,13 @@ mod tests {
             mapping,
             is_mapping_start,
             acknowledges: true,
-            offset: 0,
             fin: false,
             sack_follows,
         };
         let mut space = OptionSpace::new(&mut options, mapping.is_none() && !syn);
         let mut extension = SubflowExtension { shared, meta, position: 0 };
-        if mapping.is_some() {
-            let before = Timestamps::LEN_BYTES + extension.data_option_bytes();
+        if let Some(mapping) = &mapping {
+            let before = Timestamps::LEN_BYTES + extension.data_option_bytes(mapping, true);
             extension.write_options(&outgoing, &mut space);
             assert!(MAX_OPTIONS_BYTES - space.remaining_bytes() <= before, "data segments keep their size");
         } else {
@@ -593,6 +599,35 @@ mod tests {
         let options = compose(&mut shared, &mut meta, OutgoingKind::Ack, None);
         assert!(options.dss.is_some_and(|dss| !dss.data_fin && dss.data_ack.is_some()));
         assert!(!options.sack.is_empty());
+    }
+
+    #[test]
+    fn a_segment_without_dss_leaves_the_data_ack_to_an_acknowledgment() {
+        let mut shared = shared(MptcpVersion::V1, false);
+        let mut meta = Meta::new(0, Stage::Established);
+        let mapping = Mapping { carried: Carried::Once, len_bytes: 20_000, ..Mapping::default() };
+        let mut owes_after = |shared: &mut Shared, is_mapping_start, acknowledges| {
+            let outgoing = Outgoing {
+                kind: OutgoingKind::Data,
+                payload_len_bytes: 1448,
+                mapping: Some(mapping),
+                is_mapping_start,
+                acknowledges,
+                fin: false,
+                sack_follows: false,
+            };
+            let mut options = Options::default();
+            let mut space = OptionSpace::new(&mut options, false);
+            SubflowExtension { shared, meta: &mut meta, position: 0 }.write_options(&outgoing, &mut space);
+            assert_eq!(options.dss.is_some(), is_mapping_start);
+            meta.owes_data_ack
+        };
+        assert!(!owes_after(&mut shared, true, true));
+        assert!(!owes_after(&mut shared, false, false));
+        assert!(owes_after(&mut shared, false, true), "the peer may not have the first that said it");
+        assert!(!owes_after(&mut shared, true, false));
+        shared.receive_next = shared.receive_next.add(1);
+        assert!(owes_after(&mut shared, false, false), "data has arrived");
     }
 
     #[test]

@@ -264,12 +264,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
-    /// Payload of a full segment.
-    #[must_use]
-    pub fn segment_payload_bytes<X: Extension<Mapping = M>>(&self, ext: &X) -> usize {
-        self.segment_payload_bytes_with(ext.data_option_bytes())
-    }
-
     /// Payload of a full segment that leaves `option_bytes` for an extension's options.
     #[must_use]
     #[inline]
@@ -282,6 +276,24 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn padded_option_bytes(&self, extension_bytes: usize) -> usize {
         let timestamps = if self.timestamps { Timestamps::LEN_BYTES } else { 0 };
         (timestamps + extension_bytes).next_multiple_of(4)
+    }
+
+    /// What the options of a segment with data from `position` on need beside the timestamps.
+    #[inline]
+    pub(super) fn option_bytes_at<X: Extension<Mapping = M>>(&mut self, position: u64, ext: &X) -> usize {
+        let there = if position > 0 { self.queue.mapping_at(position - 1) } else { None };
+        there.map_or(0, |(mapping, is_start)| ext.data_option_bytes(&mapping, is_start))
+    }
+
+    /// Payload of a full segment with data from `position` on.
+    #[inline]
+    pub(super) fn segment_payload_bytes_at<X: Extension<Mapping = M>>(
+        &mut self,
+        position: u64,
+        ext: &X,
+    ) -> usize {
+        let option_bytes = self.option_bytes_at(position, ext);
+        self.segment_payload_bytes_with(option_bytes)
     }
 
     /// Sender maximum segment size without options (RFC 6691).

@@ -113,7 +113,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !is_suspected && now.since(self.mtu.lowered_at) < RAISE_AFTER {
             return None;
         }
-        let payload = self.larger_payload_bytes(ext);
+        let payload = self.larger_payload_bytes(self.next, ext);
         let by_peer = self.window_end.saturating_sub(self.next);
         // Enough behind it for its loss to show without a timeout; the small segments of a suspicion are worth more than that.
         let ahead = if is_suspected { payload } else { payload + 4 * segment_bytes };
@@ -125,10 +125,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         possible.then_some(payload)
     }
 
-    /// Payload of a segment of the size that a probe asks for.
-    fn larger_payload_bytes<X: Extension<Mapping = M>>(&self, ext: &X) -> u64 {
+    /// Payload of a segment of the size that a probe asks for, with data from `position` on.
+    fn larger_payload_bytes<X: Extension<Mapping = M>>(&mut self, position: u64, ext: &X) -> u64 {
         let size = self.mtu.before_suspicion.unwrap_or(self.mtu.configured);
-        let options = self.padded_option_bytes(ext.data_option_bytes()) as u64;
+        let option_bytes = self.option_bytes_at(position, ext);
+        let options = self.padded_option_bytes(option_bytes) as u64;
         u64::from(self.peer_mss.min(size - self.mtu.overhead)).saturating_sub(options)
     }
 
@@ -142,10 +143,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Option<u64> {
         self.mtu.before_suspicion?;
         let possible = self.mtu.probe.is_none() && self.consecutive_timeouts == 0;
-        let larger = self.larger_payload_bytes(ext);
+        let larger = self.larger_payload_bytes(start, ext);
         let whole = self.board.piece_bytes(at).min(self.queue.contiguous_bytes(start - 1));
         let count = whole.min(larger);
-        if !possible || count + 64 <= larger || count <= self.segment_payload_bytes(ext) as u64 {
+        if !possible || count + 64 <= larger || count <= self.segment_payload_bytes_at(start, ext) as u64 {
             return None;
         }
         self.mtu.probe = Some(Probe { start, end: start + count });

@@ -22,7 +22,6 @@ struct DataOptions<M> {
     mapping: M,
     is_start: bool,
     acknowledges: bool,
-    offset: u64,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -98,11 +97,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- data
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
-        let segment_bytes = self.segment_payload_bytes(ext) as u64;
         // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
         if core::mem::take(&mut self.pending.tail_probe)
             && self.una < self.next
-            && let Some(probe) = self.transmit_tail_probe(now, segment_bytes, ext)
+            && let Some(probe) = self.transmit_tail_probe(now, ext)
         {
             return Some(probe);
         }
@@ -110,11 +108,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let lost = self.board.lost_bytes();
         if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
             // What leaves until all this is delivered measures the application, if there was room for more.
-            if pipe + segment_bytes <= self.send_window_bytes() {
+            if pipe + self.segment_payload_bytes_with(0) as u64 <= self.send_window_bytes() {
                 self.delivery.mark_app_limited(pipe);
             }
             return None;
         }
+        let lost_piece = self.board.next_lost();
+        let position = lost_piece.map_or(self.next, |(_, start)| start);
+        let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
         // With nothing in flight, one segment may always leave.
         if pipe > 0 && pipe + segment_bytes.min(lost.max(self.unsent_bytes()).max(1)) > window {
@@ -124,8 +125,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.pacing = self.pace_at;
             return None;
         }
-        if lost > 0 {
-            let (at, start) = self.board.next_lost()?;
+        if let Some((at, start)) = lost_piece {
             let segment_bytes = self.mtu_probe_to_resend(at, start, ext).unwrap_or(segment_bytes);
             return self.resend(now, at, start, segment_bytes, ext);
         }
@@ -175,7 +175,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if unsent > 0 {
             let mut most = self.most_bytes_at_once(segment_bytes);
             if most > segment_bytes
-                && self.queue.mapping_from(self.next - 1).is_some_and(|mapping| ext.starts_alone(&mapping))
+                && let Some((mapping, true)) = self.queue.mapping_at(self.next - 1)
+                && ext.starts_alone(&mapping)
             {
                 most = segment_bytes;
             }
@@ -290,18 +291,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn transmit_tail_probe<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
-        segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next)).min(segment_bytes);
+        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next));
         if unsent > 0 {
-            let count = self.queue.contiguous_bytes(self.next - 1).min(unsent);
+            let segment_bytes = self.segment_payload_bytes_at(self.next, ext) as u64;
+            let count = self.queue.contiguous_bytes(self.next - 1).min(unsent).min(segment_bytes);
             let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
             let packet = self.send_stretch(now, self.next, count, fin, segment_bytes, ext);
             self.note_tail_probe(false);
             return packet;
         }
-        let (at, start) = self.board.last_piece(segment_bytes)?;
+        let most = self.segment_payload_bytes_at(self.next - 1, ext) as u64;
+        let (at, start) = self.board.last_piece(most)?;
+        let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
         self.note_tail_probe(true);
         self.resend(now, at, start, segment_bytes, ext)
     }
@@ -332,7 +335,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
         let acknowledges = self.pending.ack || self.unacked_segments > 0;
-        let data = DataOptions { mapping, is_start, acknowledges, offset: position - 1 };
+        let data = DataOptions { mapping, is_start, acknowledges };
         let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
         segment.payload = payload;
@@ -449,7 +452,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             mapping: data.map(|data| data.mapping),
             is_mapping_start: data.is_some_and(|data| data.is_start),
             acknowledges: data.is_none_or(|data| data.acknowledges),
-            offset: data.map_or(self.sent_offset(), |data| data.offset),
             fin: segment.flags.fin(),
             sack_follows,
         };

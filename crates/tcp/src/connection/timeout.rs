@@ -41,7 +41,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
         self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
         if self.recovery.frto == Frto::Resent {
-            let most = self.segment_payload_bytes(ext) as u64;
+            let most = self.segment_payload_bytes_at(self.una, ext) as u64;
             let lost = self.board.mark_front_lost(most);
             self.delivery.count_lost(lost);
         } else {
@@ -68,7 +68,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.una == self.next {
             return;
         }
-        let most = self.segment_payload_bytes(ext) as u64;
+        let most = self.segment_payload_bytes_at(self.una, ext) as u64;
         self.board.mark_front_lost(most);
         self.pace_at = now;
         self.timers.retransmit_kind = RetransmitKind::Timeout;
@@ -83,7 +83,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.window_probes = self.window_probes.saturating_add(1);
-        let most = self.segment_payload_bytes(ext) as u64;
+        let most = self.segment_payload_bytes_at(self.una, ext) as u64;
         self.board.mark_front_lost(most);
         self.rtt.back_off();
         self.timers.retransmit_kind = RetransmitKind::Timeout;
