@@ -145,7 +145,7 @@ pub(crate) struct Receiver {
     pub(crate) offset: u64,
     /// Mappings that are not used up, sorted, without overlap.
     mappings: VecDeque<ReceivedMapping>,
-    /// Up to here a mapping may be missing since its segment was merged with the one before.
+    /// Up to here mappings may be missing since their segments were merged with those before.
     pub(crate) unmapped_until: u64,
     /// Bytes of the front mapping that wait for its checksum.
     pub(crate) gathered: Payload,

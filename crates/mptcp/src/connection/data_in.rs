@@ -12,7 +12,7 @@ use crate::reassembly::Inserted;
 use crate::receive_window::Arrival;
 use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
 
-/// What a segment that was merged with another may have been the beginning of.
+/// What a segment that was merged with another may have been the beginning of, however small the window is.
 const MOST_MAPPED_BYTES: u64 = 65_535;
 
 /// Below, a round-trip time by timestamps says less than that of the handshake.
@@ -239,7 +239,9 @@ impl Connection {
                 Ok(mapping) => mapping,
                 Err(before_next) => {
                     if is_within {
-                        subflow.rx.unmapped_until = subflow.rx.offset + MOST_MAPPED_BYTES;
+                        // Each mapping may begin in a segment that is merged with another, until the peer misses its DATA_ACKs.
+                        let most = self.shared.receive_window_bytes().max(MOST_MAPPED_BYTES);
+                        subflow.rx.unmapped_until = subflow.rx.offset + most;
                     }
                     let count = before_next.map_or(bytes.len(), |count| bytes.len().min(count as usize));
                     if self.unmapped(cx, position, &bytes, segment) {

@@ -192,6 +192,42 @@ fn data_whose_mapping_was_merged_away_comes_again() {
     }
 }
 
+/// The sender learns of it by the DATA_ACKs that do not come; until then a whole window may arrive.
+#[test]
+fn a_window_of_data_may_come_without_mappings() {
+    for delays in [&[10][..], &[10, 20]] {
+        let mut network = network(delays, MptcpVersion::V1, false);
+        let (mut pending, mut unmapped) = (None, 0);
+        let most = Rc::new(RefCell::new(0));
+        let most_unmapped = Rc::clone(&most);
+        network.meddle = Box::new(move |way, packet| {
+            if way == Way::ToClient || packet.ip.src != network::client_addr(0) {
+                return vec![packet];
+            }
+            let is_full = segment(&packet).flags == TcpFlags::ACK && segment(&packet).payload.len() > 1000;
+            let is_mapped = segment(&packet).options.dss.is_some_and(|dss| dss.mapping.is_some());
+            unmapped += segment(&packet).payload.len();
+            if is_full && is_mapped && pending.is_some() {
+                return merge(&mut pending, packet);
+            }
+            let before: Option<Packet> = pending.take();
+            if is_full && !is_mapped && segment(&packet).options.mptcp().next().is_none() {
+                pending = Some(packet);
+                let mut most = most_unmapped.borrow_mut();
+                *most = unmapped.max(*most);
+                return before.into_iter().collect();
+            }
+            unmapped = 0;
+            before.into_iter().chain([packet]).collect()
+        });
+        assert_exchanged(&mut network, 3_000_000, 10_000, MINUTE);
+        assert!(*most.borrow() > 200_000, "{}", most.borrow());
+        assert_eq!(super::fell_back(&network), [None, None]);
+        let is_lost = |(_, event): &(_, Event)| matches!(event, Event::SubflowClosed { error: Some(_), .. });
+        assert!(!network.server_events.iter().any(is_lost));
+    }
+}
+
 #[test]
 fn a_path_that_dies_before_its_fin_holds_no_connection_open() {
     let mut network = network(&[10, 20], MptcpVersion::V1, false);
