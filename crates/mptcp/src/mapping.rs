@@ -21,14 +21,15 @@ pub(crate) enum Carried {
     /// Each segment.
     #[default]
     InEach,
-    /// The first; the others carry a DATA_ACK, and are no longer: what goes out again elsewhere, with a mapping of its own, is the
-    /// same number of segments from whichever of them on.
+    /// The first; the others carry a DATA_ACK.
     OnceWithDataAcks,
-    /// The first; the others carry nothing, and use the room.
+    /// The first; the others carry nothing.
     Once,
 }
 
-/// A DSS with a 4-byte DATA_ACK and a mapping with an 8-byte data sequence number; a checksum is two bytes more.
+/// A DSS with a 4-byte DATA_ACK …
+const ACKNOWLEDGING_DSS_BYTES: usize = 8;
+/// … and a mapping with an 8-byte data sequence number; a checksum is two bytes more.
 const MAPPED_DSS_BYTES: usize = 22;
 
 impl Mapping {
@@ -43,6 +44,7 @@ impl Mapping {
     pub(crate) const fn dss_bytes(&self, is_start: bool) -> usize {
         match self.carried {
             Carried::Once if !is_start => 0,
+            Carried::OnceWithDataAcks if !is_start => ACKNOWLEDGING_DSS_BYTES,
             _ if self.checksum.is_some() => MAPPED_DSS_BYTES + 2,
             _ => MAPPED_DSS_BYTES,
         }
@@ -56,6 +58,24 @@ impl Mapping {
             subflow_offset: self.subflow_offset,
             len: self.len_bytes,
             checksum: self.checksum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_room_is_kept_as_is_used() {
+        for carried in [Carried::InEach, Carried::OnceWithDataAcks, Carried::Once] {
+            for (is_start, checksum) in [(true, None), (true, Some(7)), (false, None), (false, Some(7))] {
+                // With a checksum, each segment carries the mapping.
+                let carried = if checksum.is_some() { Carried::InEach } else { carried };
+                let mapping = Mapping { checksum, carried, ..Mapping::default() };
+                let used = mapping.dss(is_start, WireDataSeq::Low(1)).map_or(0, |dss| dss.len_bytes());
+                assert_eq!(mapping.dss_bytes(is_start), used, "{carried:?} {is_start} {checksum:?}");
+            }
         }
     }
 }

@@ -37,6 +37,7 @@ impl Connection {
         if must_repeat || leaves_at_once + segment_bytes > shared.most_mapped_bytes() {
             return Carried::InEach;
         }
+        // Where data arrives, too, its DATA_ACKs had better not each need an acknowledgment of their own.
         if subflow.meta.received_before != shared.receive_next {
             Carried::OnceWithDataAcks
         } else {

@@ -69,20 +69,22 @@ fn where_data_goes_both_ways_data_acks_do_not_wait_for_the_next_mapping() {
 /// A queue that counts bytes has room for any of them then, or for none: nobody is locked out.
 #[test]
 fn full_segments_are_as_long_as_the_path_takes_with_a_mapping_or_without() {
-    let mut network = network(&[10], MptcpVersion::V1, false);
-    let lengths = Rc::new(RefCell::new(BTreeMap::<usize, usize>::new()));
-    let seen = Rc::clone(&lengths);
-    network.meddle = Box::new(move |_, packet| {
-        if !segment(&packet).payload.is_empty() {
-            *seen.borrow_mut().entry(packet.len_bytes()).or_default() += 1;
-        }
-        vec![packet]
-    });
-    assert_exchanged(&mut network, 3_000_000, 0, MINUTE);
-    // Before the peer has answered, each has room for MP_CAPABLE with a checksum.
-    let full = lengths.borrow().get(&1500).copied().unwrap_or_default();
-    let all: usize = lengths.borrow().values().sum();
-    assert!(full + 10 + 1 >= all, "{:?}", lengths.borrow());
+    for download in [0, 2_000_000] {
+        let mut network = network(&[10], MptcpVersion::V1, false);
+        let lengths = Rc::new(RefCell::new(BTreeMap::<usize, usize>::new()));
+        let seen = Rc::clone(&lengths);
+        network.meddle = Box::new(move |way, packet| {
+            if way == Way::ToServer && !segment(&packet).payload.is_empty() {
+                *seen.borrow_mut().entry(packet.len_bytes()).or_default() += 1;
+            }
+            vec![packet]
+        });
+        assert_exchanged(&mut network, 3_000_000, download, MINUTE);
+        // Before the peer has answered, each has room for MP_CAPABLE with a checksum.
+        let full = lengths.borrow().get(&1500).copied().unwrap_or_default();
+        let all: usize = lengths.borrow().values().sum();
+        assert!(full + 10 + 1 >= all, "{download}: {:?}", lengths.borrow());
+    }
 }
 
 /// Bare segments acknowledge to TCP what the peer sends; the acknowledgments of their own that say the rest may be lost.
