@@ -14,14 +14,10 @@ pub trait Extension {
 
     /// Bytes of option space that are kept beside the timestamps, before padding, in a segment with data of this mapping, which
     /// begins it or not. Its size shrinks by as much, and must not depend on when it leaves: what goes out again fits as before.
+    /// What leaves at once, to be cut into segments below, has the same options throughout: where those of a beginning and of the
+    /// rest differ, the beginning leaves alone.
     fn data_option_bytes(&self, _mapping: &Self::Mapping, _is_start: bool) -> usize {
         0
-    }
-
-    /// Only the segment that begins this mapping says so. It leaves on its own then: what leaves at once, to be cut into segments
-    /// below, has the same options throughout.
-    fn starts_alone(&self, _mapping: &Self::Mapping) -> bool {
-        false
     }
 
     /// Adds this protocol's options to a segment that is about to leave. Called once for each segment, retransmissions

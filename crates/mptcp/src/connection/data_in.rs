@@ -8,12 +8,10 @@ use polypath_wire::{
 use super::state::Mode;
 use super::{Connection, Context};
 use crate::event::{CloseReason, SubflowError};
+use crate::mapping::MOST_MAPPED_BYTES;
 use crate::reassembly::Inserted;
 use crate::receive_window::Arrival;
 use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
-
-/// What a segment that was merged with another may have been the beginning of, however small the window is.
-const MOST_MAPPED_BYTES: u64 = 65_535;
 
 /// Below, a round-trip time by timestamps says less than that of the handshake.
 const COARSE_RTT: Duration = Duration::from_millis(3);
@@ -239,7 +237,8 @@ impl Connection {
                 Ok(mapping) => mapping,
                 Err(before_next) => {
                     if is_within {
-                        // Each mapping may begin in a segment that is merged with another, until the peer misses its DATA_ACKs.
+                        // Each mapping may begin in a segment that is merged with another, until the peer misses its DATA_ACKs;
+                        // one, however small the window is.
                         let most = self.shared.receive_window_bytes().max(MOST_MAPPED_BYTES);
                         subflow.rx.unmapped_until = subflow.rx.offset + most;
                     }

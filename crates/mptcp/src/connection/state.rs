@@ -257,10 +257,6 @@ impl Extension for SubflowExtension<'_> {
         self.shared.data_option_bytes(self.meta.stage, mapping, is_start)
     }
 
-    fn starts_alone(&self, mapping: &Mapping) -> bool {
-        mapping.carried != Carried::InEach
-    }
-
     fn receive_window_bytes(&self, _own_bytes: u64) -> u64 {
         self.shared.receive_window_bytes()
     }
@@ -363,29 +359,32 @@ impl SubflowExtension<'_> {
             self.meta.owes_data_ack |= segment.acknowledges || has_news;
             return true;
         };
-        self.note_data_ack();
-        space.try_dss(dss)
+        self.say(dss, space)
     }
 
-    fn note_data_ack(&mut self) {
-        self.meta.data_acked = self.shared.receive_next;
-        self.meta.owes_data_ack = false;
+    /// Adds a DSS, which has a DATA_ACK; where there is no room beside a signal, that is said later.
+    fn say(&mut self, dss: Dss, space: &mut OptionSpace<'_>) -> bool {
+        let is_said = space.try_dss(dss);
+        if is_said {
+            self.meta.data_acked = self.shared.receive_next;
+            self.meta.owes_data_ack = false;
+        }
+        is_said
     }
 
     fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         let data_ack = Some(self.shared.data_ack());
-        self.note_data_ack();
         if !self.meta.signals.is_empty() {
             let signal = self.meta.signals.remove(0);
             return space.try_push_evicting_timestamps(signal)
-                && space.try_dss(Dss { data_ack, ..Dss::default() })
+                && self.say(Dss { data_ack, ..Dss::default() }, space)
                 && self.write_signals(space);
         }
         // Beside a DATA_FIN there is no room for SACK blocks. Where it is not due, they go first.
         let may_fin = self.meta.owes_data_fin || !segment.sack_follows;
         let mapping = self.shared.fin_mapping().filter(|_| may_fin);
         self.meta.owes_data_fin = false;
-        space.try_dss(Dss { data_ack, mapping, data_fin: mapping.is_some(), ..Dss::default() })
+        self.say(Dss { data_ack, mapping, data_fin: mapping.is_some(), ..Dss::default() }, space)
     }
 
     fn write_signals(&mut self, space: &mut OptionSpace<'_>) -> bool {
@@ -628,6 +627,12 @@ mod tests {
         assert!(!owes_after(&mut shared, true, false));
         shared.receive_next = shared.receive_next.add(1);
         assert!(owes_after(&mut shared, false, false), "data has arrived");
+        // An acknowledgment that a signal fills does not say it; the next does.
+        meta.signals.push(add_addr_v6());
+        assert!(compose(&mut shared, &mut meta, OutgoingKind::Ack, None).dss.is_none());
+        assert!(meta.owes_data_ack);
+        assert!(compose(&mut shared, &mut meta, OutgoingKind::Ack, None).dss.is_some());
+        assert!(!meta.owes_data_ack);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use polypath_wire::DataSeq;
 use super::lowest_rtt::lowest_rtt;
 use super::lowest_rtt_bm::window_limit_bytes;
 use super::{Data, Decision, Scheduler, SubflowView, View};
+use crate::mapping::MOST_MAPPED_BYTES;
 
 /// No slower than the best path alone.
 ///
@@ -32,8 +33,6 @@ const PORTIONS_PER_S: u64 = 20;
 /// What a copy of data that is not lost must save: estimates of two equal paths differ by less, and copying over both what
 /// either brings takes a share of all.
 const WORTHWHILE: Duration = Duration::from_millis(1);
-/// One decision is at most a mapping.
-const MOST_MAPPED_BYTES: u64 = u16::MAX as u64;
 /// Subflows that are passed over in one decision.
 const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.

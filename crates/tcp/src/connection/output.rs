@@ -176,7 +176,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let mut most = self.most_bytes_at_once(segment_bytes);
             if most > segment_bytes
                 && let Some((mapping, true)) = self.queue.mapping_at(self.next - 1)
-                && ext.starts_alone(&mapping)
+                && ext.data_option_bytes(&mapping, true) != ext.data_option_bytes(&mapping, false)
             {
                 most = segment_bytes;
             }

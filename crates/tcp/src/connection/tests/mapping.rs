@@ -25,10 +25,6 @@ impl Extension for Recorder {
         if *mapping == ONCE && !is_start { 0 } else { 20 }
     }
 
-    fn starts_alone(&self, mapping: &u16) -> bool {
-        *mapping == ONCE
-    }
-
     fn write_options(&mut self, segment: &Outgoing<u16>, _space: &mut OptionSpace<'_>) {
         self.sent.push((segment.mapping, segment.payload_len_bytes));
     }
