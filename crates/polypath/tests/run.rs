@@ -5,7 +5,6 @@ mod lab;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
@@ -318,7 +317,7 @@ s=socket.create_connection(('10.77.0.2',int(sys.argv[1]))); s.sendall(b'x'*8_000
 #[test]
 fn without_root_the_program_keeps_its_user_and_gets_no_rights() {
     let Some(lab) = Lab::new_or_skip("rootless") else { return };
-    if !has_or_skip("python3", "rootless") {
+    if !["python3", "unshare", "setpriv"].iter().all(|program| has_or_skip(program, "rootless")) {
         return;
     }
     let is_off = |name: &str, off: &str| {
@@ -338,19 +337,23 @@ fn without_root_the_program_keeps_its_user_and_gets_no_rights() {
     let script = format!(
         "import os\nprint(os.getuid(), os.getgid(), [l.split()[1] for l in open('/proc/self/status') if l.startswith('CapEff')])\n{ASK}"
     );
-    let mut command = Command::new(&polypath);
-    command.args([
-        "run",
-        "--",
-        "/usr/bin/env",
-        "python3",
-        "-c",
-        &script,
-        &at.ip().to_string(),
-        &at.port().to_string(),
-    ]);
-    command.uid(65534).gid(65534).current_dir("/");
-    let output = lab.output(&mut command);
+    // A device of its own: whose the machine's is depends on who set the machine up.
+    let as_nobody = |tun_mode: &str, program: &[&str]| {
+        let become_nobody = format!(
+            "mount -t tmpfs tmpfs /dev/net && mknod -m {tun_mode} /dev/net/tun c 10 200 && \
+             exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$0\" run -- \"$@\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &become_nobody]).arg(&polypath).args(program).current_dir("/");
+        lab.output(&mut command)
+    };
+    let output = as_nobody("600", &["true"]);
+    let (_, errors) = text(&output);
+    assert!(errors.contains("/dev/net/tun") && errors.contains("expected its mode to be 0666"), "{output:?}");
+    assert_eq!((output.status.code(), errors.lines().count()), (Some(1), 1));
+
+    let (ip, port) = (at.ip().to_string(), at.port().to_string());
+    let output = as_nobody("666", &["/usr/bin/env", "python3", "-c", &script, &ip, &port]);
     assert_eq!(text(&output).0, "65534 65534 ['0000000000000000']\nQUESTION", "{output:?}");
 }
 
