@@ -13,7 +13,8 @@ use crate::mapping::MOST_MAPPED_BYTES;
 /// - what would reach the peer no later through faster subflows, with all that is written before it, waits for them (as ECF
 ///   does, but knowing that a window doubles each round in slow start);
 /// - what would block the peer's window for faster subflows waits for them (as BLEST does);
-/// - a slower subflow fills its path, but not the path's queue (as bufferbloat mitigation does, Paasch 4.3.2).
+/// - a slower subflow, or a much thinner one, fills its path, but not the path's queue (as bufferbloat mitigation does, Paasch
+///   4.3.2).
 ///
 /// Where nothing new may leave, a subflow with room sends a copy of what a slower, or silent, one holds: what keeps the window
 /// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written.
@@ -29,6 +30,8 @@ pub(super) struct Default {
 const HARMFUL_QUEUE: Duration = Duration::from_millis(20);
 /// λ of bufferbloat mitigation, as evaluated by its authors.
 const LAMBDA: f64 = 3.0;
+/// A subflow that carries so many times as much may fill its queue, not the other.
+const BROADER: f64 = 4.0;
 const PORTIONS_PER_S: u64 = 20;
 /// What a copy of data that is not lost must save: estimates of two equal paths differ by less, and copying over both what
 /// either brings takes a share of all.
@@ -156,13 +159,12 @@ fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> bool {
     if !view.more_to_come && by_then >= view.unsent_bytes && earlier().next().is_some() {
         return true;
     }
-    if !moving(view, passed).any(|subflow| is_faster(subflow, chosen)) {
-        return false;
-    }
     let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
         && chosen.pending_bytes() > 0
         && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
-    stands_in_queue || blocks(view, chosen, passed, chosen.segment_bytes.into())
+    let is_better = |subflow: &SubflowView| is_faster(subflow, chosen) || is_broader(subflow, chosen);
+    stands_in_queue && moving(view, passed).any(is_better)
+        || blocks(view, chosen, passed, chosen.segment_bytes.into())
 }
 
 /// Those that will bring something: who has nothing in flight must have room, or its peer's window is closed, and must not wait in
@@ -177,6 +179,13 @@ fn moving<'a>(view: &View<'a>, passed: &[u8]) -> impl Iterator<Item = &'a Subflo
 
 fn is_faster(subflow: &SubflowView, chosen: &SubflowView) -> bool {
     subflow.srtt < chosen.srtt && !chosen.srtt.is_zero()
+}
+
+/// `chosen` carries little beside this subflow: what waits in its queue holds up more than it brings, however short that queue
+/// has become since it was last filled.
+fn is_broader(subflow: &SubflowView, chosen: &SubflowView) -> bool {
+    let rate = |subflow: &SubflowView| subflow.window_bytes as f64 / subflow.srtt.as_secs_f64();
+    !subflow.srtt.is_zero() && rate(subflow) > BROADER * rate(chosen)
 }
 
 /// Until so many bytes are acknowledged that `chosen` is given now, faster subflows bring more than the peer's window holds.
@@ -377,6 +386,23 @@ mod tests {
         subflows[1].in_flight_bytes = 7_300;
         assert_eq!(pick(&subflows), None);
         assert_eq!(pick(&subflows[1..]), Some(0));
+    }
+
+    /// Each would fill its queue while that of the other drains, in turns.
+    #[test]
+    fn a_thin_subflow_does_not_fill_its_queue_though_its_round_trip_is_shorter() {
+        let mut subflows = [subflow(1, 300, 10), subflow(2, 400, 0)];
+        subflows[0].min_rtt = Duration::from_millis(50);
+        subflows[0].in_flight_bytes = 7_300;
+        let mut pick = |broad_window_bytes| {
+            subflows[1].window_bytes = broad_window_bytes;
+            subflows[1].in_flight_bytes = broad_window_bytes;
+            let view = View { more_to_come: true, window_left_bytes: 1 << 20, ..view(&subflows) };
+            Default::default().select(&view).map(|decision| decision.subflow)
+        };
+        // 4 · 14 600 in 300 ms are 77 867 in 400 ms.
+        assert_eq!(pick(77_866), Some(0));
+        assert_eq!(pick(77_868), None);
     }
 
     #[test]
