@@ -1,5 +1,5 @@
 use arrayvec::ArrayVec;
-use polypath_units::Duration;
+use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use super::lowest_rtt::lowest_rtt;
@@ -10,8 +10,8 @@ use crate::mapping::MOST_MAPPED_BYTES;
 /// No slower than the best path alone.
 ///
 /// The fastest subflow with room sends, and a slower one only where that lets everything arrive earlier:
-/// - what would reach the peer no later through faster subflows, with all that is written before it, waits for them (as ECF
-///   does, but knowing that a window doubles each round in slow start);
+/// - what would reach the peer no later through faster subflows, with all that is written until then, waits for them (as ECF
+///   does, but knowing that a window doubles each round in slow start, and at what pace the application writes);
 /// - what would block the peer's window for faster subflows waits for them (as BLEST does);
 /// - a slower subflow, or a much thinner one, fills its path, but not the path's queue (as bufferbloat mitigation does, Paasch
 ///   4.3.2).
@@ -24,6 +24,8 @@ pub(super) struct Default {
     copied_until: Option<DataSeq>,
     /// The last decision was a copy.
     is_copying: bool,
+    /// Since when data waits to leave though the application has written all it has, and up to where it had.
+    waits_since: Option<(Instant, DataSeq)>,
 }
 
 /// A queue for which a subflow is held back: shorter ones harm nobody, and are what pacing and offloads make anyway.
@@ -57,6 +59,7 @@ impl Scheduler for Default {
         };
         let mut passed: ArrayVec<u8, MOST_PASSED> = ArrayVec::new();
         self.is_copying = false;
+        let pace = self.pace(view);
         loop {
             let decision = lowest_rtt(view, |subflow| may_send(subflow) && !passed.contains(&subflow.id));
             let Some(decision) = decision else { break };
@@ -65,7 +68,7 @@ impl Scheduler for Default {
                 return Some(decision);
             }
             // Of more than can be remembered one sends: none may wait for a subflow that was not asked.
-            if !waits(view, chosen, &passed) || passed.try_push(chosen.id).is_err() {
+            if !waits(view, chosen, &passed, pace) || passed.try_push(chosen.id).is_err() {
                 let limit_bytes =
                     if view.subflows.len() > 1 { portion_bytes(view, chosen, &passed) } else { u64::MAX };
                 return Some(Decision { limit_bytes, ..decision });
@@ -90,6 +93,17 @@ impl Scheduler for Default {
 }
 
 impl Default {
+    /// At what pace the application has written since data began to wait.
+    fn pace(&mut self, view: &View<'_>) -> Pace {
+        let written = view.data_next.add(view.unsent_bytes);
+        if view.unsent_bytes == 0 || view.more_to_come {
+            self.waits_since = None;
+            return Pace::default();
+        }
+        let (since, before) = *self.waits_since.get_or_insert((view.now, written));
+        Pace { bytes: written.diff(before).max(0) as u64, time: view.now.since(since) }
+    }
+
     /// Something that another subflow holds, and this one brings earlier.
     fn copy(&self, view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<Decision> {
         if view.new_bytes > 0 || view.more_to_come && !view.window_limited {
@@ -128,6 +142,23 @@ impl Default {
     }
 }
 
+/// How much an application that is not held back has written in the time in which data waited.
+#[derive(Clone, Copy, Debug, core::default::Default)]
+struct Pace {
+    bytes: u64,
+    time: Duration,
+}
+
+impl Pace {
+    /// What it writes within `time` if it goes on like this. A pace of a shorter time foretells nothing.
+    fn within(self, time: Duration) -> u64 {
+        if self.time <= time {
+            return 0;
+        }
+        (self.bytes as f64 * time.as_secs_f64() / self.time.as_secs_f64()) as u64
+    }
+}
+
 /// The peer answers.
 fn is_sound(subflow: &SubflowView) -> bool {
     subflow.timeouts == 0 && !subflow.is_probing
@@ -144,7 +175,7 @@ fn is_proven(subflow: &SubflowView) -> bool {
 }
 
 /// New data had better not go to `chosen`: all would arrive later. `passed` are the subflows that wait themselves.
-fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> bool {
+fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8], pace: Pace) -> bool {
     let arrives_in = new_arrives_in(chosen);
     // Once a path's bottleneck is known, its round-trip time no longer says when something arrives.
     let is_earlier = |subflow: &SubflowView| {
@@ -156,7 +187,10 @@ fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> bool {
     let earlier = || moving(view, passed).filter(|subflow| is_faster(subflow, chosen) || is_earlier(subflow));
     // What the others can bring to the peer until this one has; a round trip until it is acknowledged.
     let by_then: u64 = earlier().map(|subflow| expected_bytes(view, subflow, arrives_in)).sum();
-    if !view.more_to_come && by_then >= view.unsent_bytes && earlier().next().is_some() {
+    if !view.more_to_come
+        && by_then >= view.unsent_bytes + pace.within(arrives_in)
+        && earlier().next().is_some()
+    {
         return true;
     }
     let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
@@ -330,6 +364,26 @@ mod tests {
         assert_eq!(pick(29_200, false), None);
         assert_eq!(pick(29_201, false), Some(Decision::send(1, Data::New)));
         assert_eq!(pick(29_200, true), Some(Decision::send(1, Data::New)));
+    }
+
+    /// It would wait longer and longer, until the slow one is needed after all.
+    #[test]
+    fn what_the_application_goes_on_to_write_waits_as_well() {
+        let subflows = full_and_slow(100);
+        let mut scheduler = Default::default();
+        let mut pick = |ms, unsent_bytes| {
+            let now = Instant::ZERO + Duration::from_millis(ms);
+            let view = View { now, unsent_bytes, window_left_bytes: 1 << 20, ..view(&subflows) };
+            scheduler.select(&view).map(|decision| decision.subflow)
+        };
+        // The fast one brings 29 200 in the 50 ms until the slow one's arrives; 1 000 more each 10 ms are 5 000 in that time.
+        assert_eq!(pick(0, 18_000), None);
+        assert_eq!(pick(50, 23_000), None, "not for longer than the time that is foreseen");
+        assert_eq!(pick(60, 24_000), None);
+        assert_eq!(pick(70, 25_000), Some(1));
+        // From the start again once nothing waits.
+        assert_eq!(pick(80, 0), None);
+        assert_eq!(pick(90, 29_200), None);
     }
 
     #[test]
