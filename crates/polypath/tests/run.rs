@@ -5,6 +5,7 @@ mod lab;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
@@ -343,9 +344,7 @@ fn without_root_the_program_keeps_its_user_and_gets_no_rights() {
             "mount -t tmpfs tmpfs /dev/net && mknod -m {tun_mode} /dev/net/tun c 10 200 && \
              exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$0\" run -- \"$@\""
         );
-        let mut command = Command::new("unshare");
-        command.args(["-m", "sh", "-c", &become_nobody]).arg(&polypath).args(program).current_dir("/");
-        lab.output(&mut command)
+        polypath_after(&lab, &["-m"], &become_nobody, &polypath, program)
     };
     let output = as_nobody("600", &["true"]);
     let (_, errors) = text(&output);
@@ -357,10 +356,10 @@ fn without_root_the_program_keeps_its_user_and_gets_no_rights() {
     assert_eq!(text(&output).0, "65534 65534 ['0000000000000000']\nQUESTION", "{output:?}");
 }
 
-/// Runs a shell script at the client, which starts polypath by `$0`.
-fn polypath_after(lab: &Lab, unshare: &[&str], script: &str) -> Output {
+/// Runs a shell script at the client, which starts polypath by `$0` and the program by `$@`.
+fn polypath_after(lab: &Lab, unshare: &[&str], script: &str, polypath: &Path, program: &[&str]) -> Output {
     let mut command = Command::new("unshare");
-    command.args(unshare).args(["sh", "-c", script, env!("CARGO_BIN_EXE_polypath")]);
+    command.args(unshare).args(["sh", "-c", script]).arg(polypath).args(program).current_dir("/");
     lab.output(&mut command)
 }
 
@@ -370,14 +369,15 @@ fn what_is_missing_is_said_in_one_line() {
     if !has_or_skip("unshare", "errors") || !has_or_skip("setpriv", "errors") {
         return;
     }
-    let no_tun = "mount -t tmpfs tmpfs /dev/net && exec \"$0\" run -- true";
+    let polypath = Path::new(env!("CARGO_BIN_EXE_polypath"));
+    let no_tun = "mount -t tmpfs tmpfs /dev/net && exec \"$0\" run -- \"$@\"";
     let no_users = "echo 0 > /proc/sys/user/max_user_namespaces && \
-                    exec setpriv --inh-caps=-all --bounding-set=-all \"$0\" run -- true";
+                    exec setpriv --inh-caps=-all --bounding-set=-all \"$0\" run -- \"$@\"";
     for (unshare, script, says) in [
         (&["-m"][..], no_tun, "/dev/net/tun is missing"),
         (&["-Ur"], no_users, "sysctl user.max_user_namespaces is 0"),
     ] {
-        let output = polypath_after(&lab, unshare, script);
+        let output = polypath_after(&lab, unshare, script, polypath, &["true"]);
         let (_, errors) = text(&output);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(errors.starts_with("polypath: no network namespace for the program: "), "{errors}");
