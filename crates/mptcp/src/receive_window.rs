@@ -19,8 +19,8 @@ pub(crate) const INITIAL_BYTES: u64 = 256 << 10;
 /// In slow start the next round brings twice as much as the last, and while its first acknowledgments are on their way the
 /// one after that is sent: 2 + 2 · 2, less what has arrived of them.
 const LEAD: u64 = 4;
-/// 100 Gbit/s.
-const FASTEST_BYTES_PER_S: f64 = 12.5e9;
+/// 100 Gbit/s are so many bytes in two nanoseconds.
+const FASTEST_BYTES_PER_2_NS: u64 = 25;
 /// Enough where a path has next to no delay.
 const LOCAL_BYTES: u64 = 4 << 20;
 /// A round is not shorter: machines take turns in slices of milliseconds, and what arrives in one batch says nothing of a rate.
@@ -29,7 +29,7 @@ const LEAST_ROUND: Duration = Duration::from_millis(4);
 /// What may be under way at the most: more than the fastest path could hold would only stand in queues, fall out of the
 /// processor's caches, and, out of order, fill the peer's buffer with what it can't deliver.
 pub(crate) fn most_under_way_bytes(longest_min_rtt: Duration) -> u64 {
-    ((FASTEST_BYTES_PER_S * longest_min_rtt.as_secs_f64()) as u64).max(LOCAL_BYTES)
+    (longest_min_rtt.as_nanos() / 2).saturating_mul(FASTEST_BYTES_PER_2_NS).max(LOCAL_BYTES)
 }
 
 /// Memory that a host has promised to its peers beyond what every connection has.
@@ -77,7 +77,11 @@ pub(crate) struct ReceiveWindow {
 #[derive(Debug)]
 struct Tuning {
     rounds: Vec<Round>,
+    /// What all of them brought last, as a rate.
+    bytes_per_s: f64,
     longest_rtt: Duration,
+    /// What they bring in two of the longest round trips.
+    by_longest_bytes: u64,
     /// After the highest byte received.
     highest: DataSeq,
     edge: DataSeq,
@@ -96,6 +100,12 @@ struct Round {
     last_bytes: u64,
     /// How long the last one took.
     last: Duration,
+}
+
+impl Round {
+    fn bytes_per_s(&self) -> f64 {
+        if self.last.is_zero() { 0.0 } else { self.last_bytes as f64 / self.last.as_secs_f64() }
+    }
 }
 
 /// Data that arrived, and the state of the buffer with it.
@@ -146,7 +156,9 @@ impl ReceiveWindow {
                 memory.large += 1;
                 self.tuning.insert(Box::new(Tuning {
                     rounds: Vec::new(),
+                    bytes_per_s: 0.0,
                     longest_rtt: arrival.longest_rtt,
+                    by_longest_bytes: 0,
                     highest: arrival.end,
                     edge,
                     promised_bytes: 0,
@@ -182,7 +194,10 @@ impl ReceiveWindow {
 
 impl Tuning {
     fn note(&mut self, arrival: &Arrival) {
-        self.longest_rtt = arrival.longest_rtt.max(arrival.rtt);
+        let longest_rtt = arrival.longest_rtt.max(arrival.rtt);
+        if core::mem::replace(&mut self.longest_rtt, longest_rtt) != longest_rtt {
+            self.update_by_longest();
+        }
         let Some(round) = self.rounds.iter_mut().find(|round| round.subflow == arrival.subflow) else {
             let Arrival { now, subflow, len_bytes, .. } = *arrival;
             self.rounds.push(Round {
@@ -195,24 +210,25 @@ impl Tuning {
             return;
         };
         let so_far = arrival.now.since(round.since);
-        if so_far >= arrival.rtt.max(LEAST_ROUND) {
-            round.last = so_far;
-            round.last_bytes = round.bytes;
-            round.bytes = 0;
-            round.since = arrival.now;
+        if so_far < arrival.rtt.max(LEAST_ROUND) {
+            round.bytes += arrival.len_bytes;
+            return;
         }
-        round.bytes += arrival.len_bytes;
+        round.last = so_far;
+        round.last_bytes = core::mem::replace(&mut round.bytes, arrival.len_bytes);
+        round.since = arrival.now;
+        self.bytes_per_s = self.rounds.iter().map(Round::bytes_per_s).sum();
+        self.update_by_longest();
+    }
+
+    fn update_by_longest(&mut self) {
+        self.by_longest_bytes = (2.0 * self.bytes_per_s * self.longest_rtt.as_secs_f64()) as u64;
     }
 
     /// Moves the edge ahead of what has arrived, as far as the caps allow.
     fn advance(&mut self, buffer: Buffer) {
         let rounds = self.rounds.iter().map(|round| round.last_bytes.max(round.bytes));
-        let bytes_per_s = |round: &Round| {
-            if round.last.is_zero() { 0.0 } else { round.last_bytes as f64 / round.last.as_secs_f64() }
-        };
-        let rate: f64 = self.rounds.iter().map(bytes_per_s).sum();
-        let by_longest = (2.0 * rate * self.longest_rtt.as_secs_f64()) as u64;
-        let lead_bytes = (LEAD * rounds.sum::<u64>()).max(by_longest).max(INITIAL_BYTES);
+        let lead_bytes = (LEAD * rounds.sum::<u64>()).max(self.by_longest_bytes).max(INITIAL_BYTES);
         // What the application leaves unread, it does not need to come faster.
         let wanted = self.highest.add(lead_bytes.saturating_sub(buffer.unread_bytes));
         let most_bytes = buffer.cap_bytes.min(self.most_bytes).saturating_sub(buffer.unread_bytes);

@@ -563,9 +563,13 @@ impl Connection {
     }
 
     fn notify_writable(&mut self) {
-        let (room, limit) = (self.send_room_bytes(), self.send_limit_bytes());
+        if !self.writable_wanted {
+            return;
+        }
+        let limit = self.send_limit_bytes();
+        let room = limit.saturating_sub(self.shared.send.len_bytes());
         let under_way = self.shared.send.next().diff(self.shared.send.start()) as u64;
-        if self.writable_wanted && room * 3 >= limit.saturating_sub(under_way) {
+        if room * 3 >= limit.saturating_sub(under_way) {
             self.writable_wanted = false;
             self.emit(Event::Writable);
         }
