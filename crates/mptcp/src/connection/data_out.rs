@@ -218,7 +218,8 @@ impl Connection {
             }
             Data::Copy(seq) => {
                 let available = self.shared.send.next().diff(seq).max(0) as u64;
-                let count = whole(room, available);
+                // A limit that ends a piece is kept to the byte: what were left would hold up as much as the whole.
+                let count = whole(room, available.min(decision.limit_bytes));
                 if count == 0 || seq.before(self.shared.send.start()) {
                     return false;
                 }

@@ -21,6 +21,9 @@ pub(super) struct LowestRttRp {
     carriers: Carriers,
 }
 
+/// What a segment may be longer than a copy of it: more than the longest mapping.
+const SLIVER_BYTES: u64 = 64;
+
 /// Which subflows have carried the first unacknowledged segment, by id: none of them is given it again.
 #[derive(Clone, Debug, Default)]
 struct Carriers {
@@ -67,13 +70,21 @@ impl Scheduler for LowestRttRp {
         let is_slower = held_by.srtt > subflow.srtt && !held_by.in_recovery;
         let penalize = (is_slower && self.penalties.may_ask(subflow, view.now))
             .then(|| Penalty { subflow: holder, ssthresh: self.is_first_form || !held_by.in_slow_start() });
-        let limit_bytes = u64::from(subflow.segment_bytes);
+        let limit_bytes = copied_bytes(view, subflow);
         Some(Decision { subflow: index, data: Data::Copy(view.data_una), limit_bytes, penalize })
     }
 
     fn copies(&self) -> bool {
         true
     }
+}
+
+/// How much of the first unacknowledged data goes out again at once: a segment, and with it what little would be left of the piece.
+/// Segments without a mapping are longer than a copy, which has one, and a rest of twenty bytes would hold up everything once more.
+fn copied_bytes(view: &View<'_>, subflow: &SubflowView) -> u64 {
+    let segment_bytes = u64::from(subflow.segment_bytes);
+    let held_bytes = view.held_at(view.data_una).map_or(0, |held| held.end.diff(held.seq).max(0) as u64);
+    if held_bytes <= segment_bytes + SLIVER_BYTES { held_bytes.max(segment_bytes) } else { segment_bytes }
 }
 
 impl Carriers {
@@ -110,7 +121,7 @@ impl Penalties {
 mod tests {
     use polypath_units::Duration;
 
-    use super::super::tests::{subflow, view};
+    use super::super::tests::{sent, subflow, view};
     use super::*;
 
     /// The slow subflow 2 holds what the window waits for, and the fast subflow 1 could send.
@@ -137,6 +148,19 @@ mod tests {
         assert_eq!(scheduler.select(&view), copy(78, None));
         view = View { data_una: DataSeq(79), now: view.now + Duration::from_millis(1), ..view };
         assert_eq!(scheduler.select(&view), copy(79, penalty));
+    }
+
+    #[test]
+    fn a_copy_takes_along_what_little_is_left_of_a_piece() {
+        let subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
+        for (held_bytes, copied_bytes) in
+            [(1000, 1460), (1460, 1460), (1480, 1480), (1560, 1460), (2940, 1460)]
+        {
+            let sent = sent(&[(77, held_bytes, 2), (77 + u64::from(held_bytes), 5000, 1)]);
+            let view = View { sent: &sent, ..blocked(&subflows) };
+            let limit_bytes = LowestRttRp::improved().select(&view).map(|decision| decision.limit_bytes);
+            assert_eq!(limit_bytes, Some(copied_bytes), "of {held_bytes}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::vec;
 
 use polypath_units::Duration;
-use polypath_wire::{MptcpVersion, Packet, Payload, TcpFlags};
+use polypath_wire::{DataSeq, MptcpVersion, Packet, Payload, TcpFlags};
 
 use super::network::{self, Network, Way, segment, segment_mut};
 use super::{MINUTE, VERSIONS, assert_exchanged};
@@ -239,4 +239,45 @@ fn a_path_that_dies_before_its_fin_holds_no_connection_open() {
         if is_lost { vec![] } else { vec![packet] }
     });
     assert_exchanged(&mut network, 200_000, 200_000, Duration::from_secs(75));
+}
+
+/// A segment without a mapping is longer than a copy of it with one. What were left would hold up the window for one more round trip.
+#[test]
+fn a_copy_of_what_blocks_the_window_leaves_no_sliver_of_it() {
+    for version in VERSIONS {
+        let mut config =
+            ConnectionConfig { version, receive_autotuning: false, ..ConnectionConfig::default() };
+        config.scheduler = "lowest-rtt-rp".parse().expect("a scheduler has that name");
+        let tcp = Arc::make_mut(&mut config.tcp);
+        (tcp.max_aggregate_bytes, tcp.receive_buffer_bytes) = (0, 100_000);
+        let mut network = Network::new(&[10, 200], config.clone(), config, 6);
+        // How much of a mapping of the slow path was still to be copied when a copy began.
+        let rests = Rc::new(RefCell::new(Vec::new()));
+        let seen = Rc::clone(&rests);
+        let (mut held, mut count) = (BTreeMap::new(), 0);
+        network.meddle = Box::new(move |way, packet| {
+            let segment = segment(&packet);
+            let mapping = segment.options.dss.and_then(|dss| dss.mapping).filter(|_| way == Way::ToServer);
+            let range = mapping.map(|mapping| {
+                let start = mapping.data_seq.expand(DataSeq(0)).0;
+                (start, start + u64::from(mapping.len))
+            });
+            if packet.ip.src == network::client_addr(1) {
+                held.extend(range);
+                return vec![packet];
+            }
+            if let Some((start, _)) = range
+                && let Some((_, end)) = held.range(..=start).next_back()
+                && start < *end
+            {
+                seen.borrow_mut().push(end - start);
+            }
+            // A window that losses keep small leaves something to do for the slow path.
+            count += usize::from(!segment.payload.is_empty());
+            if count % 200 == 199 { vec![] } else { vec![packet] }
+        });
+        assert_exchanged(&mut network, 5_000_000, 0, MINUTE);
+        let rests = rests.borrow();
+        assert!(rests.len() > 10 && rests.iter().all(|rest| *rest > 100), "{rests:?}");
+    }
 }
