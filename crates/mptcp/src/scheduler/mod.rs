@@ -143,7 +143,8 @@ pub struct Decision {
     pub subflow: usize,
     /// The data.
     pub data: Data,
-    /// At most this many bytes; `u64::MAX` for as much as the subflow has room for.
+    /// At most this many bytes; `u64::MAX` for as much as the subflow has room for. They leave in whole segments, except where data
+    /// ends, or a copy reaches the limit.
     pub limit_bytes: u64,
     /// Halves the window of this subflow (index into [`View::subflows`]): penalization, Paasch 4.2.1.
     pub penalize: Option<Penalty>,
