@@ -129,7 +129,7 @@ impl Default {
                 let copier = view.subflows.iter().enumerate().filter(|(_, subflow)| is_earlier(subflow));
                 if let Some((index, subflow)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
                     // In whole segments, even if what they hold went out in pieces.
-                    let limit_bytes = held.end.diff(held.seq).max(subflow.segment_bytes.into()) as u64;
+                    let limit_bytes = held.len_bytes().max(subflow.segment_bytes.into());
                     return Some(Decision { limit_bytes, ..Decision::send(index, Data::Copy(held.seq)) });
                 }
             }

@@ -21,7 +21,8 @@ pub(super) struct LowestRttRp {
     carriers: Carriers,
 }
 
-/// What a segment may be longer than a copy of it: more than the longest mapping.
+/// What is not left for a copy of its own. Each segment behind the first of a mapping is longer than a copy by the 20 bytes of one, so that
+/// three copies in a row leave 60.
 const SLIVER_BYTES: u64 = 64;
 
 /// Which subflows have carried the first unacknowledged segment, by id: none of them is given it again.
@@ -83,7 +84,7 @@ impl Scheduler for LowestRttRp {
 /// Segments without a mapping are longer than a copy, which has one, and a rest of twenty bytes would hold up everything once more.
 fn copied_bytes(view: &View<'_>, subflow: &SubflowView) -> u64 {
     let segment_bytes = u64::from(subflow.segment_bytes);
-    let held_bytes = view.held_at(view.data_una).map_or(0, |held| held.end.diff(held.seq).max(0) as u64);
+    let held_bytes = view.held_at(view.data_una).map_or(0, |held| held.len_bytes());
     if held_bytes <= segment_bytes + SLIVER_BYTES { held_bytes.max(segment_bytes) } else { segment_bytes }
 }
 

@@ -99,6 +99,14 @@ pub struct Held {
     pub again: bool,
 }
 
+impl Held {
+    /// Its length.
+    #[must_use]
+    pub const fn len_bytes(&self) -> u64 {
+        self.end.diff(self.seq).unsigned_abs()
+    }
+}
+
 /// One subflow as a scheduler sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct SubflowView {
