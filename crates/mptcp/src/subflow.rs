@@ -61,6 +61,8 @@ pub(crate) struct Meta {
     pub(crate) is_silent: bool,
     /// What the path carried when it was used before.
     pub(crate) remembered_bytes_per_s: Option<u64>,
+    /// Until when the path's bottleneck is busy with what the subflow was given, if nothing else stands before it.
+    pub(crate) busy_until: Instant,
     /// Nothing was acknowledged over several retransmission timeouts.
     pub(crate) is_stale: bool,
     /// The budget that its packets are taken from, as of this generation of budgets.
@@ -101,6 +103,13 @@ impl Stage {
     }
 }
 
+impl Subflow {
+    /// What the path's bottleneck carries, as it shows now or showed before.
+    pub(crate) fn bottleneck_bytes_per_s(&self) -> Option<u64> {
+        self.tcp.bottleneck_bytes_per_s().or(self.meta.remembered_bytes_per_s)
+    }
+}
+
 impl Meta {
     pub(crate) fn new(id: u8, stage: Stage) -> Self {
         Self {
@@ -127,6 +136,7 @@ impl Meta {
             join_retries: 0,
             is_silent: false,
             remembered_bytes_per_s: None,
+            busy_until: Instant::ZERO,
             is_stale: false,
             account: None,
             account_generation: 0,

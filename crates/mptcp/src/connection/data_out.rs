@@ -29,7 +29,7 @@ impl Connection {
             Mode::Mptcp => {
                 self.notice_silence(cx);
                 while self.may_schedule() && self.schedule_one(cx) {}
-                self.probe_closed_window();
+                self.probe_closed_window(cx.now);
             }
         }
         self.notify_writable();
@@ -73,7 +73,7 @@ impl Connection {
 
     fn schedule_one(&mut self, cx: &mut Context<'_>) -> bool {
         let mut candidates = core::mem::take(&mut self.candidates);
-        let regular = self.collect_candidates(&mut candidates);
+        let regular = self.collect_candidates(cx.now, &mut candidates);
         self.drop_stale_reinjections();
         let shared = &self.shared;
         let unsent_bytes = shared.send.unsent_bytes();
@@ -111,7 +111,7 @@ impl Connection {
 
     /// Subflows that may carry data, and behind them the backups that wait while a regular one works (RFC 8684 §3.3.8);
     /// returns how many may.
-    fn collect_candidates(&self, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
+    fn collect_candidates(&self, now: Instant, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
         out.clear();
         let mapping = self.shared.mapping(Carried::InEach);
         let mut regular_works = false;
@@ -139,7 +139,8 @@ impl Connection {
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
                 in_recovery: tcp.in_recovery(),
                 acked_offset: tcp.acked_offset(),
-                bottleneck_bytes_per_s: tcp.bottleneck_bytes_per_s().or(subflow.meta.remembered_bytes_per_s),
+                bottleneck_bytes_per_s: subflow.bottleneck_bytes_per_s(),
+                bottleneck_busy: subflow.meta.busy_until.since(now),
             });
         }
         if !regular_works || out.iter().all(|subflow| !subflow.backup) {
@@ -196,7 +197,7 @@ impl Connection {
                 let seq = shared.send.next();
                 let data = shared.send.take_new(count as usize);
                 let len = data.len() as u32;
-                let end_offset = self.push(position, seq, data, carried);
+                let end_offset = self.push(cx.now, position, seq, data, carried);
                 self.shared.sent.push_back(SentChunk {
                     seq,
                     len,
@@ -213,7 +214,7 @@ impl Connection {
                 let count = whole(room, u64::from(front.len));
                 self.reinjections.take_front(count as u32);
                 cx.mib.mptcp_retrans += 1;
-                self.resend(position, front.seq, count, carried);
+                self.resend(cx.now, position, front.seq, count, carried);
                 count > 0
             }
             Data::Copy(seq) => {
@@ -224,7 +225,7 @@ impl Connection {
                     return false;
                 }
                 cx.mib.mptcp_retrans += 1;
-                self.resend(position, seq, count, carried);
+                self.resend(cx.now, position, seq, count, carried);
                 true
             }
         }
@@ -302,7 +303,7 @@ impl Connection {
 
     /// With the window closed and nothing on its way, one byte goes to a subflow: its TCP probes until the peer's window
     /// opens (RFC 9293 §3.8.6.1).
-    fn probe_closed_window(&mut self) {
+    fn probe_closed_window(&mut self, now: Instant) {
         let shared = &self.shared;
         let closed = !shared.window_end.after(shared.send.next());
         let idle = shared.send.next() == shared.send.start();
@@ -321,7 +322,7 @@ impl Connection {
         };
         let seq = self.shared.send.next();
         let data = self.shared.send.take_new(1);
-        let end_offset = self.push(position, seq, data, Carried::InEach);
+        let end_offset = self.push(now, position, seq, data, Carried::InEach);
         self.shared.sent.push_back(SentChunk {
             seq,
             len: 1,

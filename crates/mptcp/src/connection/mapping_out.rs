@@ -1,5 +1,6 @@
 //! Which data becomes one mapping, and which of its segments carry it (RFC 8684 §3.3.1).
 
+use polypath_units::{Duration, Instant};
 use polypath_wire::{DataSeq, Payload, dss_checksum};
 
 use super::Connection;
@@ -56,6 +57,7 @@ impl Connection {
     /// Gives data to a subflow as one mapping; returns the subflow offset after it.
     pub(super) fn push(
         &mut self,
+        now: Instant,
         position: usize,
         data_seq: DataSeq,
         data: Payload,
@@ -65,6 +67,10 @@ impl Connection {
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
         subflow.meta.received_before = self.shared.receive_next;
+        if let Some(rate) = subflow.bottleneck_bytes_per_s() {
+            let busy = Duration::from_secs_f64(data.len() as f64 / rate.max(1) as f64);
+            subflow.meta.busy_until = subflow.meta.busy_until.max(now) + busy;
+        }
         let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
         let end = subflow.tcp.enqueued_offset() + data.len() as u64;
         if subflow.meta.stage == Stage::Established {

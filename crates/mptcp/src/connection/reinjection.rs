@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use polypath_units::Instant;
 use polypath_wire::DataSeq;
 
 use super::Connection;
@@ -63,7 +64,14 @@ impl Connection {
     }
 
     /// Sends again, on another subflow or the same, what was sent before.
-    pub(super) fn resend(&mut self, position: usize, seq: DataSeq, count: u64, carried: Carried) {
+    pub(super) fn resend(
+        &mut self,
+        now: Instant,
+        position: usize,
+        seq: DataSeq,
+        count: u64,
+        carried: Carried,
+    ) {
         let data = self.shared.send.slice(seq, count as usize);
         let Some(id) = self.subflows.get(position).map(|subflow| subflow.meta.id) else { return };
         if data.is_empty() {
@@ -71,7 +79,7 @@ impl Connection {
         }
         self.scheduler.on_sent(id, seq, data.len() as u64);
         let end = seq.add(data.len() as u64);
-        let end_offset = self.push(position, seq, data, carried);
+        let end_offset = self.push(now, position, seq, data, carried);
         take_over(&mut self.shared.sent, seq, end, id, end_offset);
     }
 

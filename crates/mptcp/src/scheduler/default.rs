@@ -14,7 +14,8 @@ use crate::mapping::MOST_MAPPED_BYTES;
 ///   does, but knowing that a window doubles each round in slow start, and at what pace the application writes);
 /// - what would block the peer's window for faster subflows waits for them (as BLEST does);
 /// - a slower subflow, or a much thinner one, fills its path, but not the path's queue (as bufferbloat mitigation does, Paasch
-///   4.3.2).
+///   4.3.2);
+/// - where the peer's window is short, the fastest does not fill its queue either while another's path lacks data.
 ///
 /// Where nothing new may leave, a subflow with room sends a copy of what a slower, or silent, one holds: what keeps the window
 /// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written.
@@ -69,8 +70,18 @@ impl Scheduler for Default {
             }
             // Of more than can be remembered one sends: none may wait for a subflow that was not asked.
             if !waits(view, chosen, &passed, pace) || passed.try_push(chosen.id).is_err() {
-                let limit_bytes =
-                    if view.subflows.len() > 1 { portion_bytes(view, chosen, &passed) } else { u64::MAX };
+                if view.subflows.len() < 2 {
+                    return Some(decision);
+                }
+                let lacks_data = |subflow: &SubflowView| {
+                    may_send(subflow)
+                        && !passed.contains(&subflow.id)
+                        && !stands_in_queue(subflow)
+                        && !waits(view, subflow, &passed, pace)
+                };
+                let other = if leaves_window(view, chosen) { lowest_rtt(view, lacks_data) } else { None };
+                let decision = other.unwrap_or(decision);
+                let limit_bytes = portion_bytes(view, view.subflows.get(decision.subflow)?, &passed);
                 return Some(Decision { limit_bytes, ..decision });
             }
         }
@@ -193,11 +204,10 @@ fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8], pace: Pace) -> bo
     {
         return true;
     }
-    let stands_in_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
+    let fills_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
         && chosen.pending_bytes() > 0
         && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
-    let is_better = |subflow: &SubflowView| is_faster(subflow, chosen) || is_broader(subflow, chosen);
-    stands_in_queue && moving(view, passed).any(is_better)
+    fills_queue && moving(view, passed).any(|subflow| is_better(subflow, chosen))
         || blocks(view, chosen, passed, chosen.segment_bytes.into())
 }
 
@@ -215,6 +225,10 @@ fn is_faster(subflow: &SubflowView, chosen: &SubflowView) -> bool {
     subflow.srtt < chosen.srtt && !chosen.srtt.is_zero()
 }
 
+fn is_better(subflow: &SubflowView, chosen: &SubflowView) -> bool {
+    is_faster(subflow, chosen) || is_broader(subflow, chosen)
+}
+
 /// `chosen` carries little beside this subflow: what waits in its queue holds up more than it brings, however short that queue
 /// has become since it was last filled.
 fn is_broader(subflow: &SubflowView, chosen: &SubflowView) -> bool {
@@ -222,20 +236,44 @@ fn is_broader(subflow: &SubflowView, chosen: &SubflowView) -> bool {
     !subflow.srtt.is_zero() && rate(subflow) > BROADER * rate(chosen)
 }
 
-/// Until so many bytes are acknowledged that `chosen` is given now, faster subflows bring more than the peer's window holds.
+/// Until so many bytes are acknowledged that `chosen` is given now, better subflows bring more than the peer's window holds.
 fn blocks(view: &View<'_>, chosen: &SubflowView, passed: &[u8], bytes: u64) -> bool {
+    // A DATA_ACK comes back over any subflow (RFC 8684 §3.3.2), and over these something comes all the time.
+    let back = |subflow: &SubflowView| subflow.min_rtt / 2;
+    let better = || moving(view, passed).filter(|subflow| is_better(subflow, chosen));
+    let back_in = better().map(back).fold(back(chosen), Duration::min);
     // As the windows are: the peer's grows with them.
     let acknowledged_in = match chosen.bottleneck_bytes_per_s {
         Some(rate) => {
             let further_bytes = bytes.saturating_sub(chosen.segment_bytes.into());
             let further = Duration::from_secs_f64(further_bytes as f64 / rate.max(1) as f64);
-            new_arrives_in(chosen) + further + chosen.min_rtt / 2
+            new_arrives_in(chosen) + further + back_in
         }
-        None => chosen.srtt,
+        None => chosen.srtt / 2 + back_in,
     };
-    let faster = moving(view, passed).filter(|subflow| is_faster(subflow, chosen));
-    let by_ack: u64 = faster.map(|subflow| steady_bytes(subflow, acknowledged_in)).sum();
+    let by_ack: u64 = better().map(|subflow| steady_bytes(subflow, acknowledged_in)).sum();
     by_ack > 0 && by_ack + bytes > view.window_left_bytes
+}
+
+/// The peer's window, not its own, keeps `chosen` from sending more, and its bottleneck is busy without: another makes more of
+/// what is left of the window.
+fn leaves_window(view: &View<'_>, chosen: &SubflowView) -> bool {
+    let is_scarce = view.window_left_bytes <= view.unsent_bytes.min(chosen.room_bytes);
+    is_scarce && stands_in_queue(chosen)
+}
+
+/// Some of what it holds is known to wait for its bottleneck.
+fn stands_in_queue(subflow: &SubflowView) -> bool {
+    queued_bytes(subflow).is_some_and(|queued| queued >= untried_bytes(subflow) as f64)
+}
+
+/// How much of what it holds waits for its bottleneck, if that is known: what is more than a round trip's worth, or what was
+/// given at once.
+fn queued_bytes(subflow: &SubflowView) -> Option<f64> {
+    let rate = subflow.bottleneck_bytes_per_s?.max(1) as f64;
+    let pending = subflow.pending_bytes() as f64;
+    let at_once = rate * subflow.bottleneck_busy.as_secs_f64();
+    Some((pending - rate * subflow.min_rtt.as_secs_f64()).max(at_once.min(pending)))
 }
 
 /// How much goes to a subflow in one decision: what its bottleneck carries in a moment, as what it already holds decides
@@ -252,16 +290,12 @@ fn portion_bytes(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> u64 {
 
 /// When what a subflow is given now reaches the peer.
 fn new_arrives_in(subflow: &SubflowView) -> Duration {
-    match subflow.bottleneck_bytes_per_s {
-        Some(rate) => {
-            let rate = rate.max(1) as f64;
-            // A round trip's worth is on its way, not in the queue.
-            let queued_bytes =
-                (subflow.pending_bytes() as f64 - rate * subflow.min_rtt.as_secs_f64()).max(0.0);
-            let leaves_s = (queued_bytes + f64::from(subflow.segment_bytes)) / rate;
+    match (subflow.bottleneck_bytes_per_s, queued_bytes(subflow)) {
+        (Some(rate), Some(queued_bytes)) => {
+            let leaves_s = (queued_bytes + f64::from(subflow.segment_bytes)) / rate.max(1) as f64;
             subflow.min_rtt / 2 + Duration::from_secs_f64(leaves_s)
         }
-        None => subflow.srtt / 2 + leaves_in(subflow),
+        _ => subflow.srtt / 2 + leaves_in(subflow),
     }
 }
 
@@ -399,31 +433,95 @@ mod tests {
 
     #[test]
     fn what_would_block_the_window_waits() {
-        let subflows = full_and_slow(100);
-        // In 100 ms: (1 + 90/20 − 1) · 14 600 = 65 700, and the segment itself.
+        let subflows = full_and_slow(120);
+        // It arrives in 60 ms, and is acknowledged over the fast one 10 ms later: (1 + 60/20 − 1) · 14 600, and the segment.
         let pick = |left_bytes| {
             let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
             Default::default().select(&view)
         };
-        assert_eq!(pick(65_700 + 1459), None);
-        assert_eq!(pick(65_700 + 1460), Some(Decision::send(1, Data::New)));
+        assert_eq!(pick(43_800 + 1459), None);
+        assert_eq!(pick(43_800 + 1460), Some(Decision::send(1, Data::New)));
     }
 
     #[test]
     fn no_more_goes_to_a_slow_subflow_at_once_than_the_window_has_room_for_until_it_has_arrived() {
         let mut subflows = full_and_slow(100);
         subflows[1].bottleneck_bytes_per_s = Some(1_000_000);
-        // n bytes are acknowledged in 100 + n/1000 ms; in that time the fast one brings (90 + n/1000)/20 · 14 600 bytes.
+        // n bytes are acknowledged in 60 + n/1000 ms; in that time the fast one brings (50 + n/1000)/20 · 14 600 bytes.
         let pick = |left_bytes| {
             let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
             Default::default().select(&view).map(|decision| decision.limit_bytes)
         };
         // Room for 20 000: a quarter of what its bottleneck carries in a moment.
-        assert_eq!(pick(65_700 + 34_600), Some(12_500));
-        assert_eq!(pick(65_700 + 2_703), Some(1_562));
-        assert_eq!(pick(65_700 + 2_525), Some(1_460));
-        assert_eq!(pick(65_700 + 2_524), None);
+        assert_eq!(pick(36_500 + 34_600), Some(12_500));
+        assert_eq!(pick(36_500 + 2_703), Some(1_562));
+        assert_eq!(pick(36_500 + 2_525), Some(1_460));
+        assert_eq!(pick(36_500 + 2_524), None);
         assert_eq!(pick(1 << 20), Some(50_000));
+    }
+
+    #[test]
+    fn what_is_left_of_the_window_goes_to_a_path_that_lacks_data() {
+        let mut subflows = [subflow(1, 100, 4), subflow(2, 150, 10)];
+        subflows[0].min_rtt = Duration::from_millis(20);
+        subflows[0].window_bytes = 200_000;
+        subflows[0].bottleneck_bytes_per_s = Some(1_000_000);
+        let mut pick = |in_flight_bytes, left_bytes| {
+            subflows[0].in_flight_bytes = in_flight_bytes;
+            let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
+            Default::default().select(&view).map(|decision| decision.subflow)
+        };
+        // Until the slow one's is acknowledged, after 75 + 10 ms, the fast one brings 75 000 bytes.
+        assert_eq!(pick(75_000, 5_840), Some(1));
+        assert_eq!(pick(70_620, 5_840), Some(1));
+        assert_eq!(pick(70_619, 5_840), Some(0), "4 381 and a segment block the window");
+        assert_eq!(pick(75_000, 5_841), Some(0), "the fast one's own window is shorter than the peer's");
+        subflows[1].srtt = Duration::from_millis(10);
+        subflows[1].min_rtt = Duration::from_millis(10);
+        subflows[1].bottleneck_bytes_per_s = Some(1_000_000);
+        subflows[0].in_flight_bytes = 0;
+        let mut pick = |in_flight_bytes| {
+            subflows[1].in_flight_bytes = in_flight_bytes;
+            let view = View { window_left_bytes: 5_840, more_to_come: true, ..view(&subflows) };
+            Default::default().select(&view).map(|decision| decision.subflow)
+        };
+        assert_eq!(pick(15_839), Some(1), "four segments of queue harm nobody");
+        assert_eq!(pick(15_840), Some(0));
+    }
+
+    #[test]
+    fn what_was_given_at_once_waits_for_the_bottleneck() {
+        let mut path = subflow(1, 100, 5);
+        path.bottleneck_bytes_per_s = Some(100_000);
+        let mut arrives_in_ms = |in_flight_bytes, busy_ms| {
+            path.in_flight_bytes = in_flight_bytes;
+            path.bottleneck_busy = Duration::from_millis(busy_ms);
+            new_arrives_in(&path).as_micros()
+        };
+        // 50 ms of delay, and 14.6 for the segment.
+        assert_eq!(arrives_in_ms(8_000, 0), 64_600);
+        assert_eq!(arrives_in_ms(8_000, 30), 94_600);
+        assert_eq!(arrives_in_ms(8_000, 1_000), 144_600, "no more waits than is under way");
+        assert_eq!(arrives_in_ms(15_000, 30), 114_600, "10 000 of 15 000 bytes are a round trip's worth");
+    }
+
+    /// Its round trip is short because nothing stands in its queue; a portion of it would stand there for long.
+    #[test]
+    fn a_thin_path_blocks_a_broad_one_whose_round_trip_is_longer() {
+        let mut subflows = [subflow(1, 20, 5), subflow(2, 30, 0)];
+        subflows[0].bottleneck_bytes_per_s = Some(100_000);
+        subflows[1].acked_offset = 1;
+        let mut pick = |broad_window_bytes, left_bytes| {
+            subflows[1].window_bytes = broad_window_bytes;
+            subflows[1].ssthresh_bytes = 0;
+            subflows[1].in_flight_bytes = broad_window_bytes;
+            let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
+            Default::default().select(&view).map(|decision| decision.subflow)
+        };
+        // Acknowledged in 10 + 14.6 + 10 ms, the broad one brings 19.6/30 of its window; 87 600 in 30 ms is four times as much.
+        assert_eq!(pick(90_000, 58_800 + 1_459), None);
+        assert_eq!(pick(90_000, 58_800 + 1_460), Some(0));
+        assert_eq!(pick(87_600, 1_460), Some(0));
     }
 
     #[test]
