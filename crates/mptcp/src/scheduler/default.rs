@@ -2,6 +2,7 @@ use arrayvec::ArrayVec;
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
+use super::arrival::{arrives_in, deliverable_bytes, new_arrives_in, stands_in_queue, steady_bytes};
 use super::lowest_rtt::lowest_rtt;
 use super::lowest_rtt_bm::window_limit_bytes;
 use super::{Data, Decision, Scheduler, SubflowView, View};
@@ -76,7 +77,7 @@ impl Scheduler for Default {
                 let lacks_data = |subflow: &SubflowView| {
                     may_send(subflow)
                         && !passed.contains(&subflow.id)
-                        && !stands_in_queue(subflow)
+                        && !is_busy(subflow)
                         && !waits(view, subflow, &passed, pace)
                 };
                 let other = if leaves_window(view, chosen) { lowest_rtt(view, lacks_data) } else { None };
@@ -259,21 +260,12 @@ fn blocks(view: &View<'_>, chosen: &SubflowView, passed: &[u8], bytes: u64) -> b
 /// what is left of the window.
 fn leaves_window(view: &View<'_>, chosen: &SubflowView) -> bool {
     let is_scarce = view.window_left_bytes <= view.unsent_bytes.min(chosen.room_bytes);
-    is_scarce && stands_in_queue(chosen)
+    is_scarce && is_busy(chosen)
 }
 
-/// Some of what it holds is known to wait for its bottleneck.
-fn stands_in_queue(subflow: &SubflowView) -> bool {
-    queued_bytes(subflow).is_some_and(|queued| queued >= untried_bytes(subflow) as f64)
-}
-
-/// How much of what it holds waits for its bottleneck, if that is known: what is more than a round trip's worth, or what was
-/// given at once.
-fn queued_bytes(subflow: &SubflowView) -> Option<f64> {
-    let rate = subflow.bottleneck_bytes_per_s?.max(1) as f64;
-    let pending = subflow.pending_bytes() as f64;
-    let at_once = rate * subflow.bottleneck_busy.as_secs_f64();
-    Some((pending - rate * subflow.min_rtt.as_secs_f64()).max(at_once.min(pending)))
+/// Its bottleneck has enough to carry.
+fn is_busy(subflow: &SubflowView) -> bool {
+    stands_in_queue(subflow, untried_bytes(subflow))
 }
 
 /// How much goes to a subflow in one decision: what its bottleneck carries in a moment, as what it already holds decides
@@ -286,24 +278,6 @@ fn portion_bytes(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> u64 {
         portion /= 2;
     }
     portion.max(least)
-}
-
-/// When what a subflow is given now reaches the peer.
-fn new_arrives_in(subflow: &SubflowView) -> Duration {
-    match (subflow.bottleneck_bytes_per_s, queued_bytes(subflow)) {
-        (Some(rate), Some(queued_bytes)) => {
-            let leaves_s = (queued_bytes + f64::from(subflow.segment_bytes)) / rate.max(1) as f64;
-            subflow.min_rtt / 2 + Duration::from_secs_f64(leaves_s)
-        }
-        _ => subflow.srtt / 2 + leaves_in(subflow),
-    }
-}
-
-/// When what a subflow is given now leaves: its window leaves evenly within a round trip, twice as fast in slow start.
-fn leaves_in(subflow: &SubflowView) -> Duration {
-    let pending = subflow.pending_bytes() as f64 / subflow.window_bytes.max(1) as f64;
-    let rounds = if subflow.in_slow_start() { pending / 2.0 } else { pending };
-    Duration::from_secs_f64(subflow.srtt.as_secs_f64() * rounds)
 }
 
 /// What a subflow that has delivered nothing yet gets beside one that has: its handshake tells of its delay, not of its rate.
@@ -319,54 +293,6 @@ fn expected_bytes(view: &View<'_>, subflow: &SubflowView, time: Duration) -> u64
     } else {
         deliverable
     }
-}
-
-/// How many new bytes a subflow brings to the peer within `time`, beyond what it has in flight: a window each round, twice as
-/// much each round in slow start.
-fn deliverable_bytes(subflow: &SubflowView, time: Duration) -> u64 {
-    let srtt_s = subflow.srtt.as_secs_f64();
-    let after_s = time.as_secs_f64() - srtt_s / 2.0;
-    if srtt_s <= 0.0 || after_s < 0.0 {
-        return 0;
-    }
-    let rounds = after_s / srtt_s;
-    let windows = if subflow.in_slow_start() {
-        // More rounds bring more than there is.
-        2.0 * libm::exp2(rounds.min(30.0)) - 1.0
-    } else {
-        1.0 + rounds
-    };
-    let most = subflow.bottleneck_bytes_per_s.map_or(f64::INFINITY, |rate| {
-        rate as f64 * (time.as_secs_f64() - subflow.min_rtt.as_secs_f64() / 2.0)
-    });
-    ((windows * subflow.window_bytes as f64).min(most) as u64).saturating_sub(subflow.pending_bytes())
-}
-
-/// The same with a window that does not grow.
-fn steady_bytes(subflow: &SubflowView, time: Duration) -> u64 {
-    deliverable_bytes(&SubflowView { ssthresh_bytes: 0, ..*subflow }, time)
-}
-
-/// When what ends at `end_offset` of a subflow's stream will have reached the peer: what is in flight arrives within a round
-/// trip, evenly.
-fn arrives_in(subflow: &SubflowView, end_offset: u64) -> Duration {
-    let ahead_bytes = end_offset.saturating_sub(subflow.acked_offset);
-    let rounds = ahead_bytes as f64 / subflow.in_flight_bytes.max(1) as f64;
-    // Something lost is found out, and comes a round trip later.
-    let again = if subflow.is_probing || subflow.timeouts > 0 {
-        2.0
-    } else if subflow.in_recovery {
-        1.0
-    } else {
-        0.0
-    };
-    let srtt_s = subflow.srtt.as_secs_f64();
-    let by_rounds = (srtt_s * (rounds + again - 0.5)).max(0.0);
-    // Acknowledgments that are on their way back are of bytes that have arrived: half a round trip's worth.
-    let by_rate = subflow
-        .bottleneck_bytes_per_s
-        .map_or(0.0, |rate| ahead_bytes as f64 / rate.max(1) as f64 - subflow.min_rtt.as_secs_f64() / 2.0);
-    Duration::from_secs_f64(by_rounds.max(by_rate))
 }
 
 #[cfg(test)]
@@ -418,17 +344,6 @@ mod tests {
         // From the start again once nothing waits.
         assert_eq!(pick(80, 0), None);
         assert_eq!(pick(90, 29_200), None);
-    }
-
-    #[test]
-    fn slow_start_doubles_what_the_fast_subflow_brings() {
-        let mut subflows = full_and_slow(100);
-        subflows[0].ssthresh_bytes = u64::MAX;
-        // (2 · 2² − 1 − 1) · 14 600.
-        assert_eq!(deliverable_bytes(&subflows[0], Duration::from_millis(50)), 6 * 14_600);
-        assert_eq!(deliverable_bytes(&subflows[0], Duration::from_millis(9)), 0);
-        subflows[0].in_flight_bytes = 0;
-        assert_eq!(deliverable_bytes(&subflows[0], Duration::from_millis(10)), 14_600);
     }
 
     #[test]
@@ -487,22 +402,6 @@ mod tests {
         };
         assert_eq!(pick(15_839), Some(1), "four segments of queue harm nobody");
         assert_eq!(pick(15_840), Some(0));
-    }
-
-    #[test]
-    fn what_was_given_at_once_waits_for_the_bottleneck() {
-        let mut path = subflow(1, 100, 5);
-        path.bottleneck_bytes_per_s = Some(100_000);
-        let mut arrives_in_ms = |in_flight_bytes, busy_ms| {
-            path.in_flight_bytes = in_flight_bytes;
-            path.bottleneck_busy = Duration::from_millis(busy_ms);
-            new_arrives_in(&path).as_micros()
-        };
-        // 50 ms of delay, and 14.6 for the segment.
-        assert_eq!(arrives_in_ms(8_000, 0), 64_600);
-        assert_eq!(arrives_in_ms(8_000, 30), 94_600);
-        assert_eq!(arrives_in_ms(8_000, 1_000), 144_600, "no more waits than is under way");
-        assert_eq!(arrives_in_ms(15_000, 30), 114_600, "10 000 of 15 000 bytes are a round trip's worth");
     }
 
     /// Its round trip is short because nothing stands in its queue; a portion of it would stand there for long.

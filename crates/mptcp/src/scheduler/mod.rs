@@ -3,6 +3,7 @@
 //! A scheduler sees numbers and returns a decision; it never touches packets. It is asked again after each decision,
 //! until it answers `None`. `docs/schedulers.md` shows how to write one.
 
+mod arrival;
 mod backup_aware;
 mod blest;
 mod default;
