@@ -1,6 +1,6 @@
 //! Which data becomes one mapping, and which of its segments carry it (RFC 8684 §3.3.1).
 
-use polypath_units::{Duration, Instant};
+use polypath_units::{BitRate, Instant};
 use polypath_wire::{DataSeq, Payload, dss_checksum};
 
 use super::Connection;
@@ -68,8 +68,9 @@ impl Connection {
         let len_bytes = data.len() as u16;
         subflow.meta.received_before = self.shared.receive_next;
         if let Some(rate) = subflow.bottleneck_bytes_per_s() {
-            let busy = Duration::from_secs_f64(data.len() as f64 / rate.max(1) as f64);
-            subflow.meta.busy_until = subflow.meta.busy_until.max(now) + busy;
+            let rate = BitRate::from_bps(rate.max(1).saturating_mul(8));
+            let begins_at = subflow.meta.busy_until.max(now);
+            subflow.meta.busy_until = begins_at + rate.time_to_send(data.len() as u64);
         }
         let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
         let end = subflow.tcp.enqueued_offset() + data.len() as u64;

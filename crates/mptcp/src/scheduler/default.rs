@@ -70,21 +70,22 @@ impl Scheduler for Default {
                 return Some(decision);
             }
             // Of more than can be remembered one sends: none may wait for a subflow that was not asked.
-            if !waits(view, chosen, &passed, pace) || passed.try_push(chosen.id).is_err() {
-                if view.subflows.len() < 2 {
-                    return Some(decision);
-                }
-                let lacks_data = |subflow: &SubflowView| {
-                    may_send(subflow)
-                        && !passed.contains(&subflow.id)
-                        && !is_busy(subflow)
-                        && !waits(view, subflow, &passed, pace)
-                };
-                let other = if leaves_window(view, chosen) { lowest_rtt(view, lacks_data) } else { None };
-                let decision = other.unwrap_or(decision);
-                let limit_bytes = portion_bytes(view, view.subflows.get(decision.subflow)?, &passed);
-                return Some(Decision { limit_bytes, ..decision });
+            if waits(view, chosen, &passed, pace) && passed.try_push(chosen.id).is_ok() {
+                continue;
             }
+            if view.subflows.len() < 2 {
+                return Some(decision);
+            }
+            let lacks_data = |subflow: &SubflowView| {
+                may_send(subflow)
+                    && !passed.contains(&subflow.id)
+                    && !is_busy(subflow)
+                    && !waits(view, subflow, &passed, pace)
+            };
+            let other = if leaves_window(view, chosen) { lowest_rtt(view, lacks_data) } else { None };
+            let decision = other.unwrap_or(decision);
+            let limit_bytes = portion_bytes(view, view.subflows.get(decision.subflow)?, &passed);
+            return Some(Decision { limit_bytes, ..decision });
         }
         if !passed.is_empty() {
             return None;
