@@ -171,9 +171,10 @@ impl Emulation {
             Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?);
         let (requests, inbox): (Sender<Request>, Receiver<Request>) = channel();
         let failure = Arc::new(Mutex::new(None));
-        let worker = Worker::new(lines, inbox, wake.clone());
+        let mut worker = Worker::new(lines, inbox, wake.clone());
         let report = failure.clone();
         let thread = std::thread::Builder::new().name("emulation".into()).spawn(move || {
+            // Why it ended is there before the worker, and the inbox with it, is gone: who asks then looks for it.
             if let Err(error) = worker.run() {
                 *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
             }

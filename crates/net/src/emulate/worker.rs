@@ -243,7 +243,7 @@ impl Worker {
     }
 
     /// Emulates until it is asked to stop.
-    pub(super) fn run(mut self) -> Result<(), EmulateError> {
+    pub(super) fn run(&mut self) -> Result<(), EmulateError> {
         // Without it the kernel ends sleeps up to 50 µs late, to bundle them.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         // What comes late because another program had the processor is late all the same.
