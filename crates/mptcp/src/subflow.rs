@@ -248,6 +248,11 @@ impl Receiver {
         }
     }
 
+    /// Bytes that are mapped have not arrived.
+    pub(crate) fn is_within_mapping(&self) -> bool {
+        self.mappings.back().is_some_and(|mapping| mapping.end() > self.offset)
+    }
+
     /// Forgets mappings and gathered bytes.
     pub(crate) fn forget_mappings(&mut self) {
         self.mappings.clear();

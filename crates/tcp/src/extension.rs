@@ -74,8 +74,11 @@ pub enum OutgoingKind {
     },
     /// New data or a retransmission, with or without FIN.
     Data,
-    /// An acknowledgment without data, with or without FIN; also window and keep-alive probes.
+    /// An acknowledgment without data, with or without FIN.
     Ack,
+    /// A window or keep-alive probe: it begins before the peer's window, so that it must be answered, and its receiver believes
+    /// nothing of it but acknowledgments.
+    Probe,
     /// A reset.
     Reset,
 }

@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use polypath_units::Instant;
 use polypath_wire::{AddAddr, Endpoint, FourTuple, MptcpOption, MptcpVersion, RemoveAddr, ResetReason};
 
+use super::removal::Removals;
 use super::state::Mode;
 use super::{Connection, Context, Request};
 use crate::crypto::add_addr_hmac;
@@ -29,6 +30,7 @@ pub(super) struct Addresses {
     outgoing: VecDeque<Announcement>,
     retry_at: Instant,
     wake_at: Instant,
+    pub(super) removals: Removals,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,17 +50,19 @@ impl Addresses {
             outgoing: VecDeque::new(),
             retry_at: Instant::FAR_FUTURE,
             wake_at: Instant::FAR_FUTURE,
+            removals: Removals::default(),
         }
     }
 
     pub(super) fn next_timeout(&self) -> Instant {
-        self.retry_at.min(self.wake_at)
+        self.retry_at.min(self.wake_at).min(self.removals.next_timeout())
     }
 
     pub(super) fn stop(&mut self) {
         self.retry_at = Instant::FAR_FUTURE;
         self.wake_at = Instant::FAR_FUTURE;
         self.outgoing.clear();
+        self.removals = Removals::default();
     }
 }
 
@@ -302,6 +306,7 @@ impl Connection {
             self.addresses.announced.retain(|address| address.id != *id);
             self.emit(Event::Removed { id: *id });
             notify(self, cx, PathEvent::Withdrawn { id: *id });
+            self.probe_withdrawn(cx.now, *id);
         }
     }
 
@@ -326,6 +331,7 @@ impl Connection {
         if self.addresses.retry_at <= cx.now {
             self.announce_next(cx);
         }
+        self.removals_timeout(cx.now);
         if self.addresses.wake_at <= cx.now {
             self.addresses.wake_at = Instant::FAR_FUTURE;
             notify(self, cx, PathEvent::Wake);

@@ -9,7 +9,7 @@ use super::{Connection, Context, Request};
 use crate::event::{CloseReason, Event, SubflowError};
 use crate::host::PathQuality;
 use crate::path_manager::PathEvent;
-use crate::subflow::Stage;
+use crate::subflow::{ReceiveMode, Stage, Subflow};
 
 const MIN_DATA_FIN_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_DATA_FIN_INTERVAL: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ impl Connection {
             return;
         }
         // Whoever finished first finishes the subflows first, and keeps TIME-WAIT; the other waits for the FINs.
-        if !self.shared.peer_fin_first {
+        if !self.shared.peer_fin_first || self.subflows.iter().all(|subflow| subflow.tcp.is_peer_finished()) {
             self.finish_subflows();
         } else if self.timers.passive_close == Instant::FAR_FUTURE {
             self.timers.passive_close = cx.now + PASSIVE_CLOSE_WAIT;
@@ -113,20 +113,68 @@ impl Connection {
     }
 
     /// A subflow's FIN arrived.
-    pub(super) fn subflow_peer_finished(&mut self, position: usize) {
+    pub(super) fn subflow_peer_finished(&mut self, cx: &Context<'_>, position: usize) {
         if self.shared.mode != Mode::Mptcp {
+            if self.shared.peer_finished {
+                return;
+            }
+            if self.ends_early(position) {
+                return self.fail(CloseReason::Damaged);
+            }
+            self.shared.peer_finished = true;
+            self.notify_peer_finished();
+            return;
+        }
+        let is_all_said = self.is_all_said();
+        let Some(subflow) = self.subflows.get(position) else { return };
+        let id = subflow.meta.id;
+        let is_last = subflow.meta.stage == Stage::Established && !self.is_other_in_use(id);
+        if is_last && !is_all_said {
+            // A FIN ends one direction of one subflow. Only DATA_FIN ends the stream, and ours is open (RFC 8684 §3.3.3).
             if !self.shared.peer_finished {
-                self.shared.peer_finished = true;
-                self.notify_peer_finished();
+                self.timers.no_subflow = cx.now + self.shared.config.no_subflow_timeout;
             }
             return;
         }
-        let Some(subflow) = self.subflows.get_mut(position) else { return };
-        subflow.meta.finishing = true;
-        subflow.tcp.finish();
-        // Whatever it still held can go elsewhere; if it was the only one, TCP still delivers it.
-        let id = subflow.meta.id;
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.meta.finishing = true;
+            subflow.tcp.finish();
+        }
+        // Whatever it still held can go elsewhere.
         self.reinject_from(id);
+    }
+
+    /// No subflow came up in time on which the peer's data could come.
+    pub(super) fn no_subflow_timeout(&mut self, now: Instant) {
+        self.timers.no_subflow = Instant::FAR_FUTURE;
+        let is_open = |subflow: &Subflow| !subflow.meta.stage.is_joining();
+        if !self.subflows.iter().any(|subflow| is_open(subflow)) {
+            let all_said = self.is_all_said();
+            return self.fail(if all_said { CloseReason::Finished } else { CloseReason::TimedOut });
+        }
+        let may_speak = |subflow: &Subflow| is_open(subflow) && !subflow.tcp.is_peer_finished();
+        if self.shared.peer_finished || self.subflows.iter().any(|subflow| may_speak(subflow)) {
+            return;
+        }
+        if self.shared.send.len_bytes() > 0 {
+            // It hears us, and says so.
+            self.timers.no_subflow = now + self.shared.config.no_subflow_timeout;
+        } else {
+            self.fail(CloseReason::TimedOut);
+        }
+    }
+
+    /// The FIN of a subflow that has fallen back leaves bytes of the peer's stream out, as far as the data level knows: it came
+    /// in the middle of a mapping, before an infinite mapping for what could not be verified, or before what its DATA_FIN said.
+    fn ends_early(&self, position: usize) -> bool {
+        let shared = &self.shared;
+        let is_cut = self.subflows.get(position).is_some_and(|subflow| match subflow.rx.mode {
+            ReceiveMode::Mapped => subflow.rx.is_within_mapping(),
+            ReceiveMode::Held { .. } => true,
+            ReceiveMode::Infinite { .. } => false,
+        });
+        let before_fin = shared.peer_fin.is_some_and(|fin| shared.receive_next.before(fin));
+        is_cut || before_fin || !shared.reassembly.is_empty()
     }
 
     /// A subflow is over. `reason` is TCP's word for why.

@@ -73,7 +73,27 @@ impl Connection {
         }
     }
 
-    /// Options of a RST. MP_FASTCLOSE proves itself by the key; the others only explain.
+    /// Of a segment that is no more than a copy of an old one, only what it acknowledges counts: the rest was heard when it was
+    /// new, or was never said by the peer.
+    pub(super) fn handle_old_acknowledgment(&mut self, position: usize, segment: &Segment) {
+        let is_established =
+            self.subflows.get(position).is_some_and(|subflow| subflow.meta.stage == Stage::Established);
+        if is_established && let Some(ack) = segment.options.dss.and_then(|dss| dss.data_ack) {
+            self.handle_data_ack(position, ack.expand(self.shared.send.start()));
+        }
+    }
+
+    /// A RST within the window that does not match exactly resets nothing (RFC 5961 §3.2), but the key in an MP_FASTCLOSE proves
+    /// more than a sequence number would: what left before it may be lost.
+    pub(super) fn handle_inexact_reset(&mut self, cx: &mut Context<'_>, segment: &Segment) {
+        for option in segment.options.mptcp() {
+            if let MptcpOption::Fastclose { receiver_key } = option {
+                self.handle_fastclose(cx, *receiver_key);
+            }
+        }
+    }
+
+    /// Options of a RST that was believed.
     pub(super) fn handle_reset_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
         for option in segment.options.mptcp() {
             match option {
@@ -143,7 +163,7 @@ impl Connection {
         let data_seq = mapping.data_seq.expand(self.shared.receive_next);
         let payload_len = u32::from(mapping.len) - u32::from(data_fin);
         if data_fin {
-            self.note_peer_fin(data_seq.add(u64::from(payload_len)));
+            self.note_peer_fin(cx, data_seq.add(u64::from(payload_len)));
         }
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         // Offsets count from 1 on the wire; 32 bits of a 64-bit offset, so take the nearest.
@@ -164,14 +184,35 @@ impl Connection {
         }
     }
 
-    fn note_peer_fin(&mut self, seq: DataSeq) {
-        if self.shared.peer_fin.is_none() && !seq.before(self.shared.receive_next) {
-            self.shared.peer_fin = Some(seq);
-            self.shared.peer_fin_first = self.shared.data_fin.is_none();
-            self.check_peer_fin();
-        } else if self.shared.peer_finished {
+    /// A DATA_FIN can only be where data that is there ends, or behind that, and no further than the window reaches. Of two
+    /// that differ the later one holds, since the peer repeats its own.
+    fn note_peer_fin(&mut self, cx: &mut Context<'_>, seq: DataSeq) {
+        let shared = &mut self.shared;
+        if shared.peer_finished {
             // Our DATA_ACK of it was lost: say it again on each subflow.
-            self.acknowledge_everywhere();
+            if shared.peer_fin == Some(seq) {
+                self.acknowledge_everywhere();
+            }
+            return;
+        }
+        let known = shared.reassembly.end().unwrap_or(shared.receive_next).max(shared.receive_next);
+        if seq.before(known) || seq.after(shared.receive_edge()) {
+            cx.mib.no_dss_in_window += 1;
+            return;
+        }
+        if shared.peer_fin.replace(seq).is_none() {
+            shared.peer_fin_first = shared.data_fin.is_none();
+        }
+        self.check_peer_fin();
+    }
+
+    /// Data came from behind what was said to be the end. While the application has not heard of it, that was wrong; else bytes
+    /// are missing from what it has.
+    fn data_after_fin(&mut self) {
+        if self.shared.peer_finished {
+            self.fail(CloseReason::Damaged);
+        } else {
+            self.shared.peer_fin = None;
         }
     }
 
@@ -357,6 +398,10 @@ impl Connection {
         }
         let end = seq.add(data.len() as u64);
         let next = self.shared.receive_next;
+        let is_possible = self.shared.mode == Mode::Mptcp && !end.after(self.shared.receive_edge());
+        if is_possible && self.shared.peer_fin.is_some_and(|fin| end.after(fin)) {
+            self.data_after_fin();
+        }
         if !end.after(next) || self.shared.peer_finished {
             cx.mib.duplicate_data += 1;
             return;

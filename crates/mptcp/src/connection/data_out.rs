@@ -181,7 +181,7 @@ impl Connection {
                 let count = whole(room.min(window), unsent);
                 let in_flight = shared.send.next() != shared.send.start();
                 // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
-                let sliver = count < segment && in_flight;
+                let sliver = count < segment.min(most) && in_flight;
                 if count == 0
                     || sliver && (count < unsent || !shared.config.tcp.no_delay && !shared.write_closed)
                 {

@@ -5,7 +5,7 @@ use polypath_wire::{DataSeq, DssMapping, MptcpOption, Payload, ResetReason, Segm
 
 use super::state::{InfiniteMapping, Mode};
 use super::{Connection, Context, Request};
-use crate::event::{Event, FallbackReason, SubflowError};
+use crate::event::{CloseReason, Event, FallbackReason, SubflowError};
 use crate::subflow::{ReceiveMode, Stage};
 
 /// How often, and how long apart, MP_FAIL is sent while no infinite mapping comes.
@@ -97,6 +97,10 @@ impl Connection {
     /// The peer could not verify our data.
     pub(super) fn handle_fail(&mut self, cx: &mut Context<'_>, position: usize, data_seq: DataSeq) {
         cx.mib.mp_fail_rx += 1;
+        if data_seq.before(self.shared.send.start()) || data_seq.after(self.shared.send.next()) {
+            // Nothing of that number is outstanding.
+            return;
+        }
         if self.established_count() > 1 {
             // Comes with a RST then; without one, the subflow is of no use either.
             self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
@@ -194,6 +198,55 @@ impl Connection {
         self.shared.views.swap(0, position);
         self.emit(Event::FellBack(reason));
         self.needs_schedule = true;
+        // Its FIN, which said nothing of the stream before, is the end of it now.
+        if self.subflows.first().is_some_and(|subflow| subflow.tcp.is_peer_finished()) {
+            self.subflow_peer_finished(cx, 0);
+        }
+    }
+
+    /// From which subflow offset on everything is data, and from which number on, if an infinite mapping is to be believed: on
+    /// the only subflow (RFC 8684 §3.7), and so that the stream goes on without a gap. An end would else be taken for that of a
+    /// stream of which bytes are missing.
+    fn place_of_infinite(&self, position: usize, mapping: &DssMapping) -> Option<(u64, DataSeq)> {
+        // DATA_FIN takes a number, but no place in the stream.
+        let next =
+            self.shared.peer_fin.filter(|_| self.shared.peer_finished).unwrap_or(self.shared.receive_next);
+        let data_seq = mapping.data_seq.expand(next);
+        let subflow = self.subflows.get(position)?;
+        // Where our third ACK is on its way, the peer may send data already.
+        let is_other = |other: &crate::subflow::Subflow| {
+            matches!(other.meta.stage, Stage::Established | Stage::JoinAck)
+                && other.meta.id != subflow.meta.id
+        };
+        if self.subflows.iter().any(|other| is_other(other)) {
+            return None;
+        }
+        let near = subflow.rx.offset;
+        let start = mapping.subflow_offset.wrapping_sub(1);
+        let offset = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32))?;
+        let first_missing = match &subflow.rx.mode {
+            ReceiveMode::Held { from, .. } => *from,
+            ReceiveMode::Mapped => near - subflow.rx.gathered.len() as u64,
+            ReceiveMode::Infinite { .. } => return None,
+        };
+        let repeats = next.diff(data_seq);
+        match self.segment_offset {
+            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::anew`). The peer sends
+            // everything anew that we miss, so if this segment has overtaken others, what they bring lies before it.
+            Some(own) if offset > first_missing && repeats < 0 => {
+                let overtaken = repeats.unsigned_abs();
+                let offset = own.checked_sub(overtaken).filter(|offset| *offset >= first_missing)?;
+                Some((offset, next))
+            }
+            // It repeats no more than may be outstanding.
+            Some(own) if offset > first_missing || offset == own => {
+                let is_near = repeats >= 0 && repeats as u64 <= self.shared.config.tcp.receive_buffer_bytes;
+                is_near.then_some((own, data_seq))
+            }
+            _ if offset > first_missing => None,
+            // Retroactive: what comes next is what is missing.
+            _ => (data_seq.add(first_missing - offset) == next).then_some((offset, data_seq)),
+        }
     }
 
     /// The peer's infinite mapping: its bytes are the stream from the given offset on.
@@ -203,35 +256,10 @@ impl Connection {
         position: usize,
         mapping: &DssMapping,
     ) {
-        let next = self.shared.receive_next;
-        let data_seq = mapping.data_seq.expand(next);
-        let Some(subflow) = self.subflows.get_mut(position) else { return };
-        if matches!(subflow.rx.mode, ReceiveMode::Infinite { .. }) {
-            return;
-        }
-        let near = subflow.rx.offset;
-        let start = mapping.subflow_offset.wrapping_sub(1);
-        let Some(offset) = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32)) else {
-            return;
-        };
-        let first_missing = match &subflow.rx.mode {
-            ReceiveMode::Held { from, .. } => *from,
-            _ => near - subflow.rx.gathered.len() as u64,
-        };
-        let (offset, data_seq) = match self.segment_offset {
-            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::anew`). The peer sends
-            // everything anew that we miss, so if this segment has overtaken others, what they bring lies before it.
-            Some(own) if offset > first_missing => {
-                let overtaken = data_seq.diff(next).max(0) as u64;
-                match own.checked_sub(overtaken).filter(|offset| *offset >= first_missing) {
-                    Some(offset) if overtaken > 0 => (offset, next),
-                    _ => (own, data_seq),
-                }
-            }
-            None if offset > first_missing => return,
-            _ => (offset, data_seq),
-        };
+        let Some((offset, data_seq)) = self.place_of_infinite(position, mapping) else { return };
         cx.mib.infinite_map_rx += 1;
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let near = subflow.rx.offset;
         let held = core::mem::take(&mut subflow.rx.mode);
         let gathered = core::mem::take(&mut subflow.rx.gathered);
         subflow.rx.forget_mappings();
@@ -297,6 +325,21 @@ impl Connection {
         }
     }
 
+    /// The segment says of its own bytes, which follow an infinite mapping, that they are other data: that mapping was not the
+    /// peer's, and bytes are missing from what the application has.
+    fn contradicts_infinite(&self, position: usize, mapping: &DssMapping) -> bool {
+        let Some(subflow) = self.subflows.get(position) else { return false };
+        let (ReceiveMode::Infinite { offset, data_seq }, Some(own)) = (&subflow.rx.mode, self.segment_offset)
+        else {
+            return false;
+        };
+        // Something that changes lengths moves bytes away from where their mappings say they are.
+        let is_in_place = mapping.subflow_offset.wrapping_sub(1) == own as u32;
+        let is_covered = mapping.len > 0 && own >= *offset && is_in_place;
+        let expected = data_seq.add(own.saturating_sub(*offset));
+        is_covered && mapping.data_seq.expand(expected) != expected
+    }
+
     /// Options on a subflow that has fallen back: only those that complete the fallback count.
     pub(super) fn handle_plain_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
         if let Some(infinite) = self.shared.infinite_mapping {
@@ -309,6 +352,9 @@ impl Connection {
         if let Some((mapping, data_fin)) =
             segment.options.dss.and_then(|dss| Some((dss.mapping?, dss.data_fin)))
         {
+            if self.contradicts_infinite(position, &mapping) {
+                return self.fail(CloseReason::Damaged);
+            }
             self.handle_mapping(cx, position, &mapping, data_fin);
         }
         let fails = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Fail { .. }));

@@ -13,6 +13,7 @@ mod handshake;
 mod info;
 mod mapping_out;
 mod reinjection;
+mod removal;
 mod staleness;
 mod state;
 
@@ -23,7 +24,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use bytes::Bytes;
-use polypath_tcp::{Connection as TcpConnection, Event as TcpEvent};
+use polypath_tcp::{Connection as TcpConnection, Disposition, DropReason, Event as TcpEvent};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, Segment};
 
@@ -262,15 +263,22 @@ impl Connection {
             *view = tcp.flow_view();
         }
         self.needs_schedule = true;
-        if segment.flags.rst() {
-            self.handle_reset_options(cx, position, segment);
-        } else if disposition.is_accepted() {
-            self.handle_options(cx, position, segment);
-            self.receive_data(cx, position, segment);
-            if has_payload {
-                self.tune_receive_window(cx, position, segment, payload_bytes);
+        match disposition {
+            Disposition::Accepted => {
+                self.handle_options(cx, position, segment);
+                self.receive_data(cx, position, segment);
+                if has_payload {
+                    self.tune_receive_window(cx, position, segment, payload_bytes);
+                }
+                self.after_acknowledgment(cx, position);
             }
-            self.after_acknowledgment(cx, position);
+            Disposition::Acknowledged => {
+                self.handle_old_acknowledgment(position, segment);
+                self.after_acknowledgment(cx, position);
+            }
+            Disposition::Reset => self.handle_reset_options(cx, position, segment),
+            Disposition::Dropped(DropReason::Reset) => self.handle_inexact_reset(cx, segment),
+            Disposition::Dropped(_) => {}
         }
         self.handle_tcp_events(cx, id);
         if is_back {
@@ -347,11 +355,7 @@ impl Connection {
             self.retry_fail(cx);
         }
         if self.timers.no_subflow <= cx.now {
-            self.timers.no_subflow = Instant::FAR_FUTURE;
-            if self.subflows.iter().all(|subflow| subflow.meta.stage.is_joining()) {
-                let all_said = self.is_all_said();
-                self.fail(if all_said { CloseReason::Finished } else { CloseReason::TimedOut });
-            }
+            self.no_subflow_timeout(cx.now);
         }
         if self.timers.race <= cx.now {
             self.timers.race = Instant::FAR_FUTURE;
@@ -544,7 +548,7 @@ impl Connection {
             match event {
                 TcpEvent::Connected if self.shared.mode == Mode::Plain => self.notify_established(),
                 TcpEvent::TimedOut => self.reinject_from(id),
-                TcpEvent::PeerFinished => self.subflow_peer_finished(position),
+                TcpEvent::PeerFinished => self.subflow_peer_finished(cx, position),
                 TcpEvent::Closed(reason) => self.subflow_closed(cx, position, Some(reason)),
                 _ => {}
             }

@@ -280,6 +280,10 @@ impl Extension for SubflowExtension<'_> {
                 self.write_infinite_mapping(None, space) && self.write_signals(space)
             }
             (Stage::Plain, OutgoingKind::Reset) => true,
+            // No signal goes with what the peer will not believe.
+            (Stage::Established, OutgoingKind::Probe) => {
+                space.try_dss(Dss { data_ack: Some(self.shared.data_ack()), ..Dss::default() })
+            }
             (_, OutgoingKind::Reset) => self.write_reset(space),
             (Stage::CapableSyn, OutgoingKind::Syn { retransmission }) => {
                 self.write_capable_syn(retransmission, space)

@@ -123,10 +123,6 @@ mod tests {
         let endpoints = [LocalEndpoint::subflow(addr(1), 1), LocalEndpoint::subflow(addr(2), 2)];
         let initial = [initial_subflow()];
         let both = [initial_subflow(), joined(1, 2)];
-        assert_eq!(
-            after(PathEvent::Withdrawn { id: 0 }, &view(&endpoints, &initial)),
-            [PathAction::Close { subflow: 0 }]
-        );
         let gone = |addr, subflows| after(PathEvent::LocalRemoved(addr), &view(&endpoints, subflows));
         assert_eq!(gone(addr(2), &both), [PathAction::Withdraw { id: 2 }]);
         assert_eq!(gone(addr(1), &both), [PathAction::Withdraw { id: 0 }], "what the peer knows it by");

@@ -45,7 +45,8 @@ pub enum PathEvent {
     Established,
     /// The peer announced an address (ADD_ADDR).
     Announced(RemoteAddress),
-    /// The peer withdrew an address (REMOVE_ADDR).
+    /// The peer withdrew an address (REMOVE_ADDR). Subflows to it are probed, and closed by the connection if nothing answers
+    /// (RFC 8684 §3.4.2).
     Withdrawn {
         /// Its identifier.
         id: u8,

@@ -56,11 +56,6 @@ impl Upkeep {
                 announce(view, view.endpoints.iter().filter(|endpoint| endpoint.addr == addr), actions);
                 true
             }
-            PathEvent::Withdrawn { id } => {
-                let gone = view.subflows.iter().filter(|subflow| subflow.remote_id == id);
-                actions.extend(gone.map(|subflow| PathAction::Close { subflow: subflow.id }));
-                false
-            }
             PathEvent::LocalRemoved(addr) => {
                 if self.gone.len() < MAX_LOST && !self.gone.contains(&addr) {
                     self.gone.push(addr);
@@ -82,7 +77,10 @@ impl Upkeep {
                 self.remember(view, local, remote, was_established, actions);
                 false
             }
-            PathEvent::SubflowStale { .. } | PathEvent::SubflowRecovered { .. } => false,
+            // The connection sees for itself whether subflows to the address still work.
+            PathEvent::Withdrawn { .. }
+            | PathEvent::SubflowStale { .. }
+            | PathEvent::SubflowRecovered { .. } => false,
         }
     }
 

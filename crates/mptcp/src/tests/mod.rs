@@ -1,5 +1,7 @@
 //! Scenarios of two hosts, each read as the exchange of packets that it is.
 
+mod ends;
+mod forged;
 mod mappings;
 mod network;
 mod opening;

@@ -195,6 +195,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.receive.next()
     }
 
+    /// The peer's FIN arrived, and everything before it.
+    #[must_use]
+    pub fn is_peer_finished(&self) -> bool {
+        self.fin_received
+    }
+
     /// Bytes that can be read.
     #[must_use]
     pub fn readable_bytes(&self) -> u64 {

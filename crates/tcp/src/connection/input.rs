@@ -33,7 +33,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Err(reason) => return Disposition::Dropped(reason),
         }
         if segment.flags.rst() {
-            return Disposition::Dropped(self.handle_reset(now, segment));
+            return self.handle_reset(now, segment);
         }
         if segment.flags.syn() {
             return Disposition::Dropped(self.handle_unexpected_syn(now, segment));
@@ -70,7 +70,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// A retransmission of what was received before. It is not for the state machine, but it may bring the only copy of an
-    /// acknowledgment, and of an extension's options.
+    /// acknowledgment.
     fn handle_duplicate<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
@@ -83,7 +83,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.note_alive(now);
         self.follow_our_fin(now);
-        Disposition::Accepted
+        Disposition::Acknowledged
     }
 
     // ---- SYN-SENT (RFC 9293 §3.10.7.3)
@@ -105,6 +105,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if segment.flags.rst() {
             if acknowledges {
                 self.close(CloseReason::Refused);
+                return Disposition::Reset;
             }
             return Disposition::Dropped(DropReason::Reset);
         }
@@ -196,8 +197,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let next = self.receive.next() as i64 + i64::from(self.fin_received);
         let edge = self.window_edge.max(self.receive.next()) as i64 + i64::from(self.fin_received);
         let len = i64::from(segment.sequence_len());
+        // An acknowledgment that data has overtaken is not old yet: it began where the last one that we sent ends.
+        let least = if self.state.is_synchronized() { (self.acked_to as i64).min(next) } else { next };
         let in_window =
-            if len == 0 { offset >= next && offset <= edge } else { offset <= edge && offset + len > next };
+            if len == 0 { offset >= least && offset <= edge } else { offset <= edge && offset + len > next };
         if in_window {
             return Ok(());
         }
@@ -242,19 +245,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     // ---- second: RST (RFC 5961 §3.2); fourth: SYN (RFC 5961 §4.2)
 
-    fn handle_reset(&mut self, now: Instant, segment: &Segment) -> DropReason {
+    fn handle_reset(&mut self, now: Instant, segment: &Segment) -> Disposition {
         if segment.seq == self.wire_ack() {
             let reason = match self.state {
-                State::TimeWait => return DropReason::Reset,
+                State::TimeWait => return Disposition::Dropped(DropReason::Reset),
                 State::SynReceived => CloseReason::Refused,
                 State::Closing | State::LastAck => CloseReason::Finished,
                 _ => CloseReason::Reset,
             };
             self.close(reason);
-        } else if self.may_challenge(now) {
+            return Disposition::Reset;
+        }
+        if self.may_challenge(now) {
             self.pending.ack = true;
         }
-        DropReason::Reset
+        Disposition::Dropped(DropReason::Reset)
     }
 
     fn handle_unexpected_syn(&mut self, now: Instant, segment: &Segment) -> DropReason {

@@ -86,12 +86,16 @@ pub struct Setup {
     pub controller: Box<dyn Controller>,
 }
 
-/// What became of a segment.
+/// What became of a segment, and how much of it may be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Sequence, flags and acknowledgment were acceptable: its options may be believed. So are those of a retransmission
-    /// of data that was received before, if its acknowledgment was acceptable; its payload then stays in the segment.
+    /// Sequence, flags and acknowledgment were acceptable (RFC 9293 §3.10.7.4): its options may be believed.
     Accepted,
+    /// Its sequence number was not acceptable, though it lies where a copy of what was received before may lie. Only what it
+    /// acknowledges was taken, and nothing else of it may be believed: anybody can make one up. Its payload stays in the segment.
+    Acknowledged,
+    /// A RST that was to be believed (RFC 5961 §3): the connection is over, and its options may say why.
+    Reset,
     /// It changed nothing, but may have caused an acknowledgment.
     Dropped(DropReason),
 }
@@ -116,7 +120,7 @@ pub enum DropReason {
     Duplicate,
     /// An old timestamp (RFC 7323 §5).
     Paws,
-    /// RST that did not match exactly (RFC 5961 §3), or that reset the connection.
+    /// RST that did not match exactly (RFC 5961 §3), or that has nothing left to reset.
     Reset,
     /// SYN on a synchronized connection (RFC 5961 §4).
     Syn,
@@ -385,6 +389,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Lets one acknowledgment leave at the next [`Connection::poll_transmit`].
     pub fn request_ack(&mut self) {
         self.pending.ack |= self.state.is_synchronized();
+    }
+
+    /// Lets one keep-alive probe leave at the next [`Connection::poll_transmit`] (RFC 9293 §3.8.4): a peer that lives answers.
+    pub fn request_probe(&mut self) {
+        self.pending.probe |= self.state.is_synchronized();
     }
 
     /// The next data in order.

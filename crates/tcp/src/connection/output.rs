@@ -56,7 +56,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.pending.probe = false;
             // Just outside of the peer's window, so that it must answer.
             let segment = self.segment_at(self.una.max(1) - 1, TcpFlags::ACK, ext);
-            return Some(self.finish_segment(now, segment, OutgoingKind::Ack, None, ext));
+            return Some(self.finish_segment(now, segment, OutgoingKind::Probe, None, ext));
         }
         self.pending.ack.then(|| self.acknowledge(now, ext))
     }
@@ -443,8 +443,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
             segment.options.timestamps = Some(Timestamps { value, echo });
         }
-        let sack_follows =
-            kind == OutgoingKind::Ack && self.sack && (self.dsack.is_some() || self.receive.has_gap());
+        let sack_follows = matches!(kind, OutgoingKind::Ack | OutgoingKind::Probe)
+            && self.sack
+            && (self.dsack.is_some() || self.receive.has_gap());
         let payload_len_bytes = segment.payload.len();
         let outgoing = Outgoing {
             kind,

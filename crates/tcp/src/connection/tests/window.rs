@@ -7,7 +7,7 @@ use std::vec;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Ecn, Segment, SeqNumber, TcpFlags};
 
-use super::super::{CloseReason, Connection, Event, State};
+use super::super::{CloseReason, Connection, Disposition, Event, State};
 use super::pair::{From, Pair, pass, pattern, setup};
 use crate::Config;
 
@@ -148,7 +148,7 @@ fn the_acknowledgment_of_a_duplicate_counts() {
         ..Segment::default()
     };
     let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut duplicate, &mut ());
-    assert!(disposition.is_accepted());
+    assert_eq!(disposition, Disposition::Acknowledged);
     assert_eq!((pair.client.acked_offset(), duplicate.payload.len()), (1000, 1000));
     let before = pair.log.len();
     pair.flush();

@@ -1,0 +1,118 @@
+//! Ends of streams, of subflows, and of connections: each says no more than it means (RFC 8684 §3.3.3).
+
+use std::boxed::Box;
+use std::vec;
+use std::vec::Vec;
+
+use bytes::Bytes;
+use polypath_units::Duration;
+use polypath_wire::TcpFlags;
+
+use super::network::{Network, Way, pattern, segment_mut};
+use super::{MINUTE, VERSIONS, network};
+use crate::{CloseReason, Event};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The first acknowledgment without data from the server, once the client has sent so much, becomes the end of the subflow in
+/// that direction.
+fn server_finishes_its_subflow(network: &mut Network, after: usize) {
+    let (mut fin, mut uploaded) = (None, 0);
+    network.meddle = Box::new(move |way, mut packet| {
+        let segment = segment_mut(&mut packet);
+        if way == Way::ToServer {
+            uploaded += segment.payload.len();
+            if fin.is_some_and(|fin| segment.ack.after(fin)) {
+                segment.ack = segment.ack.sub(1);
+            }
+        } else if let Some(fin) = fin {
+            if !segment.seq.before(fin) {
+                segment.seq = segment.seq.add(1);
+            }
+        } else if uploaded > after && segment.payload.is_empty() && segment.flags == TcpFlags::ACK {
+            fin = Some(segment.seq);
+            segment.flags = segment.flags.with(TcpFlags::FIN);
+        }
+        vec![packet]
+    });
+}
+
+fn reasons(events: &[(crate::ConnectionId, Event)]) -> Vec<CloseReason> {
+    let reason = |event: &Event| if let Event::Closed(reason) = event { Some(*reason) } else { None };
+    events.iter().filter_map(|(_, event)| reason(event)).collect()
+}
+
+#[test]
+fn a_fin_of_the_only_subflow_does_not_end_what_this_end_sends() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false, 3);
+        server_finishes_its_subflow(&mut network, 50_000);
+        let client = network.connect();
+        let (mut sent, mut received) = (0, Vec::new());
+        let end = network.now + SECOND * 50;
+        while network.now < end {
+            // The application writes for longer than the transfer of what it wrote first.
+            if sent < 200_000 || network.now > end - SECOND * 20 && sent < 400_000 {
+                let chunk = Bytes::from(pattern(sent, 10_000));
+                sent += network.client.send(network.now, client, chunk).expect("the stream is open");
+            }
+            network.run_until(network.now + Duration::from_millis(100));
+            while let Some(data) = network.server.recv(network.now, network.accepted()) {
+                received.extend(data.to_vec());
+            }
+        }
+        assert!(network.log.iter().any(|line| line.contains("< F")), "the FIN was sent");
+        assert!(received == pattern(0, 400_000), "{} of {sent}", received.len());
+        assert!(!network.client_events.iter().any(|(_, event)| *event == Event::PeerFinished));
+        // With nothing to send, nobody can say anything more: that is not a clean end.
+        network.run_until(network.now + MINUTE * 3);
+        assert_eq!(reasons(&network.client_events), [CloseReason::TimedOut]);
+    }
+}
+
+#[test]
+fn each_direction_may_end_long_before_the_other() {
+    for version in VERSIONS {
+        for delays in [&[10][..], &[10, 20]] {
+            for first in [Way::ToServer, Way::ToClient] {
+                let mut network = network(delays, version, false, 3);
+                let client = network.connect();
+                network.run_until(network.now + SECOND);
+                let server = network.accepted();
+                let is_upload = first == Way::ToClient;
+                if is_upload {
+                    network.server.shutdown(network.now, server);
+                } else {
+                    network.client.shutdown(network.now, client);
+                }
+                network.run_until(network.now + MINUTE * 5);
+                let (mut sent, mut received) = (0, Vec::new());
+                while received.len() < 300_000 {
+                    let chunk = Bytes::from(pattern(sent, 10_000));
+                    let taken = if is_upload {
+                        network.client.send(network.now, client, chunk)
+                    } else {
+                        network.server.send(network.now, server, chunk)
+                    };
+                    sent += taken.expect("this direction is open");
+                    network.run_until(network.now + Duration::from_millis(50));
+                    let (host, id) =
+                        if is_upload { (&mut network.server, server) } else { (&mut network.client, client) };
+                    while let Some(data) = host.recv(network.now, id) {
+                        received.extend(data.to_vec());
+                    }
+                }
+                assert!(received == pattern(0, received.len()));
+                if is_upload {
+                    network.client.shutdown(network.now, client);
+                } else {
+                    network.server.shutdown(network.now, server);
+                }
+                network.run_until(network.now + SECOND * 5);
+                for events in [&network.client_events, &network.server_events] {
+                    assert_eq!(reasons(events), [CloseReason::Finished], "{}", network.log.join("\n"));
+                }
+            }
+        }
+    }
+}
