@@ -7,6 +7,7 @@
 //! - [`trace`]: packets in pcapng and text, and a hash of everything;
 //! - [`scenario`]: runs described in a TOML file;
 //! - [`soak`]: random scenarios by the thousand;
+//! - [`fuzz`]: hosts, a hostile network, attackers, and what must hold whatever happens;
 //! - [`matrix`]: every middlebox, everywhere;
 //! - [`bench`](mod@bench): how fast all of this is.
 //!
@@ -18,6 +19,7 @@ pub mod background;
 pub mod bench;
 mod calendar;
 pub mod conversation;
+pub mod fuzz;
 pub mod matrix;
 pub mod network;
 mod recorder;

@@ -228,6 +228,12 @@ impl Host {
         Some(self.connections.get(id.0)?.connection.info())
     }
 
+    /// When a connection does something of its own accord: retransmits, probes, gives up.
+    #[must_use]
+    pub fn connection_timeout(&self, id: ConnectionId) -> Option<Instant> {
+        self.connections.get(id.0)?.connection.poll_timeout()
+    }
+
     /// Bytes that [`Host::send`] would take.
     #[must_use]
     pub fn send_room_bytes(&self, id: ConnectionId) -> u64 {

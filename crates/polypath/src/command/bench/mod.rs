@@ -2,6 +2,7 @@
 
 mod backends;
 mod emulate;
+mod fuzz;
 mod handover;
 mod never_slower;
 mod rate;
@@ -26,6 +27,8 @@ pub(super) enum Bench {
     Sim(Sim),
     /// Every middlebox, on every subflow, at either side, in both wire versions
     Middleboxes(Middleboxes),
+    /// Two hosts, a hostile network and an attacker, in random runs: what must hold whatever happens
+    Fuzz(fuzz::Arguments),
     /// Memory and speed of a host with many idle connections
     State(state::Arguments),
     /// One connection at full speed, beside the kernel's Multipath TCP and TCP (Linux, root)
@@ -90,6 +93,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Sim(arguments) => sim(arguments),
         Bench::Middleboxes(arguments) => middleboxes(arguments),
+        Bench::Fuzz(arguments) => fuzz::run(arguments),
         Bench::State(arguments) => state::run(arguments),
         Bench::Throughput(arguments) => throughput::run(arguments),
         Bench::Rate(arguments) => rate::run(arguments),

@@ -1,0 +1,153 @@
+//! What must hold, whatever happens.
+
+use polypath_mptcp::{CloseReason, ConnectionInfo, Host};
+
+use super::application::Application;
+use super::failure::{Finding, FindingKind};
+use super::setup::{Side, Strength};
+use super::world::World;
+
+/// Beyond the receive buffer: a segment that crosses its end, and what a probe of a closed window brings.
+const RECEIVE_SLACK_BYTES: u64 = 64 << 10;
+
+/// After a host was given something and has said all that it has to say.
+pub(super) fn after_step(world: &World, side: Side) -> Result<(), Finding> {
+    let host = &world.hosts[side.index()];
+    for application in world.applications.iter().filter(|application| application.side == side) {
+        if application.released {
+            continue;
+        }
+        let Some(info) = host.info(application.id) else { continue };
+        waiting_data_has_a_timer(host, application, &info)?;
+        memory_is_bounded(host, application, &info)?;
+    }
+    let most = host.config().receive_memory_bytes;
+    if host.promised_receive_bytes() > most {
+        let details = format!("{side:?}: {} bytes promised of {most}", host.promised_receive_bytes());
+        return Err(Finding::new(FindingKind::Memory, details));
+    }
+    Ok(())
+}
+
+fn waiting_data_has_a_timer(
+    host: &Host,
+    application: &Application,
+    info: &ConnectionInfo,
+) -> Result<(), Finding> {
+    let waits = info.send_buffer_bytes > 0 && application.closed.is_none();
+    let in_flight: u64 = info.subflows.iter().map(|subflow| subflow.tcp.in_flight_bytes).sum();
+    if waits && host.connection_timeout(application.id).is_none() {
+        let (side, waiting) = (application.side, info.send_buffer_bytes);
+        let details = format!("{side:?}: {waiting} bytes wait, {in_flight} in flight, no timer; {info:?}");
+        return Err(Finding::new(FindingKind::NoTimer, details));
+    }
+    Ok(())
+}
+
+fn memory_is_bounded(host: &Host, application: &Application, info: &ConnectionInfo) -> Result<(), Finding> {
+    let tcp = &host.config().connection.tcp;
+    let held = info.unread_bytes + info.reassembly_bytes;
+    let counts = [
+        ("received", held, tcp.receive_buffer_bytes + RECEIVE_SLACK_BYTES),
+        ("queued to send", info.send_buffer_bytes, tcp.send_buffer_bytes),
+        ("subflows", info.subflows.len() as u64, u64::from(u8::MAX)),
+    ];
+    for (what, count, bound) in counts {
+        if count > bound {
+            let details = format!("{:?}: {what}: {count}, bound {bound}; {info:?}", application.side);
+            return Err(Finding::new(FindingKind::Memory, details));
+        }
+    }
+    Ok(())
+}
+
+/// A clean end comes after everything that the other end wrote, and only if that ended its stream.
+pub(super) fn at_end(world: &World, number: usize) -> Result<(), Finding> {
+    let application = &world.applications[number];
+    let is_clean = application.at_end || application.closed == Some(CloseReason::Finished);
+    if !application.checks_bytes || application.released || application.aborted || !is_clean {
+        return Ok(());
+    }
+    let (side, read) = (application.side, application.read_bytes);
+    let Some(peer) = application.peer.map(|peer| &world.applications[peer]) else {
+        let details = format!("{side:?} came to a clean end that no application made");
+        return Err(Finding::new(FindingKind::FalseEnd, details));
+    };
+    // Who reads slowly still has something to come.
+    let has_read_all = application.at_end;
+    if !(peer.has_shut_down || peer.released) || has_read_all && read != peer.written_bytes {
+        let ended = if peer.released { "let go" } else { "ended its stream" };
+        let ended = if peer.has_shut_down || peer.released { ended } else { "did not end its stream" };
+        let details = format!(
+            "{side:?} came to a clean end after {read} bytes; the other end wrote {} and {ended}; closed {:?}",
+            peer.written_bytes, application.closed
+        );
+        return Err(Finding::new(FindingKind::FalseEnd, details));
+    }
+    Ok(())
+}
+
+/// Everything that was not disturbed has come to its end in order.
+pub(super) fn at_rest(world: &World) -> Result<(), Finding> {
+    for application in &world.applications {
+        let Some(peer) = application.peer.map(|peer| &world.applications[peer]) else { continue };
+        if !application.checks_bytes || !application.is_orderly() || !peer.is_orderly() {
+            continue;
+        }
+        let describe = |end: &Application| {
+            let info = world.hosts[end.side.index()].info(end.id);
+            format!(
+                "{:?} wrote {} (to write {}) read {} finished {} closed {:?} subflows {:?}",
+                end.side,
+                end.written_bytes,
+                end.to_write_bytes,
+                end.read_bytes,
+                end.peer_finished,
+                end.closed,
+                info.map(|info| info.subflows.len()),
+            )
+        };
+        match application.closed {
+            None => {
+                let details = format!("{}; {}", describe(application), describe(peer));
+                return Err(Finding::new(FindingKind::Stall, details));
+            }
+            Some(CloseReason::Finished) => {}
+            Some(_) if !world.setup.fair => {}
+            Some(_) => {
+                let details = format!("{}; {}", describe(application), describe(peer));
+                return Err(Finding::new(FindingKind::Broken, details));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is left of all connections.
+pub(super) fn empty(world: &World) -> Result<(), Finding> {
+    for side in [Side::Client, Side::Server] {
+        let host = &world.hosts[side.index()];
+        let counts = [
+            ("connections", host.connection_count() as u64),
+            ("flows", host.flow_count() as u64),
+            ("tokens", host.token_count() as u64),
+            ("TIME-WAITs", host.time_wait_count() as u64),
+            ("promised bytes", host.promised_receive_bytes()),
+            ("timers", u64::from(host.poll_timeout().is_some())),
+        ];
+        if counts.iter().any(|(_, count)| *count > 0) {
+            let details = format!("{side:?} still has {counts:?}");
+            return Err(Finding::new(FindingKind::Leak, details));
+        }
+    }
+    Ok(())
+}
+
+/// Packets that one injection may cause between hosts at rest.
+pub(super) const fn most_packets_after_one(strength: Strength) -> u64 {
+    match strength {
+        Strength::None | Strength::OffPath => 10,
+        // An end that is believed ends every subflow; an address that is believed is tried.
+        Strength::OnPath => 60,
+    }
+}
