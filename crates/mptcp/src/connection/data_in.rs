@@ -238,6 +238,10 @@ impl Connection {
 
     /// Takes what TCP has in order, and makes data of it.
     pub(super) fn receive_data(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
+        // Until MP_JOIN is complete, whoever knows the token may have sent it (RFC 8684 §3.2).
+        if self.subflows.get(position).is_none_or(|subflow| subflow.meta.stage.is_joining()) {
+            return;
+        }
         while let Some(subflow) = self.subflows.get_mut(position)
             && let Some(bytes) = subflow.tcp.read()
         {

@@ -6,6 +6,7 @@ mod mappings;
 mod network;
 mod opening;
 mod paths;
+mod strangers;
 
 use std::vec;
 use std::vec::Vec;
