@@ -73,7 +73,7 @@ impl Flow {
     }
 
     /// As the peer sends on it.
-    pub(crate) fn from_peer(&self) -> FourTuple {
+    pub(crate) fn as_peer_sends(&self) -> FourTuple {
         FourTuple { local: self.peer, remote: self.host }
     }
 

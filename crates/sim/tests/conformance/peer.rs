@@ -99,7 +99,7 @@ impl Peer {
         if !spec.flags.rst() {
             flow.peer_next = flow.peer_next.max(seq + i64::from(segment.sequence_len()));
         }
-        Ok(Packet::tcp(flow.from_peer(), segment))
+        Ok(Packet::tcp(flow.as_peer_sends(), segment))
     }
 
     fn options(&mut self, now: Instant, position: usize, spec: &PacketSpec) -> Result<Options, String> {
