@@ -104,6 +104,11 @@ impl Stage {
 }
 
 impl Subflow {
+    /// Something that it was given is not acknowledged yet.
+    pub(crate) fn holds_data(&self) -> bool {
+        self.tcp.acked_offset() < self.tcp.enqueued_offset()
+    }
+
     /// What the path's bottleneck carries, as it shows now or showed before.
     pub(crate) fn bottleneck_bytes_per_s(&self) -> Option<u64> {
         self.tcp.bottleneck_bytes_per_s().or(self.meta.remembered_bytes_per_s)

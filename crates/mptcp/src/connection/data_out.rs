@@ -8,7 +8,7 @@ use super::state::{MOST_DATA_OPTION_BYTES, Mode, SentChunk};
 use super::{Connection, Context};
 use crate::mapping::{Carried, Mapping};
 use crate::scheduler::{Data, Decision, Penalty, SubflowView, View};
-use crate::subflow::Stage;
+use crate::subflow::{Stage, Subflow};
 
 /// Least wait for a DATA_ACK of data that a subflow delivered. A peer may acknowledge data later than segments.
 const MIN_DATA_RETRANSMIT: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ impl Connection {
             Mode::Mptcp => {
                 self.notice_silence(cx);
                 while self.may_schedule() && self.schedule_one(cx) {}
-                self.probe_closed_window(cx.now);
+                self.probe_when_stalled(cx);
             }
         }
         self.notify_writable();
@@ -55,9 +55,8 @@ impl Connection {
                 suspect = Some(subflow.meta.id);
             }
         }
-        let is_alive = |subflow: &crate::subflow::Subflow| {
-            subflow.meta.stage == Stage::Established && !subflow.meta.is_silent
-        };
+        let is_alive =
+            |subflow: &Subflow| subflow.meta.stage == Stage::Established && !subflow.meta.is_silent;
         if let Some(id) = suspect
             && self.subflows.iter().any(|subflow| is_alive(subflow))
         {
@@ -78,12 +77,12 @@ impl Connection {
         let shared = &self.shared;
         let unsent_bytes = shared.send.unsent_bytes();
         let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
-        // What is left of a window that holds no whole segment is closed, too, while something is in flight: no new data will
-        // leave (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
+        // What is left of a window that holds no whole segment is closed, too: no new data will leave before a timer says so
+        // (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
         let subflows = candidates.get(..regular).unwrap_or_default();
         let least_segment = subflows.iter().map(|subflow| subflow.segment_bytes).min().map_or(0, u64::from);
         let under_way = shared.send.next().diff(shared.send.start()).max(0) as u64;
-        let is_sliver = window < least_segment && window < unsent_bytes && under_way > 0;
+        let is_sliver = window < least_segment && window < unsent_bytes;
         let window = if is_sliver { 0 } else { window };
         let view = View {
             now: cx.now,
@@ -183,6 +182,7 @@ impl Connection {
                 // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
                 let sliver = count < segment.min(most) && in_flight;
                 if count == 0
+                    || window < segment.min(unsent)
                     || sliver && (count < unsent || !shared.config.tcp.no_delay && !shared.write_closed)
                 {
                     return false;
@@ -193,20 +193,9 @@ impl Connection {
                 {
                     return false;
                 }
-                let shared = &mut self.shared;
-                let seq = shared.send.next();
-                let data = shared.send.take_new(count as usize);
-                let len = data.len() as u32;
-                let end_offset = self.push(cx.now, position, seq, data, carried);
-                self.shared.sent.push_back(SentChunk {
-                    seq,
-                    len,
-                    subflow: target.id,
-                    queued: false,
-                    again: false,
-                    end_offset,
-                });
-                self.scheduler.on_sent(target.id, seq, len.into());
+                let seq = self.shared.send.next();
+                self.send_new(cx.now, position, count, carried);
+                self.scheduler.on_sent(target.id, seq, count);
                 true
             }
             Data::Reinjection => {
@@ -251,13 +240,13 @@ impl Connection {
         let may = self.subflows.first().is_some_and(|subflow| subflow.meta.stage == Stage::Plain);
         while may && self.shared.send.unsent_bytes() > 0 {
             let Some(subflow) = self.subflows.first_mut() else { return };
-            // Small writes wait here, where they grow together, until TCP has room for them. With the peer's window closed
-            // one byte goes on, for TCP to probe with.
-            let room = subflow.tcp.window_room_bytes().min(65_535);
+            // Small writes wait here, where they grow together, until TCP has room for them. With nothing under way TCP gets a
+            // segment, to probe a closed window with, and to send when it opens.
             let segment = subflow.tcp.segment_payload_bytes_with(0) as u64;
             let id = subflow.meta.id;
-            let idle = subflow.tcp.acked_offset() == subflow.tcp.enqueued_offset();
-            if room == 0 && !(idle && subflow.tcp.state().is_synchronized()) {
+            let idle = !subflow.holds_data() && subflow.tcp.state().is_synchronized();
+            let room = subflow.tcp.window_room_bytes().max(if idle { segment } else { 0 }).min(65_535);
+            if room == 0 {
                 return;
             }
             let seq = self.shared.send.next();
@@ -273,7 +262,7 @@ impl Connection {
                 return;
             }
             let unsent = self.shared.send.unsent_bytes();
-            let mut count = room.min(most).min(unsent).max(1);
+            let mut count = room.min(most).min(unsent);
             if count < unsent && !announcing {
                 // The window grows by fractions of a segment; whole segments leave (RFC 9293 §3.8.6.2.1).
                 if count < segment && !idle {
@@ -301,36 +290,68 @@ impl Connection {
         }
     }
 
-    /// With the window closed and nothing on its way, one byte goes to a subflow: its TCP probes until the peer's window
-    /// opens (RFC 9293 §3.8.6.1).
-    fn probe_closed_window(&mut self, now: Instant) {
-        let shared = &self.shared;
-        let closed = !shared.window_end.after(shared.send.next());
-        let idle = shared.send.next() == shared.send.start();
-        if !closed || !idle || shared.send.unsent_bytes() == 0 {
+    /// Data waits, nothing is in flight that would bring news, and nothing was allowed to leave: a subflow gets some of it, and
+    /// its TCP goes on from there. It probes a closed window (RFC 9293 §3.8.6.1), or waits for a whole segment's worth of it.
+    fn probe_when_stalled(&mut self, cx: &mut Context<'_>) {
+        let override_at = core::mem::replace(&mut self.timers.sliver, Instant::FAR_FUTURE);
+        let is_idle = self.shared.send.next() == self.shared.send.start();
+        let waits = self.reinjections.bytes() > 0 || is_idle && self.shared.send.unsent_bytes() > 0;
+        if !waits {
             return;
         }
-        let best = (0..self.subflows.len())
-            .filter(|at| {
-                self.subflows
-                    .get(*at)
-                    .is_some_and(|subflow| subflow.meta.stage.carries_data() && !subflow.meta.finishing)
-            })
-            .min_by_key(|at| self.subflows.get(*at).map(|subflow| (subflow.tcp.consecutive_timeouts(), *at)));
-        let Some((position, id)) = best.and_then(|at| Some((at, self.subflows.get(at)?.meta.id))) else {
-            return;
+        let Some(position) = self.stalled_subflow() else { return };
+        let Some(subflow) = self.subflows.get(position) else { return };
+        let mapping = self.shared.mapping(Carried::InEach);
+        let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, true);
+        let segment = subflow.tcp.segment_payload_bytes_with(option_bytes) as u64;
+        let rto = subflow.tcp.rto();
+        self.drop_stale_reinjections();
+        if let Some(front) = self.reinjections.front().copied() {
+            let count = segment.min(front.len.into());
+            self.reinjections.take_front(count as u32);
+            cx.mib.mptcp_retrans += 1;
+            return self.resend(cx.now, position, front.seq, count, Carried::InEach);
+        }
+        let window = self.shared.window_end.diff(self.shared.send.next()).max(0) as u64;
+        let wanted = segment.min(self.shared.send.unsent_bytes());
+        let count = match window {
+            0 => wanted.min(1),
+            sliver if sliver < wanted => {
+                if override_at > cx.now {
+                    self.timers.sliver = override_at.min(cx.now + rto);
+                    return;
+                }
+                sliver
+            }
+            _ => wanted,
         };
+        self.send_new(cx.now, position, count, Carried::InEach);
+    }
+
+    /// Where something is to leave although nothing may: `None` while a subflow that works has something in flight.
+    fn stalled_subflow(&self) -> Option<usize> {
+        let usable = |subflow: &Subflow| subflow.meta.stage.carries_data() && !subflow.meta.finishing;
+        let candidates = self.subflows.iter().enumerate().filter(|(_, subflow)| usable(subflow));
+        // Its timers run while it holds data. Those of a subflow that has timed out may be far.
+        let (position, best) = candidates.min_by_key(|(at, subflow)| {
+            let timeouts = subflow.tcp.consecutive_timeouts();
+            (timeouts, !subflow.holds_data(), subflow.meta.backup(), *at)
+        })?;
+        (!best.holds_data()).then_some(position)
+    }
+
+    /// Gives `count` new bytes to the subflow at `position`.
+    fn send_new(&mut self, now: Instant, position: usize, count: u64, carried: Carried) {
+        let Some(id) = self.subflows.get(position).map(|subflow| subflow.meta.id) else { return };
         let seq = self.shared.send.next();
-        let data = self.shared.send.take_new(1);
-        let end_offset = self.push(now, position, seq, data, Carried::InEach);
-        self.shared.sent.push_back(SentChunk {
-            seq,
-            len: 1,
-            subflow: id,
-            queued: false,
-            again: false,
-            end_offset,
-        });
+        let data = self.shared.send.take_new(count as usize);
+        let len = data.len() as u32;
+        if len == 0 {
+            return;
+        }
+        let end_offset = self.push(now, position, seq, data, carried);
+        let chunk = SentChunk { seq, len, subflow: id, queued: false, again: false, end_offset };
+        self.shared.sent.push_back(chunk);
     }
 
     /// Forgets chunks that are data-acknowledged.
@@ -419,7 +440,9 @@ impl Connection {
             self.reinjections.push(chunk.seq, chunk.len, None);
         }
         if lost > 0 {
-            self.data_level_losses += 1;
+            // What went beyond the window only asked for it.
+            let next = self.shared.send.next();
+            self.data_level_losses += u32::from(!next.after(self.shared.window_end));
             self.needs_schedule = true;
             let wait = self.data_retransmit_wait();
             self.timers.data_retransmit = cx.now + wait;

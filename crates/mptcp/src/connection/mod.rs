@@ -82,6 +82,8 @@ struct Timers {
     data_retransmit: Instant,
     data_retransmit_interval: Duration,
     no_subflow: Instant,
+    /// With nothing in flight, a window of less than a segment is used from then on (RFC 9293 §3.8.6.2.1).
+    sliver: Instant,
     /// A passive closer leaves TIME-WAIT to the peer: it sends its FINs only after the peer's, or now.
     passive_close: Instant,
     /// FINs of subflows are waited for until then, with everything said.
@@ -102,6 +104,7 @@ impl Timers {
         data_retransmit: Instant::FAR_FUTURE,
         data_retransmit_interval: Duration::ZERO,
         no_subflow: Instant::FAR_FUTURE,
+        sliver: Instant::FAR_FUTURE,
         passive_close: Instant::FAR_FUTURE,
         last_fins: Instant::FAR_FUTURE,
         fail: Instant::FAR_FUTURE,
@@ -114,6 +117,7 @@ impl Timers {
         self.data_fin
             .min(self.data_retransmit)
             .min(self.no_subflow)
+            .min(self.sliver)
             .min(self.passive_close)
             .min(self.last_fins)
             .min(self.fail)
@@ -340,6 +344,7 @@ impl Connection {
         if self.timers.data_retransmit <= cx.now {
             self.data_retransmit(cx);
         }
+        self.needs_schedule |= self.timers.sliver <= cx.now;
         if self.timers.data_fin <= cx.now {
             self.retransmit_data_fin(cx.now);
         }

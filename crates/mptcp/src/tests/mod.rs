@@ -7,6 +7,7 @@ mod network;
 mod opening;
 mod paths;
 mod strangers;
+mod windows;
 
 use std::vec;
 use std::vec::Vec;

@@ -37,7 +37,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.window_probes = 0;
             self.stalled_since = now;
         }
-        let window_changed = self.update_window(segment);
+        let window_changed = self.update_window(now, segment);
         let in_flight = self.in_flight_bytes();
         let until = self.una + ahead as u64;
         let mut newly = Newly::default();
@@ -103,7 +103,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Takes the window of a segment that is not older than the last that gave one.
     #[inline]
-    fn update_window(&mut self, segment: &Segment) -> bool {
+    fn update_window(&mut self, now: Instant, segment: &Segment) -> bool {
         let seq = self.offset_of(segment.seq).max(0) as u64;
         let ahead = segment.ack.diff(self.wire_seq(self.una)).max(0);
         let ack = self.una + ahead as u64;
@@ -119,9 +119,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.window_ack = ack;
         self.peer_window_bytes = window;
         self.window_end = ack + window;
+        self.largest_window_bytes = self.largest_window_bytes.max(window);
         if self.window_end > self.next && self.timers.persist != Instant::FAR_FUTURE {
-            self.timers.persist = Instant::FAR_FUTURE;
+            // What fits leaves now, or, if that is a sliver, when the timer says so: it goes on from where it was.
             self.rtt.reset_backoff();
+            self.timers.persist = self.timers.persist.min(now + self.rtt.rto());
         }
         changed
     }

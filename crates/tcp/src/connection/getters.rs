@@ -270,11 +270,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
-    /// Payload of a full segment that leaves `option_bytes` for an extension's options.
+    /// Payload of a full segment that leaves `option_bytes` for an extension's options. A window never holds a segment that is
+    /// larger than it: half of the peer's largest is a full segment then, and two of them are acknowledged at once
+    /// (RFC 9293 §3.8.6.2.1).
     #[must_use]
     #[inline]
     pub fn segment_payload_bytes_with(&self, option_bytes: usize) -> usize {
-        (self.mss_bytes() as usize).saturating_sub(self.padded_option_bytes(option_bytes)).max(1)
+        let by_size = (self.mss_bytes() as usize).saturating_sub(self.padded_option_bytes(option_bytes));
+        by_size.min(self.largest_window_bytes as usize / 2).max(1)
     }
 
     /// All options of a segment with so many bytes of an extension's.

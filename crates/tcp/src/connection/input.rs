@@ -152,6 +152,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         // Never scaled on a SYN (RFC 7323 §2.2).
         self.peer_window_bytes = u64::from(syn.window);
+        self.largest_window_bytes = self.peer_window_bytes;
         self.controller.on_mss(self.mss_bytes());
     }
 

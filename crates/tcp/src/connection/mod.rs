@@ -221,6 +221,8 @@ pub struct Connection<M = ()> {
     /// Right edge of the peer's window, as a position.
     window_end: u64,
     peer_window_bytes: u64,
+    /// The largest window that the peer has shown, or the most that its SYN can: the measure of a silly one (RFC 9293 §3.8.6.2.1).
+    largest_window_bytes: u64,
     /// Segment that last updated the window (RFC 9293 §3.10.7.4: SND.WL1, SND.WL2).
     window_seq: u64,
     window_ack: u64,
@@ -278,6 +280,8 @@ struct PendingSegments {
     syn: bool,
     ack: bool,
     probe: bool,
+    /// The override timeout passed: what waits for more window, or for more data, leaves as it is (RFC 9293 §3.8.6.2.1).
+    sliver: bool,
     reset: bool,
     tail_probe: bool,
     /// Sequence number of a RST that answers a segment which can't be of this connection.
@@ -315,6 +319,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             fin_at: None,
             window_end: 1,
             peer_window_bytes: 0,
+            largest_window_bytes: u64::from(u16::MAX),
             window_seq: 0,
             window_ack: 0,
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),

@@ -185,14 +185,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             if count > segment_bytes && count < contiguous {
                 count -= count % segment_bytes;
             }
-            if count == 0 {
+            let must_wait = count < segment_bytes && self.wait_for_more(count, contiguous, unsent, idle);
+            if count == 0 || must_wait {
+                // What is in flight brings an acknowledgment; with nothing in flight only a timer goes on.
                 if idle {
-                    self.arm_persist(now);
-                }
-                return None;
-            }
-            if count < segment_bytes && self.wait_for_more(count, contiguous, unsent, idle) {
-                if idle && by_peer < unsent {
                     self.arm_persist(now);
                 }
                 return None;
@@ -205,11 +201,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.send_stretch(now, self.next, count, fin, segment_bytes, ext)
     }
 
-    /// Nagle's algorithm, cork, and the sender's silly window avoidance (RFC 9293 §3.8.6.2.1, §3.7.4) for a short segment.
+    /// Nagle's algorithm, cork, and the sender's silly window avoidance (RFC 9293 §3.8.6.2.1, §3.7.4) for a short segment: until
+    /// more fits, or until the timer for it has passed with nothing in flight.
     fn wait_for_more(&self, count: u64, contiguous: u64, unsent: u64, idle: bool) -> bool {
+        if self.pending.sliver {
+            return false;
+        }
         if count < contiguous.min(unsent) {
             // The peer's window cuts it short.
-            return !idle || count * 2 < self.peer_window_bytes;
+            return true;
         }
         let last = count == unsent;
         let nagle = !self.no_delay && !idle;
@@ -251,6 +251,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             (Payload::EMPTY, M::default(), false)
         };
         let end = position + payload.len() as u64 + u64::from(fin);
+        self.pending.sliver = false;
+        self.timers.persist = Instant::FAR_FUTURE;
         if self.una == self.next {
             // A rate sample starts anew after silence, and so does the user timeout.
             self.delivery.restart(now);
@@ -293,10 +295,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         ext: &mut X,
     ) -> Option<Packet> {
-        let unsent = self.unsent_bytes().min(self.window_end.saturating_sub(self.next));
-        if unsent > 0 {
-            let segment_bytes = self.segment_payload_bytes_at(self.next, ext) as u64;
-            let count = self.queue.contiguous_bytes(self.next - 1).min(unsent).min(segment_bytes);
+        let by_peer = self.window_end.saturating_sub(self.next);
+        let segment_bytes = self.segment_payload_bytes_at(self.next, ext) as u64;
+        let count = self.queue.contiguous_bytes(self.next - 1).min(self.unsent_bytes()).min(segment_bytes);
+        if count > 0 && count <= by_peer {
             let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
             let packet = self.send_stretch(now, self.next, count, fin, segment_bytes, ext);
             self.note_tail_probe(false);

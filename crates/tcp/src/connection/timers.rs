@@ -173,7 +173,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
-    /// The window is closed and nothing is in flight that would bring news of it (RFC 9293 §3.8.6.1).
+    /// Data waits, and nothing is in flight that would bring news: the window is closed (RFC 9293 §3.8.6.1), or holds less than a
+    /// segment (§3.8.6.2.1), or the application holds data back.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         if self.timers.persist == Instant::FAR_FUTURE {
             self.stalled_since = now;
@@ -183,7 +184,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn probe_window(&mut self, now: Instant) {
         self.timers.persist = Instant::FAR_FUTURE;
-        if self.unsent_bytes() == 0 || self.window_end > self.next {
+        if self.unsent_bytes() == 0 || self.una < self.next {
+            return;
+        }
+        if self.window_end > self.next {
+            self.pending.sliver = true;
             return;
         }
         // A peer that answers may keep its window closed as long as it likes.

@@ -147,6 +147,7 @@ impl Victim {
         }
         while self.tcp.poll().is_some() {}
         self.tcp.check_invariants();
+        self.tcp.check_timers();
         let most = 1024 + self.tcp.outstanding_bytes() as usize;
         assert!(self.tcp.board.pieces() <= most);
     }

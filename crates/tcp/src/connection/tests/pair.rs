@@ -90,6 +90,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             assert_eq!(self.poll_timeout(), None);
         }
     }
+
+    /// What holds once everything that may leave has left.
+    pub(super) fn check_timers(&self) {
+        let waits = self.outstanding_bytes() > 0 || self.unsent_bytes() > 0;
+        if waits && self.state.may_send() {
+            assert_ne!(self.poll_timeout(), None, "data waits without a timer: {self:?}");
+        }
+    }
 }
 
 impl Pair {
@@ -257,8 +265,10 @@ impl Pair {
 
     fn check(&self) {
         self.client.check_invariants();
+        self.client.check_timers();
         if let Some(server) = &self.server {
             server.check_invariants();
+            server.check_timers();
         }
     }
 

@@ -265,3 +265,70 @@ fn positions_go_on_past_four_gigabytes() {
     assert!(client.acked_offset() > u64::from(u32::MAX));
     assert_eq!(client.info().bytes_retrans, 0);
 }
+
+/// The peer's acknowledgments say so little of its window from now on.
+fn squeeze(pair: &mut Pair, window: u16) {
+    pair.meddle = Box::new(move |from, mut segment| {
+        if from == From::Server {
+            segment.window = segment.window.min(window);
+        }
+        pass(segment)
+    });
+}
+
+#[test]
+fn a_sliver_of_window_is_used_after_a_while_and_a_whole_segment_at_once() {
+    let unscaled = Config { window_scaling: false, ..config() };
+    let mut pair = Pair::established(unscaled.clone(), unscaled, 1);
+    squeeze(&mut pair, 300);
+    pair.send(From::Client, pattern(0, 1448));
+    pair.run_for(Duration::from_millis(100));
+    let (start, began) = (pair.log.len(), pair.now);
+    pair.send(From::Client, pattern(1448, 1500));
+    pair.flush();
+    assert!(pair.sent(From::Client, start).is_empty(), "a sliver (RFC 9293 §3.8.6.2.1)");
+    pair.run_for(Duration::from_secs(3));
+    assert_eq!(pair.at_server.len(), 1448 + 1500, "the override timeout uses it");
+    let sent = pair.log[start..]
+        .iter()
+        .filter(|(_, from, segment)| *from == From::Client && !segment.payload.is_empty());
+    for (at, _, segment) in sent {
+        assert!(segment.payload.len() <= 300);
+        assert!(at.since(began) >= pair.client.config.min_rto, "{at}");
+    }
+    // News of a window for a segment is used without a wait.
+    squeeze(&mut pair, 0);
+    pair.send(From::Client, pattern(2948, 300));
+    pair.run_for(Duration::from_secs(1));
+    pair.send(From::Client, pattern(3248, 3000));
+    pair.run_for(Duration::from_secs(20));
+    let start = pair.log.len();
+    squeeze(&mut pair, 1448);
+    pair.server().request_ack();
+    pair.run_for(Duration::from_millis(11));
+    assert_eq!(pair.sent(From::Client, start)[0].1, 1448);
+}
+
+#[test]
+fn a_window_that_never_held_a_segment_is_filled_by_halves() {
+    let small = Config { receive_buffer_bytes: 1000, window_scaling: false, ..config() };
+    let mut pair = Pair::established(config(), small, 1);
+    let began = pair.now;
+    pair.send(From::Client, pattern(0, 20_000));
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.at_server, pattern(0, 20_000));
+    let last = pair.log.iter().rfind(|(_, _, segment)| !segment.payload.is_empty()).expect("data left").0;
+    // Two segments of 500 bytes a round trip of 20 ms, and nothing waits for a timer.
+    assert!(last.since(began) <= Duration::from_millis(420), "{}", last.since(began));
+}
+
+#[test]
+fn cork_holds_data_back_for_a_while_and_not_for_ever() {
+    let mut pair = Pair::established(config(), config(), 1);
+    pair.client.set_cork(true);
+    pair.send(From::Client, pattern(0, 100));
+    pair.run_for(Duration::from_millis(150));
+    assert!(pair.at_server.is_empty());
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.at_server.len(), 100, "as Linux: 200 ms at most");
+}
