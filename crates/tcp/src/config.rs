@@ -65,6 +65,10 @@ pub struct Config {
     pub max_reassembly_gaps: usize,
     /// Most challenge ACKs per second and connection (RFC 5961 §10). Default 10.
     pub challenge_acks_per_second: u32,
+    /// Most acknowledgments in a row that answer empty segments which are not acceptable, or which acknowledge what was never
+    /// sent. The next acceptable segment begins a new row. Two ends that disagree after a forged segment so fall silent.
+    /// Default 10.
+    pub challenge_acks_in_a_row: u32,
 }
 
 impl Default for Config {
@@ -100,6 +104,7 @@ impl Default for Config {
             mtu_probing: true,
             max_reassembly_gaps: 4096,
             challenge_acks_per_second: 10,
+            challenge_acks_in_a_row: 10,
         }
     }
 }

@@ -466,9 +466,7 @@ mod tests {
             let tcp = [TcpOption::Mss(1460), TcpOption::SackPermitted, TcpOption::WindowScale(7)];
             options.rest.extend(tcp);
         }
-        if kind != OutgoingKind::Reset {
-            options.timestamps = Some(Timestamps::default());
-        }
+        options.timestamps = Some(Timestamps::default());
         let payload_len_bytes = mapping.map_or(0, |mapping| usize::from(mapping.len_bytes));
         let is_mapping_start = true;
         let outgoing = Outgoing {

@@ -2,6 +2,7 @@
 
 mod ends;
 mod forged;
+mod injections;
 mod mappings;
 mod network;
 mod opening;

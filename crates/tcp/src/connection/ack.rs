@@ -23,14 +23,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &mut X,
     ) -> Result<(), DropReason> {
         let ahead = i64::from(segment.ack.diff(self.wire_seq(self.una)));
-        if ahead > self.outstanding_bytes() as i64 {
-            // Of what was never sent (RFC 5961 §5.2).
-            self.pending.ack = true;
+        let oldest = -(self.largest_window_bytes.max(1 << 16) as i64);
+        if ahead > self.outstanding_bytes() as i64 || ahead < oldest {
+            // Of what was never sent, or too old (RFC 5961 §5.2).
+            self.answer_empty(now);
             return Err(DropReason::Ack);
         }
         if ahead < 0 {
-            let far = self.peer_window_bytes.max(1 << 16) as i64;
-            return if -ahead > far { Err(DropReason::Ack) } else { Ok(()) };
+            return Ok(());
         }
         if self.window_probes > 0 {
             // The peer answers: it lives, and may keep its window closed.

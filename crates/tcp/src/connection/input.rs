@@ -3,7 +3,7 @@
 use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Ecn, Segment};
+use polypath_wire::{Ecn, MAX_OPTIONS_BYTES, Segment, Timestamps};
 
 use super::{CloseReason, Connection, Disposition, DropReason, State};
 use crate::extension::Extension;
@@ -194,6 +194,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 self.acknowledge_stray(now, segment, offset);
                 return Err(DropReason::Paws);
             }
+        } else if self.timestamps && must_have_timestamps(segment) {
+            return Err(DropReason::NoTimestamp);
         }
         let next = self.receive.next() as i64 + i64::from(self.fin_received);
         let edge = self.window_edge.max(self.receive.next()) as i64 + i64::from(self.fin_received);
@@ -218,15 +220,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         Err(if old { DropReason::Duplicate } else { DropReason::Sequence })
     }
 
-    /// A segment outside of the window is answered with an acknowledgment. One without data is answered rarely, lest two
-    /// ends that disagree answer each other forever.
+    /// A segment outside of the window is answered with an acknowledgment, one without data only so often.
     fn acknowledge_stray(&mut self, now: Instant, segment: &Segment, offset: i64) {
         let len = segment.payload.len() as u64;
         if len > 0 && self.sack && offset >= 0 && (offset as u64) < self.receive.next() {
             self.dsack = Some((offset as u64, offset as u64 + len));
         }
-        if segment.sequence_len() > 0 || self.may_challenge(now) {
+        if segment.sequence_len() > 0 {
             self.pending.ack = true;
+        } else {
+            self.answer_empty(now);
         }
         if segment.flags.fin() && self.state == State::TimeWait {
             self.timers.time_wait = now + self.config.time_wait;
@@ -242,6 +245,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.challenges += 1;
         self.challenges <= self.config.challenge_acks_per_second
+    }
+
+    /// Answers what may be an answer itself: two ends that disagree, as after a forged segment, would go on for ever.
+    pub(super) fn answer_empty(&mut self, now: Instant) {
+        if self.challenges_in_a_row < self.config.challenge_acks_in_a_row && self.may_challenge(now) {
+            self.challenges_in_a_row += 1;
+            self.pending.ack = true;
+        }
     }
 
     // ---- second: RST (RFC 5961 §3.2); fourth: SYN (RFC 5961 §4.2)
@@ -283,6 +294,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn note_alive(&mut self, now: Instant) {
         self.last_received_at = now;
+        self.challenges_in_a_row = 0;
         if self.config.keepalive_idle.is_some() {
             self.keepalives = 0;
             self.arm_keepalive(now);
@@ -393,4 +405,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             _ => {}
         }
     }
+}
+
+/// RFC 7323 §3.2: all but RST, and a SYN, which is of another connection. An acknowledgment whose other options leave no room for
+/// timestamps goes without: a 30-byte ADD_ADDR (RFC 8684 §3.4.1).
+fn must_have_timestamps(segment: &Segment) -> bool {
+    let lacks_room = segment.options.unpadded_len_bytes() + Timestamps::LEN_BYTES > MAX_OPTIONS_BYTES;
+    let is_signal = segment.sequence_len() == 0 && lacks_room;
+    !segment.flags.rst() && !segment.flags.syn() && !is_signal
 }

@@ -120,6 +120,8 @@ pub enum DropReason {
     Duplicate,
     /// An old timestamp (RFC 7323 §5).
     Paws,
+    /// No timestamp where timestamps were negotiated (RFC 7323 §3.2).
+    NoTimestamp,
     /// RST that did not match exactly (RFC 5961 §3), or that has nothing left to reset.
     Reset,
     /// SYN on a synchronized connection (RFC 5961 §4).
@@ -270,6 +272,8 @@ pub struct Connection<M = ()> {
     totals: Totals,
     challenge_second: u64,
     challenges: u32,
+    /// Answers to segments that might be answers themselves, since the last acceptable segment.
+    challenges_in_a_row: u32,
     keepalives: u8,
     syn_sent: u8,
 }
@@ -358,6 +362,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             totals: Totals::default(),
             challenge_second: 0,
             challenges: 0,
+            challenges_in_a_row: 0,
             keepalives: 0,
             syn_sent: 0,
             config,

@@ -440,7 +440,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if is_syn {
             self.write_syn_options(&mut segment.options);
         }
-        if self.timestamps && kind != OutgoingKind::Reset {
+        // On a RST as well (RFC 7323 §3.2), unless the peer has not agreed to them yet.
+        if self.timestamps && (kind != OutgoingKind::Reset || self.state != State::SynSent) {
             let value = self.clock(now);
             let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
             segment.options.timestamps = Some(Timestamps { value, echo });

@@ -4,9 +4,12 @@ use core::net::Ipv4Addr;
 use std::boxed::Box;
 use std::string::ToString;
 use std::vec;
+use std::vec::Vec;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Ecn, Endpoint, FourTuple, IcmpMessage, Segment, TcpFlags, TcpOption, Timestamps};
+use polypath_wire::{
+    Ecn, Endpoint, FourTuple, IcmpMessage, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps,
+};
 
 use super::super::{CloseReason, Connection, Disposition, DropReason, Event, State};
 use super::pair::{From, Pair, pass, pattern, setup};
@@ -154,11 +157,8 @@ fn old_timestamps_are_dropped() {
     segment.payload = pattern(0, 10).into();
     let old = pair.client.ts_recent.wrapping_sub(1);
     segment.options.timestamps = Some(Timestamps { value: old, echo: 0 });
-    let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut segment.clone(), &mut ());
-    assert_eq!(disposition, Disposition::Dropped(DropReason::Paws));
-    segment.options.timestamps = None;
     let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut segment, &mut ());
-    assert!(disposition.is_accepted(), "a middlebox may have removed them");
+    assert_eq!(disposition, Disposition::Dropped(DropReason::Paws));
 }
 
 #[test]
@@ -258,4 +258,64 @@ fn a_probe_that_an_acknowledgment_has_overtaken_does_not_keep_the_fin_back() {
     pair.client.finish();
     pair.run_for(Duration::from_millis(100));
     assert_eq!(pair.states(), (State::FinWait2, State::CloseWait));
+}
+
+fn with_timestamps(pair: &Pair, mut segment: Segment) -> Segment {
+    segment.options.timestamps = Some(Timestamps { value: pair.client.ts_recent, echo: 0 });
+    segment
+}
+
+#[test]
+fn acknowledgments_of_what_was_never_sent_are_answered_seldom_and_not_for_ever() {
+    let mut pair = Pair::established(config(), config(), 1);
+    pair.meddle = Box::new(|_, _| vec![]);
+    for too_far in [1, 100_000, -100_000_000] {
+        let start = pair.log.len();
+        for _ in 0..100 {
+            let ack = pair.client.wire_seq(pair.client.next).0.wrapping_add_signed(too_far);
+            let (seq, flags) = (pair.client.wire_ack(), TcpFlags::ACK);
+            let forged = Segment { seq, ack: SeqNumber(ack), flags, ..Segment::default() };
+            let disposition = pair.client.handle_segment(
+                pair.now,
+                Ecn::NotCapable,
+                &mut with_timestamps(&pair, forged),
+                &mut (),
+            );
+            assert!(!disposition.is_accepted());
+            pair.run_for(Duration::from_millis(300));
+        }
+        assert_eq!(pair.sent(From::Client, start).len(), 10, "in half a minute (RFC 5961 §5.2)");
+        // What the peer really sends begins a new count.
+        let (seq, ack) = (pair.client.wire_ack(), pair.client.wire_seq(pair.client.next));
+        let real = Segment { seq, ack, flags: TcpFlags::ACK, window: 1000, ..Segment::default() };
+        let real = &mut with_timestamps(&pair, real);
+        assert!(pair.client.handle_segment(pair.now, Ecn::NotCapable, real, &mut ()).is_accepted());
+    }
+}
+
+#[test]
+fn segments_without_the_timestamps_that_were_agreed_are_dropped_but_for_resets() {
+    let mut pair = Pair::established(config(), config(), 1);
+    let (seq, ack) = (pair.client.wire_ack(), pair.client.wire_seq(pair.client.next));
+    let start = pair.log.len();
+    let bare =
+        Segment { seq, ack, flags: TcpFlags::ACK, payload: pattern(0, 10).into(), ..Segment::default() };
+    let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut bare.clone(), &mut ());
+    assert_eq!(disposition, Disposition::Dropped(DropReason::NoTimestamp));
+    pair.flush();
+    assert_eq!((pair.log.len(), pair.at_client.len()), (start, 0), "silently (RFC 7323 §3.2)");
+    let mut reset = Segment { payload: Vec::new().into(), flags: TcpFlags::RST, ..bare };
+    pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut reset, &mut ());
+    assert_eq!(pair.client.state(), State::Closed);
+}
+
+#[test]
+fn resets_carry_timestamps() {
+    let mut pair = Pair::established(config(), config(), 1);
+    pair.client.abort();
+    pair.flush();
+    let (_, _, reset) = pair.log.last().expect("a reset left");
+    assert!(reset.flags.rst());
+    let timestamps = reset.options.timestamps.expect("RFC 7323 §3.2");
+    assert_eq!(timestamps.echo, pair.client.ts_recent);
 }
