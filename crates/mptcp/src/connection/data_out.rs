@@ -114,6 +114,7 @@ impl Connection {
         out.clear();
         let mapping = self.shared.mapping(Carried::InEach);
         let mut regular_works = false;
+        let is_alone = self.subflows.len() == 1;
         for subflow in &self.subflows {
             if !subflow.meta.stage.carries_data() || subflow.meta.finishing {
                 continue;
@@ -131,7 +132,7 @@ impl Connection {
                 ssthresh_bytes: tcp.ssthresh_bytes(),
                 in_flight_bytes: tcp.in_flight_bytes(),
                 unsent_bytes: tcp.unsent_bytes(),
-                room_bytes: tcp.window_room_bytes(),
+                room_bytes: if is_alone { tcp.window_or_probe_room_bytes() } else { tcp.window_room_bytes() },
                 segment_bytes: tcp.segment_payload_bytes_with(option_bytes) as u32,
                 backup: subflow.meta.backup(),
                 timeouts,
@@ -245,7 +246,8 @@ impl Connection {
             let segment = subflow.tcp.segment_payload_bytes_with(0) as u64;
             let id = subflow.meta.id;
             let idle = !subflow.holds_data() && subflow.tcp.state().is_synchronized();
-            let room = subflow.tcp.window_room_bytes().max(if idle { segment } else { 0 }).min(65_535);
+            let room =
+                subflow.tcp.window_or_probe_room_bytes().max(if idle { segment } else { 0 }).min(65_535);
             if room == 0 {
                 return;
             }

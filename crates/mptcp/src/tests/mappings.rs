@@ -257,7 +257,8 @@ fn a_copy_of_what_blocks_the_window_leaves_no_sliver_of_it() {
         let (mut held, mut count) = (BTreeMap::new(), 0);
         network.meddle = Box::new(move |way, packet| {
             let segment = segment(&packet);
-            let mapping = segment.options.dss.and_then(|dss| dss.mapping).filter(|_| way == Way::ToServer);
+            let mapping = segment.options.dss.and_then(|dss| dss.mapping);
+            let mapping = mapping.filter(|_| way == Way::ToServer && !segment.payload.is_empty());
             let range = mapping.map(|mapping| {
                 let start = mapping.data_seq.expand(DataSeq(0)).0;
                 (start, start + u64::from(mapping.len))

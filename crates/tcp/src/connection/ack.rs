@@ -199,9 +199,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         newly: &Newly,
         in_flight_bytes: u64,
+        advanced: bool,
         ext: &X,
     ) {
-        if newly.bytes == 0 {
+        let acked_bytes = self.growing_bytes(newly.bytes, advanced);
+        if newly.bytes == 0 && acked_bytes == 0 {
             return;
         }
         let round_ended = self.una > self.delivery.round_end;
@@ -219,7 +221,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let rate = if self.controller.needs_rate_samples() { self.rate_sample(newly) } else { None };
         let ack = Ack {
             now,
-            acked_bytes: newly.bytes,
+            acked_bytes,
             in_flight_bytes,
             rtt: newly.rtt_from.filter(|_| !newly.resent).map(|at| now.since(at)),
             srtt: self.rtt.srtt(),

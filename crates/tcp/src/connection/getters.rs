@@ -270,6 +270,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
+    /// As [`Connection::window_room_bytes`], and a segment if a tail loss probe is about to leave: that had better be new data,
+    /// whatever is in flight (RFC 8985 §7.3). For an owner that has no other path to send it on.
+    #[must_use]
+    pub fn window_or_probe_room_bytes(&self) -> u64 {
+        let room = self.window_room_bytes();
+        if !self.pending.tail_probe || self.unsent_bytes() > 0 {
+            return room;
+        }
+        let by_peer = self.window_end.saturating_sub(self.next);
+        room.max(by_peer.min(self.segment_payload_bytes_with(0) as u64))
+    }
+
     /// Payload of a full segment that leaves `option_bytes` for an extension's options. A window never holds a segment that is
     /// larger than it: half of the peer's largest is a full segment then, and two of them are acknowledged at once
     /// (RFC 9293 §3.8.6.2.1).

@@ -36,6 +36,9 @@ pub(super) struct Recovery {
     dsack_round_end: u64,
     pub(super) prr: Prr,
     duplicates: u32,
+    /// Selectively acknowledged by duplicate acknowledgments, which do not grow the window (RFC 5681 §3.2): the next that
+    /// advances does, for them as well.
+    pub(super) deferred_bytes: u64,
     /// The episode began with nothing resent in flight, so that its acknowledgments can be told from older ones'.
     pub(super) may_undo: bool,
     /// Timestamp of the first retransmission of the episode: an echo older than it proves that it was spurious.
@@ -115,8 +118,23 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Phase::Timeout { .. } if self.recovery.frto == Frto::SentNew => {
                 self.in_flight_bytes() + 2 * u64::from(self.mss_bytes()).saturating_sub(self.recovery.prr.out)
             }
+            // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
+            Phase::Open if !self.sack => {
+                let segments = self.recovery.duplicates.min(DUPLICATE_THRESHOLD - 1);
+                self.controller.window_bytes() + u64::from(segments * self.mss_bytes())
+            }
             _ => self.controller.window_bytes(),
         }
+    }
+
+    /// What an acknowledgment of `newly_bytes` grows the window by.
+    pub(super) fn growing_bytes(&mut self, newly_bytes: u64, advanced: bool) -> u64 {
+        if self.controller.needs_rate_samples() {
+            // Measures what is delivered, in whatever order.
+            return newly_bytes;
+        }
+        self.recovery.deferred_bytes += newly_bytes;
+        if advanced { core::mem::take(&mut self.recovery.deferred_bytes) } else { 0 }
     }
 
     #[allow(
@@ -150,7 +168,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             || duplicate_sack;
         if !trouble {
             self.recovery.duplicates = 0;
-            self.grow_window(now, newly, in_flight, ext);
+            self.grow_window(now, newly, in_flight, advanced, ext);
             return;
         }
         if let Some(range) = dsack
@@ -267,19 +285,23 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) {
         match self.recovery.phase {
             Phase::Open if lost > 0 => self.enter_fast_recovery(now, in_flight, ext),
-            Phase::Open => return self.grow_window(now, newly, in_flight, ext),
-            Phase::Timeout { .. } => return self.grow_window(now, newly, in_flight, ext),
+            Phase::Open | Phase::Timeout { .. } => {
+                return self.grow_window(now, newly, in_flight, advanced, ext);
+            }
             Phase::Fast { .. } => {}
         }
         if self.controller.steers_recovery() {
-            self.grow_window(now, newly, in_flight, ext);
+            self.grow_window(now, newly, in_flight, advanced, ext);
         }
         self.reduce_in_proportion(newly.bytes, advanced && lost == 0);
     }
 
     fn enter_fast_recovery<X: Extension<Mapping = M>>(&mut self, now: Instant, in_flight: u64, ext: &mut X) {
         let own = self.flow_view();
-        self.controller.on_congestion(now, in_flight, &ext.flows(&own));
+        // What limited transmit sent beyond the window does not count (RFC 5681 §3.2, step 2).
+        let counted = if self.sack { in_flight } else { in_flight.min(own.window_bytes) };
+        self.controller.on_congestion(now, counted, &ext.flows(&own));
+        self.recovery.deferred_bytes = 0;
         self.delivery.end_loss_interval();
         self.totals.recoveries += 1;
         // What the last episode resent and is still on its way would look like this one's original.

@@ -48,6 +48,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.lose_everything();
         }
         let recovery = &mut self.recovery;
+        recovery.deferred_bytes = 0;
         recovery.phase = Phase::Timeout { until: self.next };
         recovery.prr = Prr::default();
         // A further timeout of the same episode leaves open that the first one was spurious.

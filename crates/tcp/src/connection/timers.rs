@@ -108,8 +108,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.retransmit = Instant::FAR_FUTURE;
             return;
         }
+        let kind = self.timers.retransmit_kind;
         let running = self.timers.retransmit != Instant::FAR_FUTURE;
-        if running && (!restart || self.timers.retransmit_kind == RetransmitKind::Reordering) {
+        // New data arms a probe anew (RFC 8985 §7.2). It brings it forward where more than one segment is out now, and not back:
+        // the acknowledgment of what left first is due as before.
+        let moves = running && !restart && kind == RetransmitKind::TailProbe;
+        if running && !moves && (!restart || kind == RetransmitKind::Reordering) {
             return;
         }
         let rto = self.rtt.rto();
@@ -117,11 +121,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let may_probe =
             self.sack && !srtt.is_zero() && self.recovery.may_probe_tail() && self.board.sacked_bytes() == 0;
         let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
-        (self.timers.retransmit_kind, self.timers.retransmit) = if may_probe {
-            (RetransmitKind::TailProbe, now + wait.min(rto))
-        } else {
-            (RetransmitKind::Timeout, now + rto)
-        };
+        if may_probe {
+            let latest = if moves { self.timers.retransmit } else { Instant::FAR_FUTURE };
+            self.timers.retransmit_kind = RetransmitKind::TailProbe;
+            self.timers.retransmit = (now + wait.min(rto)).min(latest);
+        } else if !moves {
+            self.timers.retransmit_kind = RetransmitKind::Timeout;
+            self.timers.retransmit = now + rto;
+        }
     }
 
     /// Starts the retransmission timeout, and has probes of the path come before it if it is far.

@@ -4,6 +4,7 @@ mod loss;
 mod mapping;
 mod pair;
 mod path_mtu;
+mod probing;
 mod transfer;
 mod undo;
 mod window;
