@@ -5,7 +5,7 @@ use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
 
 use crate::path_manager::{self, Limits, LocalEndpoint};
-use crate::scheduler;
+use crate::{receive_window, scheduler};
 
 /// Settings of one connection.
 #[derive(Clone, Debug)]
@@ -77,6 +77,14 @@ impl Default for ConnectionConfig {
     }
 }
 
+impl ConnectionConfig {
+    /// The receive window of a connection that has received nothing.
+    pub(crate) fn first_window_bytes(&self) -> u64 {
+        let cap_bytes = self.tcp.receive_buffer_bytes;
+        if self.receive_autotuning { receive_window::INITIAL_BYTES.min(cap_bytes) } else { cap_bytes }
+    }
+}
+
 /// Settings of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
@@ -86,12 +94,24 @@ pub struct HostConfig {
     pub endpoints: Vec<LocalEndpoint>,
     /// Limits for the path manager.
     pub limits: Limits,
-    /// Most connections; further SYNs are answered with RST. Default 1 048 576.
+    /// Most connections; further SYNs are dropped. Default 1 048 576.
     pub max_connections: usize,
-    /// Most half-open incoming connections per listener; further SYNs are dropped. Default 4096.
+    /// Most half-open incoming connections per listener, about 3 KB each. Further SYNs, MP_CAPABLE included, are answered with a
+    /// cookie ([`polypath_tcp::SynCookies`]), for which nothing is held. With 0 every SYN is. Default 4096.
     pub backlog: usize,
-    /// Most half-open incoming subflows of a connection; further MP_JOINs are dropped. Default 8.
+    /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 64 bits. Default 1024.
+    pub backlog_per_source: usize,
+    /// Most half-open incoming subflows of a connection, about 2 KB each. Further MP_JOINs are answered without holding anything
+    /// if their sender has timestamps; otherwise they take the place of the oldest. Default 8.
     pub max_half_open_joins: usize,
+    /// Most TIME-WAIT records, about 170 bytes each; a subflow beyond them goes without. Default 262 144.
+    pub max_time_wait: usize,
+    /// Most answers without a connection (resets, SYN/ACKs with a cookie, acknowledgments in TIME-WAIT) that wait to be sent,
+    /// about 400 bytes each; further ones are dropped. Default 1024.
+    pub max_replies: usize,
+    /// About how many resets a second answer segments that belong to no connection, a quarter of them to one source
+    /// ([`polypath_tcp::ReplyLimit`]). Default 10 000.
+    pub resets_per_second: u32,
     /// Most memory that the receive windows of all connections may promise together, beyond 256 KiB for each. Default 1 GiB.
     pub receive_memory_bytes: u64,
     /// Most addresses of a peer that are remembered. Default 16.
@@ -106,7 +126,11 @@ impl Default for HostConfig {
             limits: Limits::default(),
             max_connections: 1 << 20,
             backlog: 4096,
+            backlog_per_source: 1024,
             max_half_open_joins: 8,
+            max_time_wait: 1 << 18,
+            max_replies: 1024,
+            resets_per_second: 10_000,
             receive_memory_bytes: 1 << 30,
             max_announced_addresses: 16,
         }

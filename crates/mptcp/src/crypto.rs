@@ -49,6 +49,51 @@ pub(crate) fn join_hmac(
     keyed(version, own, peer, &[&message])
 }
 
+/// Whether `hmac` is the first bytes of what [`join_hmac`] gives: 20 in the third ACK, 8 in the SYN/ACK. Takes the same time
+/// whatever they are, so that nobody can try them out one after the other.
+#[must_use]
+pub(crate) fn verify_join_hmac(
+    version: MptcpVersion,
+    own: Key,
+    peer: Key,
+    own_nonce: u32,
+    peer_nonce: u32,
+    hmac: &[u8],
+) -> bool {
+    let key = key_bytes(own, peer);
+    let nonces = [own_nonce.to_be_bytes(), peer_nonce.to_be_bytes()];
+    let parts = nonces.as_flattened();
+    match version {
+        MptcpVersion::V1 => mac::<Hmac<Sha256>>(&key, &[parts]).verify_truncated_left(hmac).is_ok(),
+        MptcpVersion::V0 => mac::<Hmac<Sha1>>(&key, &[parts]).verify_truncated_left(hmac).is_ok(),
+    }
+}
+
+/// Whether `hmac` is what [`add_addr_hmac`] gives, in a time that does not depend on it.
+#[must_use]
+pub(crate) fn verify_add_addr_hmac(
+    own: Key,
+    peer: Key,
+    address_id: u8,
+    addr: IpAddr,
+    port: Option<u16>,
+    hmac: u64,
+) -> bool {
+    let port = port.unwrap_or(0).to_be_bytes();
+    let key = key_bytes(own, peer);
+    let mac = match addr {
+        IpAddr::V4(addr) => mac::<Hmac<Sha256>>(&key, &[&[address_id], &addr.octets(), &port]),
+        IpAddr::V6(addr) => mac::<Hmac<Sha256>>(&key, &[&[address_id], &addr.octets(), &port]),
+    };
+    mac.verify_truncated_right(&hmac.to_be_bytes()).is_ok()
+}
+
+fn mac<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
+    parts.iter().for_each(|part| mac.update(part));
+    mac
+}
+
 /// The leftmost 64 bits, as the SYN/ACK carries them.
 #[must_use]
 pub(crate) fn truncated(hmac: &Hmac160) -> u64 {
@@ -72,9 +117,7 @@ fn keyed(version: MptcpVersion, own: Key, peer: Key, parts: &[&[u8]]) -> Hmac160
     match version {
         MptcpVersion::V1 => out.copy_from_slice(&hmac_sha256(own, peer, parts)[..20]),
         MptcpVersion::V0 => {
-            let mut mac =
-                Hmac::<Sha1>::new_from_slice(&key_bytes(own, peer)).expect("HMAC takes a key of any length");
-            parts.iter().for_each(|part| mac.update(part));
+            let mac = mac::<Hmac<Sha1>>(&key_bytes(own, peer), parts);
             out.copy_from_slice(&mac.finalize().into_bytes());
         }
     }
@@ -82,10 +125,7 @@ fn keyed(version: MptcpVersion, own: Key, peer: Key, parts: &[&[u8]]) -> Hmac160
 }
 
 fn hmac_sha256(own: Key, peer: Key, parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(&key_bytes(own, peer)).expect("HMAC takes a key of any length");
-    parts.iter().for_each(|part| mac.update(part));
-    mac.finalize().into_bytes().into()
+    mac::<Hmac<Sha256>>(&key_bytes(own, peer), parts).finalize().into_bytes().into()
 }
 
 fn key_bytes(own: Key, peer: Key) -> [u8; 16] {
@@ -117,5 +157,28 @@ mod tests {
             assert_ne!(join_hmac(version, a, b, 1, 2), join_hmac(version, a, b, 1, 3));
         }
         assert_eq!(truncated(&[1; 20]), 0x0101_0101_0101_0101);
+    }
+
+    #[test]
+    fn what_differs_in_any_bit_is_refused() {
+        let (own, peer) = (Key(0x0102_0304_0506_0708), Key(0x1112_1314_1516_1718));
+        for version in [MptcpVersion::V0, MptcpVersion::V1] {
+            let right = join_hmac(version, own, peer, 1, 2);
+            let verify = |hmac: &[u8]| verify_join_hmac(version, own, peer, 1, 2, hmac);
+            assert!(verify(&right) && verify(&truncated(&right).to_be_bytes()) && !verify(&[]));
+            for bit in 0..160 {
+                let mut wrong = right;
+                wrong[bit / 8] ^= 1 << (bit % 8);
+                assert!(!verify(&wrong) && verify(&wrong[..8]) == (bit >= 64), "bit {bit}");
+            }
+            assert!(!verify_join_hmac(version, own, peer, 2, 1, &right));
+            assert!(!verify_join_hmac(version, peer, own, 1, 2, &right));
+        }
+        for addr in [IpAddr::from([10, 0, 0, 1]), IpAddr::from([7u16; 8])] {
+            let right = add_addr_hmac(own, peer, 3, addr, Some(80));
+            let verify = |hmac| verify_add_addr_hmac(own, peer, 3, addr, Some(80), hmac);
+            assert!(verify(right) && (0..64).all(|bit| !verify(right ^ 1 << bit)));
+            assert!(!verify_add_addr_hmac(own, peer, 3, addr, None, right));
+        }
     }
 }

@@ -92,4 +92,20 @@ counters! {
     curr_estab = "MPCurrEstab",
     /// Fallbacks after the handshake.
     fallbacks = "DataFallback",
+    /// SYNs that found a listener or their source with its fill of half-open connections.
+    listen_overflows = "ListenOverflows",
+    /// SYNs and third ACKs dropped because there were too many connections.
+    listen_drops = "ListenDrops",
+    /// SYNs answered without holding anything, MP_JOINs included.
+    syncookies_sent = "SyncookiesSent",
+    /// Connections and subflows opened by the third ACK after such an answer.
+    syncookies_recv = "SyncookiesRecv",
+    /// Acknowledgments without a flow, dropped while cookies were in use, as they had none.
+    syncookies_failed = "SyncookiesFailed",
+    /// Subflows without TIME-WAIT because there were too many records.
+    time_wait_overflow = "TCPTimeWaitOverflow",
+    /// Answers without a connection dropped because too many wait to be sent.
+    reply_queue_drops = "ReplyQueueDrops",
+    /// Resets withheld because there were too many in the same second.
+    resets_withheld = "ResetsWithheld",
 }

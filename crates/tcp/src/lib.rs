@@ -21,12 +21,15 @@ mod slab;
 mod timer_wheel;
 
 pub use config::Config;
-pub use connection::{CloseReason, Connection, Disposition, DropReason, Event, Info, Setup, State};
+pub use connection::{
+    CloseReason, Connection, Disposition, DropReason, Event, Info, Setup, State, stateless_syn_ack,
+};
 pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 pub use flow_table::FlowTable;
 pub use host::{
-    ConnectError, ConnectionId, Counters, Host, HostConfig, HostEvent, HostSecrets, Population, SendError,
-    TimeWait, TimeWaitNumbers, TimeWaitReaction, reset_in_reply,
+    ConnectError, ConnectionId, Counters, Host, HostConfig, HostEvent, HostSecrets, Population, ReplyLimit,
+    SendError, SynCookies, SynOptions, TimeWait, TimeWaitNumbers, TimeWaitReaction, TupleHash,
+    reset_in_reply,
 };
 pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners};
 pub use ready_queue::ReadyQueue;

@@ -1,4 +1,5 @@
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use polypath_wire::Endpoint;
@@ -12,14 +13,17 @@ pub struct ListenerId(pub(crate) Key);
 /// Settings of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenConfig {
-    /// Most connections whose handshake is not complete. A SYN beyond them is dropped, and counted as
-    /// `ListenDrops`; its sender tries again. Default 1024.
+    /// Most connections whose handshake is not complete, about 2 KB each. A SYN beyond them is answered with a cookie
+    /// ([`crate::SynCookies`]), for which nothing is held. With 0 every SYN is. Default 1024.
     pub backlog: usize,
+    /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 64 bits: so one that opens
+    /// connections without end leaves room for others. Default 256.
+    pub backlog_per_source: usize,
 }
 
 impl Default for ListenConfig {
     fn default() -> Self {
-        Self { backlog: 1024 }
+        Self { backlog: 1024, backlog_per_source: 256 }
     }
 }
 
@@ -41,6 +45,7 @@ pub struct Listeners {
     by_endpoint: BTreeMap<Endpoint, ListenerId>,
     catch_all: Option<ListenerId>,
     listeners: Slab<Listener>,
+    sources: SourceCounts,
 }
 
 /// One listener and what it has under way.
@@ -50,8 +55,43 @@ pub struct Listener {
     pub endpoint: Endpoint,
     /// Its settings.
     pub config: ListenConfig,
-    /// Connections whose handshake is not complete. The host counts them.
-    pub half_open: usize,
+    half_open: usize,
+}
+
+impl Listener {
+    /// Connections whose handshake is not complete.
+    #[must_use]
+    pub const fn half_open(&self) -> usize {
+        self.half_open
+    }
+}
+
+/// Half-open connections by source, in 4 KB whatever the number of sources: where two share a place, they share the bound too,
+/// and get a cookie earlier.
+#[derive(Debug, Default)]
+struct SourceCounts {
+    /// [`SOURCE_PLACES`] of them once there was one.
+    counts: Vec<u32>,
+}
+
+const SOURCE_PLACES: usize = 1024;
+
+impl SourceCounts {
+    fn of(&mut self, addr: IpAddr) -> Option<&mut u32> {
+        if self.counts.is_empty() {
+            self.counts.resize(SOURCE_PLACES, 0);
+        }
+        let spread = source_prefix(addr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        self.counts.get_mut(spread as usize)
+    }
+}
+
+/// What counts as one source: an IPv4 network of 24 bits, an IPv6 network of 64.
+pub(crate) fn source_prefix(addr: IpAddr) -> u64 {
+    match addr {
+        IpAddr::V4(addr) => u64::from(addr.to_bits() >> 8),
+        IpAddr::V6(addr) => (addr.to_bits() >> 64) as u64,
+    }
 }
 
 impl Listeners {
@@ -107,10 +147,39 @@ impl Listeners {
         self.listeners.get(id.0)
     }
 
-    /// A listener to be changed, unless it was removed.
+    /// True if a connection from `remote` may be half-open at this listener; it is counted then, until
+    /// [`Listeners::leave`].
     #[must_use]
-    pub fn get_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
-        self.listeners.get_mut(id.0)
+    pub fn admit(&mut self, id: ListenerId, remote: IpAddr) -> bool {
+        let Some(listener) = self.listeners.get_mut(id.0) else { return false };
+        let Some(count) = self.sources.of(remote) else { return false };
+        let ListenConfig { backlog, backlog_per_source } = listener.config;
+        if listener.half_open >= backlog || *count as usize >= backlog_per_source {
+            return false;
+        }
+        listener.half_open += 1;
+        *count += 1;
+        true
+    }
+
+    /// As [`Listeners::admit`] of a connection that is certain to be real, whatever the bounds.
+    pub fn admit_always(&mut self, id: ListenerId, remote: IpAddr) {
+        if let Some(listener) = self.listeners.get_mut(id.0) {
+            listener.half_open += 1;
+        }
+        if let Some(count) = self.sources.of(remote) {
+            *count += 1;
+        }
+    }
+
+    /// A connection that was admitted is half-open no more.
+    pub fn leave(&mut self, id: ListenerId, remote: IpAddr) {
+        if let Some(listener) = self.listeners.get_mut(id.0) {
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+        if let Some(count) = self.sources.of(remote) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Listeners present.
@@ -156,5 +225,22 @@ mod tests {
         assert!(listeners.remove(one).is_some() && listeners.remove(one).is_none());
         assert_eq!(listeners.find(v4(1, 80)), Some(any_v4));
         assert_eq!(listeners.len(), 2);
+    }
+
+    #[test]
+    fn one_source_takes_its_share_and_no_more() {
+        let mut listeners = Listeners::default();
+        let config = ListenConfig { backlog: 6, backlog_per_source: 4 };
+        let id = listeners.insert(v4(1, 80), config).unwrap();
+        let from = |network: u32, host: u32| IpAddr::V4(Ipv4Addr::from_bits(network << 8 | host));
+        let admitted: Vec<bool> = (0..5).map(|host| listeners.admit(id, from(1, host))).collect();
+        assert_eq!(admitted, [true, true, true, true, false]);
+        assert!(listeners.admit(id, from(2, 0)) && listeners.admit(id, from(3, 0)));
+        assert!(!listeners.admit(id, from(4, 0)), "the listener has its fill");
+        listeners.admit_always(id, from(1, 9));
+        listeners.leave(id, from(1, 9));
+        listeners.leave(id, from(1, 0));
+        assert!(listeners.admit(id, from(1, 0)) && !listeners.admit(id, from(1, 1)));
+        assert_eq!(listeners.get(id).map(Listener::half_open), Some(6));
     }
 }

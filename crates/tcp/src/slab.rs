@@ -138,6 +138,12 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Places there are, vacant ones included: every index is below.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
     /// All values with their keys, in the order of their places. O(places): not for the packet path.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().enumerate().filter_map(|(index, place)| match &place.content {

@@ -348,10 +348,10 @@ impl Connection {
                 self.shared.infinite_mapping = None;
             }
         }
-        // Until the peer's infinite mapping arrives, its data has mappings.
-        if let Some((mapping, data_fin)) =
-            segment.options.dss.and_then(|dss| Some((dss.mapping?, dss.data_fin)))
-        {
+        // Until the peer's infinite mapping arrives, its data has mappings. Where its key never came, they say nothing: it falls
+        // back once nothing is answered to them.
+        let dss = segment.options.dss.filter(|_| self.shared.remote_key.is_some());
+        if let Some((mapping, data_fin)) = dss.and_then(|dss| Some((dss.mapping?, dss.data_fin))) {
             if self.contradicts_infinite(position, &mapping) {
                 return self.fail(CloseReason::Damaged);
             }

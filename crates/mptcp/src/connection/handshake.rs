@@ -9,7 +9,7 @@ use polypath_wire::{
 
 use super::state::{Mode, Shared};
 use super::{Connection, Context, Request};
-use crate::crypto::{Hmac160, Key, join_hmac, truncated};
+use crate::crypto::{Key, verify_join_hmac};
 use crate::event::{Event, FallbackReason, SubflowError};
 use crate::mapping::Mapping;
 use crate::path_manager::PathEvent;
@@ -121,11 +121,6 @@ impl Connection {
             tcp.set_controller(Algorithm::LIA.build(&settings));
         }
         tcp
-    }
-
-    /// Incoming MP_JOINs that are not complete.
-    pub(crate) fn half_open_joins(&self) -> usize {
-        self.subflows.iter().filter(|subflow| subflow.meta.stage == Stage::JoinSynAck).count()
     }
 
     /// An MP_JOIN can be answered: keys are known and there was no fallback. Even where all is said, the peer may have missed
@@ -316,8 +311,7 @@ impl Connection {
             return false;
         };
         cx.mib.mp_join_syn_ack_rx += 1;
-        let expected = self.peer_hmac(position, nonce);
-        if expected.is_none_or(|expected| truncated(&expected) != hmac) {
+        if !self.is_peer_hmac(position, nonce, &hmac.to_be_bytes()) {
             cx.mib.mp_join_syn_ack_hmac_failure += 1;
             self.reset_subflow(position, SubflowError::WrongHmac, ResetReason::MPTCP);
             return false;
@@ -343,8 +337,17 @@ impl Connection {
             MptcpOption::Join(MpJoin::Ack { hmac }) => Some(*hmac),
             _ => None,
         });
-        match (hmac, self.peer_hmac(position, nonce)) {
-            (Some(hmac), Some(expected)) if constant_time_eq(&hmac, &expected) => {
+        match hmac {
+            Some(hmac) if !self.is_peer_hmac(position, nonce, &hmac) => {
+                cx.mib.mp_join_ack_hmac_failure += 1;
+                self.reset_subflow(position, SubflowError::WrongHmac, ResetReason::MPTCP);
+                false
+            }
+            Some(_) if !self.has_room_for_join(cx) => {
+                self.reset_subflow(position, SubflowError::Local, ResetReason::PROHIBITED);
+                false
+            }
+            Some(_) => {
                 cx.mib.mp_join_ack_rx += 1;
                 self.join_established(cx, position);
                 if let Some(subflow) = self.subflows.get_mut(position) {
@@ -353,12 +356,7 @@ impl Connection {
                 }
                 true
             }
-            (Some(_), _) => {
-                cx.mib.mp_join_ack_hmac_failure += 1;
-                self.reset_subflow(position, SubflowError::WrongHmac, ResetReason::MPTCP);
-                false
-            }
-            (None, _) => {
+            None => {
                 self.reset_subflow(position, SubflowError::JoinStripped, ResetReason::MIDDLEBOX);
                 false
             }
@@ -400,11 +398,11 @@ impl Connection {
         subflow.tcp.request_ack();
     }
 
-    /// The HMAC that the peer has to send, given its nonce.
-    fn peer_hmac(&self, position: usize, peer_nonce: u32) -> Option<Hmac160> {
+    /// The peer sent the HMAC that it has to send, given its nonce, or the beginning of it.
+    fn is_peer_hmac(&self, position: usize, peer_nonce: u32, hmac: &[u8]) -> bool {
         let Shared { version, local_key, remote_key, .. } = self.shared;
-        let own_nonce = self.subflows.get(position)?.meta.local_nonce;
-        Some(join_hmac(version, remote_key?, local_key, peer_nonce, own_nonce))
+        let (Some(subflow), Some(peer)) = (self.subflows.get(position), remote_key) else { return false };
+        verify_join_hmac(version, peer, local_key, peer_nonce, subflow.meta.local_nonce, hmac)
     }
 
     fn note_flags(&mut self, flags: u8) {
@@ -427,8 +425,4 @@ impl Connection {
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
         self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
     }
-}
-
-fn constant_time_eq(one: &Hmac160, other: &Hmac160) -> bool {
-    one.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

@@ -11,6 +11,7 @@ mod data_out;
 mod fallback;
 mod handshake;
 mod info;
+mod joins;
 mod mapping_out;
 mod reinjection;
 mod removal;
@@ -43,7 +44,7 @@ use state::{Mode, Shared, SubflowExtension};
 
 pub(crate) use handshake::IncomingJoin;
 pub use info::{ConnectionInfo, SubflowInfo};
-pub(crate) use state::SentChunk;
+pub(crate) use state::{SentChunk, capable_flags};
 
 /// What a connection needs of its host for the length of a call.
 pub(crate) struct Context<'a> {
@@ -159,6 +160,8 @@ pub(crate) struct Connection {
     writable_wanted: bool,
     /// The application knows that the connection is open.
     announced: bool,
+    /// Joins that were accepted without having been held half-open.
+    stateless_joins: joins::StatelessJoins,
     closed: Option<CloseReason>,
     released: bool,
 }
@@ -205,6 +208,7 @@ impl Connection {
             readable_notified: false,
             writable_wanted: false,
             announced: false,
+            stateless_joins: joins::StatelessJoins::default(),
             closed: None,
             released: false,
         };
@@ -620,8 +624,13 @@ impl Connection {
         self.shared.receive_window.release(memory);
     }
 
-    pub(crate) fn subflow_count(&self) -> usize {
-        self.subflows.len()
+    /// The first handshake waits for the third ACK.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.subflows.first().is_some_and(|subflow| subflow.tcp.is_half_open())
+    }
+
+    pub(crate) fn receive_window_bytes(&self) -> u64 {
+        self.shared.receive_window_bytes()
     }
 
     pub(crate) fn local_token(&self) -> u32 {

@@ -189,14 +189,7 @@ impl Shared {
     }
 
     pub(crate) fn flags(&self) -> u8 {
-        let mut flags = MpCapable::HMAC;
-        if self.checksum || self.config.checksum {
-            flags |= MpCapable::CHECKSUM;
-        }
-        if self.config.no_join_initial {
-            flags |= MpCapable::NO_JOIN_INITIAL_ADDRESS;
-        }
-        flags
+        capable_flags(&self.config, self.checksum)
     }
 
     fn capable(&self, keys: MpCapableKeys) -> MptcpOption {
@@ -236,6 +229,18 @@ impl Shared {
         let checksum = self.checksum.then(|| dss_checksum(seq, 0, 1, &Payload::EMPTY));
         Some(DssMapping { data_seq: WireDataSeq::Full(seq), subflow_offset: 0, len: 1, checksum })
     }
+}
+
+/// Flags of an MP_CAPABLE from an end with this configuration; with `checksum` its peer requires the checksum.
+pub(crate) fn capable_flags(config: &ConnectionConfig, checksum: bool) -> u8 {
+    let mut flags = MpCapable::HMAC;
+    if checksum || config.checksum {
+        flags |= MpCapable::CHECKSUM;
+    }
+    if config.no_join_initial {
+        flags |= MpCapable::NO_JOIN_INITIAL_ADDRESS;
+    }
+    flags
 }
 
 /// What the options of any data segment need at most beside the timestamps: MP_CAPABLE with keys, length and checksum, or a DSS

@@ -8,8 +8,8 @@ use arrayvec::ArrayVec;
 use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle, reset_in_reply};
 use polypath_units::Instant;
 use polypath_wire::{
-    Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
-    TcpOption,
+    Ecn, Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason,
+    Segment, SeqNumber, TcpOption,
 };
 use rand_core::Rng;
 
@@ -21,42 +21,102 @@ use crate::crypto;
 use crate::path_manager::LocalEndpoint;
 use crate::subflow::Stage;
 
+/// What an MP_JOIN in a SYN says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JoinSyn {
+    pub(super) token: u32,
+    pub(super) nonce: u32,
+    pub(super) address_id: u8,
+    pub(super) backup: bool,
+}
+
+/// The version that a client asks for with its SYN, if a server with this configuration can answer in it.
+pub(super) fn version_of(capable: &MpCapable, config: &ConnectionConfig) -> Option<MptcpVersion> {
+    match (capable.version, capable.keys) {
+        _ if !config.mptcp => None,
+        (0, MpCapableKeys::Sender(_)) => Some(MptcpVersion::V0),
+        (1, MpCapableKeys::None) => Some(MptcpVersion::V1),
+        _ => None,
+    }
+}
+
 /// Paths that the first handshake is tried over, beside the one asked for.
 const MAX_RIVALS: usize = MOST_CANDIDATES - 1;
 
 impl Host {
     /// A segment that belongs to no flow.
-    pub(super) fn handle_unknown(&mut self, now: Instant, tuple: FourTuple, segment: &mut Segment) {
-        let is_first_syn = segment.flags.syn() && !segment.flags.ack() && !segment.flags.rst();
-        if !is_first_syn {
-            return self.refuse(tuple, segment, None);
+    pub(super) fn handle_unknown(&mut self, now: Instant, tuple: FourTuple, ecn: Ecn, segment: &mut Segment) {
+        let flags = segment.flags;
+        match (flags.syn(), flags.ack()) {
+            _ if flags.rst() => {}
+            (true, false) => self.handle_syn(now, tuple, segment, None),
+            (false, true) => self.handle_stray_ack(now, tuple, ecn, segment),
+            _ => self.refuse(now, tuple, segment, None),
         }
+    }
+
+    /// A first SYN. With `isn_after`, its connection follows a TIME-WAIT between the same ends, and its initial sequence number
+    /// comes after that one (RFC 6191 §2).
+    pub(super) fn handle_syn(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        segment: &Segment,
+        isn_after: Option<SeqNumber>,
+    ) {
         let mut capable = None;
         for option in segment.options.mptcp() {
             match option {
                 MptcpOption::Join(MpJoin::Syn { backup, address_id, token, nonce }) => {
-                    let join = (*token, *nonce, *address_id, *backup);
-                    return self.accept_join(now, tuple, segment, join);
+                    let join =
+                        JoinSyn { token: *token, nonce: *nonce, address_id: *address_id, backup: *backup };
+                    return self.accept_join(now, tuple, segment, join, isn_after);
                 }
                 MptcpOption::Capable(option) => capable = capable.or(Some(*option)),
                 _ => {}
             }
         }
         let Some(listener) = self.listeners.find(tuple.local) else {
-            return self.refuse(tuple, segment, None);
+            return self.refuse(now, tuple, segment, None);
         };
-        self.accept(now, tuple, segment, listener, capable);
+        self.accept(now, tuple, segment, listener, capable, isn_after);
     }
 
-    fn refuse(&mut self, tuple: FourTuple, segment: &Segment, reason: Option<ResetReason>) {
-        if let Some(mut reset) = reset_in_reply(segment) {
-            reset.src_port = tuple.local.port;
-            reset.dst_port = tuple.remote.port;
-            if let Some(reason) = reason {
-                reset.options.rest.push(TcpOption::Mptcp(MptcpOption::Reset { flags: 0, reason }));
+    /// An acknowledgment without a flow: the third ACK of a handshake that left nothing here, or one to refuse.
+    fn handle_stray_ack(&mut self, now: Instant, tuple: FourTuple, ecn: Ecn, segment: &mut Segment) {
+        if self.joins.are_in_use(now) {
+            let hmac = segment.options.mptcp().find_map(|option| match option {
+                MptcpOption::Join(MpJoin::Ack { hmac }) => Some(*hmac),
+                _ => None,
+            });
+            if let Some(hmac) = hmac {
+                return self.accept_join_cookie(now, tuple, ecn, segment, &hmac);
             }
-            self.reply(tuple, reset);
         }
+        if self.cookies.are_in_use(now)
+            && let Some(listener) = self.listeners.find(tuple.local)
+        {
+            return self.accept_cookie(now, tuple, ecn, segment, listener);
+        }
+        self.refuse(now, tuple, segment, None);
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        segment: &Segment,
+        reason: Option<ResetReason>,
+    ) {
+        let Some(mut reset) = reset_in_reply(segment) else { return };
+        if !self.reset_limit.allows(now, tuple.remote.addr) {
+            self.mib.resets_withheld += 1;
+            return;
+        }
+        if let Some(reason) = reason {
+            reset.options.rest.push(TcpOption::Mptcp(MptcpOption::Reset { flags: 0, reason }));
+        }
+        self.reply(tuple, reset);
     }
 
     fn accept(
@@ -66,27 +126,36 @@ impl Host {
         segment: &Segment,
         listener: ListenerId,
         capable: Option<MpCapable>,
+        isn_after: Option<SeqNumber>,
     ) {
-        let full = self.connections.len() >= self.config.max_connections;
-        let Some(listening) = self.listeners.get_mut(listener) else { return };
-        if full || listening.half_open >= listening.config.backlog {
+        if self.connections.len() >= self.config.max_connections {
             // The client's SYN comes again.
+            self.mib.listen_drops += 1;
             return;
         }
-        listening.half_open += 1;
+        if isn_after.is_some() {
+            // In the place of a TIME-WAIT: the peer is real.
+            self.listeners.admit_always(listener, tuple.remote.addr);
+        } else if !self.listeners.admit(listener, tuple.remote.addr) {
+            self.mib.listen_overflows += 1;
+            return self.answer_with_cookie(now, tuple, segment, listener, capable);
+        }
         let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
         self.mib.mp_capable_syn_rx += u64::from(capable.is_some());
-        let version =
-            capable.filter(|_| config.mptcp).and_then(|capable| match (capable.version, capable.keys) {
-                (0, MpCapableKeys::Sender(_)) => Some(MptcpVersion::V0),
-                (1, MpCapableKeys::None) => Some(MptcpVersion::V1),
-                _ => None,
-            });
+        let version = capable.and_then(|capable| version_of(&capable, &config));
         let stage = if version.is_some() { Stage::CapableSynAck } else { Stage::Plain };
-        let local_key = self.fresh_key(version.unwrap_or_default());
-        let setup = self.tcp_setup(now, tuple, &config);
-        let tcp = TcpConnection::accept(now, setup, segment);
         let version_in_use = version.unwrap_or_default();
+        let mut setup = self.tcp_setup(now, tuple, &config, isn_after);
+        let mut local_key = None;
+        if let Some(isn) = self.cookies.isn_in_use(now, &tuple, segment)
+            && isn_after.is_none()
+        {
+            setup.isn = isn;
+            let key = crypto::Key(self.cookies.secret(now, &tuple, segment));
+            local_key = Some(key).filter(|key| self.is_free(*key, version_in_use));
+        }
+        let local_key = local_key.unwrap_or_else(|| self.fresh_key(version_in_use));
+        let tcp = TcpConnection::accept(now, setup, segment);
         let birth = Birth { config, is_client: false, version: version_in_use, local_key, tcp, stage };
         let key = self.insert(now, birth, Some(listener));
         if let (Some(capable), Some(_), Some(entry)) = (capable, version, self.connections.get_mut(key)) {
@@ -95,35 +164,48 @@ impl Host {
         self.settle(now, key);
     }
 
-    fn accept_join(&mut self, now: Instant, tuple: FourTuple, segment: &Segment, join: (u32, u32, u8, bool)) {
-        let (token, remote_nonce, remote_id, backup) = join;
+    fn accept_join(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        segment: &Segment,
+        join: JoinSyn,
+        isn_after: Option<SeqNumber>,
+    ) {
         self.mib.mp_join_syn_rx += 1;
-        let Some(index) = self.tokens.get(token) else {
+        let Some(index) = self.tokens.get(join.token) else {
             self.mib.mp_join_no_token_found += 1;
-            return self.refuse(tuple, segment, Some(ResetReason::MPTCP));
+            return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
+        let limits = self.config.limits;
         let Some((key, entry)) = self.connections.at_mut(index) else { return };
         if !entry.connection.may_join() {
-            return self.refuse(tuple, segment, Some(ResetReason::MPTCP));
+            return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         }
-        let most = usize::from(self.config.limits.subflows) + 1;
-        if entry.connection.subflow_count() >= most {
-            return self.refuse(tuple, segment, Some(ResetReason::PROHIBITED));
+        if !entry.connection.may_take_join(limits) {
+            return self.refuse(now, tuple, segment, Some(ResetReason::PROHIBITED));
         }
-        if entry.connection.half_open_joins() >= self.config.max_half_open_joins {
+        // While some are answered without state, all are: which answer a client gets to its SYN, sent twice, makes no difference.
+        let is_full = entry.connection.half_open_joins() >= self.config.max_half_open_joins;
+        if is_full || self.joins.are_in_use(now) {
+            if self.answer_join(now, tuple, segment, index, join) {
+                return;
+            }
+            let Some(entry) = self.connections.get_mut(key) else { return };
+            if is_full && !entry.connection.evict_half_open_join() {
+                return;
+            }
+        }
+        let Some(config) = self.connections.get(key).map(|entry| entry.connection.config().clone()) else {
             return;
-        }
-        let config = entry.connection.config().clone();
+        };
         let local_nonce = self.random.next_u32();
-        let setup = self.tcp_setup(now, tuple, &config);
+        let setup = self.tcp_setup(now, tuple, &config, isn_after);
         let tcp = TcpConnection::accept(now, setup, segment);
         let local_id = self.local_id(tuple.local.addr);
-        let Some(entry) = self.connections.get_mut(key) else { return };
+        let JoinSyn { address_id: remote_id, nonce: remote_nonce, backup, .. } = join;
         let incoming = IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, backup };
-        let id = entry.connection.accept_join(tcp, &incoming);
-        let (local, remote) = (tuple.local.addr, tuple.remote.addr);
-        entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, local, remote));
-        self.flows.insert(tuple, Flow::Subflow { index, id });
+        self.add_join(now, key, tuple, tcp, &incoming);
         self.settle(now, key);
     }
 
@@ -142,7 +224,7 @@ impl Host {
             return;
         };
         let nonce = self.random.next_u32();
-        let setup = self.tcp_setup(now, tuple, &config);
+        let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = TcpConnection::connect(now, setup);
         let Some(entry) = self.connections.get_mut(key) else { return };
         let id = entry.connection.open_join(tcp, local_id, nonce, backup);
@@ -173,7 +255,7 @@ impl Host {
             endpoints.map(|endpoint| endpoint.addr).filter(is_due).take(MAX_RIVALS).collect();
         for addr in rivals {
             let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
-            let setup = self.tcp_setup(now, tuple, &config);
+            let setup = self.tcp_setup(now, tuple, &config, None);
             let Some(entry) = self.connections.get_mut(key) else { return };
             let id = entry.connection.open_rival(TcpConnection::connect(now, setup));
             let remembered = self.path_memory.bottleneck_bytes_per_s(now, addr, remote);
@@ -206,18 +288,30 @@ impl Host {
         Ok(FourTuple { local: Endpoint::new(local.addr, port), remote })
     }
 
+    /// No connection has the token of this key.
+    pub(super) fn is_free(&self, key: crypto::Key, version: MptcpVersion) -> bool {
+        let (token, _) = key.derive(version);
+        token != 0 && self.tokens.get(token).is_none()
+    }
+
     /// A key whose token is free.
     pub(super) fn fresh_key(&mut self, version: MptcpVersion) -> crypto::Key {
         loop {
             let key = crypto::Key(self.random.next_u64());
-            let (token, _) = key.derive(version);
-            if token != 0 && self.tokens.get(token).is_none() {
+            if self.is_free(key, version) {
                 return key;
             }
         }
     }
 
-    pub(super) fn tcp_setup(&self, now: Instant, tuple: FourTuple, config: &Arc<ConnectionConfig>) -> Setup {
+    /// With `isn_after`, the initial sequence number comes after that one.
+    pub(super) fn tcp_setup(
+        &self,
+        now: Instant,
+        tuple: FourTuple,
+        config: &Arc<ConnectionConfig>,
+        isn_after: Option<SeqNumber>,
+    ) -> Setup {
         let tcp = config.tcp.clone();
         let overhead = if tuple.local.addr.is_ipv4() { 40 } else { 60 };
         let controller = config.congestion.build(&polypath_congestion::Config {
@@ -228,14 +322,14 @@ impl Host {
         });
         Setup {
             tuple,
-            isn: self.secrets.isn(now, &tuple),
+            isn: self.secrets.isn_after(now, &tuple, isn_after),
             timestamp_offset: self.secrets.timestamp_offset(&tuple),
             config: tcp,
             controller,
         }
     }
 
-    fn local_id(&self, addr: IpAddr) -> u8 {
+    pub(super) fn local_id(&self, addr: IpAddr) -> u8 {
         self.config.endpoints.iter().find(|endpoint| endpoint.addr == addr).map_or(0, |endpoint| endpoint.id)
     }
 
@@ -248,7 +342,9 @@ impl Host {
             self.path_memory.bottleneck_bytes_per_s(now, tuple.local.addr, tuple.remote.addr),
         );
         let token = connection.local_token();
-        let entry = Box::new(Entry { connection, timer: TimerHandle::default(), queued: false, half_open });
+        let remote = tuple.remote.addr;
+        let timer = TimerHandle::default();
+        let entry = Box::new(Entry { connection, timer, queued: false, half_open, remote });
         let key = self.connections.insert(entry);
         self.flows.insert(tuple, Flow::Subflow { index: key.index, id: 0 });
         if is_mptcp {

@@ -2,21 +2,26 @@
 
 mod accept;
 mod budgets;
+mod join_cookie;
 mod path_memory;
+mod stateless;
+#[cfg(test)]
+mod tests;
 mod token_table;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use bytes::Bytes;
 use polypath_tcp::{
-    FlowTable, HostSecrets, Key, ListenConfig, ListenError, ListenerId, Listeners, ReadyQueue, Slab,
-    TimeWait, TimeWaitReaction, TimerHandle, TimerWheel,
+    FlowTable, HostSecrets, Key, ListenConfig, ListenError, ListenerId, Listeners, ReadyQueue, ReplyLimit,
+    Slab, SynCookies, TimeWait, TimeWaitReaction, TimerHandle, TimerWheel,
 };
 use polypath_units::Instant;
-use polypath_wire::{Endpoint, FourTuple, IpHeader, Packet, Payload, Segment, Transport};
+use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Segment, Transport};
 use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -29,6 +34,8 @@ use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
 pub(crate) use budgets::Budgets;
+use join_cookie::JoinCookies;
+pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
 use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
@@ -95,8 +102,9 @@ struct Entry {
     timer: TimerHandle,
     /// In the ready queue.
     queued: bool,
-    /// Counted as half-open at this listener.
+    /// Counted as half-open at this listener, and for the source that its first packet came from.
     half_open: Option<ListenerId>,
+    remote: IpAddr,
 }
 
 /// Packets that one connection may send before the next has its turn.
@@ -122,6 +130,9 @@ pub struct Host {
     config: HostConfig,
     random: ChaCha12Rng,
     secrets: HostSecrets,
+    cookies: SynCookies,
+    joins: JoinCookies,
+    reset_limit: ReplyLimit,
     listeners: Listeners,
     listener_configs: BTreeMap<ListenerId, Arc<ConnectionConfig>>,
     connections: Slab<Box<Entry>>,
@@ -131,7 +142,7 @@ pub struct Host {
     timers: TimerWheel<TimerKey>,
     ready: ReadyQueue,
     burst: u32,
-    /// Packets that no connection sends: RSTs, TIME-WAIT's acknowledgments.
+    /// Packets that no connection sends: RSTs, SYN/ACKs with a cookie, TIME-WAIT's acknowledgments.
     replies: VecDeque<Packet>,
     events: VecDeque<(ConnectionId, Event)>,
     mib: Mib,
@@ -156,7 +167,12 @@ impl Host {
     pub fn with_seed(config: HostConfig, seed: [u8; 32]) -> Self {
         let mut random = ChaCha12Rng::from_seed(seed);
         let secrets = HostSecrets::new(random.next_u64());
+        let mut stateless = ChaCha12Rng::from_seed(seed);
+        stateless.set_stream(1);
         Self {
+            cookies: SynCookies::new(&mut stateless),
+            joins: JoinCookies::new(&mut stateless),
+            reset_limit: ReplyLimit::new(config.resets_per_second, &mut stateless),
             flows: FlowTable::new(secrets.flow_table_seed()),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
             path_memory: PathMemory::default(),
@@ -244,12 +260,17 @@ impl Host {
 
     /// Listens; an unspecified address stands for all. Connections come as [`Event::Accepted`], with the host's settings.
     pub fn listen(&mut self, local: Endpoint) -> Result<ListenerId, ListenError> {
-        self.listeners.insert(local, ListenConfig { backlog: self.config.backlog })
+        self.listeners.insert(local, self.listen_config())
     }
 
     /// Listens at every address and port where nothing else does: for hosts that terminate the connections of others.
     pub fn listen_everywhere(&mut self) -> Result<ListenerId, ListenError> {
-        self.listeners.insert_catch_all(ListenConfig { backlog: self.config.backlog })
+        self.listeners.insert_catch_all(self.listen_config())
+    }
+
+    fn listen_config(&self) -> ListenConfig {
+        let HostConfig { backlog, backlog_per_source, .. } = self.config;
+        ListenConfig { backlog, backlog_per_source }
     }
 
     /// Gives the connections that a listener accepts from now on settings of their own.
@@ -283,7 +304,7 @@ impl Host {
         let tuple = self.local_tuple(local, remote)?;
         let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
         let local_key = self.fresh_key(config.version);
-        let setup = self.tcp_setup(now, tuple, &config);
+        let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = polypath_tcp::Connection::connect(now, setup);
         let version = config.version;
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
@@ -385,7 +406,7 @@ impl Host {
                 self.enforce_budgets(now);
             }
             Some(Flow::TimeWait { index }) => self.handle_in_time_wait(now, tuple, index, segment),
-            None => self.handle_unknown(now, tuple, segment),
+            None => self.handle_unknown(now, tuple, ecn, segment),
         }
     }
 
@@ -407,11 +428,11 @@ impl Host {
             TimeWaitReaction::Drop => {}
             TimeWaitReaction::Acknowledge(reply) => {
                 self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), record.ends_at);
-                self.replies.push_back(Packet::tcp(tuple, reply));
+                self.reply(tuple, reply);
             }
-            TimeWaitReaction::Reopen(_) => {
+            TimeWaitReaction::Reopen(isn_after) => {
                 self.remove_time_wait(key);
-                self.handle_unknown(now, tuple, segment);
+                self.handle_syn(now, tuple, segment, Some(isn_after));
             }
         }
     }
@@ -519,9 +540,7 @@ impl Host {
                 && let Some(id) = entry.half_open.take()
             {
                 *listener = Some(id);
-                if let Some(listening) = self.listeners.get_mut(id) {
-                    listening.half_open = listening.half_open.saturating_sub(1);
-                }
+                self.listeners.leave(id, entry.remote);
             }
             self.events.push_back((ConnectionId(key), event));
         }
@@ -553,6 +572,12 @@ impl Host {
                     self.flows.remove(&tuple);
                 }
             }
+            Request::TimeWait { tuple, .. } if self.time_waits.len() >= self.config.max_time_wait => {
+                self.mib.time_wait_overflow += 1;
+                if matches!(self.flows.get(&tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {
+                    self.flows.remove(&tuple);
+                }
+            }
             Request::TimeWait { tuple, numbers } => {
                 let ends_at = now + self.config.connection.tcp.time_wait;
                 let record = Box::new(TimeWait::new(tuple, numbers, ends_at));
@@ -576,8 +601,8 @@ impl Host {
         entry.connection.release_memory(&mut self.memory);
         self.timers.cancel(&mut entry.timer);
         self.tokens.remove(entry.connection.local_token(), key.index);
-        if let Some(listener) = entry.half_open.take().and_then(|id| self.listeners.get_mut(id)) {
-            listener.half_open = listener.half_open.saturating_sub(1);
+        if let Some(listener) = entry.half_open.take() {
+            self.listeners.leave(listener, entry.remote);
         }
         // Its place in the ready queue, if it has one, finds nothing, or a successor that does no harm to ask.
     }
@@ -590,14 +615,16 @@ impl Host {
         }
     }
 
+    /// Queues an answer that belongs to no connection. A flood of them is cut off, not stored.
     fn reply(&mut self, tuple: FourTuple, segment: Segment) {
-        let packet = Packet {
-            ip: IpHeader::new(tuple.local.addr, tuple.remote.addr),
-            transport: Transport::Tcp(segment),
-        };
-        self.replies.push_back(packet);
+        if self.replies.len() < self.config.max_replies {
+            self.replies.push_back(Packet::tcp(tuple, segment));
+        } else {
+            self.mib.reply_queue_drops += 1;
+        }
     }
 }
+
 /// What a call into a connection needs of the host.
 fn context<'a>(
     now: Instant,

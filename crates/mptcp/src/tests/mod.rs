@@ -1,6 +1,7 @@
 //! Scenarios of two hosts, each read as the exchange of packets that it is.
 
 mod ends;
+mod flood;
 mod forged;
 mod injections;
 mod mappings;

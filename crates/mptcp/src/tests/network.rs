@@ -102,6 +102,13 @@ impl Network {
         }
     }
 
+    /// Replaces the server by one that listens with this backlog.
+    pub(super) fn listen_with(&mut self, backlog: usize) {
+        let config = HostConfig { backlog, ..self.server.config().clone() };
+        self.server = Host::new(config, 77);
+        self.server.listen(Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), PORT)).expect("the port is free");
+    }
+
     pub(super) fn connect(&mut self) -> ConnectionId {
         let (local, remote) = (Endpoint::new(client_addr(0), 0), Endpoint::new(server_addr(0), PORT));
         self.client.connect(self.now, local, remote, None).expect("nothing is in the way")
@@ -165,11 +172,15 @@ impl Network {
         }
     }
 
-    fn travel(&mut self, way: Way, packet: Packet) {
+    /// Sends a packet on its way; what is for an address that nobody has is gone.
+    pub(super) fn travel(&mut self, way: Way, packet: Packet) {
         for packet in (self.meddle)(way, packet) {
             let addr = if way == Way::ToServer { packet.ip.src } else { packet.ip.dst };
             let path = match addr {
-                IpAddr::V4(addr) => usize::from(addr.octets()[2]),
+                IpAddr::V4(addr) => match addr.octets() {
+                    [10, 0, path, _] => usize::from(path),
+                    _ => continue,
+                },
                 IpAddr::V6(_) => 0,
             };
             let lost = self.random.next_u32() % 100 < self.loss_percent || self.cut[path];

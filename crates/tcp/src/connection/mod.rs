@@ -10,6 +10,7 @@ mod input;
 mod mtu;
 mod output;
 mod recovery;
+mod stateless;
 #[cfg(test)]
 mod tests;
 mod timeout;
@@ -32,6 +33,7 @@ use crate::scoreboard::Scoreboard;
 use crate::send_queue::SendQueue;
 
 pub use getters::Info;
+pub use stateless::stateless_syn_ack;
 
 use mtu::PathMtu;
 use recovery::Recovery;

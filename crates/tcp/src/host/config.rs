@@ -21,6 +21,12 @@ pub struct HostConfig {
     /// Most TIME-WAIT records; a connection beyond them goes without (as Linux's `tcp_max_tw_buckets`). About
     /// 170 bytes each, index and timer included. Default 262 144.
     pub max_time_wait: usize,
+    /// Most answers without a connection (resets, SYN/ACKs with a cookie, acknowledgments in TIME-WAIT) that wait to be sent,
+    /// about 400 bytes each; further ones are dropped. Default 1024.
+    pub max_replies: usize,
+    /// About how many resets a second answer segments that belong to no connection, a quarter of them to one source
+    /// ([`crate::ReplyLimit`]). Default 10 000.
+    pub resets_per_second: u32,
 }
 
 impl Default for HostConfig {
@@ -31,6 +37,8 @@ impl Default for HostConfig {
             ephemeral_ports: 32_768..=60_999,
             max_connections: 1 << 20,
             max_time_wait: 1 << 18,
+            max_replies: 1024,
+            resets_per_second: 10_000,
         }
     }
 }

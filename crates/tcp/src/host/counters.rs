@@ -39,8 +39,14 @@ counters! {
     out_rsts: "OutRsts",
     /// Retransmission timeouts.
     tcp_timeouts: "TCPTimeouts",
-    /// SYNs dropped because a listener had its fill of half-open connections.
+    /// SYNs that found a listener or their source with its fill of half-open connections.
     listen_overflows: "ListenOverflows",
+    /// SYNs answered with a cookie.
+    syncookies_sent: "SyncookiesSent",
+    /// Connections opened by a cookie.
+    syncookies_recv: "SyncookiesRecv",
+    /// Acknowledgments without a connection, dropped while cookies were in use, as they had none.
+    syncookies_failed: "SyncookiesFailed",
     /// SYNs to a listener that were dropped for any reason.
     listen_drops: "ListenDrops",
     /// Connections reset because data arrived after the application had let go.
@@ -57,6 +63,8 @@ counters! {
     tcp_time_wait_overflow: "TCPTimeWaitOverflow",
     /// Answers (resets, acknowledgments in TIME-WAIT) dropped because too many wait to be sent.
     reply_queue_drops: "ReplyQueueDrops",
+    /// Resets withheld because there were too many in the same second.
+    resets_withheld: "ResetsWithheld",
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! What comes in: packets and timeouts.
 
 use super::*;
-use polypath_wire::{IcmpMessage, Segment};
+use polypath_wire::{Ecn, IcmpMessage, Segment};
+
+use crate::stateless_syn_ack;
 
 impl Host {
     /// Takes a packet that is addressed to this host.
@@ -20,7 +22,7 @@ impl Host {
                     Some(Referred::TimeWait(index)) => {
                         self.handle_time_wait_segment(now, index, tuple, &mut segment);
                     }
-                    None => self.handle_unknown(now, tuple, &segment, None),
+                    None => self.handle_unknown(now, tuple, packet.ip.ecn, &mut segment),
                 }
             }
             Transport::Icmp(message) => self.handle_icmp(now, &message),
@@ -39,43 +41,97 @@ impl Host {
         }
     }
 
-    /// A segment without a connection: a SYN to a listener, or one to reset. With `isn_after`, a new
-    /// connection's initial sequence number comes after that one.
-    fn handle_unknown(
+    /// A segment without a connection: a SYN to a listener, the third ACK of one that was answered with a cookie, or one to
+    /// reset.
+    fn handle_unknown(&mut self, now: Instant, tuple: FourTuple, ecn: Ecn, segment: &mut Segment) {
+        let listener = if segment.flags.rst() { None } else { self.listeners.find(tuple.local) };
+        let (is_syn, is_ack) = (segment.flags.syn(), segment.flags.ack());
+        match listener {
+            Some(listener) if is_syn && !is_ack => self.handle_syn(now, tuple, segment, listener, None),
+            Some(listener) if is_ack && !is_syn && self.cookies.are_in_use(now) => {
+                self.handle_cookie(now, tuple, ecn, segment, listener);
+            }
+            _ => {
+                if let Some(reset) = reset_in_reply(segment) {
+                    if self.reset_limit.allows(now, tuple.remote.addr) {
+                        self.reply(Packet::tcp(tuple, reset));
+                    } else {
+                        self.counters.resets_withheld += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// With `isn_after`, the connection's initial sequence number comes after that one: it follows a TIME-WAIT, so its peer is
+    /// real.
+    fn handle_syn(
         &mut self,
         now: Instant,
         tuple: FourTuple,
         segment: &Segment,
+        listener: ListenerId,
         isn_after: Option<SeqNumber>,
     ) {
-        let is_syn = segment.flags.syn() && !segment.flags.ack() && !segment.flags.rst();
-        let listener = if is_syn { self.listeners.find(tuple.local) } else { None };
-        let Some(listener_id) = listener else {
-            if let Some(reset) = reset_in_reply(segment) {
-                self.reply(Packet::tcp(tuple, reset));
-            }
-            return;
-        };
-        let Some(listener) = self.listeners.get_mut(listener_id) else { return };
-        if listener.half_open >= listener.config.backlog {
-            self.counters.listen_overflows += 1;
-            self.counters.listen_drops += 1;
-            return;
-        }
         if self.connections.len() >= self.config.max_connections {
             self.counters.listen_drops += 1;
             return;
         }
-        listener.half_open += 1;
+        if isn_after.is_some() {
+            self.listeners.admit_always(listener, tuple.remote.addr);
+        } else if !self.listeners.admit(listener, tuple.remote.addr) {
+            self.counters.listen_overflows += 1;
+            self.answer_with_cookie(now, tuple, segment);
+            return;
+        }
         self.half_open += 1;
         self.counters.passive_opens += 1;
-        let mut isn = self.secrets.isn(now, &tuple);
-        if let Some(last) = isn_after.filter(|&last| !isn.after(last)) {
-            // As Linux: beyond any window of the connection before.
-            isn = last.add(65_537);
-        }
+        let cookie = if isn_after.is_none() { self.cookies.isn_in_use(now, &tuple, segment) } else { None };
+        let isn = cookie.unwrap_or_else(|| self.secrets.isn_after(now, &tuple, isn_after));
         let tcp = Connection::accept(now, self.setup(tuple, isn), segment);
-        self.add(tuple, tcp, Some(listener_id));
+        self.add(tuple, tcp, Some(listener));
+    }
+
+    fn answer_with_cookie(&mut self, now: Instant, tuple: FourTuple, syn: &Segment) {
+        let config = &self.config.connection;
+        let isn = self.cookies.isn(now, &tuple, syn);
+        let clock = self.secrets.timestamp(now, &tuple);
+        let answer = stateless_syn_ack(config, &tuple, syn, isn, clock, config.receive_buffer_bytes);
+        self.counters.syncookies_sent += 1;
+        self.reply(Packet::tcp(tuple, answer));
+    }
+
+    /// What is no third ACK of ours may be a later segment of a client whose third ACK was lost: a reset would end what its
+    /// retransmission completes.
+    fn handle_cookie(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        ecn: Ecn,
+        segment: &mut Segment,
+        listener: ListenerId,
+    ) {
+        let clock = self.secrets.timestamp(now, &tuple);
+        let Some((syn, _)) = self.cookies.check(now, &tuple, segment, clock) else {
+            self.counters.syncookies_failed += 1;
+            return;
+        };
+        if self.connections.len() >= self.config.max_connections {
+            self.counters.listen_drops += 1;
+            return;
+        }
+        self.counters.syncookies_recv += 1;
+        self.counters.passive_opens += 1;
+        self.listeners.admit_always(listener, tuple.remote.addr);
+        self.half_open += 1;
+        let setup = self.setup(tuple, segment.ack.sub(1));
+        let mut tcp = Connection::resume(now, setup, &syn, self.config.connection.receive_buffer_bytes);
+        tcp.handle_segment(now, ecn, segment, &mut ());
+        let key = self.add(tuple, tcp, Some(listener));
+        self.after_input(key);
+        if self.connections.get(key).is_some_and(|entry| entry.tcp.is_half_open()) {
+            self.unbind(key);
+        }
     }
 
     fn handle_time_wait_segment(
@@ -96,7 +152,10 @@ impl Host {
             TimeWaitReaction::Reopen(isn_after) => {
                 self.remove_time_wait(key);
                 self.counters.tw_recycled += 1;
-                self.handle_unknown(now, tuple, segment, Some(isn_after));
+                match self.listeners.find(tuple.local) {
+                    Some(listener) => self.handle_syn(now, tuple, segment, listener, Some(isn_after)),
+                    None => self.handle_unknown(now, tuple, Ecn::NotCapable, segment),
+                }
             }
         }
     }
@@ -127,7 +186,7 @@ impl Host {
 
     /// Queues an answer that belongs to no connection. A flood of such answers is cut off, not stored.
     fn reply(&mut self, packet: Packet) {
-        if self.replies.len() < MAX_REPLIES {
+        if self.replies.len() < self.config.max_replies {
             self.replies.push_back(packet);
         } else {
             self.counters.reply_queue_drops += 1;

@@ -60,9 +60,7 @@ impl Host {
                         Some(listener) => {
                             entry.held = true;
                             self.half_open -= 1;
-                            if let Some(listener) = self.listeners.get_mut(listener) {
-                                listener.half_open -= 1;
-                            }
+                            self.listeners.leave(listener, entry.tuple.remote.addr);
                             HostEvent::Accepted { listener }
                         }
                         None => HostEvent::Connected,
@@ -109,9 +107,7 @@ impl Host {
         self.timers.cancel(&mut entry.timer);
         if let Some(listener) = entry.half_open_of.take() {
             self.half_open -= 1;
-            if let Some(listener) = self.listeners.get_mut(listener) {
-                listener.half_open -= 1;
-            }
+            self.listeners.leave(listener, entry.tuple.remote.addr);
         }
         if !entry.established {
             self.counters.attempt_fails += 1;

@@ -7,6 +7,7 @@ mod input;
 mod lifecycle;
 mod reset;
 mod secrets;
+mod syn_cookie;
 #[cfg(test)]
 mod tests;
 mod time_wait;
@@ -19,6 +20,8 @@ use bytes::Bytes;
 use polypath_congestion as congestion;
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple, Packet, Payload, SeqNumber, Transport};
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
 
 use crate::flow_table::FlowTable;
 use crate::listener::{ListenConfig, ListenError, ListenerId, Listeners};
@@ -30,12 +33,10 @@ use crate::{Connection, Info, Setup, State};
 pub use config::HostConfig;
 pub use counters::Counters;
 pub use event::{ConnectError, ConnectionId, HostEvent, SendError};
-pub use reset::reset_in_reply;
-pub use secrets::HostSecrets;
+pub use reset::{ReplyLimit, reset_in_reply};
+pub use secrets::{HostSecrets, TupleHash};
+pub use syn_cookie::{SynCookies, SynOptions};
 pub use time_wait::{TimeWait, TimeWaitNumbers, TimeWaitReaction};
-
-/// Most answers without a connection (resets, acknowledgments in TIME-WAIT) that wait to be sent.
-const MAX_REPLIES: usize = 1024;
 
 /// Most data that one call to [`Host::send`] takes.
 const MAX_SEND_BYTES: u64 = 1 << 30;
@@ -64,6 +65,7 @@ const MAX_SEND_BYTES: u64 = 1 << 30;
 pub struct Host {
     config: HostConfig,
     secrets: HostSecrets,
+    cookies: SynCookies,
     flows: FlowTable<FlowRef>,
     connections: Slab<Box<Entry>>,
     time_waits: Slab<TimeWait>,
@@ -71,6 +73,7 @@ pub struct Host {
     timers: TimerWheel<FlowRef>,
     ready: ReadyQueue,
     replies: VecDeque<Packet>,
+    reset_limit: ReplyLimit,
     events: VecDeque<(ConnectionId, HostEvent)>,
     half_open: usize,
     /// Of connections that are gone, and all that is counted per host.
@@ -160,7 +163,11 @@ impl Host {
     #[must_use]
     pub fn new(config: HostConfig, seed: u64) -> Self {
         let secrets = HostSecrets::new(seed);
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(1);
         Self {
+            cookies: SynCookies::new(&mut random),
+            reset_limit: ReplyLimit::new(config.resets_per_second, &mut random),
             flows: FlowTable::new(secrets.flow_table_seed()),
             config,
             secrets,

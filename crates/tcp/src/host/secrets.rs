@@ -19,6 +19,30 @@ pub struct HostSecrets {
     next_port: u32,
 }
 
+/// A keyed hash of 4-tuples and a few numbers beside them: what stateless handshakes are made of.
+#[derive(Clone, Debug)]
+pub struct TupleHash(SipHasher24);
+
+impl TupleHash {
+    /// Takes a key from `random`.
+    #[must_use]
+    pub fn new(random: &mut impl Rng) -> Self {
+        Self(SipHasher24::new_with_keys(random.next_u64(), random.next_u64()))
+    }
+
+    /// 64 bits that nobody can guess who lacks the key. Hashes for different purposes have nothing to do with each other.
+    #[must_use]
+    pub fn hash(&self, purpose: u8, tuple: &FourTuple, words: [u32; 4]) -> u64 {
+        let mut bytes = [0; 54];
+        bytes[..37].copy_from_slice(&tuple_bytes(tuple));
+        bytes[37] = purpose;
+        for (place, word) in bytes[38..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        self.0.hash(&bytes)
+    }
+}
+
 /// Address family, two addresses, two ports.
 type TupleBytes = [u8; 37];
 
@@ -44,6 +68,20 @@ impl HostSecrets {
     pub fn isn(&self, now: Instant, tuple: &FourTuple) -> SeqNumber {
         let clock = (now.as_micros() / 4) as u32;
         SeqNumber(clock.wrapping_add(self.isn.hash(&tuple_bytes(tuple)) as u32))
+    }
+
+    /// The initial sequence number of a connection that may follow another between the same ends, which used numbers up to
+    /// `last` (RFC 6191 §2): beyond any window of the one before, as Linux has it.
+    #[must_use]
+    pub fn isn_after(&self, now: Instant, tuple: &FourTuple, last: Option<SeqNumber>) -> SeqNumber {
+        let isn = self.isn(now, tuple);
+        last.filter(|&last| !isn.after(last)).map_or(isn, |last| last.add(65_537))
+    }
+
+    /// What the timestamps of a connection show now.
+    #[must_use]
+    pub fn timestamp(&self, now: Instant, tuple: &FourTuple) -> u32 {
+        (now.as_millis() as u32).wrapping_add(self.timestamp_offset(tuple))
     }
 
     /// What is added to the clock to make a connection's timestamps (RFC 7323 §5.4): constant for a 4-tuple,

@@ -82,7 +82,7 @@ pub(super) async fn start(
     let (transmit, receive) =
         tun::split(&Tun::from_queue(DEVICE, device)).map_err(system("can't use the program's device"))?;
     let mut host = Host::new(host_config(enclosure.mtu_bytes), random_seed()?);
-    let _ = host.listen_everywhere(ListenConfig { backlog: usize::MAX });
+    let _ = host.listen_everywhere(ListenConfig { backlog: usize::MAX, backlog_per_source: usize::MAX });
     let state = State {
         transmit,
         receive,

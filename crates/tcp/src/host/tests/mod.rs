@@ -1,3 +1,4 @@
+mod flood;
 mod lifecycle;
 mod network;
 mod random;

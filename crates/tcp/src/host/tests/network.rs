@@ -139,7 +139,7 @@ impl Network {
 
     pub(super) fn listen(&mut self, backlog: usize) -> ListenerId {
         let any = Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), PORT);
-        self.hosts[SERVER].listen(any, ListenConfig { backlog }).unwrap()
+        self.hosts[SERVER].listen(any, ListenConfig { backlog, backlog_per_source: backlog }).unwrap()
     }
 
     /// Opens a connection from the client, which sends `data`.
@@ -162,7 +162,7 @@ impl Network {
         }
     }
 
-    fn carry(&mut self, to: usize, packet: Packet) {
+    pub(super) fn carry(&mut self, to: usize, packet: Packet) {
         self.packets += 1;
         if let Transport::Tcp(segment) = &packet.transport {
             for word in [self.now.as_nanos(), u64::from(segment.seq.0), u64::from(segment.ack.0)] {
@@ -243,7 +243,7 @@ impl Network {
             assert_eq!(population, Population { listeners: population.listeners, ..Population::default() });
             assert!(host.ready.is_empty() && host.replies.is_empty() && host.events.is_empty());
             for listener in [host.listeners.find(endpoint(SERVER, PORT))].into_iter().flatten() {
-                assert_eq!(host.listeners.get(listener).map(|listener| listener.half_open), Some(0));
+                assert_eq!(host.listeners.get(listener).map(|listener| listener.half_open()), Some(0));
             }
         }
     }

@@ -62,7 +62,7 @@ fn act(network: &mut Network, below: &mut impl FnMut(u32) -> u32, listener: &mut
         (6, _) => network.connected = !network.connected,
         (7, _) => {
             network.hosts[SERVER].unlisten(*listener);
-            let config = ListenConfig { backlog: below(8) as usize };
+            let config = ListenConfig { backlog: below(8) as usize, ..ListenConfig::default() };
             *listener = network.hosts[SERVER].listen(endpoint(SERVER, PORT), config).expect("it is free");
         }
         _ => {}

@@ -1,0 +1,223 @@
+//! Handshakes that leave nothing behind until they are complete: SYN cookies with MP_CAPABLE, and MP_JOIN.
+
+use core::net::IpAddr;
+
+use polypath_tcp::{Connection as TcpConnection, ListenerId, Setup, SynOptions, stateless_syn_ack};
+use polypath_units::Instant;
+use polypath_wire::{
+    Ecn, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
+    TcpOption,
+};
+
+use super::accept::{JoinSyn, version_of};
+use super::join_cookie::{JoinFacts, PLACES};
+use super::{Flow, Host};
+use crate::connection::{Birth, IncomingJoin, capable_flags};
+use crate::crypto::{Hmac160, Key};
+use crate::subflow::Stage;
+
+impl Host {
+    /// Answers a SYN for which there is no room.
+    pub(super) fn answer_with_cookie(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        syn: &Segment,
+        listener: ListenerId,
+        capable: Option<MpCapable>,
+    ) {
+        let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection);
+        let isn = self.cookies.isn(now, &tuple, syn);
+        let clock = self.secrets.timestamp(now, &tuple);
+        let mut answer = stateless_syn_ack(&config.tcp, &tuple, syn, isn, clock, config.first_window_bytes());
+        if let Some(capable) = capable
+            && version_of(&capable, config).is_some()
+        {
+            let keys = MpCapableKeys::Sender(self.cookies.secret(now, &tuple, syn));
+            let checksum = capable.flags & MpCapable::CHECKSUM != 0;
+            let capable =
+                MpCapable { version: capable.version, flags: capable_flags(config, checksum), keys };
+            answer.options.rest.push(TcpOption::Mptcp(MptcpOption::Capable(capable)));
+        }
+        self.mib.syncookies_sent += 1;
+        self.reply(tuple, answer);
+    }
+
+    /// The third ACK of a client that was answered with a cookie, if it is one. What is none may be a later segment of a client
+    /// whose third ACK was lost: a reset would end what its retransmission completes.
+    pub(super) fn accept_cookie(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        ecn: Ecn,
+        segment: &mut Segment,
+        listener: ListenerId,
+    ) {
+        let clock = self.secrets.timestamp(now, &tuple);
+        let Some((syn, secret)) = self.cookies.check(now, &tuple, segment, clock) else {
+            self.mib.syncookies_failed += 1;
+            return;
+        };
+        if self.connections.len() >= self.config.max_connections {
+            self.mib.listen_drops += 1;
+            return;
+        }
+        self.mib.syncookies_recv += 1;
+        let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
+        let capable = if config.mptcp { third_ack_keys(segment, Key(secret)) } else { None };
+        // Nobody kept the token free meanwhile. If it is taken, the connection is TCP.
+        let capable = capable.filter(|(_, version)| self.is_free(Key(secret), *version));
+        let (version, stage) = match capable {
+            Some((_, version)) => (version, Stage::CapableSynAck),
+            None => (MptcpVersion::default(), Stage::Plain),
+        };
+        let setup = Setup { isn: segment.ack.sub(1), ..self.tcp_setup(now, tuple, &config, None) };
+        let tcp = TcpConnection::resume(now, setup, &syn, config.first_window_bytes());
+        self.listeners.admit_always(listener, tuple.remote.addr);
+        let birth = Birth { config, is_client: false, version, local_key: Key(secret), tcp, stage };
+        let key = self.insert(now, birth, Some(listener));
+        if let (Some((capable, _)), Some(entry)) = (capable, self.connections.get_mut(key)) {
+            self.mib.mp_capable_syn_rx += 1;
+            // The third ACK confirms what both agreed on (RFC 8684 §3.1).
+            entry.connection.accept_capable(&MpCapable { keys: MpCapableKeys::None, ..capable });
+        }
+        self.with(now, key, |connection, cx| connection.handle_segment(cx, 0, ecn, segment));
+        if self.connections.get(key).is_some_and(|entry| entry.connection.is_half_open()) {
+            self.flows.remove(&tuple);
+            self.forget(key);
+        }
+    }
+
+    /// Answers a SYN with MP_JOIN to the connection at `index`, which has its fill of half-open ones. False if the client
+    /// lacks timestamps, by which it would be known again.
+    pub(super) fn answer_join(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        syn: &Segment,
+        index: u32,
+        join: JoinSyn,
+    ) -> bool {
+        let local_id = self.local_id(tuple.local.addr);
+        let Some((_, entry)) = self.connections.at_mut(index) else { return true };
+        let config = entry.connection.config();
+        if !config.tcp.timestamps || syn.options.timestamps.is_none() {
+            return false;
+        }
+        let facts = JoinFacts {
+            remote_nonce: join.nonce,
+            place: index % PLACES,
+            remote_id: join.address_id,
+            backup: join.backup,
+            options: SynOptions::of(&tuple, syn),
+        };
+        let numbers = self.joins.numbers(now, &tuple, syn.seq, facts);
+        let Some(truncated_hmac) = entry.connection.join_syn_ack_hmac(numbers.nonce, join.nonce) else {
+            return true;
+        };
+        let window = entry.connection.receive_window_bytes();
+        let mut answer = stateless_syn_ack(&config.tcp, &tuple, syn, numbers.isn, numbers.timestamp, window);
+        answer.options.rest.push(TcpOption::Mptcp(MptcpOption::Join(MpJoin::SynAck {
+            backup: false,
+            address_id: local_id,
+            truncated_hmac,
+            nonce: numbers.nonce,
+        })));
+        self.mib.syncookies_sent += 1;
+        self.reply(tuple, answer);
+        true
+    }
+
+    /// The third ACK of a join that was answered without state, if its HMAC proves that.
+    pub(super) fn accept_join_cookie(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        ecn: Ecn,
+        segment: &mut Segment,
+        hmac: &Hmac160,
+    ) {
+        let (peer_isn, isn) = (segment.seq.sub(1), segment.ack.sub(1));
+        let Some(timestamps) = segment.options.timestamps else {
+            return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
+        };
+        let (facts, nonces) = self.joins.recall(now, &tuple, peer_isn, isn, timestamps.echo);
+        let Some((index, local_nonce)) = self.signed_join(facts, nonces, hmac) else {
+            self.mib.mp_join_ack_hmac_failure += 1;
+            return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
+        };
+        let (limits, local_id) = (self.config.limits, self.local_id(tuple.local.addr));
+        let Some((key, entry)) = self.connections.at_mut(index) else { return };
+        if !entry.connection.may_take_join(limits) || !entry.connection.note_stateless_join(now, local_nonce)
+        {
+            return self.refuse(now, tuple, segment, Some(ResetReason::PROHIBITED));
+        }
+        self.mib.syncookies_recv += 1;
+        let config = entry.connection.config().clone();
+        let window_bytes = entry.connection.receive_window_bytes();
+        let setup = Setup {
+            isn,
+            timestamp_offset: timestamps.echo.wrapping_sub(now.as_millis() as u32),
+            ..self.tcp_setup(now, tuple, &config, None)
+        };
+        let tcp = TcpConnection::resume(now, setup, &facts.options.to_syn(segment), window_bytes);
+        let JoinFacts { remote_id, remote_nonce, backup, .. } = facts;
+        let incoming = IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, backup };
+        let id = self.add_join(now, key, tuple, tcp, &incoming);
+        self.with(now, key, |connection, cx| {
+            connection.handle_segment(cx, id, ecn, segment);
+            if connection.is_half_open_join(id) {
+                connection.forget_join(id);
+            }
+        });
+    }
+
+    /// The connection whose keys made `hmac`, and which of the nonces went with it. A cookie does not tell apart connections whose
+    /// places differ by a multiple of [`PLACES`]: two HMACs for each, that is for one in 32 768 connections.
+    fn signed_join(&mut self, facts: JoinFacts, nonces: [u32; 2], hmac: &Hmac160) -> Option<(u32, u32)> {
+        let places = u32::try_from(self.connections.places()).unwrap_or(u32::MAX);
+        for index in (facts.place..places).step_by(PLACES as usize) {
+            let Some((_, entry)) = self.connections.at_mut(index) else { continue };
+            let is_signed = |nonce: &u32| entry.connection.is_join_signed(*nonce, facts.remote_nonce, hmac);
+            if let Some(nonce) = nonces.into_iter().find(|nonce| is_signed(nonce)) {
+                return Some((index, nonce));
+            }
+        }
+        None
+    }
+
+    pub(super) fn add_join(
+        &mut self,
+        now: Instant,
+        key: polypath_tcp::Key,
+        tuple: FourTuple,
+        tcp: TcpConnection<crate::mapping::Mapping>,
+        incoming: &IncomingJoin,
+    ) -> u8 {
+        let (local, remote): (IpAddr, IpAddr) = (tuple.local.addr, tuple.remote.addr);
+        let remembered = self.path_memory.bottleneck_bytes_per_s(now, local, remote);
+        let Some(entry) = self.connections.get_mut(key) else { return 0 };
+        let id = entry.connection.accept_join(tcp, incoming);
+        entry.connection.remember_rate(id, remembered);
+        self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
+        id
+    }
+}
+
+/// MP_CAPABLE of a third ACK that has our key.
+fn third_ack_keys(segment: &Segment, own: Key) -> Option<(MpCapable, MptcpVersion)> {
+    let capable = segment.options.mptcp().find_map(|option| match option {
+        MptcpOption::Capable(capable) => Some(*capable),
+        _ => None,
+    })?;
+    let receiver = match capable.keys {
+        MpCapableKeys::Both { receiver, .. } | MpCapableKeys::BothWithData { receiver, .. } => receiver,
+        _ => return None,
+    };
+    let version = match capable.version {
+        0 => MptcpVersion::V0,
+        1 => MptcpVersion::V1,
+        _ => return None,
+    };
+    (Key(receiver) == own).then_some((capable, version))
+}
