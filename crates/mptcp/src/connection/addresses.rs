@@ -12,7 +12,7 @@ use polypath_wire::{AddAddr, Endpoint, FourTuple, MptcpOption, MptcpVersion, Rem
 use super::removal::Removals;
 use super::state::Mode;
 use super::{Connection, Context, Request};
-use crate::crypto::add_addr_hmac;
+use crate::crypto::{add_addr_hmac, verify_add_addr_hmac};
 use crate::event::{Event, SubflowError};
 use crate::path_manager::{PathAction, PathEvent, PathManager, PathView, RemoteAddress, SubflowSummary};
 use crate::subflow::Stage;
@@ -262,8 +262,23 @@ impl Connection {
     /// The HMAC of an ADD_ADDR is the peer's; version 0 has none.
     pub(super) fn is_genuine(&self, add: &AddAddr) -> bool {
         let (local, Some(remote)) = (self.shared.local_key, self.shared.remote_key) else { return false };
+        let AddAddr { address_id, addr, port, hmac, .. } = *add;
         self.shared.version == MptcpVersion::V0
-            || add.hmac == Some(add_addr_hmac(remote, local, add.address_id, add.addr, add.port))
+            || hmac.is_some_and(|hmac| verify_add_addr_hmac(remote, local, address_id, addr, port, hmac))
+    }
+
+    /// Somebody else may answer at an announced address: it is not one of ours, nor one that no single other host can have.
+    fn can_be_reached(&self, cx: &Context<'_>, add: &AddAddr) -> bool {
+        let addr = add.addr.to_canonical();
+        let is_ours = cx.endpoints.iter().any(|endpoint| endpoint.addr == addr)
+            || self.subflows.iter().any(|subflow| subflow.tcp.tuple().local.addr == addr);
+        let is_of_nobody = match addr {
+            IpAddr::V4(addr) => addr.octets()[0] == 0 || addr.is_broadcast() || addr.is_multicast(),
+            IpAddr::V6(addr) => addr.is_unspecified() || addr.is_multicast(),
+        };
+        // Over the loopback interface, both ends are on one machine.
+        let is_elsewhere = addr.is_loopback() && !self.addresses.initial.remote.addr.is_loopback();
+        !is_ours && !is_of_nobody && !is_elsewhere && add.port != Some(0)
     }
 
     pub(super) fn handle_add_addr(&mut self, cx: &mut Context<'_>, position: usize, add: &AddAddr) {
@@ -288,6 +303,10 @@ impl Connection {
         {
             subflow.meta.signals.push(MptcpOption::AddAddr(AddAddr { echo: true, hmac: None, ..*add }));
             subflow.tcp.request_ack();
+        }
+        if !self.can_be_reached(cx, add) {
+            cx.mib.add_addr_drop += 1;
+            return;
         }
         let address = RemoteAddress { id, addr: add.addr, port: add.port };
         match known {

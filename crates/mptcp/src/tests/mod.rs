@@ -412,3 +412,50 @@ fn an_announcement_without_dss_confirms_the_keys_and_is_joined_once() {
         assert_eq!(fell_back(&network), [None, None], "{log}");
     }
 }
+
+/// The announcement is echoed, or it would come again, but nobody is called.
+#[test]
+fn announced_addresses_that_cannot_be_right_are_ignored() {
+    use core::net::IpAddr;
+
+    use crate::path_manager::LocalEndpoint;
+    let cannot_be: [&str; 10] = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "127.0.0.1",
+        "224.0.0.251",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "10.0.1.1",
+    ];
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, false, 11);
+        let id = network.connect();
+        network.run_until(network.now + Duration::from_secs(1));
+        let before = network.log.len();
+        for (at, addr) in cannot_be.iter().enumerate() {
+            let addr: IpAddr = addr.parse().expect("an address");
+            network.server.add_endpoint(network.now, LocalEndpoint::signal(addr, 20 + at as u8));
+            network.run_until(network.now + Duration::from_secs(5));
+        }
+        let log = network.log[before..].join("\n");
+        let announced = |(_, event): &&(_, Event)| matches!(event, Event::Announced { .. });
+        assert_eq!(network.client_events.iter().find(announced), None, "{log}");
+        assert!(!log.contains(" S 0"), "{log}");
+        assert!(network.client.mib().add_addr_drop >= cannot_be.len() as u64);
+        if version == MptcpVersion::V1 {
+            assert_eq!(network.server.mib().echo_add, cannot_be.len() as u64);
+        }
+        // One that can be right is called.
+        network.server.add_endpoint(network.now, LocalEndpoint::signal(network::server_addr(1), 7));
+        network.run_until(network.now + Duration::from_secs(5));
+        let info = network.client.info(id).expect("it lives");
+        assert!(
+            info.subflows.iter().any(|subflow| subflow.tuple.remote.addr == network::server_addr(1)),
+            "{info:?}"
+        );
+    }
+}
