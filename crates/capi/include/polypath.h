@@ -51,6 +51,8 @@ struct polypath_info {
  *   backup=NAME        an interface to use only when no other works
  *   announce=ADDRESS   where peers reach this end, if not at its own addresses; tun: ADDRESS:PORT too
  *   scheduler=NAME, congestion=NAME
+ *   keepalive=SECONDS  idle time until a silent peer is probed; it is given up, with ETIMEDOUT, a minute later if it answers
+ *                      none of six probes; 0 never probes, 60 is the default (kernel's engines: setsockopt, SO_KEEPALIVE)
  *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
  *   reachable          take connections from others (udp; needed for polypath_listen)
  * EINVAL for anything else, EPERM without the privileges. */

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_info::stream_info;
-use super::{ConnectOptions, StreamInfo, unspecified};
+use super::{ConnectOptions, Keepalive, StreamInfo, unspecified};
 use crate::Namespace;
 
 /// Connections waiting to be accepted.
@@ -22,6 +22,7 @@ const BACKLOG: i32 = 4096;
 pub struct KernelEngine {
     is_plain_tcp: bool,
     namespace: Option<Namespace>,
+    keepalive: Keepalive,
 }
 
 impl KernelEngine {
@@ -35,6 +36,13 @@ impl KernelEngine {
     #[must_use]
     pub fn plain_tcp() -> Self {
         Self { is_plain_tcp: true, ..Self::default() }
+    }
+
+    /// The same with other keep-alives.
+    #[must_use]
+    pub fn with_keepalive(mut self, keepalive: Keepalive) -> Self {
+        self.keepalive = keepalive;
+        self
     }
 
     /// The same with sockets in another network namespace.
@@ -68,6 +76,7 @@ impl KernelEngine {
         if let Some(local) = options.local {
             socket.bind(local)?;
         }
+        self.keepalive.set(SockRef::from(&socket));
         Ok(KernelStream { inner: socket.connect(remote).await? })
     }
 
@@ -78,7 +87,7 @@ impl KernelEngine {
         socket
             .bind(local)
             .map_err(|error| io::Error::new(error.kind(), format!("can't listen at {local}: {error}")))?;
-        Ok(KernelListener { inner: socket.listen(BACKLOG as u32)? })
+        Ok(KernelListener { inner: socket.listen(BACKLOG as u32)?, keepalive: self.keepalive })
     }
 }
 
@@ -94,12 +103,14 @@ pub fn socket_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
 #[derive(Debug)]
 pub struct KernelListener {
     inner: TcpListener,
+    keepalive: Keepalive,
 }
 
 impl KernelListener {
     /// The next connection.
     pub async fn accept(&self) -> io::Result<(KernelStream, SocketAddr)> {
         let (inner, peer) = self.inner.accept().await?;
+        self.keepalive.set(SockRef::from(&inner));
         Ok((KernelStream { inner }, peer))
     }
 
@@ -184,6 +195,29 @@ mod tests {
 
     use super::*;
     use crate::testbed::{Testbed, is_root_or_skip};
+
+    #[tokio::test]
+    async fn sockets_keep_alive_at_both_ends() {
+        for (engine, idle) in [
+            (KernelEngine::plain_tcp(), Some(60)),
+            (KernelEngine::plain_tcp().with_keepalive(Keepalive::after(None)), None),
+            (
+                KernelEngine::plain_tcp().with_keepalive(Keepalive::after(Some(std::time::Duration::ZERO))),
+                Some(1),
+            ),
+        ] {
+            let listener = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+            let (to, options) = (listener.local_addr().expect("its address"), ConnectOptions::default());
+            let (sent, accepted) = tokio::join!(engine.connect(to, &options), listener.accept());
+            for stream in [sent.expect("a connection"), accepted.expect("the same").0] {
+                let socket = SockRef::from(stream.as_tokio());
+                assert_eq!(socket.keepalive().expect("an option"), idle.is_some());
+                if let Some(idle) = idle {
+                    assert_eq!(socket.tcp_keepalive_time().expect("an option").as_secs(), idle);
+                }
+            }
+        }
+    }
 
     #[tokio::test]
     async fn two_namespaces_talk_through_the_kernel() {

@@ -2,6 +2,7 @@
 //!
 //! Programs are written against [`Engine`], [`Listener`] and [`Stream`], and the engine is a choice at start.
 
+mod keepalive;
 mod kernel;
 mod kernel_info;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use polypath_mptcp::ConnectionConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+pub use keepalive::Keepalive;
 pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
 pub(crate) use kernel_info::is_multipath;
 
@@ -147,6 +149,16 @@ pub struct SubflowInfo {
     pub cwnd_bytes: Option<u64>,
     /// Used only when no regular path works.
     pub is_backup: bool,
+}
+
+impl StreamInfo {
+    /// Bytes acknowledged and received on all subflows, as far as the engine tells. It changes whenever the network has
+    /// carried data; a subflow that goes takes its bytes with it.
+    #[must_use]
+    pub fn bytes_carried(&self) -> u64 {
+        let of = |subflow: &SubflowInfo| [subflow.bytes_acked, subflow.bytes_received];
+        self.subflows.iter().flat_map(of).flatten().fold(0, u64::wrapping_add)
+    }
 }
 
 impl From<polypath_mptcp::ConnectionInfo> for StreamInfo {

@@ -1,10 +1,12 @@
 //! Choices as a C program or an environment variable writes them: `name=value,name`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, scheduler};
 
+use crate::engine::Keepalive;
 use crate::setup::SetupOptions;
 use crate::udp::{UdpOptions, UdpPath};
 use crate::uplinks::{UplinkOptions, UplinkPreference};
@@ -50,10 +52,11 @@ pub struct RelayChoices {
     announced: Vec<(IpAddr, Option<u16>)>,
     udp_port: Option<u16>,
     is_reachable: bool,
+    keepalive: Option<Keepalive>,
 }
 
 const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun or engine=udp";
-const SETTINGS: &str = "interface=NAME, backup=NAME, scheduler=NAME, congestion=NAME, announce=ADDRESS, and for engine=udp reachable and udp_port=NUMBER";
+const SETTINGS: &str = "interface=NAME, backup=NAME, scheduler=NAME, congestion=NAME, announce=ADDRESS, keepalive=SECONDS, and for engine=udp reachable and udp_port=NUMBER";
 
 /// The words of a list.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -101,6 +104,7 @@ impl RelayChoices {
             announced: Vec::new(),
             udp_port: None,
             is_reachable: false,
+            keepalive: None,
         }
     }
 
@@ -131,6 +135,11 @@ impl RelayChoices {
                 let known = congestion_named(name).map_err(|expected| unexpected(word, &expected))?;
                 self.congestion = Some(known);
             }
+            (Some(("keepalive", text)), _) => {
+                let seconds: u32 = text.parse().map_err(|_| bad())?;
+                let idle = Duration::from_secs(seconds.into());
+                self.keepalive = Some(Keepalive::after(Some(idle).filter(|idle| !idle.is_zero())));
+            }
             (Some(("udp_port", port)), Driver::Udp) => {
                 self.udp_port = Some(port.parse().map_err(|_| bad())?);
             }
@@ -146,6 +155,9 @@ impl RelayChoices {
         }
         if let Some(congestion) = self.congestion {
             connection.congestion = congestion;
+        }
+        if let Some(keepalive) = self.keepalive {
+            keepalive.choose(connection);
         }
     }
 

@@ -29,7 +29,7 @@ pub use listener::StackListener;
 pub use pool::{Buffer, BufferPool};
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream};
 
-use crate::engine::ConnectOptions;
+use crate::engine::{ConnectOptions, Keepalive};
 use crate::tun::{self, Tun};
 use state::Shared;
 
@@ -52,12 +52,15 @@ pub trait Surroundings: std::fmt::Debug + Send {
 /// kernel's work: two of the largest packets.
 const PACING_BURST_BYTES: u32 = 2 * 65_536;
 
-/// Settings of connections over real networks: the standards' defaults, and bursts that suit segmentation offload.
+/// Settings of connections over real networks: the standards' defaults, bursts that suit segmentation offload, and
+/// keep-alives as of [`Keepalive::default`].
 #[must_use]
 pub fn default_connection() -> ConnectionConfig {
     let defaults = ConnectionConfig::default();
     let tcp = polypath_tcp::Config { pacing_burst_bytes: PACING_BURST_BYTES, ..(*defaults.tcp).clone() };
-    ConnectionConfig { tcp: Arc::new(tcp), ..defaults }
+    let mut connection = ConnectionConfig { tcp: Arc::new(tcp), ..defaults };
+    Keepalive::default().choose(&mut connection);
+    connection
 }
 
 /// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its

@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use polypath_net::control::{directory, offer};
-use polypath_net::engine::KernelEngine;
+use polypath_net::engine::{Keepalive, KernelEngine};
 use polypath_net::setup::{NetworkSetup, SetupError, SetupOptions};
 use polypath_net::udp::{self, UdpOptions, UdpPath};
 use polypath_net::uplinks::{UplinkError, UplinkOptions, UplinkPreference};
@@ -49,6 +50,9 @@ pub(super) struct EngineArguments {
     /// UDP port at which Polypath ends are reached (engine udp)
     #[arg(long, value_name = "PORT", default_value_t = udp::DEFAULT_PORT)]
     udp_port: u16,
+    /// Probe a peer that has been silent for so long, and give it up if it answers nothing for a minute more; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(0..=32_767))]
+    keepalive: u32,
     /// Show what would be set up, as the commands that a person would type, and end (engine tun)
     #[arg(long)]
     dry_run: bool,
@@ -105,6 +109,9 @@ impl EngineArguments {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
             None => format!("announce={addr}"),
         }));
+        if matches!(self.engine, Kind::Tun | Kind::Udp) {
+            words.push(format!("keepalive={}", self.keepalive));
+        }
         words.extend(self.congestion_control.map(|control| format!("congestion={}", control.name())));
         if self.engine == Kind::Udp {
             words.push(format!("udp_port={}", self.udp_port));
@@ -146,8 +153,8 @@ impl EngineArguments {
         let engine = match self.engine {
             Kind::Tun => self.start_tun()?,
             Kind::Udp => self.start_udp(is_reachable)?,
-            Kind::Kernel => Engine::Kernel(KernelEngine::new()),
-            Kind::Tcp => Engine::Kernel(KernelEngine::plain_tcp()),
+            Kind::Kernel => Engine::Kernel(KernelEngine::new().with_keepalive(self.keepalive())),
+            Kind::Tcp => Engine::Kernel(KernelEngine::plain_tcp().with_keepalive(self.keepalive())),
         };
         offer_control(&engine);
         Ok(engine)
@@ -186,7 +193,13 @@ impl EngineArguments {
         named
     }
 
+    fn keepalive(&self) -> Keepalive {
+        let idle = Duration::from_secs(self.keepalive.into());
+        Keepalive::after(Some(idle).filter(|idle| !idle.is_zero()))
+    }
+
     fn choose(&self, connection: &mut ConnectionConfig) {
+        self.keepalive().choose(connection);
         if let Some(scheduler) = self.scheduler {
             connection.scheduler = scheduler;
         }
