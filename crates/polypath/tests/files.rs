@@ -261,7 +261,194 @@ fn a_server_that_breaks_off_is_noticed() {
         "broke off after 4 of 1000 bytes",
     );
     lying.join().expect("the server");
-    assert_eq!(fs::read(site.out("file")).expect("what came"), b"half");
+    assert_eq!(fs::read(site.out("file.part")).expect("what came"), b"half");
+    assert!(!site.out("file").exists());
+}
+
+/// A server that answers each connection with the next of these answers, then keeps it open without a word.
+fn liar(answers: Vec<Vec<u8>>) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let url = format!("http://{}/file", listener.local_addr().expect("its address"));
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).expect("a request") > 0);
+            stream.write_all(&answer).expect("room");
+            open.push(stream);
+        }
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    });
+    url
+}
+
+fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 {status}\r\n{fields}\r\n").as_bytes(), body].concat()
+}
+
+/// Leaves a part of a file as a download that broke off does: `present` bytes of 1000, with an entity tag.
+fn leave_part(site: &Site, present: usize) {
+    let fields = "Content-Length: 1000\r\nETag: \"one\"\r\n";
+    let url = liar(vec![answer("200 OK", fields, &content(1000)[..present])]);
+    site.fails(&["get", "-q", "--stall-timeout", "0.2", &url], 1, "--resume goes on from there");
+    assert_eq!(fs::read(site.out("file.part")).expect("what came"), &content(1000)[..present]);
+}
+
+fn rest(etag: &str, first: usize) -> Vec<u8> {
+    let length = 1000 - first;
+    let fields =
+        format!("Content-Length: {length}\r\nContent-Range: bytes {first}-999/1000\r\nETag: \"{etag}\"\r\n");
+    answer("206 Partial Content", &fields, &content(1000)[first..])
+}
+
+/// Nothing under this name, nor under one that says it is incomplete.
+#[track_caller]
+fn nothing_of(site: &Site, name: &str) {
+    let found: Vec<_> = fs::read_dir(site.out("")).expect("the folder").flatten().collect();
+    let names: Vec<_> = found.iter().map(|entry| entry.file_name().into_string().expect("UTF-8")).collect();
+    assert!(!names.iter().any(|found| found.starts_with(name)), "{names:?}");
+}
+
+#[test]
+fn a_part_goes_on_where_it_broke_off() {
+    let site = Site::new(&["--quiet"]);
+    leave_part(&site, 400);
+    // What came after the last note, as when the process was killed, is not counted on.
+    let mut part = fs::OpenOptions::new().append(true).open(site.out("file.part")).expect("the part");
+    part.write_all(b"?").expect("room");
+    site.succeeds(&["get", "-C", &liar(vec![rest("one", 400)])]);
+    assert!(fs::read(site.out("file")).expect("the file") == content(1000));
+    nothing_of(&site, "file.");
+    // A file that is another one now begins anew.
+    leave_part(&site, 400);
+    let anew = answer("200 OK", "Content-Length: 3\r\nETag: \"two\"\r\n", b"new");
+    site.succeeds(&["get", "-C", &liar(vec![anew])]);
+    assert_eq!(fs::read(site.out("file")).expect("the file"), b"new");
+}
+
+#[test]
+fn a_damaged_part_is_noticed_and_the_next_time_all_comes() {
+    let site = Site::new(&["--quiet"]);
+    leave_part(&site, 400);
+    let mut damaged = content(1000)[..400].to_vec();
+    damaged[100] ^= 1;
+    fs::write(site.out("file.part"), &damaged).expect("room");
+    let whole = answer("200 OK", "Content-Length: 1000\r\n", &content(1000));
+    let url = liar(vec![whole]);
+    site.fails(&["get", "-C", &url], 1, "no part of the file");
+    nothing_of(&site, "file");
+    site.succeeds(&["get", "-C", &url]);
+    assert!(fs::read(site.out("file")).expect("the file") == content(1000));
+    // The same under the final name, where only the sum of the whole tells: a part, and all of it.
+    let all = content(3_000_000);
+    for present in [1_234_567, 3_000_000] {
+        let mut damaged = all[..present].to_vec();
+        damaged[1000] ^= 1;
+        fs::write(site.out("big"), &damaged).expect("room");
+        let command = ["get", "-C", "-o", "big", &site.url("/big.bin")];
+        site.fails(&command, 1, "no part of the file");
+        assert!(!site.out("big").exists() && !site.out("big.part").exists());
+        assert!(fs::read(site.out("big.rejected")).expect("what was there") == damaged, "{present}");
+        site.succeeds(&command);
+        assert!(fs::read(site.out("big")).expect("the file") == all);
+        site.succeeds(&command);
+        assert!(fs::read(site.out("big")).expect("the file") == all);
+    }
+}
+
+#[test]
+fn a_full_length_part_is_hashed_and_not_believed() {
+    let site = Site::new(&["--quiet"]);
+    let all = content(3_000_000);
+    for (part, is_right) in [(all.clone(), true), (vec![7; 3_000_000], false)] {
+        fs::write(site.out("big.bin.part"), &part).expect("room");
+        let output = site.run(&["get", "-C", &site.url("/big.bin")]);
+        assert_eq!(output.status.success(), is_right, "{output:?}");
+        assert_eq!(site.out("big.bin").exists(), is_right);
+        assert!(!site.out("big.bin.part").exists());
+        fs::remove_file(site.out("big.bin")).ok();
+    }
+}
+
+#[test]
+fn a_file_that_changed_is_no_rest_of_the_old_one() {
+    let site = Site::new(&["--quiet"]);
+    leave_part(&site, 400);
+    // A server that does not understand If-Range.
+    site.fails(&["get", "-C", &liar(vec![rest("two", 400)])], 1, "changed on the server");
+    nothing_of(&site, "file");
+}
+
+#[test]
+fn a_wrong_digest_leaves_no_file() {
+    let site = Site::new(&["--quiet"]);
+    let zeros = "A".repeat(43) + "=";
+    for (digest, problem) in [
+        (format!("sha-256=:{zeros}:"), "differs from what the server says"),
+        ("sha-256=:AAAA:".into(), "Repr-Digest makes no sense"),
+    ] {
+        let fields = format!("Content-Length: 4\r\nRepr-Digest: {digest}\r\n");
+        let lie = answer("200 OK", &fields, b"four");
+        site.fails(&["get", &liar(vec![lie.clone()])], 1, problem);
+        nothing_of(&site, "file");
+        // What went down a pipe can't be taken back, and is no success.
+        site.fails(&["get", "-o", "-", &liar(vec![lie.clone()])], 1, problem);
+    }
+}
+
+#[test]
+fn a_dead_server_is_noticed() {
+    let site = Site::new(&["--quiet"]);
+    let get = |url: &str, problem| {
+        site.fails(&["get", "-q", "--stall-timeout", "0.2", url], 1, problem);
+        assert!(!site.out("file").exists());
+    };
+    get(&liar(vec![Vec::new()]), "the peer is silent: nothing has moved for 200ms");
+    nothing_of(&site, "file");
+    get(
+        &liar(vec![answer("200 OK", "Content-Length: 1000\r\n", b"half")]),
+        "broke off after 4 of 1000 bytes: the peer is silent",
+    );
+    site.fails(
+        &["cp", "-q", "--stall-timeout", "0.2", &liar(vec![Vec::new()]), "copy"],
+        1,
+        "the peer is silent",
+    );
+}
+
+#[test]
+fn a_full_disk_leaves_no_file() {
+    let site = Site::new(&["--quiet"]);
+    // A limit to the size of files is as good as a disk that is full, and needs no privileges.
+    let command = format!("ulimit -f 1000; exec \"$0\" get --engine tcp -q '{}'", site.url("/big.bin"));
+    let output = Command::new("sh")
+        .args(["-c", &command, env!("CARGO_BIN_EXE_polypath")])
+        .current_dir(site.out(""))
+        .output()
+        .expect("a shell");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.lines().count() == 1 && message.contains("big.bin.part: can't be written"), "{message}");
+    assert!(!site.out("big.bin").exists());
+    // With room again it goes on.
+    let output = site.succeeds(&["get", "-C", &site.url("/big.bin")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains(" 3000000 bytes"), "only the rest was sent: {said}");
+    same(&site.out("big.bin"), &site.site("big.bin"));
+}
+
+#[test]
+fn special_files_are_written_and_not_replaced() {
+    let site = Site::new(&["--quiet"]);
+    site.succeeds(&["get", "-q", "-o", "/dev/null", &site.url("/big.bin")]);
+    assert!(!fs::metadata("/dev/null").expect("the device").is_file());
+    fs::write(site.out("other"), "old").expect("room");
+    symlink("other", site.out("link")).expect("a link");
+    site.succeeds(&["get", "-q", "-o", "link", &site.url("/big.bin")]);
+    same(&site.out("other"), &site.site("big.bin"));
+    assert!(fs::symlink_metadata(site.out("link")).expect("the link").is_symlink());
+    site.fails(&["get", "-o", ".", &site.url("/big.bin")], 1, "can't be written");
 }
 
 #[track_caller]

@@ -7,15 +7,21 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use http_body_util::BodyExt;
+use hyper::Method;
 use hyper::header::ALLOW;
-use hyper::{Method, StatusCode};
-use polypath::web::{Client, Digest, Entry, EntryKind, digest_of, encoded, file_body, part_name};
+use polypath::web::{
+    Client, Digest, Download, DownloadError, Entry, EntryKind, Target, Verify, digest_of, encoded, file_body,
+    part_name,
+};
 use url::Url;
 
 use super::Failure;
 use super::engine::EngineArguments;
 use super::network::block_on_interruptibly;
-use super::transfer::{bar, failure, file_name, is_plain_name, length, refused, store, summary};
+use super::transfer::{
+    Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, refused, summary,
+    survive_file_size_limit,
+};
 
 /// Directories within directories.
 const MAX_DEPTH: usize = 64;
@@ -42,6 +48,8 @@ pub(super) struct Arguments {
     /// Show nothing but failures
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    patience: Patience,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -87,8 +95,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let is_many = sources.len() > 1;
     block_on_interruptibly(async {
+        let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
-        let copier = Copier { arguments, client: Client::new(engine.clone()) };
+        let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
+        let copier = Copier { arguments, client };
         match &target {
             Place::Here(target) if is_many && !target.is_dir() => {
                 return Err(Failure::Input(format!(
@@ -168,7 +178,7 @@ impl Copier<'_> {
         }
         let is_json =
             fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
-        if !is_json || length(&fetched.response).is_none_or(|length| length > MAX_LIST_BYTES) {
+        if !is_json || fetched.content_length().is_none_or(|length| length > MAX_LIST_BYTES) {
             return Err(Failure::Run(format!(
                 "{url}: the server gives no list; expected `polypath serve` there"
             )));
@@ -185,49 +195,19 @@ impl Copier<'_> {
         let last = target.file_name().and_then(|last| last.to_str());
         let last = last.ok_or_else(|| Failure::Input(format!("{name}: expected a name for a file")))?;
         let part = target.with_file_name(part_name(last));
-        let unwritten = |error: io::Error| Failure::Input(format!("{name}: can't be written: {error}"));
-        let present = fs::metadata(&part).ok().filter(|_| self.arguments.resume).map_or(0, |part| part.len());
-        let mut fields = Vec::new();
-        if present > 0 {
-            fields.push(("range", format!("bytes={present}-")));
-        }
-        if !self.arguments.no_verify {
-            fields.push(("want-repr-digest", "sha-256=1".into()));
-        }
-        let mut fetched = self.client.get(Method::GET, url, &fields).await.map_err(failure)?;
-        if fetched.response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
-            // The part is another file's, or complete and never compared.
-            fields.retain(|(name, _)| *name != "range");
-            fetched = self.client.get(Method::GET, url, &fields).await.map_err(failure)?;
-        }
-        if fetched.url.path().ends_with('/') {
-            return Err(Failure::Input(format!("{url}: a directory; expected --recursive")));
-        }
-        let first = match fetched.response.status() {
-            StatusCode::PARTIAL_CONTENT if fetched.range().is_some_and(|(first, ..)| first == present) => {
-                present
+        let verify = if self.arguments.no_verify { Verify::Never } else { Verify::Required };
+        let download = Download { client: &self.client, url, verify, refuses_directories: true };
+        let target = Target::File { place: target.into(), part, resume: self.arguments.resume };
+        let mut shown = Shown::new(&name, self.arguments.quiet);
+        let received = download.run(target, |progress| shown.show(progress)).await;
+        let received = received.map_err(|error| match error {
+            DownloadError::Directory(url) => {
+                Failure::Input(format!("{url}: a directory; expected --recursive"))
             }
-            StatusCode::OK => 0,
-            status => return Err(refused(url, status)),
-        };
-        let digest = fetched.digest();
-        let total = length(&fetched.response).map(|bytes| bytes + first);
-        let bar = bar(&name, total, first, self.arguments.quiet);
-        let mut options = tokio::fs::OpenOptions::new();
-        options.create(true).write(true).append(first > 0).truncate(first == 0);
-        let mut file = options.open(&part).await.map_err(unwritten)?;
-        let stored = store(fetched, &mut file, &part, &bar).await?;
-        bar.finish_and_clear();
-        if !self.arguments.no_verify {
-            let own = digest_of(&part, None).map_err(unwritten)?;
-            if let Err(failure) = compare(digest, own, url) {
-                // To go on with it would fail the same way.
-                let _ = fs::remove_file(&part);
-                return Err(failure);
-            }
-        }
-        fs::rename(&part, target).map_err(unwritten)?;
-        summary(&name, stored, started, self.arguments.quiet);
+            error => download_failure(error),
+        })?;
+        drop(shown);
+        summary(&name, received, started, self.arguments.quiet);
         Ok(())
     }
 
@@ -340,7 +320,7 @@ impl Copier<'_> {
         let part = target.join(&format!("./{}", encoded(&part_name(&name)))).map_err(Failure::run)?;
         let wish = [("want-repr-digest", "sha-256=1".to_string())];
         let known = self.client.get(Method::HEAD, &part, &wish).await.map_err(failure)?;
-        let there = length(&known.response).filter(|_| known.response.status().is_success()).unwrap_or(0);
+        let there = known.content_length().filter(|_| known.response.status().is_success()).unwrap_or(0);
         // An end without a byte to send can't be said in HTTP.
         if there == 0 || there >= total {
             return Ok(0);

@@ -1,23 +1,29 @@
 //! What `polypath get` and `polypath cp` have in common.
 
 use std::io;
-use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper::header::CONTENT_LENGTH;
-use hyper::{Response, StatusCode};
+use clap::Args;
+use hyper::StatusCode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polypath::web::{Error, Fetched};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use polypath::web::{DownloadError, Error, Progress};
+use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
 use super::Failure;
+use super::network::is_given;
 
 pub(super) fn failure(error: Error) -> Failure {
     match error {
         Error::Url { .. } => Failure::input(error),
+        _ => Failure::run(error),
+    }
+}
+
+pub(super) fn download_failure(error: DownloadError) -> Failure {
+    match error {
+        DownloadError::Request(error) => failure(error),
+        DownloadError::Open { .. } => Failure::input(error),
         _ => Failure::run(error),
     }
 }
@@ -55,53 +61,62 @@ pub(super) fn summary(name: &str, bytes: u64, started: Instant, is_quiet: bool) 
     }
 }
 
-/// Length of the body that follows, if it was told.
-pub(super) fn length(response: &Response<Incoming>) -> Option<u64> {
-    response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+/// Shows a download while it lasts.
+pub(super) struct Shown {
+    name: String,
+    is_quiet: bool,
+    bar: Option<ProgressBar>,
 }
 
-/// Writes the body. How many bytes it had; all that were promised, or it is an error.
-pub(super) async fn store(
-    fetched: Fetched,
-    into: &mut (impl AsyncWrite + Unpin),
-    place: &Path,
-    bar: &ProgressBar,
-) -> Result<u64, Failure> {
-    let url = fetched.url.clone();
-    let promised = length(&fetched.response);
-    let mut body = fetched.response.into_body();
-    let mut stored = 0;
-    let unwritten =
-        |error: io::Error| Failure::Run(format!("{}: can't be written: {error}", place.display()));
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let of = promised.map_or(String::new(), |promised| format!(" of {promised}"));
-            let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
-            Failure::Run(format!(
-                "{url}: broke off after {stored}{of} bytes: {why}; --resume goes on from there"
-            ))
-        });
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(failure) => {
-                // What came is worth keeping.
-                into.flush().await.map_err(unwritten)?;
-                return Err(failure);
+impl Shown {
+    pub(super) fn new(name: &str, is_quiet: bool) -> Self {
+        Self { name: name.into(), is_quiet, bar: None }
+    }
+
+    pub(super) fn show(&mut self, progress: Progress) {
+        match (progress, &self.bar) {
+            (Progress::Begun { present, total }, _) => {
+                self.bar = Some(bar(&self.name, total, present, self.is_quiet));
             }
-        };
-        if let Ok(block) = frame.into_data() {
-            into.write_all(&block).await.map_err(unwritten)?;
-            stored += block.len() as u64;
-            bar.inc(block.len() as u64);
+            (Progress::Bytes(bytes), Some(bar)) => bar.inc(bytes),
+            (Progress::Bytes(_), None) => {}
         }
     }
-    into.flush().await.map_err(unwritten)?;
-    match promised {
-        Some(promised) if promised != stored => Err(Failure::Run(format!(
-            "{url}: {stored} bytes came of {promised}; --resume goes on from there"
-        ))),
-        _ => Ok(stored),
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
+}
+
+/// A file that may not grow any more is an error of `write` then, as a full disk is, and not the end of the process.
+pub(super) fn survive_file_size_limit() -> io::Result<tokio::signal::unix::Signal> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+}
+
+/// How long clients wait.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Patience {
+    /// Give up when nothing has moved for so long; 0 to wait for ever
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    stall_timeout: Duration,
+}
+
+impl Patience {
+    /// None waits for ever.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        Some(self.stall_timeout).filter(is_given)
+    }
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|value| Duration::try_from_secs_f64(value).ok())
+        .ok_or_else(|| "expected seconds, such as 10 or 0.5".into())
 }
 
 /// The last name in a URL's path.

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_RANGE, HOST, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
@@ -12,6 +12,7 @@ use polypath_net::engine::{ConnectOptions, Stream};
 use url::{Position, Url};
 
 use super::digest::{Digest, REPR_DIGEST};
+use super::progress::ProgressLimit;
 use super::range::content_range;
 use super::{Body, DEFAULT_PORT, empty};
 
@@ -19,6 +20,9 @@ use super::{Body, DEFAULT_PORT, empty};
 const MAX_REDIRECTIONS: usize = 10;
 /// How long one address of several may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a connection may stand still while it is waited for.
+pub const DEFAULT_PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -56,13 +60,21 @@ pub enum Error {
         /// What is wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A digest that is none.
+    #[error("{url}: the server's Repr-Digest makes no sense; expected sha-256=:BASE64:")]
+    Digest {
+        /// What was asked for.
+        url: String,
+    },
     /// It goes from one place to the next without end.
     #[error("{0}: more than {MAX_REDIRECTIONS} redirections")]
     Redirections(String),
 }
 
 /// What began it all: the layers above say less.
-fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+pub(super) fn innermost<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
     error.source().map_or(error, innermost)
 }
 
@@ -76,10 +88,24 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The file's digest, if the server told.
+    /// The file's SHA-256 in `Repr-Digest` (RFC 9530 §3), if the server told one that makes sense.
     #[must_use]
     pub fn digest(&self) -> Option<Digest> {
-        Digest::from_field(self.response.headers().get(REPR_DIGEST)?.to_str().ok()?)
+        self.told_digest().ok().flatten()
+    }
+
+    /// The same. Errors: a field that says SHA-256 and has none, since nothing would be compared with it.
+    pub(super) fn told_digest(&self) -> Result<Option<Digest>, Error> {
+        let Some(field) = self.response.headers().get(REPR_DIGEST) else { return Ok(None) };
+        let malformed = || Error::Digest { url: self.url.to_string() };
+        let text = field.to_str().map_err(|_| malformed())?;
+        Digest::from_field(text).map_err(|_| malformed())
+    }
+
+    /// Length of the body, if it was told.
+    #[must_use]
+    pub fn content_length(&self) -> Option<u64> {
+        self.response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
     /// First byte, last byte and length of the whole, of a part.
@@ -94,6 +120,7 @@ impl Fetched {
 pub struct Client {
     engine: Engine,
     options: ConnectOptions,
+    progress_limit: Option<Duration>,
 }
 
 impl Client {
@@ -101,7 +128,15 @@ impl Client {
     #[must_use]
     pub fn new(engine: Engine) -> Self {
         let options = ConnectOptions { timeout: Some(CONNECT_TIMEOUT), ..ConnectOptions::default() };
-        Self { engine, options }
+        Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT) }
+    }
+
+    /// The same with another limit to how long a connection may stand still while it is waited for; none waits for ever.
+    /// Default [`DEFAULT_PROGRESS_LIMIT`].
+    #[must_use]
+    pub fn with_progress_limit(mut self, limit: Option<Duration>) -> Self {
+        self.progress_limit = limit;
+        self
     }
 
     /// Reads a URL. `polypath://HOST/…` is HTTP at the port of `polypath serve`.
@@ -172,6 +207,7 @@ impl Client {
     ) -> Result<Response<Incoming>, Error> {
         let failed = |source| Error::Http { url: url.to_string(), source };
         let stream = self.connect(url).await?;
+        let stream = ProgressLimit::new(stream, self.progress_limit.unwrap_or(Duration::MAX));
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(error.into()))?;

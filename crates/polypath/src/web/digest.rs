@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// Asks for a digest.
@@ -16,8 +17,12 @@ pub(super) const REPR_DIGEST: &str = "repr-digest";
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A SHA-256.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(pub [u8; 32]);
+
+/// A field has a SHA-256, and it is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MalformedDigest;
 
 impl Digest {
     pub(super) fn of(hasher: Sha256) -> Self {
@@ -28,11 +33,22 @@ impl Digest {
         format!("sha-256=:{}:", BASE64_STANDARD.encode(self.0))
     }
 
-    /// The digest among those of a field.
-    pub(super) fn from_field(field: &str) -> Option<Self> {
+    /// The SHA-256 among the digests of a field (a dictionary, RFC 8941 §3.2); none if it has only others.
+    pub(super) fn from_field(field: &str) -> Result<Option<Self>, MalformedDigest> {
+        let value = |member: &str| Some(member.trim().strip_prefix("sha-256=")?.to_string());
+        // The last of several members with the same key counts.
+        let Some(value) = field.split(',').filter_map(value).next_back() else { return Ok(None) };
+        // Parameters may follow; none is defined.
+        let bytes = value.split(';').next().unwrap_or_default().trim();
         let text =
-            field.split(',').find_map(|part| part.trim().strip_prefix("sha-256=:"))?.strip_suffix(':')?;
-        BASE64_STANDARD.decode(text).ok()?.try_into().ok().map(Self)
+            bytes.strip_prefix(':').and_then(|bytes| bytes.strip_suffix(':')).ok_or(MalformedDigest)?;
+        let digest = BASE64_STANDARD.decode(text).map_err(|_| MalformedDigest)?;
+        digest.try_into().map(|digest| Some(Self(digest))).map_err(|_| MalformedDigest)
+    }
+
+    /// In hexadecimal digits, as `sha256sum` writes it.
+    pub(super) fn to_hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -70,9 +86,12 @@ mod tests {
         let digest = Digest::of(Sha256::new_with_prefix("{\"hello\": \"world\"}\n"));
         let field = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
         assert_eq!(digest.to_field(), field);
-        assert_eq!(Digest::from_field(&format!("md5=:AAAA:, {field}")), Some(digest));
-        for wrong in ["", "sha-256=:AAAA:", "sha-256=RK/0", "sha-512=:AAAA:"] {
-            assert_eq!(Digest::from_field(wrong), None, "{wrong}");
+        assert_eq!(Digest::from_field(&format!("md5=:AAAA:, {field};x=1")), Ok(Some(digest)));
+        for other in ["", "md5=:AAAA:", "sha-512=:AAAA:"] {
+            assert_eq!(Digest::from_field(other), Ok(None), "{other}");
+        }
+        for wrong in ["sha-256=:AAAA:", "sha-256=RK/0", "sha-256=", "sha-512=:AAAA:, sha-256=:?:"] {
+            assert_eq!(Digest::from_field(wrong), Err(MalformedDigest), "{wrong}");
         }
     }
 }

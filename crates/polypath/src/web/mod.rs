@@ -16,8 +16,12 @@
 mod client;
 mod conditions;
 mod digest;
+mod download;
 mod files;
+mod identity;
 mod listing;
+mod part;
+mod progress;
 mod range;
 mod root;
 mod server;
@@ -26,8 +30,9 @@ mod upload;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 
-pub use client::{Client, Error, Fetched};
+pub use client::{Client, DEFAULT_PROGRESS_LIMIT, Error, Fetched};
 pub use digest::{Digest, digest_of};
+pub use download::{Download, DownloadError, Progress, Target, Verify};
 pub use files::{FileServer, file_body, part_name};
 pub use listing::{Entry, EntryKind, encoded};
 pub use server::{Access, serve};

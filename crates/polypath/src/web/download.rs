@@ -1,0 +1,546 @@
+//! One file, from a server to its name here: not under that name before it is known to be right.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use http_body_util::BodyExt;
+use hyper::{Method, StatusCode};
+use url::Url;
+
+use super::Digest;
+use super::client::{Client, Error, Fetched, innermost};
+use super::digest::WANT_REPR_DIGEST;
+use super::files::blocking;
+use super::identity::Identity;
+use super::part::{Found, Sink, Writer, discard};
+
+/// From here on a server may tell its digest after the file, since it has to read it: a question more costs little.
+const ASKED_AFTERWARDS_BYTES: u64 = 4 << 20;
+
+/// How much a digest matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// A server that tells none is an error.
+    Required,
+    /// What the server tells must be right.
+    #[default]
+    IfTold,
+    /// None is asked for.
+    Never,
+}
+
+/// Where a download goes.
+#[derive(Debug)]
+pub enum Target {
+    /// To a file, which has its name when it is right, and another one until then.
+    File {
+        /// Its final name.
+        place: PathBuf,
+        /// Its name until then, in the same directory.
+        part: PathBuf,
+        /// Goes on with what is there of it, under either name.
+        resume: bool,
+    },
+    /// To a pipe, terminal or device. What is wrong is said, and can't be taken back.
+    Stream(File),
+}
+
+/// What happens during a download.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// The body begins.
+    Begun {
+        /// Bytes that are here already.
+        present: u64,
+        /// Bytes of the whole, if the server told.
+        total: Option<u64>,
+    },
+    /// More bytes came.
+    Bytes(u64),
+}
+
+/// Why a file is not there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DownloadError {
+    /// There is no answer.
+    #[error(transparent)]
+    Request(#[from] Error),
+    /// The answer is none that has a file.
+    #[error("{url}: the server says {status}")]
+    Refused {
+        /// What was asked for.
+        url: Box<Url>,
+        /// The answer.
+        status: StatusCode,
+    },
+    /// The URL leads to a directory, and a file was expected.
+    #[error("{0}: a directory; expected a file")]
+    Directory(Box<Url>),
+    /// The file or its part can't be opened.
+    #[error("{}: can't be written: {source}", .place.display())]
+    Open {
+        /// Which.
+        place: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process writes to the part.
+    #[error("{}: another download writes it; expected one at a time", .0.display())]
+    Busy(PathBuf),
+    /// What came can't be written.
+    #[error("{}: can't be written: {source}", .place.display())]
+    Write {
+        /// Where.
+        place: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection ended too early.
+    #[error("{url}: broke off after {received}{}: {problem}{}", of(*.promised), resume_tip(*.is_resumable))]
+    BrokeOff {
+        /// What was asked for.
+        url: Box<Url>,
+        /// Bytes that came.
+        received: u64,
+        /// Bytes that were to come, if the server told.
+        promised: Option<u64>,
+        /// Why.
+        problem: String,
+        /// What came is kept and can be gone on with.
+        is_resumable: bool,
+    },
+    /// What was there before is not the beginning of the file.
+    #[error("{}: what was there is no part of the file at {url}; {}", .place.display(), whereabouts(.kept.as_deref()))]
+    Damaged {
+        /// The file.
+        place: PathBuf,
+        /// What was asked for.
+        url: Box<Url>,
+        /// Where it is now.
+        kept: Option<PathBuf>,
+    },
+    /// What came is not what the server has.
+    #[error("{url}: what came differs from what the server says it has (SHA-256), and is not kept")]
+    Differs {
+        /// What was asked for.
+        url: Box<Url>,
+    },
+    /// The file is another one than when the download began.
+    #[error("{0}: the file changed on the server; what came is not kept, and the same command begins anew")]
+    Changed(Box<Url>),
+    /// The server sends what was not asked for.
+    #[error("{0}: the server sends another part than was asked for")]
+    AnotherPart(Box<Url>),
+    /// There is nothing to compare with.
+    #[error("{0}: the server tells no SHA-256; expected --no-verify for such a server")]
+    NoDigest(Box<Url>),
+}
+
+fn of(promised: Option<u64>) -> String {
+    promised.map_or(" bytes".into(), |promised| format!(" of {promised} bytes"))
+}
+
+fn resume_tip(is_resumable: bool) -> &'static str {
+    if is_resumable { "; --resume goes on from there" } else { "" }
+}
+
+fn whereabouts(kept: Option<&Path>) -> String {
+    let kept = kept.map_or("it is removed".into(), |kept| format!("it is now {}", kept.display()));
+    format!("{kept}, and the same command begins anew")
+}
+
+/// One file to download.
+#[derive(Debug)]
+pub struct Download<'a> {
+    /// Makes the requests.
+    pub client: &'a Client,
+    /// Where the file is.
+    pub url: &'a Url,
+    /// How much a digest matters.
+    pub verify: Verify,
+    /// A directory's list is no file.
+    pub refuses_directories: bool,
+}
+
+/// A part that has more to come, and what is known of the whole.
+struct Begun {
+    sink: Sink,
+    fetched: Fetched,
+    file: Identity,
+    /// Bytes before the body that were there.
+    present: u64,
+    /// Nobody knows where they are from; this many were under the final name.
+    adopted: Option<u64>,
+}
+
+/// What is to be done about what is there.
+enum Start {
+    Anew,
+    From { sink: Box<Sink>, file: Box<Identity>, adopted: Option<u64> },
+    Whole,
+}
+
+impl Download<'_> {
+    /// Downloads the file. How many bytes came; zero if the whole file was there, and right.
+    pub async fn run(
+        &self,
+        target: Target,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<u64, DownloadError> {
+        let (place, part, resume) = match target {
+            Target::File { place, part, resume } => (place, part, resume),
+            Target::Stream(file) => return self.to_stream(file, progress).await,
+        };
+        let files = Files { place, part };
+        let start = if resume { self.look(&files).await? } else { Start::Anew };
+        let begun = match start {
+            Start::Whole => return Ok(0),
+            Start::Anew => self.begin(&files, None).await?,
+            Start::From { sink, file, adopted } => self.go_on(&files, *sink, *file, adopted).await?,
+        };
+        self.receive(&files, begun, &mut progress).await
+    }
+
+    fn boxed_url(&self) -> Box<Url> {
+        Box::new(self.url.clone())
+    }
+
+    async fn to_stream(&self, file: File, mut progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
+        let fetched = self.get(None).await?;
+        let identity = Identity::of(&fetched)?;
+        let place = PathBuf::from("output");
+        let (sink, received) = transfer(fetched, Sink::stream(file), &place, false, &mut progress).await?;
+        match self.told(&identity).await? {
+            Some(told) if told != sink.digest() => Err(DownloadError::Differs { url: self.boxed_url() }),
+            _ => Ok(received),
+        }
+    }
+
+    /// What is there, and whether it can be gone on with.
+    async fn look(&self, files: &Files) -> Result<Start, DownloadError> {
+        let part = files.part.clone();
+        let found = blocking(move || Sink::find(&part)).await.map_err(|error| files.unopened(error))?;
+        match found {
+            Found::Damaged => Err(files.damaged(self.url, None)),
+            Found::Ours(sink, file) if file.length == Some(sink.bytes()) => {
+                self.complete(files, sink, &file).await
+            }
+            Found::Ours(sink, file) if sink.bytes() > 0 && file.strong_validator().is_some() => {
+                Ok(Start::From { sink: sink.into(), file: file.into(), adopted: None })
+            }
+            Found::Ours(sink, _) | Found::Unknown(sink) if sink.bytes() > 0 => {
+                self.compare_beginning(files, sink, None).await
+            }
+            Found::Ours(..) | Found::Unknown(_) | Found::Nothing => {
+                // As curl and wget do, what has the final name may be a part.
+                let place = files.place.clone();
+                match blocking(move || Sink::read(&place)).await {
+                    Ok(sink) if sink.bytes() > 0 => {
+                        let adopted = Some(sink.bytes());
+                        self.compare_beginning(files, sink, adopted).await
+                    }
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(files.unopened(error)),
+                    _ => Ok(Start::Anew),
+                }
+            }
+        }
+    }
+
+    /// All bytes came once, and were not compared: the server was gone, or we were.
+    async fn complete(&self, files: &Files, sink: Sink, file: &Identity) -> Result<Start, DownloadError> {
+        let Some(now) = self.ask().await? else { return Ok(Start::Anew) };
+        if !now.agrees_with(file) {
+            return Ok(Start::Anew);
+        }
+        match now.digest.or(file.digest).filter(|_| self.verify != Verify::Never) {
+            Some(told) if told != sink.digest() => {
+                discard(&files.part).map_err(|error| files.unopened(error))?;
+                Err(DownloadError::Differs { url: self.boxed_url() })
+            }
+            None if self.verify == Verify::Required => Err(DownloadError::NoDigest(self.boxed_url())),
+            _ => {
+                files.finish(&sink)?;
+                Ok(Start::Whole)
+            }
+        }
+    }
+
+    /// Bytes of which nothing is known are worth something only to whoever can compare the whole in the end.
+    async fn compare_beginning(
+        &self,
+        files: &Files,
+        sink: Sink,
+        adopted: Option<u64>,
+    ) -> Result<Start, DownloadError> {
+        let Some(file) = self.ask().await? else { return Ok(Start::Anew) };
+        let (Some(told), Some(length)) = (file.digest, file.length) else { return Ok(Start::Anew) };
+        if sink.bytes() < length {
+            if adopted.is_some() {
+                fs::rename(&files.place, &files.part).map_err(|error| files.unopened(error))?;
+            }
+            return Ok(Start::From { sink: sink.into(), file: file.into(), adopted });
+        }
+        if sink.bytes() == length && sink.digest() == told {
+            if adopted.is_none() {
+                files.finish(&sink)?;
+            }
+            return Ok(Start::Whole);
+        }
+        if adopted.is_some() {
+            fs::rename(&files.place, &files.part).map_err(|error| files.unopened(error))?;
+        }
+        files.reject(&sink, adopted, self.url)
+    }
+
+    /// The whole file; into `sink` if it is open already.
+    async fn begin(&self, files: &Files, sink: Option<Sink>) -> Result<Begun, DownloadError> {
+        let fetched = self.get(None).await?;
+        self.begin_with(files, sink, fetched)
+    }
+
+    fn begin_with(
+        &self,
+        files: &Files,
+        sink: Option<Sink>,
+        fetched: Fetched,
+    ) -> Result<Begun, DownloadError> {
+        if fetched.response.status() == StatusCode::PARTIAL_CONTENT {
+            return Err(DownloadError::AnotherPart(self.boxed_url()));
+        }
+        let file = Identity::of(&fetched)?;
+        let sink = match sink {
+            Some(sink) => sink.emptied(&files.part),
+            None => Sink::create(&files.part),
+        };
+        let sink = sink.map_err(|error| files.unopened(error))?;
+        Ok(Begun { sink, fetched, file, present: 0, adopted: None })
+    }
+
+    /// The rest of a file; the whole of it if it is another one now.
+    async fn go_on(
+        &self,
+        files: &Files,
+        sink: Sink,
+        file: Identity,
+        adopted: Option<u64>,
+    ) -> Result<Begun, DownloadError> {
+        let present = sink.bytes();
+        let fetched = self.get(Some((present, &file))).await?;
+        match fetched.response.status() {
+            StatusCode::PARTIAL_CONTENT => {
+                if fetched.range().is_none_or(|(first, ..)| first != present) {
+                    return Err(DownloadError::AnotherPart(self.boxed_url()));
+                }
+                let mut now = Identity::of(&fetched)?;
+                if !now.agrees_with(&file) {
+                    // The part is of no use to anybody.
+                    discard(&files.part).map_err(|error| files.unopened(error))?;
+                    return Err(DownloadError::Changed(self.boxed_url()));
+                }
+                now.digest = now.digest.or(file.digest);
+                Ok(Begun { sink, fetched, file: now, present, adopted })
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => self.begin(files, Some(sink)).await,
+            _ => self.begin_with(files, Some(sink), fetched),
+        }
+    }
+
+    async fn receive(
+        &self,
+        files: &Files,
+        begun: Begun,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<u64, DownloadError> {
+        let Begun { mut sink, fetched, file, present, adopted } = begun;
+        let is_known = file.strong_validator().is_some();
+        // Somebody else's bytes stay what they are until they are compared.
+        if is_known && adopted.is_none() {
+            sink.keep_record(&files.part, file.clone());
+        }
+        let is_resumable = is_known || file.digest.is_some();
+        let result = transfer(fetched, sink, &files.part, is_resumable, progress).await;
+        let (sink, received) = match result {
+            Ok(result) => result,
+            Err(failure) => {
+                files.remove_if_empty();
+                return Err(failure);
+            }
+        };
+        let told = match self.told(&file).await {
+            Err(DownloadError::Changed(url)) => {
+                discard(&files.part).map_err(|error| files.unopened(error))?;
+                return Err(DownloadError::Changed(url));
+            }
+            told => told?,
+        };
+        match told {
+            Some(told) if told != sink.digest() && present > 0 => {
+                files.reject(&sink, adopted, self.url).map(|_| received)
+            }
+            Some(told) if told != sink.digest() => {
+                discard(&files.part).map_err(|error| files.unopened(error))?;
+                Err(DownloadError::Differs { url: self.boxed_url() })
+            }
+            _ => {
+                files.finish(&sink)?;
+                Ok(received)
+            }
+        }
+    }
+
+    /// The digest of the whole, which a server may tell only when it has read the file.
+    async fn told(&self, file: &Identity) -> Result<Option<Digest>, DownloadError> {
+        let is_worth_a_question = match self.verify {
+            Verify::Never => return Ok(None),
+            Verify::Required => true,
+            Verify::IfTold => file.length.is_some_and(|length| length >= ASKED_AFTERWARDS_BYTES),
+        };
+        if file.digest.is_some() || !is_worth_a_question {
+            return Ok(file.digest);
+        }
+        match self.ask().await? {
+            Some(now) if !now.agrees_with(file) => Err(DownloadError::Changed(self.boxed_url())),
+            now => match now.and_then(|now| now.digest) {
+                None if self.verify == Verify::Required => Err(DownloadError::NoDigest(self.boxed_url())),
+                digest => Ok(digest),
+            },
+        }
+    }
+
+    /// What the server says of the file; none if it does not answer such questions.
+    async fn ask(&self) -> Result<Option<Identity>, DownloadError> {
+        let fields = self.wishes();
+        loop {
+            let fetched = self.client.get(Method::HEAD, self.url, &fields).await?;
+            match fetched.response.status() {
+                // It reads the file, and has not come to its end (RFC 7240 §4.1).
+                StatusCode::ACCEPTED if fetched.response.headers().contains_key("preference-applied") => {}
+                StatusCode::OK => return Ok(Some(Identity::of(&fetched)?)),
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    fn wishes(&self) -> Vec<(&'static str, String)> {
+        if self.verify == Verify::Never {
+            return Vec::new();
+        }
+        vec![(WANT_REPR_DIGEST, "sha-256=1".into()), ("prefer", "respond-async, wait=10".into())]
+    }
+
+    /// The whole, or the rest of this file.
+    async fn get(&self, rest: Option<(u64, &Identity)>) -> Result<Fetched, DownloadError> {
+        let mut fields = self.wishes();
+        fields.retain(|(name, _)| *name == WANT_REPR_DIGEST);
+        if let Some((present, file)) = rest {
+            fields.push(("range", format!("bytes={present}-")));
+            fields.extend(file.strong_validator().map(|validator| ("if-range", validator.to_string())));
+        }
+        let fetched = self.client.get(Method::GET, self.url, &fields).await?;
+        let status = fetched.response.status();
+        if self.refuses_directories && fetched.url.path().ends_with('/') {
+            return Err(DownloadError::Directory(self.boxed_url()));
+        }
+        if status.is_success() || rest.is_some() && status == StatusCode::RANGE_NOT_SATISFIABLE {
+            return Ok(fetched);
+        }
+        Err(DownloadError::Refused { url: Box::new(fetched.url), status })
+    }
+}
+
+/// Writes a body to a sink: all that was promised, or it is an error.
+async fn transfer(
+    fetched: Fetched,
+    sink: Sink,
+    place: &Path,
+    is_resumable: bool,
+    progress: &mut impl FnMut(Progress),
+) -> Result<(Sink, u64), DownloadError> {
+    let unwritten = |source| DownloadError::Write { place: place.to_path_buf(), source };
+    let promised = fetched.content_length();
+    let present = sink.bytes();
+    progress(Progress::Begun { present, total: promised.map(|promised| present.saturating_add(promised)) });
+    let Fetched { url, response } = fetched;
+    let mut body = response.into_body();
+    let writer = Writer::start(sink).map_err(unwritten)?;
+    let mut received = 0;
+    let mut problem = None;
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => {
+                let Ok(block) = frame.into_data() else { continue };
+                let bytes = block.len() as u64;
+                if !writer.write(block).await {
+                    break;
+                }
+                received += bytes;
+                progress(Progress::Bytes(bytes));
+            }
+            Err(error) => {
+                problem = Some(innermost(&error).to_string());
+                break;
+            }
+        }
+    }
+    let (sink, written) = writer.finish().await;
+    written.map_err(unwritten)?;
+    let sink = sink.ok_or_else(|| unwritten(io::ErrorKind::Other.into()))?;
+    if promised.is_some_and(|promised| promised != received) {
+        problem = problem.or_else(|| Some("the server ended it".into()));
+    }
+    match problem {
+        Some(problem) => {
+            let url = Box::new(url);
+            Err(DownloadError::BrokeOff { url, received, promised, problem, is_resumable })
+        }
+        None => Ok((sink, received)),
+    }
+}
+
+/// The names of a file.
+struct Files {
+    place: PathBuf,
+    part: PathBuf,
+}
+
+impl Files {
+    fn unopened(&self, source: io::Error) -> DownloadError {
+        match source.kind() {
+            io::ErrorKind::WouldBlock => DownloadError::Busy(self.part.clone()),
+            _ => DownloadError::Open { place: self.part.clone(), source },
+        }
+    }
+
+    fn finish(&self, sink: &Sink) -> Result<(), DownloadError> {
+        let unwritten = |source| DownloadError::Write { place: self.place.clone(), source };
+        sink.finish(&self.part, &self.place).map_err(unwritten)
+    }
+
+    fn damaged(&self, url: &Url, kept: Option<PathBuf>) -> DownloadError {
+        match discard(&self.part) {
+            Ok(()) => DownloadError::Damaged { place: self.place.clone(), url: Box::new(url.clone()), kept },
+            Err(error) => self.unopened(error),
+        }
+    }
+
+    /// The part is none of the file's. What somebody else put there is kept, as it was, under a third name.
+    fn reject(&self, sink: &Sink, adopted: Option<u64>, url: &Url) -> Result<Start, DownloadError> {
+        let Some(bytes) = adopted else { return Err(self.damaged(url, None)) };
+        let mut name = self.place.as_os_str().to_owned();
+        name.push(".rejected");
+        let kept = PathBuf::from(name);
+        sink.truncate(bytes).map_err(|error| self.unopened(error))?;
+        fs::rename(&self.part, &kept).map_err(|error| self.unopened(error))?;
+        Err(self.damaged(url, Some(kept)))
+    }
+
+    /// A part of nothing tells nothing.
+    fn remove_if_empty(&self) {
+        if fs::metadata(&self.part).is_ok_and(|part| part.len() == 0) {
+            // It does no harm if it stays.
+            let _ = discard(&self.part);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! A download that is not all there, under a name that says so, with what it takes to go on safely.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{mpsc, oneshot};
+
+use super::digest::{Digest, hash};
+use super::identity::Identity;
+
+/// How much may arrive, and how long, until it is noted how far the part is to be trusted.
+const CHECKPOINT_BYTES: u64 = 16 << 20;
+const CHECKPOINT_TIME: Duration = Duration::from_secs(1);
+/// A record is a few hundred bytes.
+const MAX_RECORD_BYTES: u64 = 64 << 10;
+/// Blocks between the connection and the disk.
+const QUEUED_BLOCKS: usize = 16;
+
+/// What stands beside a part, in JSON.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Record {
+    /// The whole file.
+    file: Identity,
+    /// So much of the part has this sum.
+    bytes: u64,
+    sha256: String,
+}
+
+/// Where a download goes, and the sum of what went there.
+#[derive(Debug)]
+pub(super) struct Sink {
+    file: File,
+    hasher: Sha256,
+    bytes: u64,
+    checkpoints: Option<Checkpoints>,
+}
+
+#[derive(Debug)]
+struct Checkpoints {
+    place: PathBuf,
+    file: Identity,
+    bytes: u64,
+    at: Instant,
+}
+
+/// What is there of a download that broke off.
+#[derive(Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// Bytes that we wrote, of a file that we know.
+    Ours(Sink, Identity),
+    /// Bytes of which nothing is known.
+    Unknown(Sink),
+    /// Bytes that we wrote, and that are others now.
+    Damaged,
+}
+
+fn record_place(part: &Path) -> PathBuf {
+    let mut name = part.as_os_str().to_owned();
+    name.push(".json");
+    name.into()
+}
+
+/// Opens a part for this process alone. [`io::ErrorKind::WouldBlock`] if another one writes it.
+fn open_alone(place: &Path, is_new: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(is_new).custom_flags(libc_nofollow());
+    loop {
+        let file = options.open(place)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // It may have become the whole file between the two.
+        let (here, there) = (file.metadata()?, fs::symlink_metadata(place));
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
+fn libc_nofollow() -> i32 {
+    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0)
+}
+
+impl Sink {
+    /// A stream that nobody can take back from.
+    pub(super) fn stream(file: File) -> Self {
+        Self { file, hasher: Sha256::new(), bytes: 0, checkpoints: None }
+    }
+
+    /// An empty part.
+    pub(super) fn create(place: &Path) -> io::Result<Self> {
+        Self::stream(open_alone(place, true)?).emptied(place)
+    }
+
+    /// The same part without its bytes.
+    pub(super) fn emptied(mut self, place: &Path) -> io::Result<Self> {
+        self.file.set_len(0)?;
+        // After the bytes: an empty part needs no record, and bytes without one are trusted less.
+        remove_if_there(&record_place(place))?;
+        self.file.rewind()?;
+        Ok(Self::stream(self.file))
+    }
+
+    /// What is there under the name of a part.
+    pub(super) fn find(place: &Path) -> io::Result<Found> {
+        let mut file = match open_alone(place, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            result => result?,
+        };
+        let length = file.metadata()?.len();
+        let Some(record) = read_record(place).filter(|_| length > 0) else {
+            let hasher = hash(&mut file, None)?;
+            let bytes = file.stream_position()?;
+            let sink = Self { file, hasher, bytes, checkpoints: None };
+            return Ok(if bytes == 0 { Found::Nothing } else { Found::Unknown(sink) });
+        };
+        if length < record.bytes {
+            return Ok(Found::Damaged);
+        }
+        let hasher = hash(&mut file, Some(record.bytes))?;
+        if Digest::of(hasher.clone()).to_hex() != record.sha256 {
+            return Ok(Found::Damaged);
+        }
+        // What came after the last note is not worth a doubt.
+        file.set_len(record.bytes)?;
+        Ok(Found::Ours(Self { file, hasher, bytes: record.bytes, checkpoints: None }, record.file))
+    }
+
+    /// A file with any name, to go on with it if it turns out to be a part.
+    pub(super) fn read(place: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new().read(true).write(true).open(place)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let hasher = hash(&mut file, None)?;
+        let bytes = file.stream_position()?;
+        Ok(Self { file, hasher, bytes, checkpoints: None })
+    }
+
+    /// Notes from now on how far the part at this place has come, for whoever goes on with it.
+    pub(super) fn keep_record(&mut self, place: &Path, file: Identity) {
+        let place = record_place(place);
+        self.checkpoints = Some(Checkpoints { place, file, bytes: self.bytes, at: Instant::now() });
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of(self.hasher.clone())
+    }
+
+    fn write(&mut self, block: &[u8]) -> io::Result<()> {
+        self.file.write_all(block)?;
+        self.hasher.update(block);
+        self.bytes += block.len() as u64;
+        let is_due = self.checkpoints.as_ref().is_some_and(|last| {
+            self.bytes - last.bytes >= CHECKPOINT_BYTES || last.at.elapsed() >= CHECKPOINT_TIME
+        });
+        if is_due { self.note() } else { Ok(()) }
+    }
+
+    fn note(&mut self) -> io::Result<()> {
+        let sha256 = self.digest().to_hex();
+        let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
+        (checkpoints.bytes, checkpoints.at) = (self.bytes, Instant::now());
+        let record = Record { file: checkpoints.file.clone(), bytes: self.bytes, sha256 };
+        let mut new = checkpoints.place.clone().into_os_string();
+        new.push(".new");
+        fs::write(&new, serde_json::to_vec(&record)?)?;
+        fs::rename(&new, &checkpoints.place)
+    }
+
+    /// Cuts off what was written in part, and notes the rest.
+    fn settle(&mut self) {
+        if self.checkpoints.is_some() {
+            // On a full disk the last note stays, which is right, too.
+            let _ = self.file.set_len(self.bytes);
+            let _ = self.note();
+        }
+    }
+
+    /// Back to the first bytes, for whoever put them there.
+    pub(super) fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    /// Gives the part its final name, and the permissions of the file that it replaces.
+    pub(super) fn finish(&self, part: &Path, place: &Path) -> io::Result<()> {
+        if let Ok(replaced) = fs::metadata(place) {
+            self.file.set_permissions(replaced.permissions())?;
+        }
+        fs::rename(part, place)?;
+        remove_if_there(&record_place(part))
+    }
+}
+
+/// Removes a part and its record.
+pub(super) fn discard(part: &Path) -> io::Result<()> {
+    remove_if_there(part)?;
+    remove_if_there(&record_place(part))
+}
+
+fn remove_if_there(place: &Path) -> io::Result<()> {
+    match fs::remove_file(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// None if there is none that makes sense: then nothing is known of the part.
+fn read_record(part: &Path) -> Option<Record> {
+    let mut text = Vec::new();
+    File::open(record_place(part)).ok()?.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// A thread that writes to a sink what it is given, so that neither disk nor sums keep the connection waiting.
+#[derive(Debug)]
+pub(super) struct Writer {
+    blocks: mpsc::Sender<Bytes>,
+    done: oneshot::Receiver<(Sink, io::Result<()>)>,
+}
+
+impl Writer {
+    /// No task of the runtime: a pipe that nobody reads must not keep the process from its end.
+    pub(super) fn start(mut sink: Sink) -> io::Result<Self> {
+        let (blocks, mut queue) = mpsc::channel::<Bytes>(QUEUED_BLOCKS);
+        let (tell, done) = oneshot::channel();
+        let work = move || {
+            let mut result = Ok(());
+            while let Some(block) = queue.blocking_recv() {
+                result = sink.write(&block);
+                if result.is_err() {
+                    break;
+                }
+            }
+            sink.settle();
+            drop(queue);
+            // Whoever gave up before has no use for it.
+            let _ = tell.send((sink, result));
+        };
+        std::thread::Builder::new().name("polypath-writer".into()).spawn(work)?;
+        Ok(Self { blocks, done })
+    }
+
+    /// False if nothing more can be written; [`Writer::finish`] says why.
+    pub(super) async fn write(&self, block: Bytes) -> bool {
+        self.blocks.send(block).await.is_ok()
+    }
+
+    /// The sink with all that was written.
+    pub(super) async fn finish(self) -> (Option<Sink>, io::Result<()>) {
+        drop(self.blocks);
+        match self.done.await {
+            Ok((sink, result)) => (Some(sink), result),
+            Err(_) => (None, Err(io::Error::other("the thread that writes has ended"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { etag: Some("\"a\"".into()), length: Some(100), ..Identity::default() }
+    }
+
+    /// A part of 10 bytes that broke off.
+    fn broken_off(place: &Path) {
+        let mut sink = Sink::create(place).expect("a part");
+        sink.keep_record(place, identity());
+        sink.write(b"0123456789").expect("room");
+        sink.settle();
+    }
+
+    #[test]
+    fn a_part_goes_on_where_its_sum_is_right_and_nowhere_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("file.part");
+        assert!(matches!(Sink::find(&place).expect("no part"), Found::Nothing));
+        broken_off(&place);
+        // What was written after the last note, as by a process that was killed.
+        OpenOptions::new().append(true).open(&place).expect("the part").write_all(b"xx").expect("room");
+        let Found::Ours(sink, file) = Sink::find(&place).expect("the part") else { panic!("not ours") };
+        assert_eq!((sink.bytes(), file), (10, identity()));
+        let busy = Sink::find(&place).expect_err("another one");
+        assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(Sink::create(&place).expect_err("another one").kind(), io::ErrorKind::WouldBlock);
+        drop(sink);
+        assert_eq!(fs::read(&place).expect("the part"), b"0123456789");
+        for damaged in [&b"012345678X"[..], b"01234"] {
+            fs::write(&place, damaged).expect("room");
+            assert!(matches!(Sink::find(&place).expect("a part"), Found::Damaged), "{damaged:?}");
+        }
+        fs::write(record_place(&place), "nonsense").expect("room");
+        assert!(matches!(Sink::find(&place).expect("a part"), Found::Unknown(_)));
+        discard(&place).expect("it goes");
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    }
+
+    #[test]
+    fn a_new_part_forgets_the_old_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (place, whole) = (folder.path().join("file.part"), folder.path().join("file"));
+        broken_off(&place);
+        let mut sink = Sink::create(&place).expect("a part");
+        assert!(!record_place(&place).exists());
+        sink.write(b"new").expect("room");
+        sink.finish(&place, &whole).expect("room");
+        assert_eq!(fs::read(&whole).expect("the file"), b"new");
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 1);
+    }
+}

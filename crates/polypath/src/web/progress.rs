@@ -1,0 +1,213 @@
+//! A limit to how long a connection may stand still.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use polypath_net::engine::Stream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A connection that can tell what its network has carried.
+pub(super) trait Carried {
+    /// A number that changes when bytes are acknowledged or received. What was written may still be on its way when
+    /// nothing more can be read or written.
+    fn carried(&self) -> u64;
+}
+
+impl Carried for Stream {
+    fn carried(&self) -> u64 {
+        self.info().map_or(0, |info| info.bytes_carried())
+    }
+}
+
+/// A stream that fails with [`io::ErrorKind::TimedOut`] when somebody has waited for it and nothing has moved for the
+/// limit. Whoever does not read or write may take any time.
+#[derive(Debug)]
+pub(super) struct ProgressLimit<S> {
+    inner: S,
+    limit: Duration,
+    /// Since when somebody waits.
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+    carried: u64,
+}
+
+impl<S: Carried> ProgressLimit<S> {
+    pub(super) fn new(inner: S, limit: Duration) -> Self {
+        Self { inner, limit, since: None, timer: None, carried: 0 }
+    }
+
+    /// Somebody waits: ready once it is in vain.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut since = *self.since.get_or_insert_with(Instant::now);
+        // The clock of a year ahead is far enough for whoever wants no limit.
+        let due = |since: Instant, limit| since.checked_add(limit).unwrap_or_else(far_future);
+        if self.timer.is_none() {
+            self.carried = self.inner.carried();
+        }
+        loop {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due(since, self.limit))));
+            ready!(timer.as_mut().poll(cx));
+            let carried = self.inner.carried();
+            if since.elapsed() >= self.limit {
+                if carried == self.carried {
+                    let limit = self.limit;
+                    let problem = format!("the peer is silent: nothing has moved for {limit:?}");
+                    return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, problem));
+                }
+                since = Instant::now();
+                self.since = Some(since);
+            }
+            self.carried = carried;
+            timer.as_mut().reset(due(since, self.limit));
+        }
+    }
+
+    fn after<T>(
+        &mut self,
+        polled: Poll<io::Result<T>>,
+        is_read: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        match polled {
+            Poll::Ready(result) => {
+                // Whoever waits to read waits on while it can write, and the wait begins anew.
+                self.since = self.since.filter(|_| !is_read).map(|_| Instant::now());
+                Poll::Ready(result)
+            }
+            Poll::Pending => self.poll_stalled(cx).map(Err),
+        }
+    }
+}
+
+fn far_future() -> Instant {
+    Instant::now() + Duration::from_secs(365 * 86_400)
+}
+
+impl<S: AsyncRead + Carried + Unpin> AsyncRead for ProgressLimit<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        self.after(polled, true, cx)
+    }
+}
+
+impl<S: AsyncWrite + Carried + Unpin> AsyncWrite for ProgressLimit<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.after(polled, false, cx)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// One end of a pipe, with a network that tells what it likes.
+    struct Pipe(DuplexStream, Arc<AtomicU64>);
+
+    impl Carried for Pipe {
+        fn carried(&self) -> u64 {
+            self.1.load(Ordering::Relaxed)
+        }
+    }
+
+    impl AsyncRead for Pipe {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Pipe {
+        fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, buf)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    fn pair() -> (ProgressLimit<Pipe>, DuplexStream, Arc<AtomicU64>) {
+        let (near, far) = duplex(16);
+        let carried = Arc::new(AtomicU64::new(0));
+        (ProgressLimit::new(Pipe(near, carried.clone()), LIMIT), far, carried)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_an_error_after_the_limit_and_not_before() {
+        let (mut near, _far, _) = pair();
+        let began = Instant::now();
+        assert_eq!(near.read_u8().await.expect_err("silence").kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed().as_secs(), LIMIT.as_secs());
+        // A peer that sends a byte now and then is none.
+        let (mut near, mut far, _) = pair();
+        for _ in 0..5 {
+            let slow = async {
+                sleep(LIMIT - Duration::from_secs(1)).await;
+                far.write_all(b"x").await
+            };
+            let (read, written) = tokio::join!(near.read_u8(), slow);
+            assert!(read.is_ok() && written.is_ok());
+        }
+        // Nor is anybody late who did not wait.
+        sleep(LIMIT * 10).await;
+        let soon = async {
+            sleep(Duration::from_secs(1)).await;
+            far.write_all(b"x").await
+        };
+        assert!(tokio::join!(near.read_u8(), soon).0.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_silent_too() {
+        let (mut near, _far, _) = pair();
+        assert_eq!(near.write_all(&[0; 17]).await.expect_err("no room").kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_on_its_way_below_is_progress() {
+        let (mut near, _far, carried) = pair();
+        let network = async {
+            for _ in 0..20 {
+                sleep(LIMIT / 2).await;
+                carried.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let began = Instant::now();
+        let (read, ()) = tokio::join!(near.read_u8(), network);
+        assert_eq!(read.expect_err("silence in the end").kind(), io::ErrorKind::TimedOut);
+        let took = began.elapsed();
+        assert!((LIMIT * 10..=LIMIT * 12).contains(&took), "{took:?}");
+        assert!(timeout(LIMIT / 2, near.read_u8()).await.is_ok(), "it stays so");
+    }
+}
