@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::engine::EngineArguments;
 use super::network::{block_on, is_given, resolve};
+use super::transfer::{Patience, seconds};
 use super::{Failure, print_json, print_line};
 
 #[derive(Args, Debug)]
@@ -85,6 +86,8 @@ pub(super) struct Arguments {
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
     engine: EngineArguments,
 }
 
@@ -112,6 +115,7 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
     let draining = engine.clone();
     let client =
         Client { server_name: host.into(), connect, ..Client::new(engine, server, parameters(arguments)?) };
+    let client = Client { progress_limit: arguments.patience.limit(), ..client };
     let stop = async {
         // Without signals there is still the time limit.
         if tokio::signal::ctrl_c().await.is_err() {
@@ -131,6 +135,7 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
 async fn server(arguments: &Arguments) -> Result<(), Failure> {
     let engine = arguments.engine.start_listening().await?;
     let mut server = listen(arguments, &engine).await?;
+    server.set_progress_limit(arguments.patience.limit());
     for test in 1.. {
         if !arguments.json {
             let rule = "-----------------------------------------------------------";
@@ -256,13 +261,6 @@ fn failure(error: Error) -> Failure {
         Error::Parameters(_) | Error::Congestion { .. } => Failure::input(error),
         _ => Failure::run(error),
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse()
-        .ok()
-        .and_then(|value| Duration::try_from_secs_f64(value).ok())
-        .ok_or_else(|| "expected seconds, such as 10 or 0.5".into())
 }
 
 /// A number with a prefix.

@@ -2,6 +2,7 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::time::Duration;
 
 use polypath_net::Engine;
 use polypath_net::engine::{ConnectOptions, Stream};
@@ -13,6 +14,9 @@ use super::measurement::Measurement;
 use super::protocol::{Control, Message, greet};
 use super::report::{End, HostPort, Report, Results, Role, Start};
 use super::{Amount, Direction, Error, Parameters, Progress};
+
+/// How long nothing may move, unless something else is said.
+pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// The end that asks for a measurement.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub struct Client {
     pub parameters: Parameters,
     /// How connections are opened.
     pub connect: ConnectOptions,
+    /// How long nothing may move. Default a minute; none waits for ever.
+    pub progress_limit: Option<Duration>,
 }
 
 impl Client {
@@ -34,7 +40,8 @@ impl Client {
     #[must_use]
     pub fn new(engine: Engine, server: SocketAddr, parameters: Parameters) -> Self {
         let server_name = server.ip().to_string();
-        Self { engine, server, server_name, parameters, connect: ConnectOptions::default() }
+        let (connect, progress_limit) = (ConnectOptions::default(), Some(PROGRESS_LIMIT));
+        Self { engine, server, server_name, parameters, connect, progress_limit }
     }
 
     /// Measures. A `stop` that completes ends the measurement early, with a report of what was until then.
@@ -71,6 +78,7 @@ impl Client {
         start.connecting_to = Some(HostPort { host: self.server_name.clone(), port: self.server.port() });
         progress(Progress::Started(&start));
         let (mut measurement, drained) = Measurement::start(parameters, Role::Client, flows);
+        measurement.limit_progress(self.progress_limit);
         let until = wait_for_end(&mut control, parameters, drained, stop);
         measurement.run(until, &mut progress).await?;
         let own = measurement.results();

@@ -33,6 +33,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// Nothing has moved for the limit.
+    #[error("the peer is silent: nothing has moved for {0:?}")]
+    Stalled(std::time::Duration),
     /// The choice of congestion control was not accepted.
     #[error("congestion control \"{name}\" can't be used: {source}; expected one that both ends have")]
     Congestion {

@@ -43,6 +43,11 @@ impl Flow {
         self.lock().info().ok()
     }
 
+    /// A number that changes when anything moves.
+    pub(super) fn carried(&self) -> u64 {
+        self.bytes().wrapping_add(self.info().map_or(0, |info| info.bytes_carried()))
+    }
+
     pub(super) fn congestion(&self) -> Option<String> {
         match &*self.lock() {
             Stream::Kernel(stream) => stream.congestion().ok(),

@@ -47,7 +47,14 @@ pub(super) struct Measurement {
     cpu: CpuTime,
     drained: Option<oneshot::Sender<()>>,
     receiving: usize,
+    /// How long nothing may move, what had moved when that was looked at last, and when that was something new.
+    progress_limit: Option<Duration>,
+    carried: u64,
+    moved_at: Instant,
 }
+
+/// Times that progress is looked at until the limit is over.
+const LOOKS: u32 = 4;
 
 impl Measurement {
     /// Lets data flow. The receiver is told when all that comes in has come to its end.
@@ -87,8 +94,33 @@ impl Measurement {
             is_omitting: !parameters.omit.is_zero(),
             cpu: CpuTime::of_process(),
             drained: Some(drained),
+            progress_limit: None,
+            carried: 0,
+            moved_at: now,
         };
         (measurement, is_drained)
+    }
+
+    /// Fails when nothing has moved for so long. A low rate that was asked for is no standstill.
+    pub(super) fn limit_progress(&mut self, limit: Option<Duration>) {
+        let between_blocks = match self.parameters.rate_limit {
+            Some(rate) => {
+                Duration::from_secs_f64(2.0 * self.parameters.block_bytes as f64 * 8.0 / rate as f64)
+            }
+            None => Duration::ZERO,
+        };
+        self.progress_limit = limit.map(|limit| limit.max(between_blocks));
+    }
+
+    fn look_for_progress(&mut self) -> Result<(), Error> {
+        let carried = self.flows.iter().map(|watched| watched.flow.carried()).fold(0, u64::wrapping_add);
+        if carried != self.carried {
+            (self.carried, self.moved_at) = (carried, Instant::now());
+        }
+        match self.progress_limit {
+            Some(limit) if self.moved_at.elapsed() >= limit => Err(Error::Stalled(limit)),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn connected(flows: &[Flow]) -> Vec<Connected> {
@@ -112,6 +144,7 @@ impl Measurement {
         self.tell_if_drained();
         let omit_over = self.counted_from + self.parameters.omit;
         let mut next_report = self.next_report();
+        let mut next_look = self.next_look();
         loop {
             tokio::select! {
                 biased;
@@ -141,9 +174,17 @@ impl Measurement {
                     self.report(progress);
                     next_report = next_report.zip(self.parameters.interval).map(|(due, interval)| due + interval);
                 }
+                () = sleep_or_never(next_look) => {
+                    self.look_for_progress()?;
+                    next_look = self.next_look();
+                }
                 Some(ended) = self.tasks.join_next() => self.handle_end(ended)?,
             }
         }
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.progress_limit.map(|limit| Instant::now() + limit / LOOKS)
     }
 
     fn next_report(&self) -> Option<Instant> {

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::client::choose_congestion;
+use super::client::{PROGRESS_LIMIT, choose_congestion};
 use super::flow::{Flow, canonical};
 use super::measurement::Measurement;
 use super::protocol::{Control, Message, PATIENCE, read_greeting, write};
@@ -29,6 +29,7 @@ pub struct Server {
     local: SocketAddr,
     arrivals: mpsc::Receiver<Arrival>,
     accepting: JoinHandle<()>,
+    progress_limit: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -44,7 +45,14 @@ impl Server {
         let listener = engine.listen(local).await.map_err(Error::Listen)?;
         let local = listener.local_addr().map_err(Error::Listen)?;
         let (sender, arrivals) = mpsc::channel(MAX_WAITING);
-        Ok(Self { local, arrivals, accepting: tokio::spawn(accept_all(listener, sender)) })
+        let accepting = tokio::spawn(accept_all(listener, sender));
+        Ok(Self { local, arrivals, accepting, progress_limit: Some(PROGRESS_LIMIT) })
+    }
+
+    /// Another limit to how long nothing may move in a measurement: a client that has gone keeps others from theirs.
+    /// Default a minute; none waits for ever.
+    pub fn set_progress_limit(&mut self, limit: Option<Duration>) {
+        self.progress_limit = limit;
     }
 
     /// Where it listens.
@@ -76,6 +84,7 @@ impl Server {
         control.send(&Message::Start).await?;
         progress(Progress::Started(&start));
         let (mut measurement, drained) = Measurement::start(&parameters, Role::Server, flows);
+        measurement.limit_progress(self.progress_limit);
         let turned_away = turn_away(&mut self.arrivals);
         let until = async {
             tokio::select! {

@@ -153,3 +153,29 @@ async fn strangers_disturb_nothing_and_bounds_hold() {
         assert!(parameters.check().is_err(), "{parameters:?}");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_falls_silent_is_given_up() {
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.expect("a listener");
+    let at = listener.local_addr().expect("its address");
+    let silent = async move {
+        let (mut control, _) = listener.accept().await.expect("a client");
+        protocol::read_greeting(&mut control).await.expect("a greeting");
+        protocol::write(&mut control, &protocol::Message::Accepted).await.expect("room");
+        let (mut data, _) = listener.accept().await.expect("its data connection");
+        protocol::read_greeting(&mut data).await.expect("a greeting");
+        protocol::write(&mut control, &protocol::Message::Start).await.expect("room");
+        pending::<()>().await;
+    };
+    let parameters =
+        Parameters { direction: Direction::Download, amount: Amount::Bytes(1000), ..Parameters::default() };
+    let limit = Some(Duration::from_millis(100));
+    let client = Client { progress_limit: limit, ..Client::new(engine, at, parameters) };
+    let failed = tokio::select! {
+        result = client.run(pending(), |_| ()) => result.expect_err("silence"),
+        () = silent => unreachable!("it never ends"),
+    };
+    assert!(matches!(failed, Error::Stalled(_)), "{failed}");
+    assert_eq!(failed.to_string(), "the peer is silent: nothing has moved for 100ms");
+}
