@@ -33,5 +33,6 @@ pub use host::{
 };
 pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners};
 pub use ready_queue::ReadyQueue;
+pub use reassembly::join_tiny;
 pub use slab::{Key, Slab};
 pub use timer_wheel::{TimerHandle, TimerWheel};

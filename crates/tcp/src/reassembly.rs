@@ -116,9 +116,7 @@ impl ReceiveQueue {
             self.next += len;
             self.ready_bytes += len;
             self.ready.push_back(data);
-            if self.ready.len() > FEW_PIECES {
-                join_tiny(&mut self.ready, self.ready_bytes);
-            }
+            join_tiny(&mut self.ready, self.ready_bytes);
         }
     }
 
@@ -169,9 +167,7 @@ impl ReceiveQueue {
                 stretch.pieces.append(&mut after.pieces);
             }
         }
-        if stretch.pieces.len() > FEW_PIECES {
-            join_tiny(&mut stretch.pieces, stretch.end - from);
-        }
+        join_tiny(&mut stretch.pieces, stretch.end - from);
     }
 
     /// Puts the stretch around `offset` first, once (RFC 2018 §4: blocks reported before are repeated after it).
@@ -210,13 +206,17 @@ impl ReceiveQueue {
     }
 }
 
-/// Copies pieces together if they are tiny. What was joined counts for the average from then on, so that each byte is
-/// copied a bounded number of times.
-#[cold]
-fn join_tiny(pieces: &mut VecDeque<Payload>, bytes: u64) {
-    if bytes / pieces.len().max(1) as u64 >= TINY_PIECE_BYTES {
-        return;
+/// Copies pieces of `bytes` in all together if they are many and tiny, so that a queue does not hold many times the memory
+/// that it counts. What was joined counts for the average from then on, so that each byte is copied a bounded number of times.
+#[inline]
+pub fn join_tiny(pieces: &mut VecDeque<Payload>, bytes: u64) {
+    if pieces.len() > FEW_PIECES && bytes / (pieces.len() as u64) < TINY_PIECE_BYTES {
+        join(pieces, bytes);
     }
+}
+
+#[cold]
+fn join(pieces: &mut VecDeque<Payload>, bytes: u64) {
     let mut joined = Vec::with_capacity(bytes as usize);
     for slice in mem::take(pieces).into_iter().flatten() {
         joined.extend_from_slice(&slice);

@@ -440,6 +440,7 @@ impl Connection {
         if !shared.discard {
             shared.unread_bytes += data.len() as u64;
             shared.in_order.push_back(data);
+            polypath_tcp::join_tiny(&mut shared.in_order, shared.unread_bytes);
         }
     }
 

@@ -282,3 +282,23 @@ fn a_copy_of_what_blocks_the_window_leaves_no_sliver_of_it() {
         assert!(rests.len() > 10 && rests.iter().all(|rest| *rest > 100), "{rests:?}");
     }
 }
+
+#[test]
+fn single_bytes_that_nobody_reads_are_few_pieces() {
+    let mut network = network(&[10], MptcpVersion::V1, false);
+    let client = network.connect();
+    network.run_until(network.now + Duration::from_millis(100));
+    let (server, data) = (network.accepted(), network::pattern(0, 4000));
+    for byte in &data {
+        let taken = network.client.send(network.now, client, vec![*byte].into());
+        assert_eq!(taken, Ok(1));
+        network.run_until(network.now + Duration::from_millis(21));
+    }
+    let (mut pieces, mut received) = (0, Vec::new());
+    while let Some(piece) = network.server.recv(network.now, server) {
+        pieces += 1;
+        received.extend(piece.to_vec());
+    }
+    assert!(received == data);
+    assert!(pieces <= 64 + data.len() / 64, "{pieces}");
+}
