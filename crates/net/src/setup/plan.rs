@@ -132,16 +132,8 @@ fn uplinks<'a>(
         is_named && !link.is_loopback && link.name != tun && !link.name.starts_with("polypath")
     };
     let usable: Vec<&Link> =
-        state.links.iter().filter(is_wanted).filter(|link| is_usable(state, link)).collect();
+        state.links.iter().filter(is_wanted).filter(|link| state.is_usable(link)).collect();
     Ok(usable)
-}
-
-fn is_usable(state: &SystemState, link: &Link) -> bool {
-    let has = |is_v4| {
-        let has_address = link.addresses.iter().any(|addr| addr.is_ipv4() == is_v4);
-        has_address && state.default_route(link.index, is_v4).is_some()
-    };
-    link.is_running && (has(true) || has(false))
 }
 
 fn plan_path(

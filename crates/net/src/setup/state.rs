@@ -234,6 +234,16 @@ impl SystemState {
         self.links.iter().find(|link| link.name == name)
     }
 
+    /// True if an interface runs, and has an address and a default route of one family.
+    #[must_use]
+    pub fn is_usable(&self, link: &Link) -> bool {
+        let has = |is_v4| {
+            let has_address = link.addresses.iter().any(|addr| addr.is_ipv4() == is_v4);
+            has_address && self.default_route(link.index, is_v4).is_some()
+        };
+        link.is_running && (has(true) || has(false))
+    }
+
     /// The default route of a family through an interface: the one that is taken first, if there are several.
     #[must_use]
     pub fn default_route(&self, link: u32, is_v4: bool) -> Option<&Route> {
