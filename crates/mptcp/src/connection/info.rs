@@ -65,6 +65,11 @@ pub struct SubflowInfo {
 }
 
 impl Connection {
+    /// Both ends of each subflow.
+    pub(crate) fn tuples(&self) -> impl Iterator<Item = FourTuple> {
+        self.subflows.iter().map(|subflow| subflow.tcp.tuple())
+    }
+
     pub(crate) fn info(&self) -> ConnectionInfo {
         let shared = &self.shared;
         ConnectionInfo {

@@ -220,6 +220,11 @@ impl Host {
         self.flows.len()
     }
 
+    /// Both ends of every subflow.
+    pub fn subflow_tuples(&self) -> impl Iterator<Item = FourTuple> {
+        self.connections.iter().flat_map(|(_, entry)| entry.connection.tuples())
+    }
+
     /// Tokens by which peers can join.
     #[must_use]
     pub fn token_count(&self) -> usize {

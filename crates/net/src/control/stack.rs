@@ -49,7 +49,8 @@ impl Observed for WeakStack {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.upgrade().map(|stack| stack.mib().iter().collect()).unwrap_or_default()
+        let Some(stack) = self.upgrade() else { return Vec::new() };
+        stack.mib().iter().chain(stack.driver_counters()).collect()
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Weak};
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, ConnectionId, ConnectionInfo, Event, HostConfig, Mib};
 use polypath_units::Instant;
-use polypath_wire::Endpoint;
+use polypath_wire::{Endpoint, FourTuple};
 use tokio::sync::broadcast;
 
 pub use driver::{Receive, Transmit};
@@ -46,6 +46,11 @@ pub trait Surroundings: std::fmt::Debug + Send {
     /// Lets peers reach a port; with `is_held`, whoever listens there has it from the kernel already, so that it need
     /// not be kept from others.
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
+
+    /// What was counted there, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// Most that pacing lets go at once on a real network, where each packet costs a system call and segmentation is the
@@ -210,6 +215,17 @@ impl Stack {
     #[must_use]
     pub fn mib(&self) -> Mib {
         self.shared.with(|state, _| *state.host.mib())
+    }
+
+    /// Counters of what lies between the stack and its peers, by name.
+    #[must_use]
+    pub fn driver_counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.surroundings(|around| around.counters()).unwrap_or_default()
+    }
+
+    /// Both ends of every subflow.
+    pub(crate) fn flows(&self) -> Vec<FourTuple> {
+        self.shared.peek(|state| state.host.subflow_tuples().collect())
     }
 
     /// What happens to connections and subflows from now on, `Readable` and `Writable` left out. A slow receiver

@@ -1,6 +1,7 @@
 //! Buffers that are used again: fresh memory costs a page fault per 4 KB, warm memory nothing.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -16,6 +17,8 @@ struct Shared {
     free: Mutex<Vec<Box<[u8]>>>,
     buffer_bytes: usize,
     most_free: usize,
+    /// Taken, and not returned yet.
+    held: AtomicUsize,
 }
 
 impl BufferPool {
@@ -23,7 +26,7 @@ impl BufferPool {
     #[must_use]
     pub fn new(buffer_bytes: usize, most_free: usize) -> Self {
         let free = Mutex::new(Vec::with_capacity(most_free));
-        Self { shared: Arc::new(Shared { free, buffer_bytes, most_free }) }
+        Self { shared: Arc::new(Shared { free, buffer_bytes, most_free, held: AtomicUsize::new(0) }) }
     }
 
     /// A buffer, with whatever was in it before.
@@ -31,7 +34,14 @@ impl BufferPool {
     pub fn take(&self) -> Buffer {
         let free = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let memory = free.unwrap_or_else(|| vec![0; self.shared.buffer_bytes].into_boxed_slice());
+        self.shared.held.fetch_add(1, Ordering::Relaxed);
         Buffer { memory, shared: self.shared.clone() }
+    }
+
+    /// Memory of the buffers that somebody holds, be it for a slice of one byte.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.shared.held.load(Ordering::Relaxed) * self.shared.buffer_bytes
     }
 }
 
@@ -74,6 +84,7 @@ impl AsRef<[u8]> for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        self.shared.held.fetch_sub(1, Ordering::Relaxed);
         let mut free = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
         if free.len() < self.shared.most_free {
             free.push(std::mem::take(&mut self.memory));
@@ -95,6 +106,7 @@ mod tests {
         assert_eq!(bytes, b"ab"[..]);
         let part = bytes.slice(1..);
         drop(bytes);
+        assert_eq!(pool.held_bytes(), 16);
         assert_ne!(pool.take().as_ptr(), address, "still held by a slice");
         let _spare = pool.take();
         drop(part);

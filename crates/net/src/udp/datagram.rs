@@ -1,21 +1,42 @@
 //! What a datagram of the encapsulation looks like, and the addresses that the stack sees instead of the network's.
 //!
+//! Version 1. All numbers are in network order.
+//!
 //! | bytes | field |
 //! |---|---|
-//! | 0 | kind: 1 segment, 2 keep-alive, 3 its answer |
-//! | 1 | 1 if it goes to the end that made the path identifier, else 0 |
+//! | 0 | high 4 bits: version, 1; low 4 bits: kind |
+//! | 1 | 1 if it goes to the owner of the path identifier, else 0 |
 //! | 2–3 | zero |
-//! | 4–11 | path identifier: 64 random bits, made by the end that opens connections, one per interface |
-//! | 12– | a TCP header with options, and payload; its checksum field means nothing, since UDP's covers it |
+//! | 4–11 | path identifier |
+//! | 12– | what the kind says |
 //!
-//! Neither end's addresses are in a datagram, so translation on the way changes nothing. The stack knows a path by the
-//! unique local address that [`path_addr`] makes of its identifier, and the end that was dialled by the address that was
-//! dialled. Who doesn't know the identifier can't take a path over; who sees the datagrams can, as with TCP.
+//! | kind | from | bytes from 12 on |
+//! |---|---|---|
+//! | 1 segment | both | a TCP header with options, and payload; its checksum field means nothing, since UDP's covers it |
+//! | 2 keep-alive | owner | 8 zero bytes, so that a challenge is no longer than what caused it |
+//! | 3 its answer | peer | nothing |
+//! | 4 challenge | peer | nonce (8) |
+//! | 5 challenge of a path that the peer does not know | peer | nonce (8) |
+//! | 6 proof | owner | nonce (8), the first 128 bits of HMAC-SHA256(path key, nonce) |
+//! | 7 introduction | owner | nonce (8), path key (16) |
+//!
+//! The owner of a path is the end that opens connections. For each of its interfaces and each address that it dials it has a
+//! path key of 128 bits; the path identifier is the first 64 bits of SHA-256 over a label and the key ([`super::keys`]). So
+//! no identifier can be had without its key, and nobody can tell which identifiers belong to one owner.
+//!
+//! Neither end's addresses are in a datagram, so translation on the way changes nothing. The stack knows a path of a peer by
+//! the unique address that [`PathId::addr`] makes of its identifier, its own paths by [`OwnPath::addr`], and the end that was
+//! dialled by the address that was dialled.
+//!
+//! Version 0 had the version and the kind in one byte, one identifier for all peers, and no kind above 3. It is not
+//! understood any more.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use bytes::Bytes;
 use polypath_wire::{Checksum, Packet, Segment, Transport};
+
+use super::keys::{Challenge, PathKey, Proof};
 
 /// Length of the header.
 pub(super) const HEADER_BYTES: usize = 12;
@@ -23,9 +44,19 @@ pub(super) const HEADER_BYTES: usize = 12;
 /// What the headers of an IPv6 packet, with which the stack reckons, take more than none.
 const IPV6_HEADER_BYTES: usize = 40;
 
+/// The version of the format.
+const VERSION: u8 = 1;
+
 const SEGMENT: u8 = 1;
 const KEEP_ALIVE: u8 = 2;
 const KEEP_ALIVE_ANSWER: u8 = 3;
+const CHALLENGE: u8 = 4;
+const CHALLENGE_OF_STRANGER: u8 = 5;
+const PROOF: u8 = 6;
+const INTRODUCTION: u8 = 7;
+
+/// Length of a datagram with a challenge. Nothing shorter is answered by one.
+pub(super) const CHALLENGE_BYTES: usize = HEADER_BYTES + 8;
 
 /// Where the sequence number and the flags are in a TCP header, and where its checksum.
 const SEQUENCE: std::ops::Range<usize> = 4..8;
@@ -34,23 +65,50 @@ const CHECKSUM: std::ops::Range<usize> = 16..18;
 const FIN_AND_PUSH: u8 = 0x09;
 
 /// A path identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PathId(pub(super) u64);
 
 impl PathId {
-    /// The address by which the stack knows the path.
+    /// The address by which the stack knows the path of a peer.
     pub(super) fn addr(self) -> IpAddr {
-        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (self.0 >> shift) as u16);
-        IpAddr::V6(Ipv6Addr::new(0xfd70, 0x6f6c, 0x7971, 0, a, b, c, d))
+        internal_addr(PEER_NETWORK, self.0)
     }
 
     /// The path that such an address stands for.
     pub(super) fn of(addr: IpAddr) -> Option<Self> {
-        let IpAddr::V6(addr) = addr else { return None };
-        let bits = addr.to_bits();
-        let prefix = [0xfd70, 0x6f6c, 0x7971, 0];
-        (addr.segments()[..4] == prefix).then_some(Self(bits as u64))
+        internal_bits(PEER_NETWORK, addr).map(Self)
     }
+}
+
+/// A path of this end, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct OwnPath(pub(super) u8);
+
+impl OwnPath {
+    /// The address by which the stack knows the path.
+    pub(super) fn addr(self) -> IpAddr {
+        internal_addr(OWN_NETWORK, self.0.into())
+    }
+
+    /// The path that such an address stands for.
+    pub(super) fn of(addr: IpAddr) -> Option<Self> {
+        u8::try_from(internal_bits(OWN_NETWORK, addr)?).ok().map(Self)
+    }
+}
+
+/// Addresses of the stack that stand for paths; the last group tells whose (RFC 4193 §3).
+const PEER_NETWORK: [u16; 4] = [0xfd70, 0x6f6c, 0x7971, 0];
+const OWN_NETWORK: [u16; 4] = [0xfd70, 0x6f6c, 0x7971, 1];
+
+fn internal_addr(network: [u16; 4], bits: u64) -> IpAddr {
+    let [a, b, c, d] = network;
+    let network = Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_bits();
+    IpAddr::V6(Ipv6Addr::from_bits(network | u128::from(bits)))
+}
+
+fn internal_bits(network: [u16; 4], addr: IpAddr) -> Option<u64> {
+    let IpAddr::V6(addr) = addr else { return None };
+    (addr.segments()[..4] == network).then_some(addr.to_bits() as u64)
 }
 
 /// An address of the network as the stack sees it: all are of IPv6, so that families mix.
@@ -72,42 +130,100 @@ pub(super) enum Kind {
     Segment,
     KeepAlive,
     KeepAliveAnswer,
+    /// Asks the owner of a path to prove that it is at this address.
+    Challenge(Challenge),
+    /// Asks who owns a path, too.
+    ChallengeOfStranger(Challenge),
+    Proof(Challenge, Proof),
+    Introduction(Challenge, PathKey),
 }
 
-/// A datagram's header.
+/// A datagram's header, and all that follows it unless that is a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
-    /// It goes to the end that made the identifier.
+    /// It goes to the owner of the path.
     pub(super) to_owner: bool,
     pub(super) path: PathId,
 }
 
+/// Why a datagram is not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strange {
+    /// It has another version of the format.
+    Version,
+    /// It is cut, or its fields have values that mean nothing.
+    Malformed,
+}
+
 impl Header {
-    pub(super) fn emit(self) -> [u8; HEADER_BYTES] {
+    /// What every datagram begins with.
+    fn start(self) -> [u8; HEADER_BYTES] {
         let kind = match self.kind {
             Kind::Segment => SEGMENT,
             Kind::KeepAlive => KEEP_ALIVE,
             Kind::KeepAliveAnswer => KEEP_ALIVE_ANSWER,
+            Kind::Challenge(_) => CHALLENGE,
+            Kind::ChallengeOfStranger(_) => CHALLENGE_OF_STRANGER,
+            Kind::Proof(..) => PROOF,
+            Kind::Introduction(..) => INTRODUCTION,
         };
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..2].copy_from_slice(&[kind, u8::from(self.to_owner)]);
+        bytes[..2].copy_from_slice(&[VERSION << 4 | kind, u8::from(self.to_owner)]);
         bytes[4..].copy_from_slice(&self.path.0.to_be_bytes());
         bytes
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (&[kind, to_owner, 0, 0, ref path @ ..], _) = bytes.split_first_chunk::<HEADER_BYTES>()? else {
+    /// A datagram without a segment.
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut out = self.start().to_vec();
+        match self.kind {
+            Kind::Segment | Kind::KeepAliveAnswer => {}
+            Kind::KeepAlive => out.extend_from_slice(&[0; CHALLENGE_BYTES - HEADER_BYTES]),
+            Kind::Challenge(nonce) | Kind::ChallengeOfStranger(nonce) => out.extend_from_slice(&nonce.0),
+            Kind::Proof(nonce, proof) => {
+                out.extend_from_slice(&nonce.0);
+                out.extend_from_slice(&proof.0);
+            }
+            Kind::Introduction(nonce, key) => {
+                out.extend_from_slice(&nonce.0);
+                out.extend_from_slice(&key.0);
+            }
+        }
+        out
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Strange> {
+        if bytes.first().is_some_and(|first| first >> 4 != VERSION) {
+            return Err(Strange::Version);
+        }
+        Self::parse_known(bytes).ok_or(Strange::Malformed)
+    }
+
+    fn parse_known(bytes: &[u8]) -> Option<Self> {
+        let (&[first, to_owner, 0, 0, ref path @ ..], body) = bytes.split_first_chunk::<HEADER_BYTES>()?
+        else {
             return None;
         };
-        let kind = match kind {
+        let path = PathId(u64::from_be_bytes(*path));
+        let nonce = || body.first_chunk().copied().map(Challenge);
+        let rest = || body.get(8..).and_then(<[u8]>::first_chunk).copied();
+        let kind = match first & 0xf {
             SEGMENT => Kind::Segment,
             KEEP_ALIVE => Kind::KeepAlive,
             KEEP_ALIVE_ANSWER => Kind::KeepAliveAnswer,
+            CHALLENGE => Kind::Challenge(nonce()?),
+            CHALLENGE_OF_STRANGER => Kind::ChallengeOfStranger(nonce()?),
+            PROOF => Kind::Proof(nonce()?, Proof(rest()?)),
+            INTRODUCTION => Kind::Introduction(nonce()?, PathKey(rest()?)),
             _ => return None,
         };
-        let path = PathId(u64::from_be_bytes(*path));
-        (to_owner <= 1).then_some(Self { kind, to_owner: to_owner == 1, path })
+        let goes_to_owner = match kind {
+            Kind::Segment => to_owner == 1,
+            Kind::KeepAliveAnswer | Kind::Challenge(_) | Kind::ChallengeOfStranger(_) => true,
+            Kind::KeepAlive | Kind::Proof(..) | Kind::Introduction(..) => false,
+        };
+        (to_owner == u8::from(goes_to_owner)).then_some(Self { kind, to_owner: goes_to_owner, path })
     }
 }
 
@@ -120,7 +236,7 @@ pub(super) fn emit(header: Header, packet: &Packet, out: &mut Vec<u8>) -> Option
     let tcp = tcp.get_mut(packet.ip.len_bytes()..)?;
     let (len, flags) = (segment.payload.len(), segment.flags.0);
     let piece = if segment.segment_size == 0 { len.max(1) } else { usize::from(segment.segment_size) };
-    let header = header.emit();
+    let prefix = header.start();
     let mut slices = segment.payload.slices().iter();
     let mut left: &[u8] = &[];
     let mut at = 0;
@@ -130,7 +246,7 @@ pub(super) fn emit(header: Header, packet: &Packet, out: &mut Vec<u8>) -> Option
         tcp[SEQUENCE].copy_from_slice(&segment.seq.0.wrapping_add(at as u32).to_be_bytes());
         tcp[FLAGS] = if is_last { flags } else { flags & !FIN_AND_PUSH };
         tcp[CHECKSUM].fill(0);
-        out.extend_from_slice(&header);
+        out.extend_from_slice(&prefix);
         out.extend_from_slice(tcp);
         let mut wanted = count;
         while wanted > 0 {
@@ -164,12 +280,21 @@ struct Merging {
     segment: Segment,
 }
 
+/// Datagrams that were put together.
+#[derive(Debug)]
+pub(super) struct Merged {
+    pub(super) header: Header,
+    pub(super) segment: Segment,
+    /// One header, and all payload.
+    pub(super) len_bytes: usize,
+}
+
 /// Most payload of an aggregate: it must fit an IP packet.
 const MOST_MERGED_BYTES: usize = 65_000;
 
 impl Merger {
     /// Takes a datagram with a segment; gives back the one before if this doesn't belong to it.
-    pub(super) fn push(&mut self, datagram: &Bytes) -> Option<(Header, Segment)> {
+    pub(super) fn push(&mut self, datagram: &Bytes) -> Option<Merged> {
         if self.append(datagram) {
             return None;
         }
@@ -217,9 +342,10 @@ impl Merger {
     }
 
     /// What was put together last.
-    pub(super) fn finish(&mut self) -> Option<(Header, Segment)> {
+    pub(super) fn finish(&mut self) -> Option<Merged> {
         let done = self.current.take()?;
-        Some((Header::parse(&done.header)?, done.segment))
+        let len_bytes = done.header.len() + done.segment.payload.len();
+        Some(Merged { header: Header::parse(&done.header).ok()?, segment: done.segment, len_bytes })
     }
 }
 
@@ -267,15 +393,51 @@ mod tests {
             .filter_map(|at| merger.push(&bytes.slice(at..bytes.len().min(at + size))))
             .collect();
         out.extend(merger.finish());
-        out
+        out.into_iter().map(|merged| (merged.header, merged.segment)).collect()
     }
 
     #[test]
     fn addresses_stand_for_paths_and_peers() {
-        assert_eq!(PathId::of(PATH.addr()), Some(PATH));
+        assert_eq!((PathId::of(PATH.addr()), OwnPath::of(PATH.addr())), (Some(PATH), None));
+        assert_eq!((OwnPath::of(OwnPath(7).addr()), PathId::of(OwnPath(7).addr())), (Some(OwnPath(7)), None));
         assert_eq!(PathId::of(stack_addr([192, 0, 2, 1].into())), None);
         assert_eq!(network_addr(stack_addr([192, 0, 2, 1].into())), IpAddr::from([192, 0, 2, 1]));
         assert_eq!(stack_mtu(1500), 1480);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let nonce = Challenge([7; 8]);
+        for (kind, to_owner) in [
+            (Kind::Segment, false),
+            (Kind::Segment, true),
+            (Kind::KeepAlive, false),
+            (Kind::KeepAliveAnswer, true),
+            (Kind::Challenge(nonce), true),
+            (Kind::ChallengeOfStranger(nonce), true),
+            (Kind::Proof(nonce, Proof([3; 16])), false),
+            (Kind::Introduction(nonce, PathKey([4; 16])), false),
+        ] {
+            let header = Header { kind, to_owner, path: PATH };
+            let bytes = header.to_bytes();
+            assert_eq!(Header::parse(&bytes), Ok(header));
+            // Only the answer of a challenge may be longer than what it answers, since it goes to one who was dialled.
+            assert!(!matches!(kind, Kind::Challenge(_)) || bytes.len() == CHALLENGE_BYTES);
+            let mut cut = bytes.clone();
+            cut.pop();
+            assert!(kind == Kind::KeepAlive || Header::parse(&cut) == Err(Strange::Malformed));
+            let mut turned = bytes;
+            turned[1] ^= 1;
+            assert!(kind == Kind::Segment || Header::parse(&turned) == Err(Strange::Malformed));
+        }
+    }
+
+    #[test]
+    fn other_versions_are_told_from_damage() {
+        let old = [1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(Header::parse(&old), Err(Strange::Version));
+        assert_eq!(Header::parse(&[0x1f, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]), Err(Strange::Malformed));
+        assert_eq!(Header::parse(&[]), Err(Strange::Malformed));
     }
 
     #[test]

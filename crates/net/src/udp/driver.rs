@@ -1,20 +1,28 @@
+use std::collections::HashSet;
 use std::io::{self, IoSliceMut};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use polypath_wire::{FourTuple, Packet};
+use polypath_units::{Duration, Instant};
+use polypath_wire::{Endpoint, FourTuple, Packet, Segment, Transport};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use super::datagram::{self, Header, Kind, Merger, PathId, network_addr, stack_addr};
-use super::peers::{Peers, Route};
+use super::UdpOptions;
+use super::datagram::{
+    self, Header, Kind, Merged, Merger, OwnPath, PathId, Strange, network_addr, stack_addr,
+};
+use super::keys::HostSecret;
+use super::own::OwnPaths;
+use super::peers::{Peers, Ports, Reaction, Route};
 use crate::stack::{BufferPool, Receive, Transmit};
+use crate::{WallClock, WeakStack};
 
 /// Buffers of the kernel for each socket. A millisecond at 10 Gbit/s must fit; with room for more, all that may be under way stands
 /// there, out of the processor's caches, which halves the rate of a local path.
@@ -26,14 +34,19 @@ const MOST_SENT_BYTES: usize = 65_000;
 /// A datagram train that the kernel hands over fits this.
 const RECEIVE_BUFFER_BYTES: usize = 65_536;
 
+/// Payload that is less than one part in so many of its buffer is copied out.
+const LEAST_SHARE: usize = 8;
+
 /// An interface's, or everybody's, sockets.
 #[derive(Debug)]
 pub(super) struct Port {
-    pub(super) socket: UdpSocket,
+    socket: UdpSocket,
     state: UdpSocketState,
     /// The path of ours that uses it, if it is one from which connections are opened.
-    pub(super) path: Option<PathId>,
+    path: Option<OwnPath>,
     is_v4: bool,
+    /// Bound to an interface that is not the loopback.
+    is_off_loopback: bool,
 }
 
 impl Port {
@@ -42,7 +55,7 @@ impl Port {
         is_v4: bool,
         port: u16,
         interface: Option<&str>,
-        path: Option<PathId>,
+        path: Option<OwnPath>,
     ) -> io::Result<Self> {
         let domain = if is_v4 { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -68,16 +81,22 @@ impl Port {
             .map_err(|error| io::Error::new(error.kind(), format!("can't use UDP port {port}: {error}")))?;
         let socket = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&socket).into())?;
-        Ok(Self { socket, state, path, is_v4 })
+        let is_off_loopback = interface.is_some_and(|name| name != "lo");
+        Ok(Self { socket, state, path, is_v4, is_off_loopback })
     }
 
+    /// Sends datagrams of `size` bytes each, or one. Never waits: whether there is room, the kernel says, since tokio knows of a
+    /// new socket's room only once it has polled it.
     fn send(
         &self,
         remote: SocketAddr,
-        local: Option<std::net::IpAddr>,
+        local: Option<IpAddr>,
         contents: &[u8],
         size: Option<usize>,
     ) -> io::Result<()> {
+        if !self.may_reach(remote.ip()) {
+            return Ok(());
+        }
         let transmit = quinn_udp::Transmit {
             destination: remote,
             ecn: None,
@@ -85,105 +104,206 @@ impl Port {
             segment_size: size,
             src_ip: local,
         };
-        match self.socket.try_io(Interest::WRITABLE, || self.state.try_send((&self.socket).into(), &transmit))
-        {
+        match self.state.try_send((&self.socket).into(), &transmit) {
             // No room, or no way just now: the datagrams are lost as they may be anywhere on their way.
             Err(error) if is_fatal(&error) => Err(error),
             _ => Ok(()),
         }
     }
+
+    /// Sends many datagrams of `size` bytes each, the last one shorter maybe, with as few system calls as possible.
+    fn send_train(
+        &self,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        train: &[u8],
+        size: usize,
+    ) -> io::Result<()> {
+        if size >= train.len() {
+            return self.send(remote, local, train, None);
+        }
+        let most = self.state.max_gso_segments().min(MOST_SENT_BYTES / size).max(1);
+        for part in train.chunks(most * size) {
+            self.send(remote, local, part, Some(size))?;
+        }
+        Ok(())
+    }
+
+    /// An interface does not lead to this host itself, and an address of one link means nothing without its link.
+    fn may_reach(&self, addr: IpAddr) -> bool {
+        let is_of_link = matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
+        !(is_of_link || self.is_off_loopback && addr.is_loopback())
+    }
 }
 
+/// The socket itself is of no use. An address with which the kernel can do nothing does not make it so: peers announce them.
 fn is_fatal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT))
+    matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT))
 }
 
 /// What the halves of the driver share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) ports: Vec<Port>,
+    ports: Vec<Port>,
     /// The UDP port of peers that are dialled.
-    pub(super) remote_port: u16,
-    pub(super) traffic: Mutex<Traffic>,
+    remote_port: u16,
+    traffic: Mutex<Traffic>,
+    clock: WallClock,
+    /// Knows which paths are in use.
+    stack: OnceLock<WeakStack>,
+    counters: Counters,
 }
 
+/// Datagrams that are not understood.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+struct Counters {
+    version: AtomicU64,
+    malformed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Traffic {
     peers: Peers,
-    /// For each path of ours: where it sent last, and when.
-    pub(super) sent: Vec<(PathId, SocketAddr, Instant)>,
+    own: OwnPaths,
 }
 
 impl Shared {
+    /// Sockets, and a secret from which all that must not be guessed follows.
+    pub(super) fn new(ports: Vec<Port>, options: &UdpOptions, secret: &[u8; 64]) -> Self {
+        let (own, peers) = secret.split_at(32);
+        let half = |bytes: &[u8]| std::array::from_fn(|at| bytes.get(at).copied().unwrap_or_default());
+        let peers = Peers::new(options.peers, half(peers));
+        let own = OwnPaths::new(HostSecret(half(own)));
+        Self {
+            ports,
+            remote_port: options.port,
+            traffic: Mutex::new(Traffic { peers, own }),
+            clock: WallClock::starting_at(Instant::from_secs(60)),
+            stack: OnceLock::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Names the stack that the driver carries.
+    pub(super) fn belongs_to(&self, stack: WeakStack) {
+        // Called once.
+        let _ = self.stack.set(stack);
+    }
+
+    /// One receiver for each socket.
+    pub(super) fn receivers(self: &Arc<Self>, most_held_bytes: usize) -> Vec<UdpReceive> {
+        let pool = BufferPool::new(RECEIVE_BUFFER_BYTES, 4 * BATCH_SIZE);
+        let receiver = |port| UdpReceive { shared: self.clone(), port, pool: pool.clone(), most_held_bytes };
+        (0..self.ports.len()).map(receiver).collect()
+    }
+
+    /// What happened, by name.
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let peers = self.traffic().peers.counters();
+        vec![
+            ("UdpVersionUnknown", self.counters.version.load(Ordering::Relaxed)),
+            ("UdpMalformed", self.counters.malformed.load(Ordering::Relaxed)),
+            ("UdpChallengeTx", peers.challenges),
+            ("UdpPathAdmitted", peers.introductions),
+            ("UdpPathMoved", peers.route_changes),
+            ("UdpProofFailed", peers.failed_proofs),
+            ("UdpPathNoRoom", peers.no_room),
+            ("UdpUnprovenDrop", peers.unproven_drops),
+        ]
+    }
+
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a packet goes, and the header that it gets.
-    fn route(&self, packet: &Packet) -> Option<(Route, Header)> {
-        let (src, dst) = (packet.ip.src, packet.ip.dst);
-        if let Some(path) = PathId::of(src) {
-            let remote = SocketAddr::new(network_addr(dst), self.remote_port);
-            let is_it = |port: &Port| port.path == Some(path) && port.is_v4 == remote.is_ipv4();
-            let socket = self.ports.iter().position(is_it)?;
-            let mut traffic = self.traffic();
-            let now = Instant::now();
-            match traffic.sent.iter_mut().find(|(known, ..)| *known == path) {
-                Some(sent) => *sent = (path, remote, now),
-                None => traffic.sent.push((path, remote, now)),
-            }
-            let header = Header { kind: Kind::Segment, to_owner: false, path };
-            return Some((Route { socket, remote, local: None }, header));
-        }
-        let path = PathId::of(dst)?;
-        let route = self.traffic().peers.route(path)?;
-        Some((route, Header { kind: Kind::Segment, to_owner: true, path }))
+    /// The socket of a path of ours for a family of addresses.
+    fn port_of(&self, path: OwnPath, is_v4: bool) -> Option<&Port> {
+        self.ports.iter().find(|port| port.path == Some(path) && port.is_v4 == is_v4)
     }
 
-    /// Keeps bindings of translators alive on paths that were silent for `silence`.
+    /// Keeps bindings of translators alive on paths in use that were silent for `silence`.
     pub(super) fn keep_alive(&self, silence: Duration) {
-        let silent: Vec<(PathId, SocketAddr)> = self
-            .traffic()
-            .sent
-            .iter_mut()
-            .filter(|(_, _, at)| at.elapsed() >= silence)
-            .map(|(path, remote, at)| {
-                *at = Instant::now();
-                (*path, *remote)
-            })
+        let flows = self.flows();
+        let in_use: HashSet<(OwnPath, IpAddr)> = flows
+            .iter()
+            .filter_map(|flow| Some((OwnPath::of(flow.local.addr)?, network_addr(flow.remote.addr))))
             .collect();
-        for (path, remote) in silent {
-            let is_it = |port: &&Port| port.path == Some(path) && port.is_v4 == remote.is_ipv4();
+        let silent = self.traffic().own.take_silent(self.clock.now(), silence, &in_use);
+        for (path, (own, remote)) in silent {
             let header = Header { kind: Kind::KeepAlive, to_owner: false, path };
-            if let Some(port) = self.ports.iter().find(is_it) {
+            if let Some(port) = self.port_of(own, remote.is_ipv4()) {
                 // The next one comes in time.
-                let _ = port.send(remote, None, &header.emit(), None);
+                let _ = port.send(remote, None, &header.to_bytes(), None);
             }
         }
+    }
+
+    /// Makes room among the paths of peers, if there is too little.
+    fn make_room(&self) {
+        let now = self.clock.now();
+        if !self.traffic().peers.wants_census(now) {
+            return;
+        }
+        let in_use = self.flows().iter().filter_map(|flow| PathId::of(flow.remote.addr)).collect();
+        self.traffic().peers.handle_census(now, &in_use);
+    }
+
+    /// Both ends of every flow of the stack. Not to be asked while the stack's or the traffic's lock is held.
+    fn flows(&self) -> Vec<FourTuple> {
+        let stack = self.stack.get().and_then(WeakStack::upgrade);
+        stack.map(|stack| stack.flows()).unwrap_or_default()
     }
 }
 
 /// Sends packets as datagrams.
 #[derive(Debug)]
 pub(super) struct UdpTransmit {
-    pub(super) shared: Arc<Shared>,
-    pub(super) train: Vec<u8>,
+    shared: Arc<Shared>,
+    train: Vec<u8>,
+}
+
+impl UdpTransmit {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, train: Vec::new() }
+    }
+
+    /// To a peer that this end dialled.
+    fn transmit_to_peer(&mut self, own: OwnPath, segment: &Segment, packet: &Packet) -> io::Result<()> {
+        let shared = &self.shared;
+        let remote = SocketAddr::new(network_addr(packet.ip.dst), shared.remote_port);
+        let Some(port) = shared.port_of(own, remote.is_ipv4()) else { return Ok(()) };
+        let is_syn = segment.flags.syn();
+        let path = shared.traffic().own.note_sent(shared.clock.now(), (own, remote), is_syn);
+        let header = Header { kind: Kind::Segment, to_owner: false, path };
+        let Some(size) = datagram::emit(header, packet, &mut self.train) else { return Ok(()) };
+        port.send_train(remote, None, &self.train, size)
+    }
+
+    /// To a peer that dialled this end.
+    fn transmit_to_owner(&mut self, path: PathId, segment: &Segment, packet: &Packet) -> io::Result<()> {
+        let header = Header { kind: Kind::Segment, to_owner: true, path };
+        let Some(size) = datagram::emit(header, packet, &mut self.train) else { return Ok(()) };
+        let ports = Ports { owner: segment.dst_port, own: segment.src_port };
+        let syn_ack = segment.flags.syn().then_some(ports);
+        let Some(route) = self.shared.traffic().peers.route(path, self.train.len(), syn_ack) else {
+            return Ok(());
+        };
+        let Some(port) = self.shared.ports.get(route.socket) else { return Ok(()) };
+        port.send_train(route.remote, route.local, &self.train, size)
+    }
 }
 
 impl Transmit for UdpTransmit {
     fn transmit(&mut self, packet: Packet) -> io::Result<()> {
-        let Some((route, header)) = self.shared.route(&packet) else { return Ok(()) };
-        let Some(port) = self.shared.ports.get(route.socket) else { return Ok(()) };
+        let Transport::Tcp(segment) = &packet.transport else { return Ok(()) };
         self.train.clear();
-        let Some(size) = datagram::emit(header, &packet, &mut self.train) else { return Ok(()) };
-        if size >= self.train.len() {
-            return port.send(route.remote, route.local, &self.train, None);
+        if let Some(own) = OwnPath::of(packet.ip.src) {
+            return self.transmit_to_peer(own, segment, &packet);
         }
-        let most = port.state.max_gso_segments().min(MOST_SENT_BYTES / size).max(1);
-        for part in self.train.chunks(most * size) {
-            port.send(route.remote, route.local, part, Some(size))?;
+        match PathId::of(packet.ip.dst) {
+            Some(path) => self.transmit_to_owner(path, segment, &packet),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -193,13 +313,10 @@ pub(super) struct UdpReceive {
     shared: Arc<Shared>,
     port: usize,
     pool: BufferPool,
+    most_held_bytes: usize,
 }
 
 impl UdpReceive {
-    pub(super) fn new(shared: Arc<Shared>, port: usize) -> Self {
-        Self { shared, port, pool: BufferPool::new(RECEIVE_BUFFER_BYTES, 4 * BATCH_SIZE) }
-    }
-
     /// Takes what is there with one system call.
     fn receive(&self, packets: &mut Vec<Packet>) -> io::Result<()> {
         let port = &self.shared.ports[self.port];
@@ -216,6 +333,7 @@ impl UdpReceive {
             let bytes = buffer.freeze(meta.len);
             self.take(&bytes, &meta, packets);
         }
+        self.shared.make_room();
         Ok(())
     }
 
@@ -225,46 +343,110 @@ impl UdpReceive {
         for at in (0..bytes.len()).step_by(stride) {
             let datagram = bytes.slice(at..bytes.len().min(at + stride));
             match Header::parse(&datagram) {
-                Some(Header { kind: Kind::Segment, .. }) => {
+                Ok(Header { kind: Kind::Segment, .. }) => {
                     if let Some(done) = merger.push(&datagram) {
                         packets.extend(self.packet(done, meta));
                     }
                 }
-                Some(Header { kind: Kind::KeepAlive, to_owner: false, path }) => self.answer(path, meta),
-                _ => {}
+                Ok(header) => self.handle_control(header, datagram.len(), meta),
+                Err(strange) => self.count(strange),
             }
         }
         packets.extend(merger.finish().and_then(|done| self.packet(done, meta)));
     }
 
-    /// A segment with the addresses that the stack knows; none if nobody is to know of it.
-    fn packet(&self, (header, segment): (Header, polypath_wire::Segment), meta: &RecvMeta) -> Option<Packet> {
-        let (own, peer) = if header.to_owner {
-            // Ours: did we make the identifier, and does this socket serve it?
-            let ours = self.shared.ports[self.port].path == Some(header.path);
-            ours.then(|| (header.path.addr(), stack_addr(meta.addr.ip())))?
-        } else {
-            let local = meta.dst_ip;
-            let route = Route { socket: self.port, remote: meta.addr, local };
-            let is_syn = segment.flags.syn() && !segment.flags.ack();
-            let is_known = self.shared.traffic().peers.learn(header.path, route, is_syn);
-            is_known.then_some((stack_addr(local?), header.path.addr()))?
+    fn count(&self, strange: Strange) {
+        let counter = match strange {
+            Strange::Version => &self.shared.counters.version,
+            Strange::Malformed => &self.shared.counters.malformed,
         };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn route_of(&self, meta: &RecvMeta) -> Route {
+        Route { socket: self.port, remote: meta.addr, local: meta.dst_ip }
+    }
+
+    /// A segment with the addresses that the stack knows; none if nobody is to know of it.
+    fn packet(&self, merged: Merged, meta: &RecvMeta) -> Option<Packet> {
+        let Merged { header, mut segment, len_bytes } = merged;
+        let (own, peer) = if header.to_owner {
+            // Ours: is it of that peer, and does this socket serve it?
+            let (path, remote) = self.shared.traffic().own.way(header.path, meta.addr)?;
+            let ours = self.shared.ports[self.port].path == Some(path);
+            ours.then(|| (path.addr(), stack_addr(remote.ip())))?
+        } else {
+            let local = meta.dst_ip?;
+            let ports = Ports { owner: segment.src_port, own: segment.dst_port };
+            let syn = (segment.flags.syn() && !segment.flags.ack()).then_some(ports);
+            let (route, now) = (self.route_of(meta), self.shared.clock.now());
+            let reaction =
+                self.shared.traffic().peers.handle_segment(now, header.path, route, len_bytes, syn);
+            self.challenge(header.path, reaction, meta);
+            reaction.is_accepted.then(|| (stack_addr(local), header.path.addr()))?
+        };
+        self.compact(&mut segment);
         let tuple = FourTuple {
-            local: polypath_wire::Endpoint::new(peer, segment.src_port),
-            remote: polypath_wire::Endpoint::new(own, segment.dst_port),
+            local: Endpoint::new(peer, segment.src_port),
+            remote: Endpoint::new(own, segment.dst_port),
         };
         Some(Packet::tcp(tuple, segment))
     }
 
-    /// A keep-alive shows where its path is now.
-    fn answer(&self, path: PathId, meta: &RecvMeta) {
-        let route = Route { socket: self.port, remote: meta.addr, local: meta.dst_ip };
-        if self.shared.traffic().peers.learn(path, route, false) {
-            let header = Header { kind: Kind::KeepAliveAnswer, to_owner: true, path };
-            // The peer asks again.
-            let _ = self.shared.ports[self.port].send(meta.addr, meta.dst_ip, &header.emit(), None);
+    /// Lets go of a buffer that is much larger than the payload in it, or of any if many are held: the stack counts payload,
+    /// and what it holds must not be many times that.
+    fn compact(&self, segment: &mut Segment) {
+        let len = segment.payload.len();
+        let is_small = len < RECEIVE_BUFFER_BYTES / LEAST_SHARE;
+        if len > 0 && (is_small || self.pool.held_bytes() > self.most_held_bytes) {
+            segment.payload = segment.payload.to_vec().into();
         }
+    }
+
+    fn handle_control(&self, header: Header, len_bytes: usize, meta: &RecvMeta) {
+        let (shared, path) = (&self.shared, header.path);
+        let (route, now) = (self.route_of(meta), shared.clock.now());
+        match header.kind {
+            Kind::KeepAlive => {
+                let reaction = shared.traffic().peers.handle_keep_alive(now, path, route, len_bytes);
+                self.challenge(path, reaction, meta);
+                if reaction.is_accepted {
+                    self.reply(Header { kind: Kind::KeepAliveAnswer, to_owner: true, path }, meta);
+                }
+            }
+            Kind::Introduction(challenge, key) => {
+                shared.traffic().peers.handle_introduction(now, path, route, challenge, key);
+            }
+            Kind::Proof(challenge, proof) => {
+                shared.traffic().peers.handle_proof(now, path, route, challenge, proof);
+            }
+            Kind::Challenge(challenge) | Kind::ChallengeOfStranger(challenge) => {
+                let is_stranger = matches!(header.kind, Kind::ChallengeOfStranger(_));
+                let answer = shared.traffic().own.answer(now, path, meta.addr, challenge, is_stranger);
+                if let Some(answer) = answer {
+                    self.reply(answer, meta);
+                }
+            }
+            // Nothing to do: on its way it kept the bindings. Segments are no control.
+            Kind::KeepAliveAnswer | Kind::Segment => {}
+        }
+    }
+
+    fn challenge(&self, path: PathId, reaction: Reaction, meta: &RecvMeta) {
+        let Some(challenge) = reaction.challenge else { return };
+        let kind = if reaction.is_stranger {
+            Kind::ChallengeOfStranger(challenge)
+        } else {
+            Kind::Challenge(challenge)
+        };
+        self.reply(Header { kind, to_owner: true, path }, meta);
+    }
+
+    /// Back by the way that a datagram came. What is lost is asked for again.
+    fn reply(&self, header: Header, meta: &RecvMeta) {
+        let port = &self.shared.ports[self.port];
+        let local = if port.path.is_some() { None } else { meta.dst_ip };
+        let _ = port.send(meta.addr, local, &header.to_bytes(), None);
     }
 }
 
@@ -281,5 +463,85 @@ impl Receive for UdpReceive {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use polypath_wire::{IpHeader, TcpFlags};
+
+    use super::*;
+    use crate::udp::keys::PathKey;
+
+    const KEY: PathKey = PathKey([8; 16]);
+
+    /// A receiver at a free port, and where that is.
+    fn receiver(most_held_bytes: usize) -> (UdpReceive, SocketAddr) {
+        let port = Port::open(true, 0, None, None).expect("a socket");
+        let at = SocketAddr::from(([127, 0, 0, 1], port.socket.local_addr().expect("an address").port()));
+        let shared = Arc::new(Shared::new(vec![port], &UdpOptions::default(), &[3; 64]));
+        (shared.receivers(most_held_bytes).remove(0), at)
+    }
+
+    /// Datagrams of one segment, and the size of each.
+    fn datagrams(payload_bytes: usize, segment_size: u16, flags: TcpFlags) -> (Vec<u8>, usize) {
+        let payload = vec![7; payload_bytes].into();
+        let segment =
+            Segment { src_port: 1, dst_port: 2, flags, payload, segment_size, ..Segment::default() };
+        let ip = IpHeader::new([0; 16].into(), KEY.id().addr());
+        let packet = Packet { ip, transport: Transport::Tcp(segment) };
+        let header = Header { kind: Kind::Segment, to_owner: false, path: KEY.id() };
+        let mut train = Vec::new();
+        let size = datagram::emit(header, &packet, &mut train).expect("TCP");
+        (train, size)
+    }
+
+    async fn receive_all(receiver: &mut UdpReceive, packets: &mut Vec<Packet>, payload_bytes: usize) {
+        let len = |packet: &Packet| packet.payload_slices().iter().map(Bytes::len).sum::<usize>();
+        while packets.iter().map(len).sum::<usize>() < payload_bytes {
+            poll_fn(|cx| receiver.poll_receive(cx, packets)).await.expect("packets");
+        }
+    }
+
+    #[tokio::test]
+    async fn small_datagrams_hold_no_large_buffers() {
+        let (mut receiver, at) = receiver(usize::MAX);
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let (datagram, _) = datagrams(10, 0, TcpFlags::SYN);
+        let mut packets = Vec::new();
+        for count in 1..=1000 {
+            sender.send_to(&datagram, at).expect("sends");
+            receive_all(&mut receiver, &mut packets, count * 10).await;
+        }
+        assert_eq!(receiver.pool.held_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn large_segments_keep_their_buffers_up_to_a_bound() {
+        const MOST_HELD_BYTES: usize = 20 * RECEIVE_BUFFER_BYTES;
+        let (mut receiver, at) = receiver(MOST_HELD_BYTES);
+        let sender = Port::open(true, 0, None, None).expect("a socket");
+        let from = SocketAddr::from(([127, 0, 0, 1], sender.socket.local_addr().expect("an address").port()));
+        let route = Route { socket: 0, remote: from, local: Some(at.ip()) };
+        {
+            let (peers, now) = (&mut receiver.shared.traffic().peers, receiver.shared.clock.now());
+            let ports = Ports { owner: 1, own: 2 };
+            let reaction = peers.handle_segment(now, KEY.id(), route, 72, Some(ports));
+            let challenge = reaction.challenge.expect("a challenge");
+            assert!(peers.handle_introduction(now, KEY.id(), route, challenge, KEY));
+        }
+        let (train, size) = datagrams(40_000, 1400, TcpFlags::ACK);
+        let mut packets = Vec::new();
+        let mut most_held = 0;
+        for count in 1..=100 {
+            sender.send_train(at, None, &train, size).expect("sends");
+            receive_all(&mut receiver, &mut packets, count * 40_000).await;
+            most_held = most_held.max(receiver.pool.held_bytes());
+        }
+        assert!(most_held <= MOST_HELD_BYTES + BATCH_SIZE * RECEIVE_BUFFER_BYTES, "{most_held}");
+        packets.clear();
+        assert_eq!(receiver.pool.held_bytes(), 0);
     }
 }

@@ -1,28 +1,46 @@
 //! Subflows in UDP datagrams, between two Polypath ends: no privileges, through every NAT, with all options.
 //!
-//! One socket per interface carries the subflows of that interface; the kernel cuts and gathers datagrams (GSO, GRO). An
-//! end keeps its path identifier when its address changes or a NAT gives it another port, and the peer follows.
+//! One socket per interface carries the subflows of that interface; the kernel cuts and gathers datagrams (GSO, GRO). A path
+//! keeps its identifier when its address changes or a NAT gives it another port, and the peer follows once the owner has
+//! proven to be there.
+//!
+//! | who | can | cannot |
+//! |---|---|---|
+//! | knows an identifier, and sends from anywhere | cause one challenge for each datagram, never longer than that | take a path over, see any of its datagrams |
+//! | is dialled by the same host as others | know the key of its own path | link that to paths of others, or speak for them |
+//! | makes up addresses | take places in a table of fixed size, its network's share of it | push a known path out, get more than three bytes for one |
+//! | opens many paths from real addresses | have as many as its network's share | push out a path that a flow uses |
+//! | sees all datagrams, the introduction too | all that it could with TCP | |
 
 mod datagram;
 mod driver;
+#[doc(hidden)]
+pub mod fuzzing;
+mod keys;
+#[cfg(test)]
+mod local_tests;
+mod own;
 mod peers;
+mod secrets;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 
-use crate::setup::SystemState;
+use crate::setup::{Link, SystemState};
 use crate::stack::{Stack, Surroundings, default_connection};
 use crate::uplinks::UplinkPreference;
 use crate::{Namespace, Netlink};
-use datagram::{PathId, stack_addr};
-use driver::{Port, Shared, Traffic, UdpReceive, UdpTransmit};
+use datagram::{OwnPath, stack_addr};
+use driver::{Port, Shared, UdpTransmit};
+pub use peers::PeerLimits;
 
 /// The UDP port at which an end is reached unless another is chosen, after RFC 6824.
 pub const DEFAULT_PORT: u16 = 6824;
@@ -47,15 +65,21 @@ pub struct UdpOptions {
     pub is_reachable: bool,
     /// The UDP port of this end, if it is reachable, and of peers.
     pub port: u16,
-    /// Addresses at which this end is reached, which peers are told if it is; those of the interfaces that are named if
-    /// there are none.
+    /// Addresses at which this end is reached, which peers are told if it is.
     pub announced: Vec<IpAddr>,
+    /// If there are none, those of the interfaces of the paths.
+    pub announces_interfaces: bool,
     /// Silence after which a keep-alive keeps the bindings of translators. Default 15 s, half of what is common.
     pub keep_alive: Option<Duration>,
     /// Largest packet on every path, in bytes. Default 1500.
     pub mtu_bytes: u16,
     /// What connections get unless they bring their own.
     pub connection: ConnectionConfig,
+    /// What the paths of peers may take.
+    pub peers: PeerLimits,
+    /// Memory that received data may keep from the receive buffers, in bytes. Beyond it, every payload is copied, so that what
+    /// is held is what the windows of connections count. Default 64 MiB.
+    pub most_held_bytes: usize,
 }
 
 impl Default for UdpOptions {
@@ -65,11 +89,53 @@ impl Default for UdpOptions {
             is_reachable: false,
             port: DEFAULT_PORT,
             announced: Vec::new(),
+            announces_interfaces: true,
             keep_alive: Some(Duration::from_secs(15)),
             mtu_bytes: 1500,
             connection: default_connection(),
+            peers: PeerLimits::default(),
+            most_held_bytes: 64 << 20,
         }
     }
+}
+
+impl UdpOptions {
+    /// Chooses paths where nobody named interfaces: first wherever the system's routes lead, then each further interface
+    /// that has an address and a default route. Their addresses are not announced.
+    pub fn use_uplinks(&mut self, namespace: &Namespace) -> io::Result<()> {
+        let further = namespace.run(|| {
+            let state = SystemState::read(&Netlink::new()?)?;
+            let mut further = further_uplinks(&state);
+            further.retain(|name| may_bind(name));
+            Ok::<_, io::Error>(further)
+        })??;
+        let further = further.into_iter().map(|name| UdpPath { interface: Some(name), ..UdpPath::default() });
+        self.paths = std::iter::once(UdpPath::default()).chain(further).take(MOST_PATHS).collect();
+        self.announces_interfaces = false;
+        Ok(())
+    }
+}
+
+/// Paths are numbered from 1 on, and announced addresses from [`FIRST_ANNOUNCED`] on.
+const MOST_PATHS: usize = 15;
+
+/// The interfaces with a default route but the one whose route is taken first, that one's successor first.
+fn further_uplinks(state: &SystemState) -> Vec<String> {
+    let metric = |link: &Link| {
+        let routes = [true, false].into_iter().filter_map(|is_v4| state.default_route(link.index, is_v4));
+        routes.map(|route| route.metric).min()
+    };
+    let is_uplink =
+        |link: &&Link| !link.is_loopback && !link.name.starts_with("polypath") && state.is_usable(link);
+    let mut uplinks: Vec<&Link> = state.links.iter().filter(is_uplink).collect();
+    uplinks.sort_by_key(|link| metric(link));
+    uplinks.into_iter().skip(1).map(|link| link.name.clone()).collect()
+}
+
+/// Kernels before 5.7 let only root choose the interface of a socket.
+fn may_bind(interface: &str) -> bool {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+    socket.is_ok_and(|socket| socket.bind_device(Some(interface.as_bytes())).is_ok())
 }
 
 impl Stack {
@@ -88,25 +154,30 @@ impl Stack {
         let mut connection = options.connection.clone();
         Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes.max(1280));
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
-        let shared =
-            Arc::new(Shared { ports, remote_port: options.port, traffic: Mutex::new(Traffic::default()) });
-        let receive: Vec<UdpReceive> =
-            (0..shared.ports.len()).map(|port| UdpReceive::new(shared.clone(), port)).collect();
-        let transmit = UdpTransmit { shared: shared.clone(), train: Vec::new() };
-        let stack = Self::start(config, transmit, receive)?;
-        stack.surround(Box::new(Encapsulation));
+        let shared = Arc::new(Shared::new(ports, options, &random()?));
+        let stack =
+            Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
+        shared.belongs_to(stack.downgrade());
+        stack.surround(Box::new(Encapsulation { shared: shared.clone() }));
         if let Some(silence) = options.keep_alive {
             let shared = Arc::downgrade(&shared);
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(silence / 3).await;
                     let Some(shared) = shared.upgrade() else { return };
-                    shared.keep_alive(silence);
+                    shared.keep_alive(silence.into());
                 }
             });
         }
         Ok(stack)
     }
+}
+
+/// Bytes that nobody can guess.
+fn random() -> io::Result<[u8; 64]> {
+    let mut bytes = [0; 64];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
 }
 
 /// Where peers reach this end, as endpoints from which nothing is opened.
@@ -116,7 +187,7 @@ fn announced(options: &UdpOptions) -> io::Result<Vec<LocalEndpoint>> {
     if !options.is_reachable {
         return Ok(Vec::new());
     }
-    if addresses.is_empty() && named.peek().is_some() {
+    if options.announces_interfaces && addresses.is_empty() && named.peek().is_some() {
         let state = SystemState::read(&Netlink::new()?)?;
         addresses.extend(
             named.filter_map(|name| state.link(name)).flat_map(|link| link.addresses.iter().copied()),
@@ -133,13 +204,11 @@ const FIRST_ANNOUNCED: u8 = 200;
 fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::Result<Vec<Port>> {
     let mut ports = Vec::new();
     for (path, number) in options.paths.iter().zip(1..) {
-        let mut id = [0; 8];
-        rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())?;
-        let id = PathId(u64::from_be_bytes(id));
+        let own = OwnPath(number);
         let interface = path.interface.as_deref();
-        ports.push(Port::open(true, 0, interface, Some(id))?);
-        ports.extend(Port::open(false, 0, interface, Some(id)));
-        let endpoint = path.preference.apply(LocalEndpoint::subflow(id.addr(), number), number);
+        ports.push(Port::open(true, 0, interface, Some(own))?);
+        ports.extend(Port::open(false, 0, interface, Some(own)));
+        let endpoint = path.preference.apply(LocalEndpoint::subflow(own.addr(), number), number);
         endpoints.push(if path.is_backup { endpoint.backup() } else { endpoint });
     }
     if options.is_reachable {
@@ -151,7 +220,9 @@ fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::R
 
 /// Addresses of the network as the stack knows them.
 #[derive(Debug)]
-struct Encapsulation;
+struct Encapsulation {
+    shared: Arc<Shared>,
+}
 
 impl Surroundings for Encapsulation {
     fn listens_at(&self, local: SocketAddr) -> SocketAddr {
@@ -166,5 +237,9 @@ impl Surroundings for Encapsulation {
 
     fn expose(&self, _: u16, _: bool) -> io::Result<()> {
         Ok(())
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.counters()
     }
 }

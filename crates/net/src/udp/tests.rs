@@ -143,6 +143,32 @@ async fn a_server_announces_the_interfaces_that_it_was_given() {
 }
 
 #[tokio::test]
+async fn without_a_name_all_uplinks_are_used() {
+    if !is_root_or_skip("uplinks over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let script =
+        "ip route add default via 10.77.0.2 dev path0; ip route add default via 10.77.1.2 dev path1 metric 9";
+    testbed.client.run(|| Command::new("sh").args(["-c", script]).status()).unwrap().unwrap();
+    let mut options = UdpOptions { paths: Vec::new(), ..UdpOptions::default() };
+    options.use_uplinks(&testbed.client).expect("a choice");
+    let names: Vec<Option<&str>> = options.paths.iter().map(|path| path.interface.as_deref()).collect();
+    assert_eq!(names, [None, Some("path1")]);
+    let client = Stack::udp(&testbed.client, &options).expect("a stack");
+    let server = server(&testbed);
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    exchange(&mut near, &mut far, 8 << 20).await;
+    exchange(&mut far, &mut near, 8 << 20).await;
+    let subflows = near.connection_info().expect("it lives").subflows;
+    assert_eq!(
+        subflows.iter().filter(|subflow| subflow.tcp.bytes_acked > 100_000).count(),
+        2,
+        "{subflows:?}"
+    );
+}
+
+#[tokio::test]
 async fn two_ends_cannot_have_one_port() {
     let namespace = Namespace::current().expect("this one");
     let options = UdpOptions { paths: Vec::new(), is_reachable: true, port: 16_824, ..UdpOptions::default() };

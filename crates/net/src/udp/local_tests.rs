@@ -1,0 +1,159 @@
+//! Stacks that talk over the loopback interface, and who gets between them. Needs no privileges.
+
+use std::net::UdpSocket;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::datagram::{Header, Kind, PathId};
+use super::*;
+use crate::engine::ConnectOptions;
+use crate::stack::StackStream;
+
+const PORT: u16 = 443;
+
+/// A server whose UDP port is `udp_port`, and options for its clients.
+fn server(udp_port: u16) -> (Stack, UdpOptions) {
+    let client = UdpOptions { port: udp_port, ..UdpOptions::default() };
+    let options = UdpOptions { paths: Vec::new(), is_reachable: true, ..client.clone() };
+    (Stack::udp(&Namespace::current().expect("this one"), &options).expect("a stack"), client)
+}
+
+fn client(options: &UdpOptions) -> Stack {
+    Stack::udp(&Namespace::current().expect("this one"), options).expect("a stack")
+}
+
+async fn pair(client: &Stack, server: &Stack) -> (StackStream, StackStream) {
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let options = ConnectOptions::default();
+    let to = ([127, 0, 0, 1], PORT).into();
+    let (connected, accepted) = tokio::join!(client.connect(to, &options), listener.accept());
+    (connected.expect("connects"), accepted.expect("is accepted").0)
+}
+
+async fn exchange(from: &mut StackStream, to: &mut StackStream, len: usize) {
+    let data: Vec<u8> = (0..len).map(|at| (at * 7 + at / 253) as u8).collect();
+    let mut received = vec![0; len];
+    let (sent, got) = tokio::join!(from.write_all(&data), to.read_exact(&mut received));
+    sent.expect("writes");
+    got.expect("reads");
+    assert!(received == data);
+}
+
+fn counter(stack: &Stack, name: &str) -> u64 {
+    let counters = stack.driver_counters();
+    counters.iter().find(|(known, _)| *known == name).expect("a counter").1
+}
+
+async fn until(mut is_true: impl FnMut() -> bool) {
+    while !is_true() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_syn_leaves() {
+    let (server, options) = server(16_901);
+    let client = client(&options);
+    let (near, _far) = pair(&client, &server).await;
+    let info = near.connection_info().expect("it lives");
+    assert_eq!((info.subflows[0].tcp.timeouts, info.subflows[0].tcp.retransmits), (0, 0));
+}
+
+#[tokio::test]
+async fn who_knows_an_identifier_gets_no_traffic_of_the_path() {
+    let (server, options) = server(16_902);
+    let client = client(&options);
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 100_000).await;
+    let path = PathId::of(server.flows()[0].remote.addr).expect("a path");
+    let thief = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    thief.set_nonblocking(true).expect("a choice");
+    let keep_alive = Header { kind: Kind::KeepAlive, to_owner: false, path }.to_bytes();
+    let mut answers = 0;
+    for _ in 0..20 {
+        thief.send_to(&keep_alive, ("127.0.0.1", 16_902)).expect("sends");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        exchange(&mut far, &mut near, 200_000).await;
+        let mut bytes = [0; 2048];
+        while let Ok(len) = thief.recv(&mut bytes) {
+            let header = Header::parse(&bytes[..len]).expect("a header");
+            assert!(matches!(header.kind, Kind::Challenge(_)), "{header:?}");
+            assert!(len <= keep_alive.len());
+            answers += 1;
+        }
+    }
+    assert!(answers > 0, "it was heard");
+    assert_eq!((counter(&server, "UdpPathMoved"), counter(&server, "UdpPathAdmitted")), (0, 1));
+    assert_eq!(near.connection_info().expect("it lives").subflows[0].tcp.timeouts, 0);
+}
+
+#[tokio::test]
+async fn the_old_format_is_counted_and_ignored() {
+    let (server, _) = server(16_903);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.send_to(&[2, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], ("127.0.0.1", 16_903)).expect("sends");
+    socket.send_to(&[0x1f, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], ("127.0.0.1", 16_903)).expect("sends");
+    until(|| counter(&server, "UdpVersionUnknown") == 1 && counter(&server, "UdpMalformed") == 1).await;
+}
+
+#[tokio::test]
+async fn an_address_that_leads_nowhere_does_not_end_the_stack() {
+    let (server, options) = server(16_904);
+    let client = client(&options);
+    let as_usual = ConnectOptions::default();
+    for nowhere in ["[fe80::1]:443", "255.255.255.255:443"] {
+        let to = nowhere.parse().expect("an address");
+        let dialled = client.connect(to, &as_usual);
+        assert!(tokio::time::timeout(Duration::from_millis(5), dialled).await.is_err(), "{nowhere}");
+    }
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 1000).await;
+}
+
+#[tokio::test]
+async fn a_full_table_makes_room_for_who_has_a_use_for_it() {
+    let (mut reachable, options) = {
+        let options = UdpOptions { port: 16_905, ..UdpOptions::default() };
+        (UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() }, options)
+    };
+    reachable.peers.paths = 1;
+    let server = client(&reachable);
+    let first = client(&options);
+    let (mut near, mut far) = pair(&first, &server).await;
+    exchange(&mut near, &mut far, 1000).await;
+    // A second path finds no room while the first is in use, and what is in use stays.
+    let second = client(&options);
+    let as_usual = ConnectOptions::default();
+    let dialled = second.connect(([127, 0, 0, 1], PORT).into(), &as_usual);
+    let _ = tokio::time::timeout(Duration::from_millis(50), dialled).await;
+    until(|| counter(&server, "UdpPathNoRoom") > 0).await;
+    exchange(&mut far, &mut near, 1000).await;
+}
+
+#[test]
+fn further_uplinks_are_those_with_a_default_route() {
+    let link = |index: u32, name: &str, last: u8| Link {
+        index,
+        name: name.to_string(),
+        is_up: true,
+        is_running: last != 3,
+        is_loopback: false,
+        kind: None,
+        mtu_bytes: 1500,
+        addresses: vec![[192, 0, 2, last].into()],
+    };
+    let default = |link, metric| crate::setup::Route {
+        destination: ([0; 4].into(), 0),
+        gateway: Some([192, 0, 2, 254].into()),
+        link,
+        metric,
+    };
+    let state = SystemState {
+        links: vec![link(1, "wlan0", 1), link(2, "eth0", 2), link(3, "down0", 3), link(4, "lan0", 4)],
+        routes: vec![default(1, 600), default(2, 100), default(3, 1)],
+        ..SystemState::default()
+    };
+    // By eth0 goes the path that is bound to none.
+    assert_eq!(further_uplinks(&state), ["wlan0"]);
+    assert!(further_uplinks(&SystemState::default()).is_empty());
+}

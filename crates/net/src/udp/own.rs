@@ -1,0 +1,197 @@
+//! The paths of this end to those whom it dials: identifiers, and answers to challenges.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+
+use polypath_units::{Duration, Instant};
+
+use super::datagram::{Header, Kind, OwnPath, PathId};
+use super::keys::{Challenge, HostSecret, PathKey};
+
+/// For so long after a SYN this end tells a peer the key of the path.
+const INTRODUCES_FOR: Duration = Duration::from_secs(60);
+
+/// A path that no flow uses is forgotten when it was silent for so long. It has the same identifier when it is used again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// Answers to challenges in a second, for one path.
+const ANSWERS_PER_SECOND: u32 = 100;
+
+/// A path to a peer: by which path of ours, and to which address.
+pub(super) type Way = (OwnPath, SocketAddr);
+
+/// The paths of this end.
+#[derive(Debug)]
+pub(super) struct OwnPaths {
+    secret: HostSecret,
+    paths: HashMap<Way, OwnState>,
+    ways: HashMap<PathId, Way>,
+}
+
+#[derive(Debug)]
+struct OwnState {
+    key: PathKey,
+    id: PathId,
+    sent_at: Instant,
+    syn_at: Option<Instant>,
+    /// The second of the latest answer, and how many there were in it.
+    answers: (u64, u32),
+}
+
+impl OwnPaths {
+    /// No paths yet.
+    pub(super) fn new(secret: HostSecret) -> Self {
+        Self { secret, paths: HashMap::new(), ways: HashMap::new() }
+    }
+
+    /// A segment leaves by a way; gives its path.
+    pub(super) fn note_sent(&mut self, now: Instant, way: Way, is_syn: bool) -> PathId {
+        let state = self.paths.entry(way).or_insert_with(|| {
+            let key = PathKey::derive(&self.secret, way.0, way.1);
+            let id = key.id();
+            self.ways.insert(id, way);
+            OwnState { key, id, sent_at: now, syn_at: None, answers: (0, 0) }
+        });
+        state.sent_at = now;
+        if is_syn {
+            state.syn_at = Some(now);
+        }
+        state.id
+    }
+
+    /// The way that a datagram of a path of ours came, if its other end is `remote`.
+    pub(super) fn way(&self, path: PathId, remote: SocketAddr) -> Option<Way> {
+        self.ways.get(&path).copied().filter(|way| is_same(way.1, remote))
+    }
+
+    /// What to say to a challenge from `remote`, if anything.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        remote: SocketAddr,
+        challenge: Challenge,
+        is_stranger: bool,
+    ) -> Option<Header> {
+        let way = self.way(path, remote)?;
+        let state = self.paths.get_mut(&way)?;
+        let second = now.as_nanos() / 1_000_000_000;
+        let count = if state.answers.0 == second { state.answers.1 + 1 } else { 1 };
+        if count > ANSWERS_PER_SECOND {
+            return None;
+        }
+        let kind = if is_stranger {
+            // Whoever can make up the peer's address may ask; but not at any time.
+            state.syn_at.filter(|at| now.since(*at) <= INTRODUCES_FOR)?;
+            Kind::Introduction(challenge, state.key)
+        } else {
+            Kind::Proof(challenge, state.key.prove(challenge))
+        };
+        state.answers = (second, count);
+        Some(Header { kind, to_owner: false, path })
+    }
+
+    /// The paths in use that were silent for `silence`, for each of which a keep-alive leaves now. Forgets those that are not.
+    pub(super) fn take_silent(
+        &mut self,
+        now: Instant,
+        silence: Duration,
+        in_use: &HashSet<(OwnPath, IpAddr)>,
+    ) -> Vec<(PathId, Way)> {
+        let mut silent = Vec::new();
+        self.paths.retain(|way, state| {
+            if !in_use.contains(&(way.0, way.1.ip())) {
+                let stays = now.since(state.sent_at) < FORGOTTEN_AFTER;
+                if !stays {
+                    self.ways.remove(&state.id);
+                }
+                return stays;
+            }
+            if now.since(state.sent_at) >= silence {
+                state.sent_at = now;
+                silent.push((state.id, *way));
+            }
+            true
+        });
+        silent
+    }
+}
+
+/// Scopes and flow labels of IPv6 aside.
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    one.ip().to_canonical() == other.ip().to_canonical() && one.port() == other.port()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: &[(OwnPath, IpAddr)] = &[];
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_secs(secs)
+    }
+
+    fn way(last: u8) -> Way {
+        (OwnPath(1), ([192, 0, 2, last], 6824).into())
+    }
+
+    fn own() -> OwnPaths {
+        OwnPaths::new(HostSecret([1; 32]))
+    }
+
+    #[test]
+    fn peers_cannot_link_the_paths_of_one_host() {
+        let mut own = own();
+        let (one, other) = (own.note_sent(at(1), way(1), true), own.note_sent(at(1), way(2), true));
+        assert_ne!(one, other);
+        assert_eq!(one, own.note_sent(at(2), way(1), false));
+        assert_eq!(own.way(one, way(1).1), Some(way(1)));
+        assert_eq!(own.way(one, way(2).1), None, "only its peer speaks of a path");
+    }
+
+    #[test]
+    fn a_key_is_told_after_a_syn_and_to_its_peer_only() {
+        let mut own = own();
+        let path = own.note_sent(at(1), way(1), false);
+        let nonce = Challenge([5; 8]);
+        assert_eq!(own.answer(at(1), path, way(1).1, nonce, true), None, "no SYN");
+        own.note_sent(at(2), way(1), true);
+        let answer = own.answer(at(60), path, way(1).1, nonce, true).expect("an introduction");
+        let Kind::Introduction(back, key) = answer.kind else { panic!("{answer:?}") };
+        assert_eq!((back, key.id(), answer.path), (nonce, path, path));
+        assert_eq!(own.answer(at(60), path, way(2).1, nonce, true), None, "from elsewhere");
+        assert_eq!(own.answer(at(63), path, way(1).1, nonce, true), None, "too late");
+        let answer = own.answer(at(63), path, way(1).1, nonce, false).expect("a proof");
+        assert!(matches!(answer.kind, Kind::Proof(_, proof) if key.is_proof(nonce, proof)));
+    }
+
+    #[test]
+    fn answers_are_limited() {
+        let mut own = own();
+        let path = own.note_sent(at(1), way(1), true);
+        let mut answers = |now| {
+            (0..1000).filter(|_| own.answer(now, path, way(1).1, Challenge([5; 8]), false).is_some()).count()
+        };
+        assert_eq!(answers(at(1)), ANSWERS_PER_SECOND as usize);
+        assert_eq!(answers(at(2)), ANSWERS_PER_SECOND as usize);
+    }
+
+    #[test]
+    fn paths_in_use_are_kept_alive_and_others_forgotten() {
+        let mut own = own();
+        let silence = Duration::from_secs(15);
+        let used = own.note_sent(at(1), way(1), true);
+        let unused = own.note_sent(at(1), way(2), true);
+        let in_use = HashSet::from([(OwnPath(1), way(1).1.ip())]);
+        assert!(own.take_silent(at(15), silence, &in_use).is_empty());
+        assert_eq!(own.take_silent(at(16), silence, &in_use), [(used, way(1))]);
+        assert!(own.take_silent(at(30), silence, &in_use).is_empty());
+        own.take_silent(at(61), silence, &in_use);
+        assert_eq!(own.way(unused, way(2).1), None);
+        assert!(own.way(used, way(1).1).is_some());
+        own.take_silent(at(200), silence, &NONE.iter().copied().collect());
+        assert!(own.paths.is_empty() && own.ways.is_empty());
+        assert_eq!(own.note_sent(at(201), way(2), true), unused, "the same when it is used again");
+    }
+}

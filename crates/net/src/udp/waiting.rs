@@ -1,0 +1,112 @@
+//! Paths that wait to be known: a table of fixed size in which no source takes the places of others.
+
+use std::collections::HashMap;
+
+use polypath_units::{Duration, Instant};
+
+use super::datagram::{CHALLENGE_BYTES, PathId};
+use super::peers::{AMPLIFICATION, Route};
+
+/// Paths that wait, in sets. A network of sources has one of the sets, in which the newest takes the place of the oldest.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// All sets, one after the other. Empty until a path waits: most ends are never reached.
+    slots: Vec<Option<Slot>>,
+    /// For each set, where its oldest is.
+    oldest: Vec<u16>,
+    index: HashMap<PathId, usize>,
+    sets: usize,
+    set_len: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    path: PathId,
+    route: Route,
+    received_bytes: usize,
+    sent_bytes: usize,
+    challenged_at: Instant,
+}
+
+impl Waiting {
+    /// A table for `paths`, `of_source` of them in a set.
+    pub(super) fn new(paths: usize, of_source: usize) -> Self {
+        let set_len = of_source.clamp(1, usize::from(u16::MAX));
+        let sets = (paths / set_len).max(1);
+        Self { slots: Vec::new(), oldest: Vec::new(), index: HashMap::new(), sets, set_len }
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether a path waits that came by this route.
+    pub(super) fn is_from(&self, path: PathId, route: Route) -> bool {
+        self.slot(path).is_some_and(|slot| slot.route == route)
+    }
+
+    /// A path whose source belongs to `place` came with `len_bytes` by a route. True if it is to be challenged: at once, and
+    /// again after `interval`.
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        place: u64,
+        path: PathId,
+        route: Route,
+        len_bytes: usize,
+        interval: Duration,
+    ) -> bool {
+        if let Some(slot) = self.slot_mut(path).filter(|slot| slot.route == route) {
+            slot.received_bytes = slot.received_bytes.saturating_add(len_bytes);
+            let is_due = now.since(slot.challenged_at) >= interval;
+            if is_due {
+                slot.challenged_at = now;
+                slot.sent_bytes = slot.sent_bytes.saturating_add(CHALLENGE_BYTES);
+            }
+            return is_due;
+        }
+        self.remove(path);
+        if self.slots.is_empty() {
+            self.slots.resize_with(self.sets * self.set_len, || None);
+            self.oldest.resize(self.sets, 0);
+        }
+        let set = (place % self.sets as u64) as usize;
+        let within = usize::from(self.oldest[set]);
+        self.oldest[set] = ((within + 1) % self.set_len) as u16;
+        let at = set * self.set_len + within;
+        let (received_bytes, sent_bytes) = (len_bytes, CHALLENGE_BYTES);
+        let slot = Slot { path, route, received_bytes, sent_bytes, challenged_at: now };
+        if let Some(before) = self.slots[at].replace(slot) {
+            self.index.remove(&before.path);
+        }
+        self.index.insert(path, at);
+        true
+    }
+
+    /// The route of a path, if `len_bytes` may be sent there.
+    pub(super) fn spend(&mut self, path: PathId, len_bytes: usize) -> Option<Route> {
+        let slot = self.slot_mut(path)?;
+        let sent = slot.sent_bytes.saturating_add(len_bytes);
+        if sent > slot.received_bytes.saturating_mul(AMPLIFICATION) {
+            return None;
+        }
+        slot.sent_bytes = sent;
+        Some(slot.route)
+    }
+
+    /// A path waits no more.
+    pub(super) fn remove(&mut self, path: PathId) {
+        if let Some(at) = self.index.remove(&path) {
+            self.slots[at] = None;
+        }
+    }
+
+    fn slot(&self, path: PathId) -> Option<&Slot> {
+        self.slots.get(*self.index.get(&path)?)?.as_ref()
+    }
+
+    fn slot_mut(&mut self, path: PathId) -> Option<&mut Slot> {
+        self.slots.get_mut(*self.index.get(&path)?)?.as_mut()
+    }
+}
