@@ -186,15 +186,13 @@ impl RelayChoices {
         };
         let defaults = UdpOptions::default();
         let mut options = UdpOptions {
+            // None if none is named: those of the system are for the caller to choose.
             paths: self.interfaces.iter().chain(more).map(path).collect(),
             is_reachable: self.is_reachable,
             announced: self.announced.iter().map(|(addr, _)| *addr).collect(),
             port: self.udp_port.unwrap_or(defaults.port),
             ..defaults
         };
-        if options.paths.is_empty() {
-            options.paths.push(UdpPath::default());
-        }
         self.choose(&mut options.connection);
         options
     }

@@ -88,7 +88,13 @@ impl Relay {
             let _entered = runtime.enter();
             let namespace = Namespace::current()?;
             let stack = match choices.driver {
-                Driver::Udp => Stack::udp(&namespace, &choices.udp())?,
+                Driver::Udp => {
+                    let mut options = choices.udp();
+                    if options.paths.is_empty() {
+                        options.use_uplinks(&namespace)?;
+                    }
+                    Stack::udp(&namespace, &options)?
+                }
                 Driver::Tun => Stack::on_uplinks(&namespace, choices.uplinks()).map_err(into_io)?,
             };
             // `polypath ss` shows it; what carries data need not be seen.

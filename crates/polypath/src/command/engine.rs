@@ -173,11 +173,11 @@ impl EngineArguments {
             announced: self.announce.iter().map(|(addr, _)| *addr).collect(),
             ..UdpOptions::default()
         };
-        if options.paths.is_empty() {
-            options.paths.push(UdpPath::default());
-        }
         self.choose(&mut options.connection);
         let namespace = Namespace::current().map_err(Failure::run)?;
+        if options.paths.is_empty() {
+            options.use_uplinks(&namespace).map_err(Failure::run)?;
+        }
         Stack::udp(&namespace, &options).map(Engine::Stack).map_err(Failure::run)
     }
 
