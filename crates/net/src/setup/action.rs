@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::{self, FORWARD_V4, FORWARD_V6};
+use super::state::is_accept_ra;
 use crate::Netlink;
 
 /// A step.
@@ -45,6 +47,28 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it is one that set-up may take: what is on file is not believed beyond that.
+    pub(super) fn is_of_setup(&self) -> bool {
+        match self {
+            Self::SetVariable { name, value, before } => {
+                let is_short_number = |text: &str| text.len() <= 2 && text.parse::<i8>().is_ok();
+                is_variable(name) && is_short_number(value) && is_short_number(before)
+            }
+            Self::AddRoute { link, destination, table, .. } => match table {
+                Some(table) => plan::is_table(*table),
+                None => link.starts_with("polypath") && plan::is_stack_address(destination.0),
+            },
+            Self::AddRule { source, table, priority } => {
+                plan::is_stack_address(*source) && plan::is_table(*table) && plan::is_priority(*priority)
+            }
+        }
+    }
+
+    /// Whether it makes the system forward packets.
+    pub(super) fn switches_forwarding(&self) -> bool {
+        matches!(self, Self::SetVariable { name, .. } if name == FORWARD_V4 || name == FORWARD_V6)
+    }
+
     /// Does it, in the calling thread's network namespace.
     pub fn apply(&self, netlink: &Netlink) -> io::Result<()> {
         match self {
@@ -74,6 +98,11 @@ impl Action {
             undone => undone,
         }
     }
+}
+
+/// Whether set-up sets it.
+fn is_variable(name: &str) -> bool {
+    name == FORWARD_V4 || name == FORWARD_V6 || is_accept_ra(name)
 }
 
 fn set_variable(name: &str, value: &str) -> io::Result<()> {

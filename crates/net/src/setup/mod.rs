@@ -114,8 +114,7 @@ impl NetworkSetup {
             let plan = NetworkPlan::compute(&state, options, slot, tun, &BTreeMap::new())?;
             let actions = plan.base.iter().chain(plan.paths.iter().flat_map(|path| &path.actions));
             let mut lines: Vec<String> = actions.map(ToString::to_string).collect();
-            let switches = |action: &Action| matches!(action, Action::SetVariable { .. });
-            let is_forwarding_ours = plan.base.iter().any(switches);
+            let is_forwarding_ours = plan.base.iter().any(Action::switches_forwarding);
             let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
             let translation = Translation { slot, tun, paths, exposed, is_forwarding_ours };
             let through_firewalls = forward::text(tun, slot)?;
@@ -245,8 +244,11 @@ impl NetworkSetup {
         self.numbers.extend(wanted.paths.iter().map(|path| (path.link.clone(), path.number)));
         self.record.note(wanted.paths.iter().flat_map(|path| path.actions.iter().cloned()))?;
         if let Some(variables) = &self.variables {
-            variables.set(netlink, &wanted.base)?;
+            variables.note(&wanted.base)?;
         }
+        // Before the system forwards, what it forwards is limited to the stack's.
+        self.translate()?;
+        wanted.base.iter().try_for_each(|action| action.apply(netlink))?;
         let known: Vec<&Action> = before.iter().flat_map(|path| &path.actions).collect();
         for action in wanted.paths.iter().flat_map(|path| &path.actions) {
             match action.apply(netlink) {
@@ -255,14 +257,13 @@ impl NetworkSetup {
                 result => result?,
             }
         }
-        self.translate()?;
         Ok(changes)
     }
 
     fn translate(&self) -> io::Result<()> {
         let (slot, tun, paths) = (self.installed.slot, &*self.tun, &*self.installed.paths);
         let is_forwarding_ours = match &self.variables {
-            Some(variables) => variables.is_ours(plan::FORWARD_V4)? || variables.is_ours(plan::FORWARD_V6)?,
+            Some(variables) => variables.is_forwarding_ours()?,
             None => false,
         };
         Translation { slot, tun, paths, exposed: &self.options.exposed_ports, is_forwarding_ours }.apply()
@@ -280,11 +281,12 @@ impl NetworkSetup {
         let slot = self.installed.slot;
         self.namespace.run(|| {
             let netlink = Netlink::new()?;
-            let mut result = nat::remove(slot);
+            // The limits of what is forwarded go last: not for a moment is this a router for others.
+            let mut result = variables.leave(&netlink);
             for action in paths.iter().flat_map(|path| &path.actions).rev() {
                 result = result.and(action.undo(&netlink));
             }
-            result.and(variables.leave(&netlink))
+            result.and(nat::remove(slot))
         })?
     }
 }

@@ -13,6 +13,9 @@ use super::plan::PathPlan;
 /// The program that the nftables library talks through.
 const PROGRAM: &str = "nft";
 
+/// The devices of all instances.
+const DEVICES: &str = "polypath*";
+
 /// Name of an instance's table.
 pub(super) fn table_name(slot: u8) -> String {
     format!("polypath{slot}")
@@ -27,7 +30,7 @@ pub(super) struct Translation<'a> {
     pub(super) paths: &'a [PathPlan],
     /// TCP ports at which the stack listens.
     pub(super) exposed: &'a [u16],
-    /// The system forwards because of us: it need not become a router for its neighbours.
+    /// The system forwards because of us: only what goes through a stack's device, or it would be a router for everybody.
     pub(super) is_forwarding_ours: bool,
 }
 
@@ -58,16 +61,19 @@ impl Translation<'_> {
                 );
             }
         }
+        text += "  }\n  chain forward { type filter hook forward priority filter;\n";
+        let tun = self.tun;
+        let _ = writeln!(text, "    oifname \"{tun}\" ct state {{ established, related }} accept");
+        let _ = writeln!(text, "    oifname \"{tun}\" ct status dnat accept");
+        let _ = writeln!(text, "    oifname \"{tun}\" drop");
         if self.is_forwarding_ours {
-            let uplinks = self.uplinks().map(|link| format!("\"{link}\"")).collect::<Vec<_>>().join(", ");
-            text += "  }\n  chain forward { type filter hook forward priority filter;\n";
-            let _ = writeln!(text, "    iifname {{ {uplinks} }} oifname {{ {uplinks} }} drop");
+            for device in [tun, DEVICES] {
+                let _ = writeln!(text, "    iifname \"{device}\" accept");
+                let _ = writeln!(text, "    oifname \"{device}\" accept");
+            }
+            text += "    drop\n";
         }
         text + "  }\n}"
-    }
-
-    fn uplinks(&self) -> impl Iterator<Item = &str> {
-        self.paths.iter().map(|path| &*path.link)
     }
 
     /// The stack's addresses, and the uplink's that stand for them.
@@ -96,12 +102,10 @@ impl Translation<'_> {
                 "type": "nat", "hook": chain, "prio": priority, "policy": "accept",
             }}}));
         }
-        if self.is_forwarding_ours {
-            commands.push(json!({"add": {"chain": {
-                "family": "inet", "table": table, "name": "forward",
-                "type": "filter", "hook": "forward", "prio": 0, "policy": "accept",
-            }}}));
-        }
+        commands.push(json!({"add": {"chain": {
+            "family": "inet", "table": table, "name": "forward",
+            "type": "filter", "hook": "forward", "prio": 0, "policy": "accept",
+        }}}));
         let mut rule = |chain: &str, expr: Value| {
             commands.push(json!({"add": {"rule": {
                 "family": "inet", "table": table, "chain": chain, "expr": expr,
@@ -132,18 +136,36 @@ impl Translation<'_> {
                 );
             }
         }
-        if self.is_forwarding_ours && !self.paths.is_empty() {
-            let uplinks = json!({"set": self.uplinks().collect::<Vec<_>>()});
-            rule(
-                "forward",
-                json!([
-                    equals(json!({"meta": {"key": "iifname"}}), uplinks.clone()),
-                    equals(json!({"meta": {"key": "oifname"}}), uplinks),
-                    {"drop": null},
-                ]),
-            );
+        for expr in self.forwarded() {
+            rule("forward", expr);
         }
         json!({"nftables": commands})
+    }
+}
+
+/// What may be forwarded. Nobody reaches the stack but at the ports that are translated to it, and nobody else's packets
+/// are forwarded because of us. Packets of instances with other tables pass: those guard their own devices.
+impl Translation<'_> {
+    fn forwarded(&self) -> Vec<Value> {
+        let is = |key: &str, name: &str| json!({"match": {"op": "==", "left": {"meta": {"key": key}}, "right": name}});
+        let to_stack = is("oifname", self.tun);
+        let state = json!({"match": {
+            "op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"],
+        }});
+        let translated = json!({"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}});
+        let mut rules = vec![
+            json!([to_stack, state, {"accept": null}]),
+            json!([to_stack, translated, {"accept": null}]),
+            json!([to_stack, {"drop": null}]),
+        ];
+        if self.is_forwarding_ours {
+            for device in [self.tun, DEVICES] {
+                rules.push(json!([is("iifname", device), {"accept": null}]));
+                rules.push(json!([is("oifname", device), {"accept": null}]));
+            }
+            rules.push(json!([{"drop": null}]));
+        }
+        rules
     }
 }
 

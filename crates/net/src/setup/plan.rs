@@ -212,9 +212,13 @@ fn stack_v4(slot: u8, number: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18, slot, number + 1)
 }
 
-/// From a unique local prefix (RFC 4193) of ours; it never leaves the machine either.
+/// A unique local prefix (RFC 4193) of ours.
+const STACK_PREFIX_V6: [u16; 3] = [0xfd70, 0x6f6c, 0x7970];
+
+/// From our prefix; it never leaves the machine either.
 fn stack_v6(slot: u8, number: u8) -> Ipv6Addr {
-    Ipv6Addr::new(0xfd70, 0x6f6c, 0x7970, slot.into(), 0, 0, 0, u16::from(number) + 1)
+    let [a, b, c] = STACK_PREFIX_V6;
+    Ipv6Addr::new(a, b, c, slot.into(), 0, 0, 0, u16::from(number) + 1)
 }
 
 /// Forwarding, where it is off. With it on, the kernel listens to router advertisements only if told so.
@@ -241,12 +245,33 @@ fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
     actions
 }
 
+/// Whether an address is one of those that stacks have.
+pub(super) fn is_stack_address(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => addr.octets()[..2] == [198, 18] && addr.octets()[2] < SLOTS,
+        IpAddr::V6(addr) => {
+            let segments = addr.segments();
+            segments[..3] == STACK_PREFIX_V6 && segments[3] < SLOTS.into()
+        }
+    }
+}
+
+/// Whether a table is one of ours.
+pub(super) fn is_table(table: u32) -> bool {
+    (FIRST_TABLE..FIRST_TABLE + 16 * u32::from(SLOTS)).contains(&table)
+}
+
+/// Whether a rule's priority is one of ours.
+pub(super) fn is_priority(priority: u32) -> bool {
+    (FIRST_PRIORITY..FIRST_PRIORITY + 16 * u32::from(SLOTS)).contains(&priority)
+}
+
 /// The first instance number whose addresses, tables and rules nothing uses.
 pub(super) fn is_slot_free(state: &SystemState, slot: u8) -> bool {
     let first = 16 * u32::from(slot);
     let ours = |addr: &IpAddr| match addr {
         IpAddr::V4(addr) => addr.octets()[..3] == [198, 18, slot],
-        IpAddr::V6(addr) => addr.segments()[..4] == [0xfd70, 0x6f6c, 0x7970, slot.into()],
+        IpAddr::V6(addr) => addr.segments()[..3] == STACK_PREFIX_V6 && addr.segments()[3] == u16::from(slot),
     };
     let tables = FIRST_TABLE + first..FIRST_TABLE + first + 16;
     let priorities = FIRST_PRIORITY + first..FIRST_PRIORITY + first + 16;

@@ -1,9 +1,9 @@
 //! What an instance has done to the system, on file: a start after a crash removes what is left, and two instances don't
 //! get into each other's way.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,6 @@ impl Process {
 struct Content {
     #[serde(flatten)]
     process: Process,
-    /// Inode of the network namespace.
-    namespace: u64,
     slot: u8,
     actions: Vec<Action>,
 }
@@ -51,12 +49,13 @@ struct Content {
 impl Record {
     /// Claims a slot; false if another living instance has it. What a dead one left is removed first.
     pub(super) fn claim(directory: &Path, slot: u8, netlink: &Netlink) -> io::Result<Option<Self>> {
-        fs::create_dir_all(directory)?;
-        let path = directory.join(format!("setup-{slot}.json"));
+        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        open_directory(directory)?;
+        // What another namespace's instance left stays on file until a start there.
+        let path = directory.join(format!("setup-{}-{slot}.json", namespace()?));
         clear_leftover(&path, netlink)?;
-        let (process, namespace) = (Process::current(), namespace()?);
-        let content = Content { process, namespace, slot, actions: Vec::new() };
-        let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
+        let content = Content { process: Process::current(), slot, actions: Vec::new() };
+        let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             Err(error) => return Err(at(&path, &error)),
@@ -82,8 +81,56 @@ impl Drop for Record {
 /// Writes a file as a whole: never half of one.
 pub(super) fn replace(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let fresh = path.with_extension("new");
-    write(File::create(&fresh).map_err(|error| at(&fresh, &error))?, content)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    write(options.open(&fresh).map_err(|error| at(&fresh, &error))?, content)?;
     fs::rename(&fresh, path).map_err(|error| at(path, &error))
+}
+
+/// Opens the directory of the records: who could write there could have us change the system.
+pub(super) fn open_directory(directory: &Path) -> io::Result<File> {
+    let file = File::open(directory).map_err(|error| at(directory, &error))?;
+    check_owner(directory, &file)?;
+    Ok(file)
+}
+
+/// The text of a record, if it is there and nobody else can have written it.
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at(path, &error)),
+    };
+    check_owner(path, &file)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|error| at(path, &error))?;
+    Ok(Some(text))
+}
+
+fn check_owner(path: &Path, file: &File) -> io::Result<()> {
+    let found = file.metadata().map_err(|error| at(path, &error))?;
+    let me = rustix::process::geteuid().as_raw();
+    let mode = found.mode() & 0o7777;
+    if found.uid() == me && mode & 0o022 == 0 {
+        return Ok(());
+    }
+    let problem = format!(
+        "belongs to user {} and has mode {mode:04o}; expected user {me}, and that nobody else may write (chmod go-w, or another directory in POLYPATH_RUNTIME_DIR)",
+        found.uid()
+    );
+    Err(at(path, &io::Error::new(io::ErrorKind::InvalidData, problem)))
+}
+
+/// Refuses a record of what set-up never does: undoing it would let a file decide what is written where.
+pub(super) fn check_actions(path: &Path, actions: &[Action]) -> io::Result<()> {
+    match actions.iter().find(|action| !action.is_of_setup()) {
+        None => Ok(()),
+        Some(action) => {
+            let problem =
+                format!("\"{action}\" is nothing that set-up does; look at the file, and remove it");
+            Err(at(path, &io::Error::new(io::ErrorKind::InvalidData, problem)))
+        }
+    }
 }
 
 fn write(mut file: File, content: &impl Serialize) -> io::Result<()> {
@@ -94,28 +141,19 @@ pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Undoes what a dead instance left, if its namespace is this one.
+/// Undoes what a dead instance left in this namespace.
 fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(at(path, &error)),
-    };
+    let Some(text) = read(path)? else { return Ok(()) };
     // A file that can't be read was cut short by a crash, before anything was done.
     let Ok(left) = serde_json::from_str::<Content>(&text) else { return fs::remove_file(path) };
     if left.process.is_alive() {
         return Ok(());
     }
-    if left.namespace == namespace()? {
-        tracing::info!(
-            slot = left.slot,
-            pid = left.process.pid,
-            "removing what an instance that died has left"
-        );
-        nat::remove(left.slot)?;
-        for action in left.actions.iter().rev() {
-            action.undo(netlink)?;
-        }
+    check_actions(path, &left.actions)?;
+    tracing::info!(slot = left.slot, pid = left.process.pid, "removing what an instance that died has left");
+    nat::remove(left.slot)?;
+    for action in left.actions.iter().rev() {
+        action.undo(netlink)?;
     }
     fs::remove_file(path).map_err(|error| at(path, &error))
 }

@@ -259,7 +259,9 @@ fn accept_ra(link: &str) -> String {
 
 /// Whether a variable is one of those.
 pub(super) fn is_accept_ra(variable: &str) -> bool {
-    variable.starts_with("net/ipv6/conf/") && variable.ends_with("/accept_ra")
+    let link = variable.strip_prefix("net/ipv6/conf/").and_then(|rest| rest.strip_suffix("/accept_ra"));
+    // No interface has a name that leads elsewhere.
+    link.is_some_and(|link| !link.is_empty() && !link.contains('/') && link != "." && link != "..")
 }
 
 /// The interface and the gateway of one of a route's several ways.

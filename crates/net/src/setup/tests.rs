@@ -130,7 +130,9 @@ fn listeners_are_reached_at_the_uplinks_own_addresses_only() {
         "ip daddr { 192.0.2.10 } tcp dport 443 dnat ip to 198.18.0.1:443",
         "ip6 daddr { 2001:db8::10 } tcp dport 443 dnat ip6 to [fd70:6f6c:7970::1]:443",
         "ip daddr { 192.168.1.5 } tcp dport 443 dnat ip to 198.18.0.2:443",
-        "iifname { \"eth0\", \"wlan0\" } oifname { \"eth0\", \"wlan0\" } drop",
+        "oifname \"polypath0\" ct status dnat accept",
+        "oifname \"polypath0\" drop",
+        "iifname \"polypath*\" accept",
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }
@@ -213,6 +215,17 @@ impl Host {
         self.testbed.client.run(|| commands.iter().map(run).collect::<Vec<_>>().join("\n")).unwrap()
     }
 
+    /// As [`Host::snapshot`] was. A child that another test is just starting may hold a device until it has become its program.
+    fn assert_becomes(&self, before: &str) {
+        for _ in 0..100 {
+            if self.snapshot() == before {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(self.snapshot(), before);
+    }
+
     fn shell(&self, script: &str) -> String {
         let run = || Command::new("sh").args(["-ec", script]).output().expect("the shell");
         let output = self.testbed.client.run(run).unwrap();
@@ -268,14 +281,7 @@ fn two_instances_come_and_go_and_leave_nothing() {
     assert_eq!(host.shell(forwarding), "1\n", "the second needs it still");
     drop(second);
     drop((first_tun, second_tun));
-    // A child that another test is just starting may hold the devices until it has become its program.
-    for _ in 0..100 {
-        if host.snapshot() == before {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    assert_eq!(host.snapshot(), before);
+    host.assert_becomes(&before);
 }
 
 #[test]
@@ -297,7 +303,7 @@ fn what_a_crash_left_goes_at_the_next_start() {
     assert_eq!(next.slot(), 0);
     next.remove().unwrap();
     drop(tun);
-    assert_eq!(host.snapshot(), before);
+    host.assert_becomes(&before);
 }
 
 #[test]
@@ -488,24 +494,113 @@ fn firewalls_and_strict_reverse_paths_let_the_stack_through() {
 }
 
 #[test]
-fn a_host_does_not_become_a_router_between_its_uplinks() {
+fn neighbours_find_no_router_and_no_way_to_the_stack_past_its_ports() {
     if !is_root_or_skip("neighbours") {
         return;
     }
     let host = Host::new();
+    host.shell(
+        "ip link add lan type veth peer name far; ip link set far up; ip addr add 10.55.0.1/24 dev lan; ip link set lan up
+         ip neigh add 10.55.0.2 lladdr 02:00:00:00:00:01 dev lan",
+    );
+    // A neighbour on the second uplink sends its packets for the network behind this host, and for the stack, to it.
+    let reach = "ip route add 10.55.0.0/24 via 10.77.1.1; ip route add 198.18.0.0/16 via 10.77.1.1";
+    host.testbed.server.run(|| Command::new("sh").args(["-ec", reach]).status()).unwrap().unwrap();
+    let forwarded = |host: &Host, to: [u8; 4]| {
+        let sent = |device: &str| host.shell(&format!("nft reset counter inet seen {device} | grep packets"));
+        host.testbed
+            .server
+            .run(|| std::net::UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"hop", (Ipv4Addr::from(to), 9)))
+            .unwrap()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        ["lan", "polypath0"].map(|device| !sent(device).contains("packets 0 "))
+    };
+    // Behind every chain that forwards, what leaves by either device is counted.
+    host.shell(
+        "nft add table inet seen; nft add counter inet seen lan; nft add counter inet seen polypath0
+         nft 'add chain inet seen out { type filter hook postrouting priority 300; }'
+         nft add rule inet seen out oifname lan udp dport 9 counter name lan
+         nft add rule inet seen out oifname polypath0 udp dport 9 counter name polypath0",
+    );
     let tun = host.tun();
     let mut setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
-    let drops = |host: &Host| host.snapshot().contains("oifname { \"path0\", \"path1\" } drop");
-    assert!(drops(&host));
+    let beside = host.apply(&host.tun(), SetupOptions::default()).expect("another");
     setup.expose(80).unwrap();
-    assert!(drops(&host));
+    assert_eq!(forwarded(&host, [10, 55, 0, 2]), [false, false]);
+    assert_eq!(forwarded(&host, [198, 18, 0, 1]), [false, false]);
+    beside.remove().unwrap();
     setup.remove().unwrap();
-    // One that is a router already stays one.
+    // One that is a router already stays one, and the stack is out of its neighbours' reach all the same.
     host.shell("echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv6/conf/all/forwarding");
     let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
-    assert!(!drops(&host));
+    assert_eq!(forwarded(&host, [10, 55, 0, 2]), [true, false]);
+    assert_eq!(forwarded(&host, [198, 18, 0, 1]), [false, false]);
     setup.remove().unwrap();
     assert_eq!(host.shell("cat /proc/sys/net/ipv4/ip_forward"), "1\n");
+}
+
+#[test]
+fn a_record_that_others_may_write_or_that_leads_elsewhere_is_refused() {
+    if !is_root_or_skip("records") {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let host = Host::new();
+    let tun = host.tun();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let error = || host.apply(&tun, SetupOptions::default()).unwrap_err().to_string();
+    mode(host.directory.path(), 0o777);
+    assert!(
+        error().contains("has mode 0777; expected user 0, and that nobody else may write"),
+        "{}",
+        error()
+    );
+    mode(host.directory.path(), 0o755);
+    let namespace = host.testbed.client.run(record::namespace).unwrap().unwrap();
+    let path = host.directory.path().join(format!("setup-{namespace}-0.json"));
+    let record = |name: &str| {
+        format!(
+            r#"{{"pid": 4194305, "started": 1, "slot": 0, "actions":
+                [{{"set_variable": {{"name": "{name}", "value": "1", "before": "0"}}}}]}}"#
+        )
+    };
+    std::fs::write(&path, record("net/ipv4/ip_forward")).unwrap();
+    mode(&path, 0o666);
+    assert!(error().contains("has mode 0666"), "{}", error());
+    mode(&path, 0o600);
+    for name in
+        ["net/ipv6/conf/../../../../tmp/accept_ra", "kernel/core_pattern", "net/ipv6/conf/../accept_ra"]
+    {
+        std::fs::write(&path, record(name)).unwrap();
+        assert!(error().contains("is nothing that set-up does"), "{}", error());
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mounts", &path).unwrap();
+    assert!(error().contains("setup-"), "{}", error());
+    std::fs::remove_file(&path).unwrap();
+    host.apply(&tun, SetupOptions::default()).expect("set-up").remove().unwrap();
+}
+
+#[test]
+fn a_start_in_another_namespace_keeps_what_a_crash_left_here_on_file() {
+    if !is_root_or_skip("leftovers in another namespace") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tun = host.tun();
+    std::mem::forget(host.apply(&tun, SetupOptions::default()).expect("set-up"));
+    host.pretend_death();
+    drop(tun);
+    let elsewhere = Host { directory: host.directory, ..Host::new() };
+    let tun = elsewhere.tun();
+    elsewhere.apply(&tun, SetupOptions::default()).expect("elsewhere").remove().unwrap();
+    let host = Host { testbed: host.testbed, directory: elsewhere.directory };
+    let tun = host.tun();
+    host.apply(&tun, SetupOptions::default()).expect("the next start").remove().unwrap();
+    drop(tun);
+    host.assert_becomes(&before);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Variables of the system that instances need and share: the last one to leave puts them back, not the first.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -45,8 +45,8 @@ impl SharedVariables {
         Ok(shared)
     }
 
-    /// Sets variables, in the calling thread's network namespace.
-    pub(super) fn set(&self, netlink: &Netlink, actions: &[Action]) -> io::Result<()> {
+    /// Notes which variables are about to be set.
+    pub(super) fn note(&self, actions: &[Action]) -> io::Result<()> {
         if actions.is_empty() {
             return Ok(());
         }
@@ -62,17 +62,14 @@ impl SharedVariables {
                 }
             }
             Ok(())
-        })?;
-        actions.iter().try_for_each(|action| action.apply(netlink))
+        })
     }
 
-    /// Whether an instance switched a variable, rather than finding it as it should be.
-    pub(super) fn is_ours(&self, variable: &str) -> io::Result<bool> {
+    /// Whether the system forwards because of an instance, rather than because it did before.
+    pub(super) fn is_forwarding_ours(&self) -> io::Result<bool> {
         let mut is_ours = false;
         self.change(|content| {
-            let is_it =
-                |action: &Action| matches!(action, Action::SetVariable { name, .. } if name == variable);
-            is_ours = content.set.iter().any(is_it);
+            is_ours = content.set.iter().any(Action::switches_forwarding);
             Ok(())
         })?;
         Ok(is_ours)
@@ -97,15 +94,12 @@ impl SharedVariables {
     /// Changes what is on file, one process at a time. Processes that died take part no more.
     fn change(&self, work: impl FnOnce(&mut Content) -> io::Result<()>) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
-        let lock = File::open(directory).map_err(|error| record::at(directory, &error))?;
+        let lock = record::open_directory(directory)?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        let text = match fs::read_to_string(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(record::at(&self.path, &error)),
-        };
+        let text = record::read(&self.path)?.unwrap_or_default();
         // It is replaced as a whole, so what can't be read isn't ours.
         let mut content: Content = serde_json::from_str(&text).unwrap_or_default();
+        record::check_actions(&self.path, &content.set)?;
         content.users.retain(|user| user.process.is_alive());
         let result = work(&mut content);
         if content.users.is_empty() && content.set.is_empty() {
