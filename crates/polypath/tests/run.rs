@@ -412,3 +412,17 @@ fn nothing_stays_behind() {
     }
     assert_eq!(state(), before);
 }
+
+#[test]
+fn a_dry_run_runs_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("it ran");
+    for engine in ["udp", "kernel", "tcp"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(["run", "--engine", engine, "--dry-run", "--", "touch"]).arg(&trace);
+        let output = command.output().expect("the command");
+        let says = "polypath: --dry-run: only --engine tun sets anything up; expected --engine tun with it";
+        assert_eq!((output.status.code(), text(&output).1.as_str()), (Some(2), says), "{engine}");
+        assert!(!trace.exists(), "{engine}");
+    }
+}

@@ -1,6 +1,7 @@
 //! What the host can do: the kernel, devices, programs and permissions that the engines need.
 
 use std::io;
+use std::path::Path;
 
 use rustix::thread::CapabilitySet;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -114,11 +115,21 @@ pub(super) fn endpoints(manager: io::Result<PathManager>, usable: &[&Link]) -> O
 }
 
 fn tun() -> Finding {
-    match std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun") {
+    tun_at("/dev/net/tun".as_ref())
+}
+
+pub(super) fn tun_at(device: &Path) -> Finding {
+    match std::fs::OpenOptions::new().read(true).write(true).open(device) {
         Ok(_) => Finding::good("tun", "TUN devices are available"),
+        // Its owner can, as root mostly is.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::limited(
+            "tun",
+            format!("{} is there, and this user may not open it", device.display()),
+            "run as root for --engine tun; --engine udp and kernel do without",
+        ),
         Err(error) => Finding::limited(
             "tun",
-            format!("/dev/net/tun can't be used ({error})"),
+            format!("{} can't be used ({error})", device.display()),
             "`modprobe tun`, or pass the device into the container; --engine udp and kernel do without",
         ),
     }

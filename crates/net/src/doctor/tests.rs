@@ -270,3 +270,19 @@ fn user_namespaces_need_their_switches() {
     assert_eq!(with("kernel/unprivileged_userns_clone", "0"), Level::Limited);
     assert_eq!(with("kernel/apparmor_restrict_unprivileged_userns", "1"), Level::Limited);
 }
+
+#[test]
+fn a_device_that_only_root_may_open_is_not_called_missing() {
+    use std::os::unix::fs::PermissionsExt;
+    let device = tempfile::NamedTempFile::new().unwrap();
+    std::fs::set_permissions(device.path(), PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(host::tun_at(device.path()).level, Level::Good);
+    let missing = host::tun_at(&device.path().with_extension("missing"));
+    assert!(missing.advice.unwrap_or_default().contains("modprobe tun"));
+    std::fs::set_permissions(device.path(), PermissionsExt::from_mode(0o000)).unwrap();
+    // Root opens everything.
+    if !rustix::process::geteuid().is_root() {
+        let closed = host::tun_at(device.path());
+        assert!(closed.text.contains("this user may not open it"), "{closed:?}");
+    }
+}

@@ -4,6 +4,8 @@
 use std::fmt::Write;
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
@@ -12,6 +14,23 @@ use super::plan::PathPlan;
 
 /// The program that the nftables library talks through.
 const PROGRAM: &str = "nft";
+
+/// Where it is when a user's PATH leaves out the programs of administrators.
+const ADMINISTRATORS: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// The program by its name if PATH leads to it, else by where it is.
+fn program() -> &'static str {
+    static FOUND: OnceLock<String> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_in = |directory: &Path| directory.join(PROGRAM).is_file();
+        if std::env::split_paths(&path).any(|directory| is_in(&directory)) {
+            return PROGRAM.into();
+        }
+        let beside = ADMINISTRATORS.iter().find(|directory| is_in(Path::new(directory)));
+        beside.map_or(PROGRAM.into(), |directory| format!("{directory}/{PROGRAM}"))
+    })
+}
 
 /// The devices of all instances.
 const DEVICES: &str = "polypath*";
@@ -194,13 +213,13 @@ pub(crate) fn probe() -> io::Result<()> {
 /// Has nft do something.
 pub(super) fn run(ruleset: &Value) -> io::Result<()> {
     let no_arguments: [&str; 0] = [];
-    let done = nftables::helper::apply_ruleset_raw(&ruleset.to_string(), Some(PROGRAM), no_arguments);
+    let done = nftables::helper::apply_ruleset_raw(&ruleset.to_string(), Some(program()), no_arguments);
     done.map(drop).map_err(explain)
 }
 
 /// Asks nft for objects of a kind.
 pub(super) fn list(arguments: &[&str], kind: &str) -> io::Result<Vec<Value>> {
-    let text = nftables::helper::get_current_ruleset_raw(Some(PROGRAM), arguments.iter().copied());
+    let text = nftables::helper::get_current_ruleset_raw(Some(program()), arguments.iter().copied());
     let answer: Value = serde_json::from_str(&text.map_err(explain)?)?;
     let objects = answer["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(objects.iter().filter_map(|object| object.get(kind).cloned()).collect())

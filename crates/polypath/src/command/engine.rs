@@ -130,12 +130,16 @@ impl EngineArguments {
             ("--path-manager", self.path_manager.is_some()),
             ("--congestion-control", self.congestion_control.is_some()),
             ("--announce", !self.announce.is_empty()),
-            ("--dry-run", self.dry_run),
         ];
         if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
             return Err(Failure::input(format!(
                 "{option} is for our own stack; expected --engine tun with it (the kernel's is set up with `ip mptcp` and sysctl)"
             )));
+        }
+        if self.dry_run && self.engine != Kind::Tun {
+            return Err(Failure::input(
+                "--dry-run: only --engine tun sets anything up; expected --engine tun with it",
+            ));
         }
         if let Some((addr, Some(port))) = self.announce.iter().find(|(_, port)| port.is_some())
             && self.engine == Kind::Udp
@@ -148,8 +152,21 @@ impl EngineArguments {
         Ok(())
     }
 
-    fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
+    /// With `--dry-run`, shows what would be set up and ends; for commands that do something before they start the engine.
+    pub(super) fn end_if_dry(&self) -> Result<(), Failure> {
         self.check()?;
+        if !self.dry_run {
+            return Ok(());
+        }
+        let namespace = Namespace::current().map_err(Failure::run)?;
+        let setup = self.setup();
+        let plan = NetworkSetup::dry_run(&namespace, "polypath0", &setup).map_err(setup_failure)?;
+        print_line(&plan)?;
+        Err(Failure::Exit(0))
+    }
+
+    fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
+        self.end_if_dry()?;
         let engine = match self.engine {
             Kind::Tun => self.start_tun()?,
             Kind::Udp => self.start_udp(is_reachable)?,
@@ -211,28 +228,27 @@ impl EngineArguments {
         }
     }
 
-    fn start_tun(&self) -> Result<Engine, Failure> {
+    fn setup(&self) -> SetupOptions {
         let named = self.named_interfaces();
         let uplinks = self.interfaces.iter().flat_map(|list| &list.0);
         let backups = named.iter().filter(|interface| interface.is_backup);
+        SetupOptions {
+            uplinks: uplinks.map(|interface| interface.name.clone()).collect(),
+            backups: backups.map(|interface| interface.name.clone()).collect(),
+            exposed_ports: Vec::new(),
+        }
+    }
+
+    fn start_tun(&self) -> Result<Engine, Failure> {
+        let named = self.named_interfaces().into_iter();
         let mut options = UplinkOptions {
-            setup: SetupOptions {
-                uplinks: uplinks.map(|interface| interface.name.clone()).collect(),
-                backups: backups.map(|interface| interface.name.clone()).collect(),
-                exposed_ports: Vec::new(),
-            },
-            preferences: named.into_iter().map(|interface| (interface.name, interface.preference)).collect(),
+            setup: self.setup(),
+            preferences: named.map(|interface| (interface.name, interface.preference)).collect(),
             announced: self.announce.clone(),
             ..UplinkOptions::default()
         };
         self.choose(&mut options.connection);
         let namespace = Namespace::current().map_err(Failure::run)?;
-        if self.dry_run {
-            let plan =
-                NetworkSetup::dry_run(&namespace, "polypath0", &options.setup).map_err(setup_failure)?;
-            print_line(&plan)?;
-            return Err(Failure::Exit(0));
-        }
         let stack = Stack::on_uplinks(&namespace, options);
         stack.map(Engine::Stack).map_err(|error| match error {
             UplinkError::Setup(error) => setup_failure(error),

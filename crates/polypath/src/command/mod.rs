@@ -178,10 +178,18 @@ fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     std::fs::write(path, content).map_err(|error| cannot_write(path, &error))
 }
 
-/// Finds out before a run, not after it, that a result has no place to go. What is in the file stays.
+/// Finds out before a run, not after it, that a result has no place to go. What is in the file stays, and a file that was not
+/// there still is not: a run that is broken off leaves no empty one.
 fn check_writable(path: &Path) -> Result<(), Failure> {
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).map_err(|error| cannot_write(path, &error))
+    let mut options = std::fs::OpenOptions::new();
+    let checked = match options.append(true).create_new(true).open(path) {
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.create_new(false).open(path).map(drop)
+        }
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| cannot_write(path, &error))
 }
 
 fn create_file(path: &Path) -> Result<Box<dyn Write>, Failure> {
@@ -191,4 +199,20 @@ fn create_file(path: &Path) -> Result<Box<dyn Write>, Failure> {
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::Input(format!("{}: can't be written ({error}); expected a writable file", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finding_out_that_a_file_can_be_written_leaves_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (fresh, present) = (folder.path().join("fresh"), folder.path().join("present"));
+        std::fs::write(&present, "as it was").expect("a file");
+        assert!(check_writable(&fresh).is_ok() && check_writable(&present).is_ok());
+        assert!(!fresh.exists());
+        assert_eq!(std::fs::read_to_string(&present).expect("a file"), "as it was");
+        assert!(check_writable(&folder.path().join("none/fresh")).is_err());
+    }
 }

@@ -71,6 +71,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::input("no command to run"));
     };
+    arguments.engine.end_if_dry()?;
     let enclosure = Enclosure {
         arguments: rest.to_vec(),
         mtu_bytes: arguments.mtu,
