@@ -419,7 +419,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.state.may_receive() {
             return;
         }
-        let window = ext.receive_window_bytes(self.own_window_bytes());
+        // What the header can't say is no news.
+        let most = u64::from(u16::MAX) << self.own_shift;
+        let window = ext.receive_window_bytes(self.own_window_bytes()).min(most);
         let edge = self.receive.next() + window;
         let step = (2 * u64::from(self.peer_mss)).min(self.config.receive_buffer_bytes / 2).max(1);
         let closed = self.window_edge <= self.receive.next() + u64::from(self.peer_mss);
