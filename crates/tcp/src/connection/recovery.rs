@@ -115,8 +115,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn send_window_bytes(&self) -> u64 {
         match self.recovery.phase {
             Phase::Fast { .. } if !self.controller.steers_recovery() => self.recovery.prr.window,
+            // What else is in flight may have been lost, so it does not hold back the one segment that tells.
+            Phase::Timeout { .. } if self.recovery.frto == Frto::Resent => {
+                self.in_flight_bytes() + u64::from(self.mss_bytes()).saturating_sub(self.recovery.prr.out)
+            }
             Phase::Timeout { .. } if self.recovery.frto == Frto::SentNew => {
-                self.in_flight_bytes() + 2 * u64::from(self.mss_bytes()).saturating_sub(self.recovery.prr.out)
+                self.in_flight_bytes()
+                    + (2 * u64::from(self.mss_bytes())).saturating_sub(self.recovery.prr.out)
             }
             // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
             Phase::Open if !self.sack => {
