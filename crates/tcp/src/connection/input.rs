@@ -52,7 +52,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if let Some(timestamps) = segment.options.timestamps
             && self.timestamps
             && offset <= self.acked_to as i64
-            && (timestamps.value.wrapping_sub(self.ts_recent) as i32) >= 0
+            && !self.is_older(now, timestamps.value)
         {
             self.ts_recent = timestamps.value;
             self.ts_recent_at = now;
@@ -189,8 +189,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if let Some(timestamps) = segment.options.timestamps
             && self.timestamps
         {
-            let older = (timestamps.value.wrapping_sub(self.ts_recent) as i32) < 0;
-            if older && !segment.flags.rst() && now.since(self.ts_recent_at) < PAWS_IDLE {
+            if !segment.flags.rst() && self.is_older(now, timestamps.value) {
                 self.acknowledge_stray(now, segment, offset);
                 return Err(DropReason::Paws);
             }
@@ -218,6 +217,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let oldest = next - (self.config.receive_buffer_bytes.max(1 << 16) as i64);
         let old = offset < next && offset >= oldest.max(-1);
         Err(if old { DropReason::Duplicate } else { DropReason::Sequence })
+    }
+
+    /// The timestamp is older than the latest one, as long as that says anything (RFC 7323 §5.5).
+    #[inline]
+    fn is_older(&self, now: Instant, timestamp: u32) -> bool {
+        (timestamp.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < PAWS_IDLE
     }
 
     /// A segment outside of the window is answered with an acknowledgment, one without data only so often.
