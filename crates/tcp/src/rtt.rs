@@ -17,6 +17,9 @@ pub(crate) struct RttEstimator {
 /// How long a minimum holds: longer than route changes are apart, shorter than a day of mobility.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
+/// The timeout after a SYN that timed out (RFC 6298 §5.7).
+const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+
 impl RttEstimator {
     pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
         Self {
@@ -58,8 +61,17 @@ impl RttEstimator {
             self.variance = Duration::from_nanos((self.variance.as_nanos() * 3 + error.as_nanos()) / 4);
             self.srtt = Duration::from_nanos((self.srtt.as_nanos() * 7 + rtt.as_nanos()) / 8);
         }
+        self.backoff = 0;
         // The floor is on the variance term, as in Linux: a steady path of 300 ms keeps 500 ms, not 300.
         self.rto = (self.srtt + (self.variance * 4).max(self.least)).min(self.most);
+    }
+
+    /// The SYN timed out and its answer measures nothing: the path may be slower than the timeout before the first sample
+    /// (RFC 6298 §5.7).
+    pub(crate) fn distrust_initial(&mut self) {
+        if self.srtt.is_zero() {
+            self.rto = self.rto.max(AFTER_LOST_SYN).min(self.most);
+        }
     }
 
     pub(crate) fn srtt(&self) -> Duration {

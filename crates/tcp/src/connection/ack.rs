@@ -90,7 +90,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.consecutive_timeouts > 0 || self.rtt_is_backed_off() {
             self.judge_mtu_probe(now);
             self.consecutive_timeouts = 0;
-            self.rtt.reset_backoff();
+            // Without timestamps, the timeout stays backed off until something new is measured (RFC 6298 §3, §5).
+            if self.timestamps || self.rtt_is_backed_off() {
+                self.rtt.reset_backoff();
+            }
             self.timers.probe_interval = None;
             self.timers.backed_off_until = Instant::ZERO;
         }
@@ -181,15 +184,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.rtt.sample(now, now.since(sent_at));
         } else if let Some(timestamps) = segment.options.timestamps
             && self.timestamps
-            && timestamps.echo != 0
             && advanced
         {
-            let elapsed = self.clock(now).wrapping_sub(timestamps.echo);
-            if elapsed < 1 << 20 {
-                // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.
-                self.rtt.sample_coarse(Duration::from_millis(u64::from(elapsed) + 1));
-            }
+            self.sample_echo(now, timestamps.echo);
         }
+    }
+
+    /// Measures by an echoed timestamp; false if it says nothing.
+    pub(super) fn sample_echo(&mut self, now: Instant, echo: u32) -> bool {
+        let elapsed = self.clock(now).wrapping_sub(echo);
+        let is_sample = echo != 0 && elapsed < 1 << 20;
+        if is_sample {
+            // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.
+            self.rtt.sample_coarse(Duration::from_millis(u64::from(elapsed) + 1));
+        }
+        is_sample
     }
 
     /// Tells congestion control, outside of a recovery.

@@ -114,9 +114,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.learn_from_syn(now, segment);
         if acknowledges {
-            if self.syn_sent == 1 {
-                self.rtt.sample(now, now.since(self.last_sent_at));
-            }
+            self.measure_handshake(now, segment);
             self.una = 1;
             self.next = self.next.max(1);
             self.window_end = 1 + self.peer_window_bytes;
@@ -161,14 +159,23 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.pending.stray_reset = Some(segment.ack);
             return false;
         }
-        if self.syn_sent == 1 {
-            self.rtt.sample(now, now.since(self.last_sent_at));
-        }
+        self.measure_handshake(now, segment);
         self.una = 1;
         self.next = self.next.max(1);
         self.window_end = 1;
         self.establish(now);
         true
+    }
+
+    /// A SYN that was sent more than once measures nothing (RFC 6298 §3), but for its timestamp.
+    fn measure_handshake(&mut self, now: Instant, answer: &Segment) {
+        let echo =
+            answer.options.timestamps.filter(|_| self.timestamps).map_or(0, |timestamps| timestamps.echo);
+        if self.syn_sent <= 1 {
+            self.rtt.sample(now, now.since(self.last_sent_at));
+        } else if !self.sample_echo(now, echo) {
+            self.rtt.distrust_initial();
+        }
     }
 
     fn establish(&mut self, now: Instant) {
