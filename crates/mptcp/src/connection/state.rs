@@ -407,7 +407,10 @@ impl SubflowExtension<'_> {
             return space.try_push(MptcpOption::Fastclose { receiver_key });
         }
         let fail = self.meta.fail_on_reset.map(|data_seq| MptcpOption::Fail { data_seq });
-        let reset = self.meta.reset_reason.map(|reason| MptcpOption::Reset { flags: 0, reason });
+        // Version 0 has no such option.
+        let is_known = self.shared.version == MptcpVersion::V1;
+        let reset =
+            self.meta.reset_reason.filter(|_| is_known).map(|reason| MptcpOption::Reset { flags: 0, reason });
         fail.is_none_or(|option| space.try_push(option)) && reset.is_none_or(|option| space.try_push(option))
     }
 
