@@ -24,7 +24,7 @@ impl Connection {
             Stage::Plain => return self.handle_plain_options(cx, position, segment),
             Stage::Established => {}
             _ => {
-                if !self.handle_handshake(cx, position, segment) {
+                if !self.handle_handshake(cx, position, segment) || self.shared.mode == Mode::Plain {
                     return;
                 }
             }
