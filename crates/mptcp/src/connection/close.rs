@@ -67,6 +67,9 @@ impl Connection {
 
     /// Moves closing on after whatever happened.
     pub(super) fn update_close(&mut self, cx: &mut Context<'_>) {
+        if self.shared.discarded && self.has_delivered_all() {
+            return self.abort();
+        }
         let shared = &self.shared;
         if self.closed.is_some()
             || shared.mode != Mode::Mptcp
@@ -92,6 +95,15 @@ impl Connection {
             self.finish_subflows();
         } else if self.timers.passive_close == Instant::FAR_FUTURE {
             self.timers.passive_close = cx.now + PASSIVE_CLOSE_WAIT;
+        }
+    }
+
+    /// The peer has all of our stream and its end: a RST takes nothing from it. Only then is the peer of an application that let go
+    /// told that what it went on to send was lost (RFC 9293 §3.6.1).
+    fn has_delivered_all(&self) -> bool {
+        match self.shared.mode {
+            Mode::Mptcp => self.shared.data_fin_acked,
+            _ => self.subflows.iter().all(|subflow| subflow.tcp.state() == State::FinWait2),
         }
     }
 

@@ -437,11 +437,13 @@ impl Connection {
         }
         let shared = &mut self.shared;
         shared.receive_next = shared.receive_next.add(data.len() as u64);
-        if !shared.discard {
-            shared.unread_bytes += data.len() as u64;
-            shared.in_order.push_back(data);
-            polypath_tcp::join_tiny(&mut shared.in_order, shared.unread_bytes);
+        if shared.discard {
+            shared.discarded = true;
+            return;
         }
+        shared.unread_bytes += data.len() as u64;
+        shared.in_order.push_back(data);
+        polypath_tcp::join_tiny(&mut shared.in_order, shared.unread_bytes);
     }
 
     /// Data came over a subflow: the promise to the peer keeps ahead of it.

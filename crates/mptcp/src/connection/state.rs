@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) peer_fin_first: bool,
     /// The application reads no more: what arrives is dropped.
     pub(crate) discard: bool,
+    /// Something was, and the peer is to know.
+    pub(crate) discarded: bool,
 
     /// A mid-connection fallback: where in the subflow the endless mapping starts. Sent until acknowledged.
     pub(crate) infinite_mapping: Option<InfiniteMapping>,
@@ -151,6 +153,7 @@ impl Shared {
             peer_finished: false,
             peer_fin_first: false,
             discard: false,
+            discarded: false,
             infinite_mapping: None,
             fastclose: false,
             views: Vec::new(),
