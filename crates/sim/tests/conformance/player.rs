@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Endpoint, FourTuple, MptcpVersion, Packet};
+use polypath_wire::{Endpoint, FourTuple, MptcpVersion, Packet, Transport};
 
 use crate::host::{Driven, Kind, build};
 use crate::keys;
@@ -103,12 +103,7 @@ impl Player {
                 self.advance(self.now + line.when.from)?;
                 return self.event(name, *absent);
             }
-            Action::Any => {
-                while let Some(waiting) = self.waiting.pop_front() {
-                    self.overlook(&waiting);
-                }
-                return Ok(());
-            }
+            Action::Any => return self.overlook_until(self.now + line.when.from),
             _ => {}
         }
         self.nothing_waits()?;
@@ -285,11 +280,17 @@ impl Player {
     }
 
     /// What does not matter still tells where the host is in its sequence space.
-    fn overlook(&mut self, waiting: &Waiting) {
-        if let (Some(flow), polypath_wire::Transport::Tcp(segment)) =
-            (waiting.flow, &waiting.packet.transport)
-        {
-            self.peer.flows[flow].note_host(segment);
+    fn overlook_until(&mut self, until: Instant) -> Result<(), String> {
+        loop {
+            while let Some(Waiting { flow, packet, .. }) = self.waiting.pop_front() {
+                if let (Some(flow), Transport::Tcp(segment)) = (flow, &packet.transport) {
+                    self.peer.flows[flow].note_host(segment);
+                }
+            }
+            self.advance(until)?;
+            if self.waiting.is_empty() {
+                return Ok(());
+            }
         }
     }
 
