@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use bytes::Bytes;
-use polypath_tcp::{Connection as TcpConnection, Disposition, DropReason, Event as TcpEvent};
+use polypath_tcp::{Connection as TcpConnection, Disposition, DropReason, Event as TcpEvent, State};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, Segment};
 
@@ -538,7 +538,9 @@ impl Connection {
         if self.closed.is_some() {
             return;
         }
-        if self.shared.unread_bytes > 0 {
+        // Nobody waits for what is not open yet, unless it is to deliver something (RFC 9293 §3.10.4).
+        let is_opening = self.subflows.iter().all(|subflow| subflow.tcp.state() == State::SynSent);
+        if self.shared.unread_bytes > 0 || is_opening && self.shared.send.len_bytes() == 0 {
             self.abort();
             return;
         }

@@ -405,6 +405,9 @@ impl Host {
             entry.tcp.abort();
             entry.closed = true;
             self.counters.tcp_abort_on_close += 1;
+        } else if entry.tcp.state() == State::SynSent && entry.tcp.enqueued_offset() == 0 {
+            // Nobody waits for it to open (RFC 9293 §3.10.4).
+            entry.tcp.abort();
         } else if !entry.finished {
             entry.finished = true;
             entry.tcp.finish();

@@ -86,6 +86,20 @@ fn a_connection_to_nowhere_times_out() {
 }
 
 #[test]
+fn letting_go_of_what_is_not_open_yet_ends_it() {
+    let mut network = quiet();
+    let (now, client) = (network.now, &mut network.hosts[CLIENT]);
+    let id = client
+        .connect(now, Endpoint::new(address(CLIENT), 0), endpoint(SERVER, PORT))
+        .expect("a port is free");
+    assert!(client.poll_transmit(now).is_some(), "a SYN");
+    client.release(id);
+    assert!(client.poll_transmit(now).is_none());
+    assert_eq!(client.poll_timeout(), None, "RFC 9293 §3.10.4");
+    network.assert_nothing_left();
+}
+
+#[test]
 fn a_flood_of_syns_is_bounded_and_forgotten() {
     let mut network = quiet();
     network.listen(16);
