@@ -31,3 +31,4 @@ pub use crypto::Key;
 pub use event::{CloseReason, Event, FallbackReason, SubflowError};
 pub use host::{ConnectError, ConnectionId, Host, SendError};
 pub use mib::Mib;
+pub use polypath_tcp::ConnectionOption;

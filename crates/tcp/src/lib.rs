@@ -22,7 +22,8 @@ mod timer_wheel;
 
 pub use config::Config;
 pub use connection::{
-    CloseReason, Connection, Disposition, DropReason, Event, Info, Setup, State, stateless_syn_ack,
+    CloseReason, Connection, ConnectionOption, Disposition, DropReason, Event, Info, Setup, State,
+    stateless_syn_ack,
 };
 pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 pub use flow_table::FlowTable;

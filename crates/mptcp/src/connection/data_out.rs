@@ -169,7 +169,7 @@ impl Connection {
         };
         match decision.data {
             Data::New => {
-                let shared = &mut self.shared;
+                let shared = &self.shared;
                 let window = shared.window_end.diff(shared.send.next()).max(0) as u64;
                 let unsent = shared.send.unsent_bytes();
                 if carried != Carried::InEach {
@@ -178,11 +178,18 @@ impl Connection {
                 if carried != Carried::InEach && window < unsent.min(gathered_bytes(target)) {
                     return false;
                 }
-                let count = whole(room.min(window), unsent);
+                let mut count = whole(room.min(window), unsent);
+                if count == unsent
+                    && count > segment
+                    && self.is_held_back((count - segment) % further, segment)
+                {
+                    count -= (count - segment) % further;
+                }
                 let in_flight = shared.send.next() != shared.send.start();
                 // Neither a sliver of window (RFC 9293 §3.8.6.2.1) nor, with Nagle's algorithm, of data.
                 let sliver = count < segment.min(most) && in_flight;
                 if count == 0
+                    || self.is_held_back(unsent, segment)
                     || window < segment.min(unsent)
                     || sliver && (count < unsent || !shared.config.tcp.no_delay && !shared.write_closed)
                 {
@@ -239,6 +246,9 @@ impl Connection {
     /// Plain TCP: everything goes to the one subflow.
     fn schedule_plain(&mut self) {
         let may = self.subflows.first().is_some_and(|subflow| subflow.meta.stage == Stage::Plain);
+        if let Some(subflow) = self.subflows.first_mut().filter(|_| may) {
+            subflow.tcp.set_cork(self.corked);
+        }
         while may && self.shared.send.unsent_bytes() > 0 {
             let Some(subflow) = self.subflows.first_mut() else { return };
             // Small writes wait here, where they grow together, until TCP has room for them. With nothing under way TCP gets a
@@ -315,15 +325,16 @@ impl Connection {
             return self.resend(cx.now, position, front.seq, count, Carried::InEach);
         }
         let window = self.shared.window_end.diff(self.shared.send.next()).max(0) as u64;
-        let wanted = segment.min(self.shared.send.unsent_bytes());
+        let unsent = self.shared.send.unsent_bytes();
+        let (wanted, is_held_back) = (segment.min(unsent), self.is_held_back(unsent, segment));
         let count = match window {
             0 => wanted.min(1),
-            sliver if sliver < wanted => {
+            sliver if sliver < wanted || is_held_back => {
                 if override_at > cx.now {
                     self.timers.sliver = override_at.min(cx.now + rto);
                     return;
                 }
-                sliver
+                sliver.min(wanted)
             }
             _ => wanted,
         };

@@ -13,6 +13,7 @@ mod handshake;
 mod info;
 mod joins;
 mod mapping_out;
+mod options;
 mod reinjection;
 mod removal;
 mod staleness;
@@ -149,6 +150,8 @@ pub(crate) struct Connection {
     was_written: bool,
     /// Data is scheduled because the application wrote, and for no other reason: see [`Connection::tail_waits`].
     only_written: bool,
+    /// The application holds back what fills no segment (`TCP_CORK`).
+    corked: bool,
     next_subflow_id: u8,
     /// Where `poll_transmit` goes on.
     transmit_position: usize,
@@ -201,6 +204,7 @@ impl Connection {
             needs_schedule: true,
             was_written: false,
             only_written: false,
+            corked: false,
             next_subflow_id: 0,
             transmit_position: 0,
             data_level_losses: 0,

@@ -3,6 +3,7 @@
 mod accept;
 mod budgets;
 mod join_cookie;
+mod options;
 mod path_memory;
 mod stateless;
 #[cfg(test)]

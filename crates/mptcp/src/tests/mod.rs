@@ -7,6 +7,7 @@ mod injections;
 mod mappings;
 mod network;
 mod opening;
+mod options;
 mod paths;
 mod strangers;
 mod windows;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use polypath_mptcp::{CloseReason, ConnectionId, ConnectionInfo};
+use polypath_mptcp::{CloseReason, ConnectionId, ConnectionInfo, ConnectionOption};
 use polypath_wire::{FourTuple, Payload};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -85,6 +85,11 @@ impl StackStream {
     /// Asks the peer to use a subflow as a backup, or as a regular one again.
     pub fn set_backup(&self, subflow: u8, backup: bool) {
         self.stack.shared.with(|state, now| state.host.set_backup(now, self.id, subflow, backup));
+    }
+
+    /// Changes a setting of the connection, as `setsockopt` does.
+    pub fn set_option(&self, option: ConnectionOption) {
+        self.stack.shared.with(|state, now| state.host.set_option(now, self.id, option));
     }
 
     /// Ends the connection at once, by MP_FASTCLOSE or RST.

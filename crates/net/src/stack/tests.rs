@@ -3,8 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::{Limits, LocalEndpoint};
+use polypath_mptcp::{ConnectionOption, HostConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -186,4 +186,16 @@ async fn a_stack_reads_from_its_driver_as_long_as_there_is_a_handle() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     panic!("{} of 500 stacks ended", dropped.load(std::sync::atomic::Ordering::SeqCst));
+}
+
+#[tokio::test]
+async fn settings_of_live_connections_reach_the_stack() {
+    if !is_root_or_skip("stack over TUN") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let (client, _server) = hosts.pair().await;
+    client.set_option(ConnectionOption::SendBufferBytes(5000));
+    let taken = client.write_bytes(&vec![7; 9000].into()).await.expect("writes");
+    assert_eq!(taken, 5000);
 }

@@ -8,6 +8,7 @@ mod ack;
 mod getters;
 mod input;
 mod mtu;
+mod options;
 mod output;
 mod recovery;
 mod stateless;
@@ -33,6 +34,7 @@ use crate::scoreboard::Scoreboard;
 use crate::send_queue::SendQueue;
 
 pub use getters::Info;
+pub use options::ConnectionOption;
 pub use stateless::stateless_syn_ack;
 
 use mtu::PathMtu;
@@ -430,16 +432,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if far || closed && edge >= self.window_edge + step {
             self.pending.ack = true;
         }
-    }
-
-    /// Nagle's algorithm off or on (`TCP_NODELAY`).
-    pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.no_delay = no_delay;
-    }
-
-    /// Holds back everything but full segments (`TCP_CORK`).
-    pub fn set_cork(&mut self, corked: bool) {
-        self.corked = corked;
     }
 
     /// Replaces congestion control.

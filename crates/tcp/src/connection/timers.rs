@@ -134,7 +134,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Starts the retransmission timeout, and has probes of the path come before it if it is far.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
         self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
+        self.timers.retransmit = self.within_user_timeout(now + self.rtt.rto());
         self.timers.backed_off_until = Instant::ZERO;
         self.bring_timeout_forward(now);
     }
@@ -185,7 +185,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn arm_persist(&mut self, now: Instant) {
         if self.timers.persist == Instant::FAR_FUTURE {
             self.stalled_since = now;
-            self.timers.persist = now + self.rtt.rto().min(MAX_PERSIST);
+            self.timers.persist = self.within_user_timeout(now + self.rtt.rto().min(MAX_PERSIST));
         }
     }
 
@@ -205,7 +205,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.window_probes = self.window_probes.saturating_add(1);
         self.pending.probe = true;
         self.rtt.back_off();
-        self.timers.persist = now + self.rtt.rto().min(MAX_PERSIST);
+        self.timers.persist = self.within_user_timeout(now + self.rtt.rto().min(MAX_PERSIST));
     }
 
     pub(super) fn arm_keepalive(&mut self, now: Instant) {
@@ -232,9 +232,5 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn close_after_reset(&mut self, reason: CloseReason) {
         self.close(reason);
         self.pending.reset = true;
-    }
-
-    pub(super) fn user_timeout_passed(&self, now: Instant) -> bool {
-        self.config.user_timeout.is_some_and(|limit| now.since(self.stalled_since) >= limit)
     }
 }

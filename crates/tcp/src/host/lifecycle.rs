@@ -1,9 +1,17 @@
 //! How a connection comes to life, ends and is freed.
 
 use super::*;
-use crate::{CloseReason, Event, State};
+use crate::{CloseReason, ConnectionOption, Event, State};
 
 impl Host {
+    /// Changes a setting of a live connection, as `setsockopt` does.
+    pub fn set_option(&mut self, id: ConnectionId, option: ConnectionOption) {
+        if let Some(entry) = held_mut(&mut self.connections, id).filter(|entry| !entry.closed) {
+            entry.tcp.set_option(option);
+            self.after_input(id.0);
+        }
+    }
+
     /// After anything that came in for a connection: its events, and a turn to transmit.
     pub(super) fn after_input(&mut self, key: Key) {
         self.take_events(key);
@@ -89,12 +97,10 @@ impl Host {
             }
         }
         // As Linux: a third of the buffer must be free, so that a writer wakes for more than a segment.
-        if entry.wants_writable && !entry.closed {
-            let buffer = self.config.connection.send_buffer_bytes;
-            if entry.send_space_bytes(buffer) >= buffer / 3 {
-                entry.wants_writable = false;
-                self.events.push_back((id, HostEvent::Writable));
-            }
+        let has_space = || entry.send_space_bytes() >= entry.tcp.send_buffer_bytes() / 3;
+        if entry.wants_writable && !entry.closed && has_space() {
+            entry.wants_writable = false;
+            self.events.push_back((id, HostEvent::Writable));
         }
     }
 

@@ -140,8 +140,10 @@ impl Entry {
     }
 
     /// Bytes that the send buffer can take.
-    fn send_space_bytes(&self, send_buffer_bytes: u64) -> u64 {
-        send_buffer_bytes.saturating_sub(self.tcp.enqueued_offset().saturating_sub(self.tcp.acked_offset()))
+    fn send_space_bytes(&self) -> u64 {
+        self.tcp
+            .send_buffer_bytes()
+            .saturating_sub(self.tcp.enqueued_offset().saturating_sub(self.tcp.acked_offset()))
     }
 }
 
@@ -353,7 +355,7 @@ impl Host {
         if entry.closed || entry.finished {
             return Err(SendError::Closed);
         }
-        let space = entry.send_space_bytes(self.config.connection.send_buffer_bytes);
+        let space = entry.send_space_bytes();
         let len = data.len().min(space.min(MAX_SEND_BYTES) as usize);
         entry.wants_writable = len < data.len();
         if len > 0 {
@@ -436,7 +438,7 @@ impl Host {
     pub fn send_space_bytes(&self, id: ConnectionId) -> u64 {
         self.held(id)
             .filter(|entry| !entry.closed && !entry.finished)
-            .map_or(0, |entry| entry.send_space_bytes(self.config.connection.send_buffer_bytes))
+            .map_or(0, |entry| entry.send_space_bytes())
     }
 
     /// All counters as of now. O(connections).

@@ -1,0 +1,48 @@
+//! What can be changed while a connection lives.
+
+use alloc::sync::Arc;
+
+use polypath_tcp::ConnectionOption;
+
+use super::Connection;
+use super::state::Mode;
+
+impl Connection {
+    /// Changes a setting, for every subflow and for those to come.
+    pub(crate) fn set_option(&mut self, option: ConnectionOption) {
+        let option = match option {
+            ConnectionOption::ReceiveBufferBytes(bytes) => {
+                // What has been promised stays promised: the window's right edge never moves back (RFC 8684 §3.3.4).
+                let promised_bytes = self.shared.receive_window_bytes() + self.shared.unread_bytes;
+                ConnectionOption::ReceiveBufferBytes(bytes.max(promised_bytes))
+            }
+            other => other,
+        };
+        let config = Arc::make_mut(&mut self.shared.config);
+        let tcp = Arc::make_mut(&mut config.tcp);
+        match option {
+            ConnectionOption::NoDelay(no_delay) => tcp.no_delay = no_delay,
+            // What a cork holds back waits here, where it grows, and not in a subflow.
+            ConnectionOption::Cork(corked) => self.corked = corked,
+            ConnectionOption::UserTimeout(limit) => {
+                tcp.user_timeout = limit;
+                config.no_subflow_timeout = limit.unwrap_or(config.no_subflow_timeout);
+            }
+            ConnectionOption::SendBufferBytes(bytes) => tcp.send_buffer_bytes = bytes,
+            ConnectionOption::ReceiveBufferBytes(bytes) => tcp.receive_buffer_bytes = bytes,
+            _ => {}
+        }
+        if !matches!(option, ConnectionOption::Cork(_)) {
+            self.subflows.iter_mut().for_each(|subflow| subflow.tcp.set_option(option));
+        }
+        self.needs_schedule = true;
+    }
+
+    /// The end of what was written, which fills no segment, waits for more (`TCP_CORK`).
+    pub(super) fn is_held_back(&self, unsent_bytes: u64, segment_bytes: u64) -> bool {
+        self.corked
+            && unsent_bytes < segment_bytes
+            && !self.shared.write_closed
+            && self.shared.mode == Mode::Mptcp
+    }
+}

@@ -1,0 +1,131 @@
+//! Settings of live connections.
+
+use std::vec::Vec;
+
+use polypath_tcp::ConnectionOption;
+use polypath_units::Duration;
+
+use super::network::{Network, Way, pattern};
+use super::{MINUTE, VERSIONS, config};
+use crate::{CloseReason, ConnectionConfig, ConnectionId, Event};
+
+fn modes() -> [ConnectionConfig; 3] {
+    let plain = ConnectionConfig { mptcp: false, ..ConnectionConfig::default() };
+    [config(VERSIONS[0], true), config(VERSIONS[1], false), plain]
+}
+
+/// Two hosts with an open connection: the client's identifier, and the server's.
+fn open(config: ConnectionConfig) -> (Network, ConnectionId, ConnectionId) {
+    let mut network = Network::new(&[10], config.clone(), config, 4);
+    let client = network.connect();
+    network.client.send(network.now, client, pattern(0, 10).into()).expect("it is opening");
+    run_for(&mut network, 1000);
+    let server = network.accepted();
+    (network, client, server)
+}
+
+fn run_for(network: &mut Network, ms: u64) {
+    network.run_until(network.now + Duration::from_millis(ms));
+}
+
+fn read(network: &mut Network, server: ConnectionId) -> usize {
+    let mut read = 0;
+    while let Some(data) = network.server.recv(network.now, server) {
+        read += data.len();
+    }
+    read
+}
+
+#[test]
+fn cork_holds_back_what_fills_no_segment_until_it_is_drawn_or_a_while_has_passed() {
+    for mode in modes() {
+        let (mut network, client, server) = open(mode);
+        assert_eq!(read(&mut network, server), 10);
+        network.client.set_option(network.now, client, ConnectionOption::Cork(true));
+        network.client.send(network.now, client, pattern(10, 100).into()).expect("it is open");
+        run_for(&mut network, 150);
+        assert_eq!(read(&mut network, server), 0);
+        network.client.set_option(network.now, client, ConnectionOption::Cork(false));
+        run_for(&mut network, 11);
+        assert_eq!(read(&mut network, server), 100);
+        network.client.set_option(network.now, client, ConnectionOption::Cork(true));
+        network.client.send(network.now, client, pattern(110, 3000).into()).expect("it is open");
+        run_for(&mut network, 50);
+        let whole = read(&mut network, server);
+        assert!((2000..3000).contains(&whole), "{whole} bytes are whole segments");
+        run_for(&mut network, 400);
+        assert_eq!(read(&mut network, server), 3000 - whole, "not for ever");
+    }
+}
+
+#[test]
+fn nagle_can_be_switched() {
+    for mode in modes() {
+        for (no_delay, expected) in [(true, 2), (false, 1)] {
+            let (mut network, client, _) = open(mode.clone());
+            network.client.set_option(network.now, client, ConnectionOption::NoDelay(no_delay));
+            let before = network.log.len();
+            for part in 0..2 {
+                network
+                    .client
+                    .send(network.now, client, pattern(part * 100, 100).into())
+                    .expect("it is open");
+                network.flush();
+            }
+            let sent =
+                network.log[before..].iter().filter(|line| line.contains("> P") || line.contains("> ."));
+            let sent: Vec<_> = sent.filter(|line| line.contains(" 100")).collect();
+            assert_eq!(sent.len(), expected, "{sent:?}");
+        }
+    }
+}
+
+#[test]
+fn the_user_timeout_ends_a_connection_whose_peer_is_silent() {
+    for mode in modes() {
+        let (mut network, client, _) = open(mode);
+        let limit = Duration::from_secs(7);
+        network.client.set_option(network.now, client, ConnectionOption::UserTimeout(Some(limit)));
+        network.meddle = alloc::boxed::Box::new(|way, packet| match way {
+            Way::ToClient => Vec::new(),
+            Way::ToServer => Vec::from([packet]),
+        });
+        let began = network.now;
+        network.client.send(network.now, client, pattern(0, 100).into()).expect("it is open");
+        let closed = Event::Closed(CloseReason::TimedOut);
+        while !network.client_events.iter().any(|(_, event)| *event == closed) && network.now < began + MINUTE
+        {
+            network.step();
+        }
+        let took = network.now.since(began);
+        // The connection waits as long for another subflow.
+        let most = limit * 2 + Duration::from_secs(1);
+        assert!(took >= limit && took <= most, "{took:?}");
+    }
+}
+
+#[test]
+fn buffers_can_be_resized() {
+    for mode in modes() {
+        let (mut network, client, server) = open(mode);
+        network.client.set_option(network.now, client, ConnectionOption::SendBufferBytes(5000));
+        let taken = network.client.send(network.now, client, pattern(0, 9000).into()).expect("it is open");
+        assert_eq!(taken, 5000);
+        run_for(&mut network, 1000);
+        assert_eq!(read(&mut network, server), 5010);
+        // A larger one lets more wait at the receiver.
+        let large = ConnectionOption::SendBufferBytes(1 << 20);
+        network.client.set_option(network.now, client, large);
+        network.server.set_option(network.now, server, ConnectionOption::ReceiveBufferBytes(1));
+        network.client.send(network.now, client, pattern(0, 600_000).into()).expect("it is open");
+        run_for(&mut network, 5000);
+        let waited = read(&mut network, server);
+        run_for(&mut network, 60_000);
+        let mut rest = read(&mut network, server);
+        for _ in 0..1000 {
+            run_for(&mut network, 1000);
+            rest += read(&mut network, server);
+        }
+        assert_eq!(waited + rest, 600_000, "what was promised is kept");
+    }
+}

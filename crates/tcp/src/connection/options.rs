@@ -1,0 +1,68 @@
+//! What can be changed while a connection lives, as `setsockopt` does.
+
+use alloc::sync::Arc;
+use core::fmt::Debug;
+
+use polypath_units::{Duration, Instant};
+
+use super::Connection;
+
+/// A setting of a live connection. It begins with the one of [`Config`](crate::Config).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionOption {
+    /// Nagle's algorithm is off (`TCP_NODELAY`; RFC 9293 §3.7.4).
+    NoDelay(bool),
+    /// Nothing but full segments leaves (`TCP_CORK`). With nothing in flight, data is held back for one retransmission timeout
+    /// at most: 200 ms on most paths, as in Linux.
+    Cork(bool),
+    /// The connection fails when data stays unacknowledged this long (`TCP_USER_TIMEOUT`; RFC 5482, RFC 9293 §3.8.3).
+    UserTimeout(Option<Duration>),
+    /// Send buffer in bytes (`SO_SNDBUF`). What it holds beyond that stays.
+    SendBufferBytes(u64),
+    /// Receive buffer in bytes (`SO_RCVBUF`). What has been promised to the peer stays promised; and the window scale of the
+    /// handshake limits what can be promised (RFC 7323 §2.2).
+    ReceiveBufferBytes(u64),
+}
+
+impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
+    /// Changes a setting. Then call [`Connection::poll_transmit`], as after any command.
+    pub fn set_option(&mut self, option: ConnectionOption) {
+        match option {
+            ConnectionOption::NoDelay(no_delay) => self.set_no_delay(no_delay),
+            ConnectionOption::Cork(corked) => self.set_cork(corked),
+            ConnectionOption::UserTimeout(limit) => Arc::make_mut(&mut self.config).user_timeout = limit,
+            ConnectionOption::SendBufferBytes(bytes) => {
+                Arc::make_mut(&mut self.config).send_buffer_bytes = bytes;
+            }
+            ConnectionOption::ReceiveBufferBytes(bytes) => {
+                Arc::make_mut(&mut self.config).receive_buffer_bytes = bytes.max(1);
+            }
+        }
+    }
+
+    /// Nagle's algorithm off or on.
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.no_delay = no_delay;
+    }
+
+    /// Holds back everything but full segments.
+    pub fn set_cork(&mut self, corked: bool) {
+        self.corked = corked;
+    }
+
+    /// Most data that the application can have queued and unacknowledged.
+    #[must_use]
+    pub fn send_buffer_bytes(&self) -> u64 {
+        self.config.send_buffer_bytes
+    }
+
+    pub(super) fn user_timeout_passed(&self, now: Instant) -> bool {
+        self.config.user_timeout.is_some_and(|limit| now.since(self.stalled_since) >= limit)
+    }
+
+    /// A timer had better not be later than the user timeout, which is looked at when it passes.
+    pub(super) fn within_user_timeout(&self, at: Instant) -> Instant {
+        self.config.user_timeout.map_or(at, |limit| at.min(self.stalled_since + limit))
+    }
+}
