@@ -10,9 +10,10 @@ use super::{Connection, DropReason};
 use crate::extension::Extension;
 use crate::scoreboard::{Flags, Newly};
 
-/// A peer may cut what is outstanding into pieces of this size, and so many more, by selective acknowledgments.
-const SMALL_SEGMENT_BYTES: usize = 512;
-const FREE_PIECES: usize = 1024;
+/// Stretches that a peer may have selectively acknowledged: so many, and one more for each so many bytes that are outstanding.
+/// With a tenth of all segments lost, there are that many.
+const FREE_STRETCHES: usize = 1024;
+const STRETCH_BYTES: usize = 16 << 10;
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
@@ -138,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let mut duplicate = None;
         let high_sacked = self.board.high_sacked();
-        let most_pieces = FREE_PIECES + self.outstanding_bytes() as usize / SMALL_SEGMENT_BYTES;
+        let most_stretches = FREE_STRETCHES + self.outstanding_bytes() as usize / STRETCH_BYTES;
         for (index, block) in segment.options.sack.iter().enumerate() {
             let Some((start, end)) = self.block_positions(block) else {
                 continue;
@@ -158,7 +159,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             if start < self.una || end > self.next {
                 continue;
             }
-            self.board.sack((start, end), high_sacked, most_pieces, newly);
+            self.board.sack((start, end), high_sacked, most_stretches, newly);
         }
         duplicate
     }

@@ -133,18 +133,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         u64::from(self.peer_mss.min(size - self.mtu.overhead)).saturating_sub(options)
     }
 
-    /// How much of the piece at `at` of the scoreboard to send again, at `start`, once the path has answered after a suspicion:
+    /// How much of the piece of the scoreboard to send again that begins at `start`, once the path has answered after a suspicion:
     /// as much as left at once before it. There need not be other data that a probe could be made of.
     pub(super) fn mtu_probe_to_resend<X: Extension<Mapping = M>>(
         &mut self,
-        at: usize,
         start: u64,
         ext: &X,
     ) -> Option<u64> {
         self.mtu.before_suspicion?;
         let possible = self.mtu.probe.is_none() && self.consecutive_timeouts == 0;
         let larger = self.larger_payload_bytes(start, ext);
-        let whole = self.board.piece_bytes(at).min(self.queue.contiguous_bytes(start - 1));
+        let whole = self.board.piece_bytes(start).min(self.queue.contiguous_bytes(start - 1));
         let count = whole.min(larger);
         if !possible || count + 64 <= larger || count <= self.segment_payload_bytes_at(start, ext) as u64 {
             return None;

@@ -114,7 +114,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return None;
         }
         let lost_piece = self.board.next_lost();
-        let position = lost_piece.map_or(self.next, |(_, start)| start);
+        let position = lost_piece.unwrap_or(self.next);
         let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
         // With nothing in flight, one segment may always leave.
@@ -125,9 +125,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.pacing = self.pace_at;
             return None;
         }
-        if let Some((at, start)) = lost_piece {
-            let segment_bytes = self.mtu_probe_to_resend(at, start, ext).unwrap_or(segment_bytes);
-            return self.resend(now, at, start, segment_bytes, ext);
+        if let Some(start) = lost_piece {
+            let segment_bytes = self.mtu_probe_to_resend(start, ext).unwrap_or(segment_bytes);
+            return self.resend(now, start, segment_bytes, ext);
         }
         let room = window.saturating_sub(pipe);
         if let Some(size) = self.mtu_probe_payload(now, segment_bytes, room, ext) {
@@ -136,11 +136,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.transmit_new(now, segment_bytes, room, ext)
     }
 
-    /// Resends the piece at index `at` of the scoreboard, up to a segment and to the end of its mapping.
+    /// Resends the piece of the scoreboard from `start` on, up to a segment and to the end of its mapping.
     fn resend<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
-        at: usize,
         start: u64,
         segment_bytes: u64,
         ext: &mut X,
@@ -153,7 +152,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             contiguous => segment_bytes.min(contiguous),
         };
         let rate = self.delivery.start(now, self.in_flight_bytes() + most);
-        let sent = self.board.resend(at, most, now, rate)?;
+        let sent = self.board.resend(start, most, now, rate)?;
         Some(self.retransmit(now, sent, segment_bytes as usize, ext))
     }
 
@@ -305,10 +304,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return packet;
         }
         let most = self.segment_payload_bytes_at(self.next - 1, ext) as u64;
-        let (at, start) = self.board.last_piece(most)?;
+        let start = self.board.last_piece(most)?;
         let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
         self.note_tail_probe(true);
-        self.resend(now, at, start, segment_bytes, ext)
+        self.resend(now, start, segment_bytes, ext)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of one segment")]

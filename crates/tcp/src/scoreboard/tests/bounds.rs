@@ -1,0 +1,124 @@
+//! The bounds that [`Scoreboard`] states, at 64 MB outstanding, in look-ups and changes of marks.
+
+use super::*;
+
+const SEGMENT_BYTES: u64 = 1448;
+const PIECES: u64 = (64 << 20) / SEGMENT_BYTES;
+/// What a connection allows at 64 MB.
+const MOST_STRETCHES: usize = 5120;
+/// Look-ups for one block, acknowledgment or piece, each of them a logarithm; for each mark on the way it is eight.
+const FEW: u64 = 24;
+
+/// Segments that left a microsecond after one another.
+fn full() -> Scoreboard {
+    let mut board = Scoreboard::default();
+    for at in 0..PIECES {
+        let start = at * SEGMENT_BYTES;
+        board.push(Sent::new(start, start + SEGMENT_BYTES, Instant::from_micros(at), NO_RATE, Flags::NONE));
+    }
+    board
+}
+
+/// Selectively acknowledges the segments from `from` to `until`; returns the steps that it took.
+fn sack(board: &mut Scoreboard, from: u64, until: u64) -> u64 {
+    let before = board.steps();
+    let block = (from * SEGMENT_BYTES, until * SEGMENT_BYTES);
+    board.sack(block, board.high_sacked(), MOST_STRETCHES, &mut Newly::default());
+    board.steps() - before
+}
+
+/// A board of which each second segment is selectively acknowledged, as many as may be.
+fn riddled() -> Scoreboard {
+    let mut board = full();
+    for at in 0..2 * MOST_STRETCHES as u64 {
+        assert!(sack(&mut board, 2 * at + 1, 2 * at + 2) <= FEW);
+    }
+    assert_eq!(board.marks.sacked_count(), MOST_STRETCHES);
+    board
+}
+
+/// Everything that left before the last segment is late.
+fn lose(board: &mut Scoreboard) -> u64 {
+    let before = board.steps();
+    let reference = (Instant::from_micros(PIECES), PIECES * SEGMENT_BYTES);
+    board.detect_losses(Instant::from_secs(9), reference, Duration::from_millis(1));
+    board.steps() - before
+}
+
+fn resend(board: &mut Scoreboard, at_ms: u64) -> u64 {
+    let before = board.steps();
+    let start = board.next_lost().expect("something is lost");
+    board.resend(start, SEGMENT_BYTES, Instant::from_millis(at_ms), NO_RATE);
+    board.steps() - before
+}
+
+#[test]
+fn a_block_costs_a_logarithm_whatever_it_covers() {
+    let mut board = full();
+    assert!(sack(&mut board, 1, PIECES) <= FEW);
+    assert_eq!(board.sacked_bytes(), (PIECES - 1) * SEGMENT_BYTES);
+    let mut board = riddled();
+    // What a block joins was made by a block each.
+    assert!(sack(&mut board, 1, PIECES) <= FEW + 8 * MOST_STRETCHES as u64);
+    assert_eq!(board.marks.count(), 1);
+}
+
+#[test]
+fn an_acknowledgment_costs_a_logarithm_whatever_it_covers() {
+    let mut board = full();
+    board.acknowledge(PIECES / 2 * SEGMENT_BYTES, &mut Newly::default());
+    assert!(board.steps() <= FEW);
+    let mut board = riddled();
+    let before = board.steps();
+    board.acknowledge(PIECES * SEGMENT_BYTES, &mut Newly::default());
+    assert!(board.steps() - before <= FEW + 8 * MOST_STRETCHES as u64);
+    assert_eq!(board.pieces(), 0);
+}
+
+#[test]
+fn looking_for_losses_costs_a_logarithm_and_a_walk_where_a_verdict_was_taken_back() {
+    let mut board = full();
+    sack(&mut board, PIECES - 1, PIECES);
+    assert!(lose(&mut board) <= FEW);
+    assert_eq!(board.lost_bytes(), (PIECES - 1) * SEGMENT_BYTES);
+    let mut board = riddled();
+    for _ in 0..3 {
+        assert!(lose(&mut board) <= FEW + MOST_STRETCHES as u64);
+        assert!(lose(&mut board) <= FEW, "once");
+        let before = board.steps();
+        board.unmark_lost();
+        assert!(board.steps() - before <= FEW);
+        assert_eq!(board.lost_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_retransmission_costs_a_logarithm_though_the_front_is_lost_again() {
+    let mut board = full();
+    board.mark_all_lost();
+    for at in 0..PIECES / 2 {
+        assert!(resend(&mut board, 10_000 + at) <= FEW);
+    }
+    for at in 0..1000 {
+        let before = board.steps();
+        board.mark_front_lost(SEGMENT_BYTES);
+        assert!(board.steps() - before <= FEW);
+        assert_eq!(board.next_lost(), Some(0));
+        assert!(resend(&mut board, 100_000 + 2 * at) <= FEW);
+        assert!(resend(&mut board, 100_001 + 2 * at) <= FEW);
+        let before = board.steps();
+        assert!(board.last_piece(SEGMENT_BYTES).is_some());
+        assert!(board.steps() - before <= FEW);
+    }
+    board.check();
+}
+
+#[test]
+fn what_is_sent_again_and_again_without_an_answer_is_remembered_once() {
+    let mut board = full();
+    for at in 0..10_000 {
+        board.mark_front_lost(SEGMENT_BYTES);
+        resend(&mut board, 10_000 + at);
+    }
+    assert!(board.resent.len() < 40, "{}", board.resent.len());
+}
