@@ -16,6 +16,7 @@ mod host;
 mod mapping;
 mod mib;
 pub mod named;
+mod ordered;
 pub mod path_manager;
 mod reassembly;
 mod receive_window;

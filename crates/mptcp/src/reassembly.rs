@@ -1,22 +1,38 @@
 //! Data-level reassembly: payloads from all subflows, ordered by data sequence number.
 
-use alloc::collections::VecDeque;
-
 use polypath_wire::{DataSeq, Payload};
+
+use crate::ordered::{OrderedQueue, Origin, Stretch};
 
 /// Data above the next expected byte, sorted, without overlap. Bounded by the receive window in bytes and by
 /// [`Reassembly::MAX_PIECES`] in pieces.
+///
+/// # Cost
+/// Data that continues the highest byte held costs what it does in a queue. Other data costs log *n*, and as much for each gap
+/// between pieces that it fills, all of which came with segments of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    pieces: VecDeque<Piece>,
+    pieces: OrderedQueue<Piece>,
     bytes: u64,
+    /// Chosen anew whenever nothing is held.
+    origin: Origin,
 }
 
 #[derive(Debug)]
 struct Piece {
-    seq: DataSeq,
-    end: DataSeq,
+    start: u64,
+    end: u64,
     data: Payload,
+}
+
+impl Stretch for Piece {
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn end(&self) -> u64 {
+        self.end
+    }
 }
 
 /// What became of data that was offered.
@@ -41,7 +57,7 @@ impl Reassembly {
 
     /// After the highest byte held.
     pub(crate) fn end(&self) -> Option<DataSeq> {
-        self.pieces.back().map(|piece| piece.end)
+        self.pieces.back().map(|piece| self.origin.seq(piece.end))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -53,50 +69,47 @@ impl Reassembly {
         if self.pieces.len() >= Self::MAX_PIECES {
             return Inserted::Full;
         }
-        let end = seq.add(data.len() as u64);
+        if self.pieces.is_empty() {
+            self.origin = Origin::near(seq);
+        }
+        let start = self.origin.position(seq);
+        let end = start + data.len() as u64;
         // Nearly always the data continues what the fastest subflow brought, which is the end of the queue.
-        let position = match self.pieces.back() {
-            Some(last) if seq.before(last.end) => self.pieces.partition_point(|piece| !piece.end.after(seq)),
-            _ => {
-                self.bytes += data.len() as u64;
-                self.pieces.push_back(Piece { seq, end, data });
-                return Inserted::Kept;
-            }
-        };
-        self.fill(position, seq, end, data)
+        if self.pieces.back().is_none_or(|last| last.end <= start) {
+            self.keep(start, end, data);
+            return Inserted::Kept;
+        }
+        self.fill(start, end, &data)
     }
 
-    /// Inserts the parts of `seq..end` that lie in the gaps from piece `position` on.
-    fn fill(&mut self, mut position: usize, seq: DataSeq, end: DataSeq, data: Payload) -> Inserted {
-        let (mut from, mut kept) = (seq, false);
-        while from.before(end) {
-            let (gap_end, resume) = match self.pieces.get(position) {
-                Some(piece) if piece.seq.before(end) => (piece.seq, piece.end),
-                _ => (end, end),
-            };
-            if from.before(gap_end) {
-                let part = data.slice(from.diff(seq) as usize, gap_end.diff(from) as usize);
-                self.bytes += part.len() as u64;
-                self.pieces.insert(position, Piece { seq: from, end: gap_end, data: part });
-                position += 1;
+    fn keep(&mut self, start: u64, end: u64, data: Payload) {
+        self.bytes += end - start;
+        self.pieces.push(Piece { start, end, data });
+    }
+
+    /// Inserts the parts of `start..end` that lie in gaps.
+    fn fill(&mut self, start: u64, end: u64, data: &Payload) -> Inserted {
+        let (mut from, mut kept) = (start, false);
+        while from < end {
+            let following = self.pieces.first_ending_after(from).filter(|piece| piece.start < end);
+            let (gap_end, resume) = following.map_or((end, end), |piece| (piece.start, piece.end));
+            if from < gap_end {
+                self.keep(from, gap_end, data.slice((from - start) as usize, (gap_end - from) as usize));
                 kept = true;
             }
-            from = from.max(resume);
-            position += 1;
+            from = resume;
         }
         if kept { Inserted::Kept } else { Inserted::Duplicate }
     }
 
     /// Takes the piece that continues at `expected`, cut to what is new; older pieces are dropped.
     pub(crate) fn pop(&mut self, expected: DataSeq) -> Option<Payload> {
-        while let Some(front) = self.pieces.front() {
-            if front.seq.after(expected) {
-                return None;
-            }
+        let expected = self.origin.position(expected);
+        while self.pieces.front().is_some_and(|front| front.start <= expected) {
             let mut piece = self.pieces.pop_front()?;
-            self.bytes -= piece.data.len() as u64;
-            if piece.end.after(expected) {
-                piece.data.advance(expected.diff(piece.seq) as usize);
+            self.bytes -= piece.end - piece.start;
+            if piece.end > expected {
+                piece.data.advance((expected - piece.start) as usize);
                 return Some(piece.data);
             }
         }
@@ -133,6 +146,33 @@ mod tests {
             at += piece.len();
         }
         assert_eq!((at, queue.len_bytes(), queue.is_empty()), (28, 0, true));
+    }
+
+    #[test]
+    fn a_piece_costs_a_logarithm_in_whatever_order() {
+        // As many as there may be, each with a gap before it, from the middle of what is there outwards.
+        const COUNT: u64 = Reassembly::MAX_PIECES as u64 - 1;
+        const MIDDLE: u64 = COUNT / 2;
+        let mut queue = Reassembly::default();
+        for at in 0..COUNT {
+            let at = if at % 2 == 0 { MIDDLE + at / 2 } else { MIDDLE - 1 - at / 2 };
+            let before = queue.pieces.steps();
+            assert_eq!(queue.insert(DataSeq(at * 2), bytes(0, 1)), Inserted::Kept);
+            assert!(queue.pieces.steps() - before <= 2);
+        }
+        let before = queue.pieces.steps();
+        assert_eq!(queue.insert(DataSeq(COUNT - 1), bytes(0, 1)), Inserted::Duplicate);
+        assert!(queue.pieces.steps() - before <= 1);
+        // What fills all gaps costs as much for each of them.
+        assert_eq!(queue.insert(DataSeq(0), bytes(0, 2 * COUNT as usize)), Inserted::Kept);
+        assert!(queue.pieces.steps() - before <= 3 * COUNT + 2);
+        assert_eq!((queue.pieces.len() as u64, queue.len_bytes()), (2 * COUNT, 2 * COUNT));
+        let before = queue.pieces.steps();
+        let mut at = 0;
+        while let Some(piece) = queue.pop(DataSeq(at)) {
+            at += piece.len() as u64;
+        }
+        assert_eq!((at, queue.pieces.steps() - before), (2 * COUNT, 2 * COUNT));
     }
 
     proptest! {

@@ -7,9 +7,13 @@ use bytes::{Buf, Bytes};
 use polypath_wire::{DataSeq, Payload};
 
 /// A rope of the application's slices, addressed by data sequence number.
+///
+/// # Cost
+/// New data is taken from where it ended last. To find other data costs log *n*; how many slices it spans, and how many are
+/// dropped by an acknowledgment, is for the application, as each was a write.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
-    slices: VecDeque<Bytes>,
+    slices: VecDeque<Slice>,
     /// Data sequence number of the first byte of the front slice.
     start: DataSeq,
     /// Data sequence number after the last byte.
@@ -18,6 +22,19 @@ pub(crate) struct SendBuffer {
     next: DataSeq,
     next_slice: usize,
     next_offset: usize,
+}
+
+#[derive(Debug)]
+struct Slice {
+    /// Data sequence number of the first byte.
+    seq: DataSeq,
+    data: Bytes,
+}
+
+impl Slice {
+    fn end(&self) -> DataSeq {
+        self.seq.add(self.data.len() as u64)
+    }
 }
 
 impl SendBuffer {
@@ -52,8 +69,9 @@ impl SendBuffer {
 
     pub(crate) fn push(&mut self, slice: Bytes) {
         if !slice.is_empty() {
-            self.end = self.end.add(slice.len() as u64);
-            self.slices.push_back(slice);
+            let seq = self.end;
+            self.end = seq.add(slice.len() as u64);
+            self.slices.push_back(Slice { seq, data: slice });
         }
     }
 
@@ -63,9 +81,9 @@ impl SendBuffer {
         let mut wanted = count;
         while wanted > 0 {
             let Some(slice) = self.slices.get(self.next_slice) else { break };
-            let there = slice.len() - self.next_offset;
+            let there = slice.data.len() - self.next_offset;
             let take = there.min(wanted);
-            out.push(slice.slice(self.next_offset..self.next_offset + take));
+            out.push(slice.data.slice(self.next_offset..self.next_offset + take));
             wanted -= take;
             self.next_offset += take;
             if take == there {
@@ -77,25 +95,25 @@ impl SendBuffer {
         out
     }
 
+    /// Index of the slice that holds `seq`, or of the first behind it.
+    fn index_of(&self, seq: DataSeq) -> usize {
+        self.slices.partition_point(|slice| !slice.end().after(seq))
+    }
+
     /// Up to `count` bytes from `from`, which lies in what is held; empty otherwise.
     pub(crate) fn slice(&self, from: DataSeq, count: usize) -> Payload {
         let mut out = Payload::EMPTY;
-        let skip = from.diff(self.start);
-        if skip < 0 {
+        if from.before(self.start) {
             return out;
         }
-        let (mut skip, mut wanted) = (skip as u64, count);
-        for slice in &self.slices {
+        let (first, mut wanted) = (self.index_of(from), count);
+        let mut skip = self.slices.get(first).map_or(0, |slice| from.diff(slice.seq).max(0) as usize);
+        for slice in self.slices.range(first..) {
             if wanted == 0 {
                 break;
             }
-            if skip >= slice.len() as u64 {
-                skip -= slice.len() as u64;
-                continue;
-            }
-            let start = skip as usize;
-            let take = wanted.min(slice.len() - start);
-            out.push(slice.slice(start..start + take));
+            let take = wanted.min(slice.data.len() - skip);
+            out.push(slice.data.slice(skip..skip + take));
             wanted -= take;
             skip = 0;
         }
@@ -108,17 +126,16 @@ impl SendBuffer {
             return 0;
         }
         let freed = until.diff(self.start) as u64;
-        let mut left = freed;
-        while left > 0 {
-            let Some(front) = self.slices.front_mut() else { break };
-            if left < front.len() as u64 {
-                front.advance(left as usize);
+        while let Some(front) = self.slices.front_mut().filter(|front| front.seq.before(until)) {
+            if front.end().after(until) {
+                let count = until.diff(front.seq) as usize;
+                front.data.advance(count);
+                front.seq = until;
                 if self.next_slice == 0 {
-                    self.next_offset -= left as usize;
+                    self.next_offset -= count;
                 }
                 break;
             }
-            left -= front.len() as u64;
             self.slices.pop_front();
             self.next_slice = self.next_slice.saturating_sub(1);
         }
@@ -132,17 +149,10 @@ impl SendBuffer {
         if !to.before(self.next) {
             return;
         }
-        let mut skip = to.diff(self.start) as u64;
         self.next = to;
-        self.next_slice = 0;
-        for slice in &self.slices {
-            if skip < slice.len() as u64 {
-                break;
-            }
-            skip -= slice.len() as u64;
-            self.next_slice += 1;
-        }
-        self.next_offset = skip as usize;
+        self.next_slice = self.index_of(to);
+        self.next_offset =
+            self.slices.get(self.next_slice).map_or(0, |slice| to.diff(slice.seq).max(0) as usize);
     }
 }
 

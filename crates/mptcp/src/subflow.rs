@@ -1,6 +1,5 @@
 //! One subflow: a TCP connection and what Multipath TCP keeps beside it.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use polypath_tcp::Connection as TcpConnection;
@@ -9,6 +8,7 @@ use polypath_wire::{DataSeq, MptcpOption, Payload, ResetReason};
 
 use crate::event::SubflowError;
 use crate::mapping::Mapping;
+use crate::ordered::{OrderedQueue, Stretch};
 
 /// A subflow of a connection.
 #[derive(Debug)]
@@ -154,12 +154,16 @@ impl Meta {
 }
 
 /// The receive side of a subflow: which bytes of it are which data.
+///
+/// # Cost
+/// A mapping that continues the last one costs what it does in a queue, any other log *n*. At most
+/// [`Receiver::MAX_MAPPINGS`] wait; a segment uses each at most once, and each came with a segment of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     /// Stream offset of the next byte to be taken from TCP.
     pub(crate) offset: u64,
     /// Mappings that are not used up, sorted, without overlap.
-    mappings: VecDeque<ReceivedMapping>,
+    mappings: OrderedQueue<ReceivedMapping>,
     /// Up to here mappings may be missing since their segments were merged with those before.
     pub(crate) unmapped_until: u64,
     /// Bytes of the front mapping that wait for its checksum.
@@ -203,6 +207,16 @@ impl ReceivedMapping {
     }
 }
 
+impl Stretch for ReceivedMapping {
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn end(&self) -> u64 {
+        self.end()
+    }
+}
+
 impl Receiver {
     /// Mappings that a peer may have outstanding; the rest is dropped and comes again.
     const MAX_MAPPINGS: usize = 16_384;
@@ -215,9 +229,7 @@ impl Receiver {
         match self.mappings.back() {
             Some(last) if mapping.start < last.end() => {}
             _ => {
-                if self.mappings.len() < Self::MAX_MAPPINGS {
-                    self.mappings.push_back(mapping);
-                }
+                self.keep(mapping);
                 return true;
             }
         }
@@ -225,19 +237,22 @@ impl Receiver {
         if self.mappings.back() == Some(&mapping) {
             return true;
         }
-        let at = self.mappings.partition_point(|known| known.end() <= mapping.start);
-        match self.mappings.get(at) {
+        match self.mappings.first_ending_after(mapping.start) {
             Some(known) if known.start < mapping.end() => {
                 // A retransmission may be cut otherwise; what matters is that byte and data number agree.
                 let shift = mapping.start as i64 - known.start as i64;
                 mapping.data_seq.diff(known.data_seq) == shift
             }
             _ => {
-                if self.mappings.len() < Self::MAX_MAPPINGS {
-                    self.mappings.insert(at, mapping);
-                }
+                self.keep(mapping);
                 true
             }
+        }
+    }
+
+    fn keep(&mut self, mapping: ReceivedMapping) {
+        if self.mappings.len() < Self::MAX_MAPPINGS {
+            self.mappings.push(mapping);
         }
     }
 
@@ -289,8 +304,30 @@ mod tests {
         assert!(receiver.add(mapping(10, 10, 200)), "late");
         assert!(receiver.add(mapping(15, 5, 205)), "cut otherwise, but the same data");
         assert!(!receiver.add(mapping(15, 5, 999)), "contradiction");
-        let starts: Vec<u64> = receiver.mappings.iter().map(|known| known.start).collect();
-        assert_eq!(starts, [0, 10, 20]);
+        assert_eq!(receiver.mappings.starts(), [0, 10, 20]);
+    }
+
+    #[test]
+    fn a_mapping_costs_a_logarithm_in_whatever_order() {
+        const COUNT: u64 = Receiver::MAX_MAPPINGS as u64;
+        let mut receiver = Receiver::default();
+        for at in 0..COUNT {
+            // From the middle outwards.
+            let at = if at % 2 == 0 { COUNT / 2 + at / 2 } else { COUNT / 2 - 1 - at / 2 };
+            let before = receiver.mappings.steps();
+            assert!(receiver.add(mapping(at * 4, 4, 7 * at)));
+            assert!(receiver.add(mapping(at * 4, 4, 7 * at)), "repeated");
+            assert!(receiver.mappings.steps() - before <= 3);
+        }
+        assert_eq!(receiver.mappings.len() as u64, COUNT);
+        receiver.add(mapping(COUNT * 4, 4, 0));
+        assert_eq!(receiver.mappings.len() as u64, COUNT, "one too many");
+        let before = receiver.mappings.steps();
+        for at in 0..COUNT {
+            receiver.offset = at * 4;
+            assert_eq!(receiver.current(), Ok(mapping(at * 4, 4, 7 * at)));
+        }
+        assert!(receiver.mappings.steps() - before <= COUNT);
     }
 
     #[test]

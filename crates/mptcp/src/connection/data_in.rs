@@ -301,9 +301,8 @@ impl Connection {
             let left = (mapping.end() - subflow.rx.offset) as usize;
             let into = subflow.rx.offset - mapping.start;
             let rest = if left < bytes.len() {
-                let rest = bytes.slice(left, usize::MAX);
-                bytes.truncate(left);
-                rest
+                let head = bytes.split_to(left);
+                core::mem::replace(&mut bytes, head)
             } else {
                 Payload::EMPTY
             };

@@ -1,6 +1,6 @@
 //! Data that goes out again: what a subflow lost or holds for too long leaves on another.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 
 use polypath_units::Instant;
 use polypath_wire::DataSeq;
@@ -8,13 +8,16 @@ use polypath_wire::DataSeq;
 use super::Connection;
 use super::state::{Mode, SentChunk};
 use crate::mapping::Carried;
+use crate::ordered::Origin;
 use crate::subflow::Stage;
 
-/// Data that waits to go out again.
+/// Data that waits to go out again, in order: what blocks the receiver first goes first. An entry costs log *n*.
 #[derive(Debug, Default)]
 pub(super) struct Reinjections {
-    queue: VecDeque<Reinjection>,
+    by_position: BTreeMap<u64, Reinjection>,
     bytes: u64,
+    /// Chosen anew whenever nothing waits.
+    origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +88,7 @@ impl Connection {
 
     pub(super) fn drop_stale_reinjections(&mut self) {
         let una = self.shared.send.start();
-        while let Some(front) = self.reinjections.queue.front().copied() {
+        while let Some(front) = self.reinjections.front().copied() {
             let stale = una.diff(front.seq);
             if stale <= 0 {
                 break;
@@ -106,25 +109,27 @@ impl Reinjections {
     }
 
     pub(super) fn front(&self) -> Option<&Reinjection> {
-        self.queue.front()
+        self.by_position.first_key_value().map(|(_, front)| front)
     }
 
     pub(super) fn push(&mut self, seq: DataSeq, len: u32, from: Option<u8>) {
-        self.bytes += u64::from(len);
-        let entry = Reinjection { seq, len, from };
-        // What blocks the receiver first goes first.
-        let at = self.queue.partition_point(|queued| queued.seq.before(seq));
-        self.queue.insert(at, entry);
+        if self.by_position.is_empty() {
+            self.origin = Origin::near(seq);
+        }
+        let entry =
+            self.by_position.entry(self.origin.position(seq)).or_insert(Reinjection { seq, len: 0, from });
+        // The same again says more of where it is lost.
+        entry.from = from;
+        self.bytes += u64::from(len.saturating_sub(entry.len));
+        entry.len = entry.len.max(len);
     }
 
     pub(super) fn take_front(&mut self, count: u32) {
-        let Some(front) = self.queue.front_mut() else { return };
+        let Some((_, front)) = self.by_position.pop_first() else { return };
         let count = count.min(front.len);
-        self.bytes -= u64::from(count);
-        front.seq = front.seq.add(u64::from(count));
-        front.len -= count;
-        if front.len == 0 {
-            self.queue.pop_front();
+        self.bytes -= u64::from(front.len);
+        if count < front.len {
+            self.push(front.seq.add(u64::from(count)), front.len - count, front.from);
         }
     }
 }
@@ -143,7 +148,9 @@ fn take_over(sent: &mut VecDeque<SentChunk>, seq: DataSeq, end: DataSeq, id: u8,
     let Some(chunk) = sent.get_mut(first).filter(|_| first < after) else { return };
     let len = end.diff(chunk.seq).max(0) as u32;
     *chunk = SentChunk { seq: chunk.seq, len, subflow: id, queued: false, again: true, end_offset };
-    sent.drain(first + 1..after);
+    if first + 1 < after {
+        sent.drain(first + 1..after);
+    }
 }
 
 /// Cuts the chunk at index `at` in two at `seq`, which lies inside; returns the index of the second part.
@@ -169,6 +176,22 @@ mod tests {
 
     fn pieces(sent: &VecDeque<SentChunk>) -> Vec<(u64, u32, u8, u64)> {
         sent.iter().map(|chunk| (chunk.seq.0, chunk.len, chunk.subflow, chunk.end_offset)).collect()
+    }
+
+    #[test]
+    fn what_blocks_first_goes_first() {
+        let mut waiting = Reinjections::default();
+        let near_wrap = DataSeq(u64::MAX - 1499);
+        for (offset, len) in [(2000, 500), (0, 1000), (1000, 1000), (1000, 1000)] {
+            waiting.push(near_wrap.add(offset), len, Some(1));
+        }
+        assert_eq!(waiting.bytes(), 2500);
+        waiting.take_front(400);
+        assert_eq!(waiting.front().map(|front| (front.seq, front.len)), Some((near_wrap.add(400), 600)));
+        waiting.take_front(600);
+        waiting.take_front(9999);
+        assert_eq!(waiting.front().map(|front| (front.seq, front.len)), Some((near_wrap.add(2000), 500)));
+        assert_eq!(waiting.bytes(), 500);
     }
 
     #[test]
