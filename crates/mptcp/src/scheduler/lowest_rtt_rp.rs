@@ -9,16 +9,25 @@ use super::{Data, Decision, Penalty, Scheduler, SubflowView, View};
 /// Lowest round-trip time with opportunistic retransmission and penalization (Paasch 4.2.1).
 ///
 /// When the buffer of either end keeps new data back while a subflow could send, that subflow sends the first unacknowledged
-/// segment again, unless it has carried it before; and if the round-trip time of the subflow that holds it is larger, that one's
-/// congestion window is halved, at most once in a round-trip time of the subflow that waits (Paasch Fig. 4.14: the deeper the
-/// queue of the slow path, the more often). A subflow that repairs a loss is not penalized besides.
+/// segment again, unless it has carried it before; and the congestion window of the slower subflow that holds it is halved, as
+/// [`Form`] says.
 #[derive(Clone, Debug)]
 pub(super) struct LowestRttRp {
-    /// The first form lowers the slow-start threshold always; the improved form (Paasch Fig. 4.14) leaves it alone in slow
-    /// start, where it has yet to find out what the path carries.
-    is_first_form: bool,
+    form: Form,
     penalties: Penalties,
     carriers: Carriers,
+}
+
+/// When a subflow is penalized, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Paasch 4.2.1, mechanism 2: if its throughput is lower than that of the subflow that waits, at most once in its own
+    /// round-trip time; the slow-start threshold becomes the halved window.
+    First,
+    /// Paasch Fig. 4.14: if its round-trip time is larger, at most once in a round-trip time of the subflow that waits (the deeper
+    /// the queue of the slow path, the more often). In slow start the threshold stays, as the subflow has yet to find out what
+    /// the path carries. A subflow that repairs a loss has its window halved already; less would only draw out the repair.
+    Improved,
 }
 
 /// What is not left for a copy of its own. Each segment behind the first of a mapping is longer than a copy by the 20 bytes of one, so that
@@ -32,23 +41,44 @@ struct Carriers {
     ids: Vec<u8>,
 }
 
-/// Which subflow had another penalized when, by id.
+/// When penalties were counted last, by the id of the subflow whose round trips count.
 #[derive(Clone, Debug, Default)]
 struct Penalties(Vec<(u8, Instant)>);
 
 impl LowestRttRp {
     pub(super) fn improved() -> Self {
-        Self { is_first_form: false, penalties: Penalties::default(), carriers: Carriers::default() }
+        Self { form: Form::Improved, penalties: Penalties::default(), carriers: Carriers::default() }
     }
 
     pub(super) fn first_form() -> Self {
-        Self { is_first_form: true, ..Self::improved() }
+        Self { form: Form::First, ..Self::improved() }
+    }
+
+    /// The penalty for the subflow at index `holder`, if there is one.
+    fn penalty(
+        &mut self,
+        holder: usize,
+        held_by: &SubflowView,
+        waiting: &SubflowView,
+        now: Instant,
+    ) -> Option<Penalty> {
+        let (is_slower, counts, ssthresh) = match self.form {
+            Form::First => (is_lower_throughput(held_by, waiting), held_by, true),
+            Form::Improved => {
+                let is_slower = held_by.srtt > waiting.srtt && !held_by.in_recovery;
+                (is_slower, waiting, !held_by.in_slow_start())
+            }
+        };
+        (is_slower && self.penalties.may_ask(counts, now)).then_some(Penalty { subflow: holder, ssthresh })
     }
 }
 
 impl Scheduler for LowestRttRp {
     fn name(&self) -> &'static str {
-        if self.is_first_form { "lowest-rtt-rp-first" } else { "lowest-rtt-rp" }
+        match self.form {
+            Form::First => "lowest-rtt-rp-first",
+            Form::Improved => "lowest-rtt-rp",
+        }
     }
 
     fn select(&mut self, view: &View<'_>) -> Option<Decision> {
@@ -67,10 +97,7 @@ impl Scheduler for LowestRttRp {
             .enumerate()
             .filter(|(_, subflow)| subflow.is_available() && !self.carriers.ids.contains(&subflow.id))
             .min_by_key(|(_, subflow)| subflow.srtt)?;
-        // A loss has halved the window already; less would only draw out its repair.
-        let is_slower = held_by.srtt > subflow.srtt && !held_by.in_recovery;
-        let penalize = (is_slower && self.penalties.may_ask(subflow, view.now))
-            .then(|| Penalty { subflow: holder, ssthresh: self.is_first_form || !held_by.in_slow_start() });
+        let penalize = self.penalty(holder, held_by, subflow, view.now);
         let limit_bytes = copied_bytes(view, subflow);
         Some(Decision { subflow: index, data: Data::Copy(view.data_una), limit_bytes, penalize })
     }
@@ -88,6 +115,12 @@ fn copied_bytes(view: &View<'_>, subflow: &SubflowView) -> u64 {
     if held_bytes <= segment_bytes + SLIVER_BYTES { held_bytes.max(segment_bytes) } else { segment_bytes }
 }
 
+/// A window in a round-trip time is less than another; that of a subflow without a round-trip time is not known.
+fn is_lower_throughput(one: &SubflowView, other: &SubflowView) -> bool {
+    let scaled = |window: u64, rtt: polypath_units::Duration| u128::from(window) * u128::from(rtt.as_nanos());
+    scaled(one.window_bytes, other.srtt) < scaled(other.window_bytes, one.srtt)
+}
+
 impl Carriers {
     /// `holder` has the segment that begins at `una`.
     fn note(&mut self, una: DataSeq, holder: u8) {
@@ -102,7 +135,7 @@ impl Carriers {
 }
 
 impl Penalties {
-    /// True, and noted, if it is a round-trip time of `subflow` since it last had another penalized.
+    /// True, and noted, if it is a round-trip time of `subflow` since a penalty was last counted for it.
     fn may_ask(&mut self, subflow: &SubflowView, now: Instant) -> bool {
         match self.0.iter_mut().find(|(id, _)| *id == subflow.id) {
             Some((_, at)) if now.since(*at) < subflow.srtt => false,
@@ -189,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_differ_in_slow_start_only() {
+    fn the_improved_form_leaves_the_threshold_alone_in_slow_start() {
         let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
         let lowers_threshold = |mut scheduler: LowestRttRp, subflows: &[SubflowView]| {
             scheduler.select(&blocked(subflows)).and_then(|decision| decision.penalize).map(|p| p.ssthresh)
@@ -198,6 +231,41 @@ mod tests {
         assert_eq!(lowers_threshold(LowestRttRp::first_form(), &subflows), Some(true));
         subflows[1].ssthresh_bytes = subflows[1].window_bytes;
         assert_eq!(lowers_threshold(LowestRttRp::improved(), &subflows), Some(true));
+    }
+
+    /// Paasch 4.2.1, mechanism 2: "only one reduction is applied per subflow round-trip time and only if the subflow's
+    /// throughput is lower than the other one".
+    #[test]
+    fn the_first_form_goes_by_throughput_and_the_round_trips_of_the_penalized() {
+        let (mut penalized, mut spared) = (0, 0);
+        for case in 0..2000_u64 {
+            // Numbers without pattern, but the same each time.
+            let any =
+                |salt: u64, most: u64| ((case * 7 + salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % most;
+            let (fast_ms, slow_ms) = (1 + any(1, 300), 1 + any(2, 300));
+            let mut subflows = [subflow(1, fast_ms, 5), subflow(2, slow_ms, 0)];
+            (subflows[0].window_bytes, subflows[1].window_bytes) =
+                (1460 * (1 + any(3, 99)), 1460 * (1 + any(4, 99)));
+            subflows[1].in_recovery = any(5, 2) == 0;
+            let throughput = |at: usize| subflows[at].window_bytes as f64 / subflows[at].srtt.as_secs_f64();
+            let (holder, waiting) = (throughput(1), throughput(0));
+            if (holder / waiting - 1.0).abs() < 1e-9 {
+                continue;
+            }
+            let mut scheduler = LowestRttRp::first_form();
+            // Each segment anew, every fifth of the slow subflow's round trip.
+            let mut times = 0;
+            for step in 0..10 {
+                let now = Instant::from_secs(1) + subflows[1].srtt * step / 5;
+                let view = View { data_una: DataSeq(100 + step), now, ..blocked(&subflows) };
+                let penalty = scheduler.select(&view).and_then(|decision| decision.penalize);
+                times += u32::from(penalty == Some(Penalty { subflow: 1, ssthresh: true }));
+            }
+            assert_eq!(times, if holder < waiting { 2 } else { 0 }, "{holder} {waiting}");
+            penalized += u32::from(times > 0);
+            spared += u32::from(times == 0);
+        }
+        assert!(penalized > 300 && spared > 300, "{penalized} {spared}");
     }
 
     #[test]
