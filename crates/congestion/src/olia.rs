@@ -53,8 +53,8 @@ fn measured<'a>(flows: &Flows<'a>) -> impl Iterator<Item = &'a FlowView> + Clone
 
 /// `ℓ/rtt²`, by which paths are compared: ℓ estimates the bytes between two losses, so that its root is the throughput that
 /// one TCP would have there (Khalili et al., "MPTCP is not Pareto-optimal", CoNEXT 2012; so does the authors' kernel code).
-/// By `ℓ²/rtt`, which can be read as well, a path with rare losses and a long round trip would be preferred to one on
-/// which a TCP is faster.
+/// The draft has `ℓ²/rtt`. By that, a path with rare losses and a long round trip would be preferred to one on which a TCP is
+/// faster; see `docs/congestion.md`.
 fn quality(flow: &FlowView) -> f64 {
     let between_losses_bytes = flow.acked_since_loss_bytes.max(flow.acked_between_losses_bytes) as f64;
     let rtt_nanos = flow.srtt.as_nanos() as f64;

@@ -23,7 +23,7 @@ const DRAIN_ABOVE: u64 = 2;
 /// which others queue as well gives less rate for the same backlog, so that its share falls.
 ///
 /// The window changes once a round, by the mean round-trip time of that round. Loss halves it. As every delay-based
-/// algorithm it gets little beside flows that fill queues.
+/// algorithm it gets little beside flows that fill queues. Where it differs from the authors' code is in `docs/congestion.md`.
 #[derive(Clone, Debug)]
 pub struct WVegas {
     window: Window,

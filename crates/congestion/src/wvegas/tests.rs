@@ -1,6 +1,6 @@
 use super::*;
 use crate::by_name;
-use crate::testing::{Connection, MSS, ack, assert_close};
+use crate::testing::{Connection, MSS, Random, ack, assert_close};
 
 const BASE_MS: u64 = 40;
 
@@ -167,4 +167,64 @@ fn loss_halves_down_to_one_segment_with_several_subflows() {
         }
         assert_eq!(connection.packets(0), floor);
     }
+}
+
+/// One subflow beside another of constant rate, in segments and milliseconds, straight from the algorithm.
+struct Reference {
+    cwnd: f64,
+    alpha: f64,
+    least_delay: f64,
+}
+
+impl Reference {
+    fn round(&mut self, rtt: f64, other_rate: f64) {
+        let base = BASE_MS as f64;
+        let diff = self.cwnd * (rtt - base) / rtt;
+        if diff >= self.alpha {
+            let rate = self.cwnd / rtt;
+            self.alpha = (10.0 * rate / (rate + other_rate)).max(2.0);
+        }
+        if diff > self.alpha {
+            self.cwnd -= 1.0;
+        } else if diff < self.alpha {
+            self.cwnd += 1.0;
+        }
+        if diff >= self.alpha {
+            let delay = rtt - base;
+            self.least_delay = self.least_delay.min(delay);
+            if delay > 2.0 * self.least_delay {
+                self.cwnd *= 0.5 * base / rtt;
+                self.least_delay = f64::INFINITY;
+            }
+        }
+    }
+}
+
+#[test]
+fn rounds_go_by_the_equations_whatever_the_delays() {
+    let mut random = Random(3);
+    let (mut drained, mut grown, mut shrunk) = (0, 0, 0);
+    for _ in 0..200 {
+        let mut connection = connection(&[BASE_MS, BASE_MS]);
+        let (own, other) = (40.0 + (random.next() % 400) as f64, 10.0 + (random.next() % 400) as f64);
+        settle(&mut connection, 0, own);
+        settle(&mut connection, 1, other);
+        let mut reference = Reference { cwnd: own, alpha: 2.0, least_delay: f64::INFINITY };
+        for _ in 0..40 {
+            let nanos = BASE_MS * 1_000_000 + random.next() % 8_000_000;
+            let other_rate = connection.packets(1) / BASE_MS as f64;
+            let before = reference.cwnd;
+            round(&mut connection, 0, Duration::from_nanos(nanos));
+            reference.round(nanos as f64 / 1e6, other_rate);
+            assert_close(connection.packets(0), reference.cwnd, 0.01, "window");
+            let change = reference.cwnd - before;
+            drained += i32::from(change < -1.5);
+            grown += i32::from(change > 0.0);
+            shrunk += i32::from(change == -1.0);
+            if reference.cwnd < 20.0 {
+                break;
+            }
+        }
+    }
+    assert!(drained > 100 && grown > 500 && shrunk > 500, "{drained} {grown} {shrunk}");
 }
