@@ -44,7 +44,10 @@ pub(crate) trait Driven {
 
 pub(crate) fn build(kind: Kind, settings: &Settings) -> Box<dyn Driven> {
     match kind {
-        Kind::Tcp => Box::new(Tcp { host: polypath_tcp::Host::new(settings.tcp_host(), 1), id: None }),
+        Kind::Tcp => {
+            let host = polypath_tcp::Host::new(settings.tcp_host(), 1);
+            Box::new(Tcp { host, listen: settings.listen(), id: None })
+        }
         Kind::PlainMultipath | Kind::Multipath => {
             let config = settings.multipath_host(kind == Kind::Multipath);
             Box::new(Multipath { host: polypath_mptcp::Host::new(config, 1), id: None })
@@ -54,12 +57,13 @@ pub(crate) fn build(kind: Kind, settings: &Settings) -> Box<dyn Driven> {
 
 struct Tcp {
     host: polypath_tcp::Host,
+    listen: ListenConfig,
     id: Option<polypath_tcp::ConnectionId>,
 }
 
 impl Driven for Tcp {
     fn listen(&mut self, local: Endpoint) -> Result<(), String> {
-        self.host.listen(local, ListenConfig::default()).map(|_| ()).map_err(|error| error.to_string())
+        self.host.listen(local, self.listen).map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn connect(&mut self, now: Instant, local: IpAddr, remote: Endpoint) -> Result<(), String> {

@@ -52,6 +52,10 @@ impl Settings {
         HostConfig { connection: Arc::new(connection), ..self.host.clone() }
     }
 
+    pub(crate) fn listen(&self) -> polypath_tcp::ListenConfig {
+        polypath_tcp::ListenConfig { backlog: self.host.backlog, ..polypath_tcp::ListenConfig::default() }
+    }
+
     pub(crate) fn version(&self) -> MptcpVersion {
         self.connection.version
     }
@@ -73,6 +77,7 @@ impl Settings {
             "syns-with-option" => connection.syn_retries_before_fallback = number(value)?,
             "no-subflow-timeout" => connection.no_subflow_timeout = time(value)?,
             "receive-autotuning" => connection.receive_autotuning = switch(value)?,
+            "backlog" => self.host.backlog = number(value)?,
             "half-open-joins" => self.host.max_half_open_joins = number(value)?,
             "additional-subflows" => self.host.limits.subflows = number(value)?,
             "scheduler" => {
