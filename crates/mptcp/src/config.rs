@@ -112,6 +112,10 @@ pub struct HostConfig {
     /// About how many resets a second answer segments that belong to no connection, a quarter of them to one source
     /// ([`polypath_tcp::ReplyLimit`]). Default 10 000.
     pub resets_per_second: u32,
+    /// About how many challenge ACKs a second leave the host (RFC 5961 §10), a quarter of them to one source
+    /// ([`polypath_tcp::ReplyLimit`]): forged segments to many connections cause no more. Keep-alive and window probes are answered under the
+    /// same bound. Default 50 000.
+    pub challenge_acks_per_second: u32,
     /// Most memory that the receive windows of all connections may promise together, beyond 256 KiB for each. Default 1 GiB.
     pub receive_memory_bytes: u64,
     /// Most addresses of a peer that are remembered. Default 16.
@@ -131,6 +135,7 @@ impl Default for HostConfig {
             max_time_wait: 1 << 18,
             max_replies: 1024,
             resets_per_second: 10_000,
+            challenge_acks_per_second: 50_000,
             receive_memory_bytes: 1 << 30,
             max_announced_addresses: 16,
         }

@@ -106,6 +106,8 @@ counters! {
     time_wait_overflow = "TCPTimeWaitOverflow",
     /// Answers without a connection dropped because too many wait to be sent.
     reply_queue_drops = "ReplyQueueDrops",
+    /// Challenge ACKs withheld because there were too many in the same second.
+    challenges_withheld = "TCPACKSkippedChallenge",
     /// Resets withheld because there were too many in the same second.
     resets_withheld = "ResetsWithheld",
 }

@@ -26,7 +26,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use bytes::Bytes;
-use polypath_tcp::{Connection as TcpConnection, Disposition, DropReason, Event as TcpEvent, State};
+use polypath_tcp::{
+    Connection as TcpConnection, Disposition, DropReason, Event as TcpEvent, ReplyLimit, State,
+};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, Segment};
 
@@ -56,6 +58,7 @@ pub(crate) struct Context<'a> {
     pub(crate) max_announced_addresses: usize,
     pub(crate) memory: &'a mut ReceiveMemory,
     pub(crate) budgets: &'a mut Budgets,
+    pub(crate) challenges: &'a mut ReplyLimit,
 }
 
 /// What a connection asks its host to do.
@@ -269,7 +272,12 @@ impl Connection {
         self.segment_offset =
             has_payload.then(|| tcp.offset_of(segment.seq)).and_then(|at| u64::try_from(at).ok());
         let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
+        let owed = tcp.owes_challenge();
         let disposition = tcp.handle_segment(cx.now, ecn, segment, &mut extension);
+        if !owed && tcp.owes_challenge() && !cx.challenges.allows(cx.now, tcp.tuple().remote.addr) {
+            tcp.withhold_challenge();
+            cx.mib.challenges_withheld += 1;
+        }
         let is_back = had_timed_out && tcp.consecutive_timeouts() == 0;
         if let Some(view) = self.shared.views.get_mut(position) {
             *view = tcp.flow_view();

@@ -114,6 +114,22 @@ const BURST_PACKETS: u32 = 16;
 /// Ephemeral ports (RFC 6335 §6).
 const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 
+/// What a call into a connection needs of the host: the host without its connections, one of which is borrowed beside.
+macro_rules! context {
+    ($host:ident, $now:expr) => {
+        Context {
+            now: $now,
+            mib: &mut $host.mib,
+            endpoints: &$host.config.endpoints,
+            limits: $host.config.limits,
+            max_announced_addresses: $host.config.max_announced_addresses,
+            memory: &mut $host.memory,
+            budgets: &mut $host.budgets,
+            challenges: &mut $host.challenge_limit,
+        }
+    };
+}
+
 /// A Multipath TCP host as a state machine: it has no socket, no clock, no task.
 ///
 /// Four kinds of method:
@@ -134,6 +150,7 @@ pub struct Host {
     cookies: SynCookies,
     joins: JoinCookies,
     reset_limit: ReplyLimit,
+    challenge_limit: ReplyLimit,
     listeners: Listeners,
     listener_configs: BTreeMap<ListenerId, Arc<ConnectionConfig>>,
     connections: Slab<Box<Entry>>,
@@ -174,6 +191,7 @@ impl Host {
             cookies: SynCookies::new(&mut stateless),
             joins: JoinCookies::new(&mut stateless),
             reset_limit: ReplyLimit::new(config.resets_per_second, &mut stateless),
+            challenge_limit: ReplyLimit::new(config.challenge_acks_per_second, &mut stateless),
             flows: FlowTable::new(secrets.flow_table_seed()),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
             path_memory: PathMemory::default(),
@@ -403,7 +421,7 @@ impl Host {
         match self.flows.get(&tuple) {
             Some(Flow::Subflow { index, id }) => {
                 let Some((key, entry)) = self.connections.at_mut(index) else { return };
-                let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory, &mut self.budgets);
+                let mut cx = context!(self, now);
                 if len_bytes > 0 {
                     entry.connection.count_received(&mut cx, id, len_bytes);
                 }
@@ -481,7 +499,7 @@ impl Host {
                 self.ready.pop();
                 continue;
             };
-            let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory, &mut self.budgets);
+            let mut cx = context!(self, now);
             if let Some(packet) = entry.connection.poll_transmit(&mut cx) {
                 if cx.budgets.are_in_use() {
                     entry.connection.count_transmitted(&mut cx, budgets::counted_bytes(&packet));
@@ -522,7 +540,7 @@ impl Host {
     /// Calls into a connection and settles what follows.
     fn with(&mut self, now: Instant, key: Key, call: impl FnOnce(&mut Connection, &mut Context<'_>)) {
         let Some(entry) = self.connections.get_mut(key) else { return };
-        let mut cx = context(now, &self.config, &mut self.mib, &mut self.memory, &mut self.budgets);
+        let mut cx = context!(self, now);
         call(&mut entry.connection, &mut cx);
         self.settle(now, key);
     }
@@ -629,17 +647,4 @@ impl Host {
             self.mib.reply_queue_drops += 1;
         }
     }
-}
-
-/// What a call into a connection needs of the host.
-fn context<'a>(
-    now: Instant,
-    config: &'a HostConfig,
-    mib: &'a mut Mib,
-    memory: &'a mut ReceiveMemory,
-    budgets: &'a mut Budgets,
-) -> Context<'a> {
-    let HostConfig { endpoints, limits, max_announced_addresses, .. } = config;
-    let (limits, max_announced_addresses) = (*limits, *max_announced_addresses);
-    Context { now, mib, endpoints, limits, max_announced_addresses, memory, budgets }
 }

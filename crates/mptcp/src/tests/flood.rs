@@ -323,3 +323,34 @@ fn answers_to_strangers_wait_in_a_short_queue_and_leave_at_a_bounded_rate() {
     assert!((1..=resets_per_second as usize * 3 / 2).contains(&(to_one + to_all)), "{to_all}");
     assert!(host.mib().resets_withheld > 0);
 }
+
+/// Forged resets, each just beside the mark, for many connections: what leaves is bounded for the host too.
+#[test]
+fn challenges_are_bounded_for_the_host() {
+    for challenge_acks_per_second in [40, 50_000] {
+        let mut network = network(&[1], MptcpVersion::V1, false, 1);
+        let config = HostConfig { challenge_acks_per_second, ..network.server.config().clone() };
+        network.serve_with(config);
+        (0..50).for_each(|_| _ = network.connect());
+        network.run_until(network.now + Duration::from_secs(2));
+        let mut ids: Vec<_> = network.server_events.iter().map(|(id, _)| *id).collect();
+        ids.dedup();
+        let subflow = |id| network.server.info(id).map(|info| info.subflows[0].tuple);
+        let tuples: Vec<FourTuple> = ids.into_iter().filter_map(subflow).collect();
+        assert_eq!(tuples.len(), 50);
+        let mut sent = 0;
+        for tuple in tuples {
+            let edge = network.last_acknowledged(tuple).expect("the server has acknowledged something");
+            for beside in 1..20 {
+                let flags = TcpFlags::RST;
+                let reset = Segment { seq: edge.add(beside), flags, ..Segment::default() };
+                network.server.handle_packet(network.now, Packet::tcp(tuple.reversed(), reset));
+                sent += core::iter::from_fn(|| network.server.poll_transmit(network.now)).count();
+            }
+        }
+        // One source gets a quarter of 20 to 60, or all that its connections give.
+        let bound = if challenge_acks_per_second == 40 { 1..=16 } else { 400..=500 };
+        assert!(bound.contains(&sent), "{sent}");
+        assert_eq!(network.server.mib().challenges_withheld > 0, challenge_acks_per_second == 40);
+    }
+}

@@ -10,7 +10,7 @@ use std::string::String;
 
 use bytes::Bytes;
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Endpoint, MptcpOption, Packet, Segment, Transport};
+use polypath_wire::{Endpoint, FourTuple, MptcpOption, Packet, Segment, SeqNumber, Transport};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -46,6 +46,8 @@ pub(super) struct Network {
     random: ChaCha8Rng,
     travelling: BTreeMap<(Instant, u64), (Way, Packet)>,
     sent: u64,
+    /// By the client's address and port.
+    acknowledged: BTreeMap<(IpAddr, u16), SeqNumber>,
     /// One line a packet, for failures and for exchanges.
     pub(super) log: Vec<String>,
     pub(super) client_events: Vec<(ConnectionId, Event)>,
@@ -96,6 +98,7 @@ impl Network {
             random: ChaCha8Rng::seed_from_u64(seed),
             travelling: BTreeMap::new(),
             sent: 0,
+            acknowledged: BTreeMap::new(),
             log: Vec::new(),
             client_events: Vec::new(),
             server_events: Vec::new(),
@@ -104,9 +107,18 @@ impl Network {
 
     /// Replaces the server by one that listens with this backlog.
     pub(super) fn listen_with(&mut self, backlog: usize) {
-        let config = HostConfig { backlog, ..self.server.config().clone() };
+        self.serve_with(HostConfig { backlog, ..self.server.config().clone() });
+    }
+
+    /// Replaces the server.
+    pub(super) fn serve_with(&mut self, config: HostConfig) {
         self.server = Host::new(config, 77);
         self.server.listen(Endpoint::new(Ipv4Addr::UNSPECIFIED.into(), PORT)).expect("the port is free");
+    }
+
+    /// What the server acknowledged last on a flow of its own.
+    pub(super) fn last_acknowledged(&self, tuple: FourTuple) -> Option<SeqNumber> {
+        self.acknowledged.get(&(tuple.remote.addr, tuple.remote.port)).copied()
     }
 
     pub(super) fn connect(&mut self) -> ConnectionId {
@@ -175,6 +187,9 @@ impl Network {
     /// Sends a packet on its way; what is for an address that nobody has is gone.
     pub(super) fn travel(&mut self, way: Way, packet: Packet) {
         for packet in (self.meddle)(way, packet) {
+            if let (Way::ToClient, Transport::Tcp(segment)) = (way, &packet.transport) {
+                self.acknowledged.insert((packet.ip.dst, segment.dst_port), segment.ack);
+            }
             let addr = if way == Way::ToServer { packet.ip.src } else { packet.ip.dst };
             let path = match addr {
                 IpAddr::V4(addr) => match addr.octets() {

@@ -259,11 +259,22 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.challenges <= self.config.challenge_acks_per_second
     }
 
+    /// An acknowledgment is owed to a segment that may be forged, and to nothing else.
+    #[must_use]
+    pub fn owes_challenge(&self) -> bool {
+        self.pending.challenge && !self.pending.ack
+    }
+
+    /// Leaves such a segment without an answer, as the host has answered enough of them.
+    pub fn withhold_challenge(&mut self) {
+        self.pending.challenge = false;
+    }
+
     /// Answers what may be an answer itself: two ends that disagree, as after a forged segment, would go on for ever.
     pub(super) fn answer_empty(&mut self, now: Instant) {
         if self.challenges_in_a_row < self.config.challenge_acks_in_a_row && self.may_challenge(now) {
             self.challenges_in_a_row += 1;
-            self.pending.ack = true;
+            self.pending.challenge = true;
         }
     }
 
@@ -281,7 +292,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return Disposition::Reset;
         }
         if self.may_challenge(now) {
-            self.pending.ack = true;
+            self.pending.challenge = true;
         }
         Disposition::Dropped(DropReason::Reset)
     }
@@ -299,7 +310,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 self.pending.syn = true;
             }
         } else if self.may_challenge(now) {
-            self.pending.ack = true;
+            self.pending.challenge = true;
         }
         DropReason::Syn
     }

@@ -287,6 +287,8 @@ pub struct Connection<M = ()> {
 struct PendingSegments {
     syn: bool,
     ack: bool,
+    /// An acknowledgment that the host may withhold (RFC 5961 §10).
+    challenge: bool,
     probe: bool,
     /// The override timeout passed: what waits for more window, or for more data, leaves as it is (RFC 9293 §3.8.6.2.1).
     sliver: bool,

@@ -42,7 +42,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             _ => {}
         }
         // Blocks that do not fit beside data go first, on their own.
-        let owes_sack = self.pending.ack && self.sack && (self.receive.has_gap() || self.dsack.is_some());
+        let owes_ack = self.pending.ack || self.pending.challenge;
+        let owes_sack = owes_ack && self.sack && (self.receive.has_gap() || self.dsack.is_some());
         if owes_sack {
             return Some(self.acknowledge(now, ext));
         }
@@ -58,7 +59,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let segment = self.segment_at(self.una.max(1) - 1, TcpFlags::ACK, ext);
             return Some(self.finish_segment(now, segment, OutgoingKind::Probe, None, ext));
         }
-        self.pending.ack.then(|| self.acknowledge(now, ext))
+        owes_ack.then(|| self.acknowledge(now, ext))
     }
 
     fn acknowledge<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
@@ -79,6 +80,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.pending.syn = false;
         self.pending.ack = false;
+        self.pending.challenge = false;
         let retransmission = self.syn_sent;
         self.syn_sent = self.syn_sent.saturating_add(1);
         let (flags, kind) = if self.state == State::SynSent {
@@ -335,7 +337,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.last_sent_at = now;
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
-        let acknowledges = self.pending.ack || self.unacked_segments > 0;
+        let acknowledges = self.pending.ack || self.pending.challenge || self.unacked_segments > 0;
         let data = DataOptions { mapping, is_start, acknowledges };
         let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
@@ -403,6 +405,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.unacked_segments = 0;
             self.timers.delayed_ack = Instant::FAR_FUTURE;
             self.pending.ack = false;
+            self.pending.challenge = false;
             self.wire_ack()
         } else {
             polypath_wire::SeqNumber(0)

@@ -63,6 +63,8 @@ counters! {
     tcp_time_wait_overflow: "TCPTimeWaitOverflow",
     /// Answers (resets, acknowledgments in TIME-WAIT) dropped because too many wait to be sent.
     reply_queue_drops: "ReplyQueueDrops",
+    /// Challenge ACKs withheld because there were too many in the same second.
+    challenges_withheld: "TCPACKSkippedChallenge",
     /// Resets withheld because there were too many in the same second.
     resets_withheld: "ResetsWithheld",
 }

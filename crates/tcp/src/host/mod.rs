@@ -74,6 +74,7 @@ pub struct Host {
     ready: ReadyQueue,
     replies: VecDeque<Packet>,
     reset_limit: ReplyLimit,
+    challenge_limit: ReplyLimit,
     events: VecDeque<(ConnectionId, HostEvent)>,
     half_open: usize,
     /// Of connections that are gone, and all that is counted per host.
@@ -170,6 +171,7 @@ impl Host {
         Self {
             cookies: SynCookies::new(&mut random),
             reset_limit: ReplyLimit::new(config.resets_per_second, &mut random),
+            challenge_limit: ReplyLimit::new(config.challenge_acks_per_second, &mut random),
             flows: FlowTable::new(secrets.flow_table_seed()),
             config,
             secrets,
