@@ -8,6 +8,7 @@ mod path_memory;
 mod stateless;
 #[cfg(test)]
 mod tests;
+mod time_waits;
 mod token_table;
 
 use alloc::boxed::Box;
@@ -19,7 +20,7 @@ use core::net::IpAddr;
 use bytes::Bytes;
 use polypath_tcp::{
     FlowTable, HostSecrets, Key, ListenConfig, ListenError, ListenerId, Listeners, ReadyQueue, ReplyLimit,
-    Slab, SynCookies, TimeWait, TimeWaitReaction, TimerHandle, TimerWheel,
+    Slab, SynCookies, TimeWait, TimerHandle, TimerWheel,
 };
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Segment, Transport};
@@ -445,22 +446,6 @@ impl Host {
         }
     }
 
-    fn handle_in_time_wait(&mut self, now: Instant, tuple: FourTuple, index: u32, segment: &mut Segment) {
-        let wait = self.config.connection.tcp.time_wait;
-        let Some((key, record)) = self.time_waits.at_mut(index) else { return };
-        match record.handle_segment(now, segment, wait) {
-            TimeWaitReaction::Drop => {}
-            TimeWaitReaction::Acknowledge(reply) => {
-                self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), record.ends_at);
-                self.reply(tuple, reply);
-            }
-            TimeWaitReaction::Reopen(isn_after) => {
-                self.remove_time_wait(key);
-                self.handle_syn(now, tuple, segment, Some(isn_after));
-            }
-        }
-    }
-
     /// Deadlines passed. Does nothing if it comes early.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(key) = self.timers.poll_expired(now) {
@@ -474,14 +459,7 @@ impl Host {
                         self.timers.schedule(&mut entry.timer, TimerKey::Connection(index), at);
                     }
                 }
-                TimerKey::TimeWait(index) => {
-                    let Some((key, record)) = self.time_waits.at_mut(index) else { continue };
-                    if record.ends_at <= now {
-                        self.remove_time_wait(key);
-                    } else {
-                        self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), record.ends_at);
-                    }
-                }
+                TimerKey::TimeWait(index) => self.handle_time_wait_timeout(now, index),
             }
         }
     }
@@ -591,32 +569,20 @@ impl Host {
             Request::Remember { tuple, quality } => {
                 self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);
             }
-            Request::RemoveFlow { tuple } => {
-                if matches!(self.flows.get(&tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {
-                    self.flows.remove(&tuple);
-                }
-            }
-            Request::TimeWait { tuple, .. } if self.time_waits.len() >= self.config.max_time_wait => {
-                self.mib.time_wait_overflow += 1;
-                if matches!(self.flows.get(&tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {
-                    self.flows.remove(&tuple);
-                }
-            }
-            Request::TimeWait { tuple, numbers } => {
-                let ends_at = now + self.config.connection.tcp.time_wait;
-                let record = Box::new(TimeWait::new(tuple, numbers, ends_at));
-                let waiting = self.time_waits.insert(record);
-                let index = waiting.index;
-                if let Some(record) = self.time_waits.get_mut(waiting) {
-                    self.timers.schedule(&mut record.timer, TimerKey::TimeWait(index), ends_at);
-                }
-                self.flows.insert(tuple, Flow::TimeWait { index });
-            }
+            Request::RemoveFlow { tuple } => self.remove_flow(key, &tuple),
+            Request::TimeWait { tuple, numbers } => self.keep_time_wait(now, key, tuple, numbers),
             Request::ForgetToken => {
                 if let Some(entry) = self.connections.get(key) {
                     self.tokens.remove(entry.connection.local_token(), key.index);
                 }
             }
+        }
+    }
+
+    /// The flow leads to this connection no more.
+    fn remove_flow(&mut self, key: Key, tuple: &FourTuple) {
+        if matches!(self.flows.get(tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {
+            self.flows.remove(tuple);
         }
     }
 
@@ -629,14 +595,6 @@ impl Host {
             self.listeners.leave(listener, entry.remote);
         }
         // Its place in the ready queue, if it has one, finds nothing, or a successor that does no harm to ask.
-    }
-
-    fn remove_time_wait(&mut self, key: Key) {
-        let Some(mut record) = self.time_waits.remove(key) else { return };
-        self.timers.cancel(&mut record.timer);
-        if matches!(self.flows.get(&record.tuple), Some(Flow::TimeWait { index }) if index == key.index) {
-            self.flows.remove(&record.tuple);
-        }
     }
 
     /// Queues an answer that belongs to no connection. A flood of them is cut off, not stored.

@@ -121,6 +121,14 @@ fn options_survive_and_forgeries_do_not() {
                 assert_eq!(host.population().connections, 0);
                 assert!(host.poll_transmit(network.now).is_none());
             }
+            if let Some(Timestamps { value, echo }) = ack.options.timestamps {
+                for echo in [echo.wrapping_add(1), echo.wrapping_sub(130_000)] {
+                    let mut wrong = ack.clone();
+                    wrong.options.timestamps = Some(Timestamps { value, echo });
+                    host.handle_packet(network.now, Packet::tcp(tuple, wrong));
+                    assert_eq!(host.population().connections, 0, "it was not sent of late");
+                }
+            }
             host.handle_packet(network.now, Packet::tcp(tuple, ack));
             let Some((id, HostEvent::Accepted { .. })) = host.poll() else { panic!("it is not open") };
             let info = host.info(id).unwrap();
