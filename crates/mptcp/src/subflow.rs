@@ -48,6 +48,8 @@ pub(crate) struct Meta {
     pub(crate) received_before: DataSeq,
     /// DATA_FIN is to leave with an acknowledgment, once no data goes before it.
     pub(crate) owes_data_fin: bool,
+    /// Client, before the first DSS came: the keys have left, which the peer must have before it can read a DATA_FIN.
+    pub(crate) keys_said: bool,
     /// Carried by the RST that ends the subflow.
     pub(crate) reset_reason: Option<ResetReason>,
     /// Data sequence number of an MP_FAIL that the RST carries.
@@ -134,6 +136,7 @@ impl Meta {
             owes_data_ack: false,
             received_before: DataSeq(0),
             owes_data_fin: false,
+            keys_said: false,
             reset_reason: None,
             fail_on_reset: None,
             error: None,

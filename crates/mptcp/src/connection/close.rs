@@ -55,8 +55,10 @@ impl Connection {
         if self.shared.data_fin.is_none() || self.shared.data_fin_acked {
             return;
         }
+        let is_first = self.timers.data_fin_interval.is_zero();
         for subflow in &mut self.subflows {
-            subflow.meta.owes_data_fin = subflow.meta.stage == Stage::Established;
+            subflow.meta.owes_data_fin = matches!(subflow.meta.stage, Stage::Established | Stage::CapableAck);
+            subflow.meta.keys_said &= is_first;
         }
         let slowest = self.subflows.iter().map(|subflow| subflow.tcp.rto()).max().unwrap_or_default();
         let wait =

@@ -16,6 +16,8 @@ impl Connection {
     /// The handshake shows that Multipath TCP does not work: TCP from the first byte on.
     pub(super) fn fall_back_in_handshake(&mut self, position: usize, reason: FallbackReason) {
         self.shared.mode = Mode::Plain;
+        self.shared.data_fin = None;
+        self.timers.data_fin = Instant::FAR_FUTURE;
         self.requests.push(Request::ForgetToken);
         self.forget_reinjections();
         if let Some(subflow) = self.subflows.get_mut(position) {

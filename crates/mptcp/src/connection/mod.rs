@@ -411,8 +411,12 @@ impl Connection {
             // Before that, an acknowledgment has no room for signals, and would be followed by others without end.
             // And data leaves no acknowledgment that DATA_FIN could go with.
             let owes_fin = meta.owes_data_fin && tcp.unsent_bytes() == 0;
-            let owes = !meta.signals.is_empty() || meta.owes_data_ack || owes_fin;
-            if owes && meta.stage == Stage::Established {
+            let owes = match meta.stage {
+                Stage::Established => !meta.signals.is_empty() || meta.owes_data_ack || owes_fin,
+                Stage::CapableAck => owes_fin,
+                _ => false,
+            };
+            if owes {
                 tcp.request_ack();
                 let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
                 if let Some(packet) = tcp.poll_transmit(cx.now, &mut extension) {

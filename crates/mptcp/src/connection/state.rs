@@ -299,10 +299,7 @@ impl Extension for SubflowExtension<'_> {
             (Stage::CapableSynAck, OutgoingKind::SynAck { .. }) => {
                 space.try_push(self.shared.capable(MpCapableKeys::Sender(self.shared.local_key.0)))
             }
-            (Stage::CapableAck, OutgoingKind::Ack) => {
-                let (sender, receiver) = self.shared.both_keys();
-                space.try_push(self.shared.capable(MpCapableKeys::Both { sender, receiver }))
-            }
+            (Stage::CapableAck, OutgoingKind::Ack) => self.write_third_ack(segment, space),
             (Stage::CapableAck, OutgoingKind::Data) => self.write_first_data(segment, space),
             (Stage::JoinSyn, OutgoingKind::Syn { .. }) => {
                 let (token, nonce) = (self.shared.remote_token, self.meta.local_nonce);
@@ -349,6 +346,15 @@ impl SubflowExtension<'_> {
         space.try_push(self.shared.capable(keys))
     }
 
+    /// The keys, and behind them DATA_FIN where that is due: both do not fit into one segment.
+    fn write_third_ack(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
+        if core::mem::replace(&mut self.meta.keys_said, true) && self.meta.owes_data_fin {
+            return self.write_acknowledgment(segment, space);
+        }
+        let (sender, receiver) = self.shared.both_keys();
+        space.try_push(self.shared.capable(MpCapableKeys::Both { sender, receiver }))
+    }
+
     /// Client data before the first DSS came back: version 1 repeats the keys with the first mapping (RFC 8684 §3.1).
     fn write_first_data(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
         match segment.mapping {
@@ -356,6 +362,7 @@ impl SubflowExtension<'_> {
                 let (sender, receiver) = self.shared.both_keys();
                 let (data_len, checksum) = (mapping.len_bytes, mapping.checksum);
                 let keys = MpCapableKeys::BothWithData { sender, receiver, data_len, checksum };
+                self.meta.keys_said = true;
                 space.try_push(self.shared.capable(keys))
             }
             _ => self.write_mapping(segment, space),

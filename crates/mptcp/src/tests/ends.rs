@@ -8,7 +8,7 @@ use bytes::Bytes;
 use polypath_units::Duration;
 use polypath_wire::TcpFlags;
 
-use super::network::{Network, Way, pattern, segment_mut};
+use super::network::{Network, Way, pattern, segment, segment_mut};
 use super::{MINUTE, VERSIONS, network};
 use crate::{CloseReason, Event};
 
@@ -112,6 +112,69 @@ fn each_direction_may_end_long_before_the_other() {
                 for events in [&network.client_events, &network.server_events] {
                     assert_eq!(reasons(events), [CloseReason::Finished], "{}", network.log.join("\n"));
                 }
+            }
+        }
+    }
+}
+
+/// What Linux does: it answers the third ACK with nothing, and sends its first DSS for data or the end of it.
+fn server_waits_for_news(network: &mut Network, lose: usize) {
+    let (mut has_news, mut sent) = (false, 0);
+    network.meddle = Box::new(move |way, packet| {
+        let segment = segment(&packet);
+        if way == Way::ToServer {
+            sent += usize::from(!segment.flags.syn());
+            has_news |= segment.options.dss.is_some() || !segment.payload.is_empty();
+            return if !segment.flags.syn() && sent <= lose { vec![] } else { vec![packet] };
+        }
+        if segment.flags == TcpFlags::ACK && !has_news { vec![] } else { vec![packet] }
+    });
+}
+
+#[test]
+fn a_client_may_close_before_the_first_dss_came() {
+    for version in VERSIONS {
+        for checksum in [false, true] {
+            for (upload, lose) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (5_000, 0), (5_000, 2)] {
+                let mut network = network(&[10], version, checksum, 3);
+                server_waits_for_news(&mut network, lose);
+                let start = network.now;
+                let limit = if lose == 0 { Duration::from_millis(200) } else { SECOND * 10 };
+                let client = network.connect();
+                // Closed at once, and half-closed.
+                network.client.send(start, client, Bytes::from(pattern(0, upload))).expect("it is open");
+                network.client.shutdown(start, client);
+                let mut ends = None;
+                while ends.is_none() && network.now < start + limit && network.step() {
+                    let is_end = |(_, event): &&(_, Event)| *event == Event::PeerFinished;
+                    ends = network.server_events.iter().find(is_end).map(|_| network.now.since(start));
+                }
+                let case = std::format!("{version:?} {checksum} {upload} {lose}");
+                let log = network.log.join("\n");
+                assert!(ends.is_some(), "{case}\n{log}");
+                if lose == 0 {
+                    assert!(ends < Some(Duration::from_millis(31)), "{case}\n{log}");
+                }
+                let server = network.accepted();
+                let mut received = Vec::new();
+                while let Some(data) = network.server.recv(network.now, server) {
+                    received.extend(data.to_vec());
+                }
+                assert!(received == pattern(0, upload), "{case}");
+                network.server.send(network.now, server, Bytes::from_static(b"answer")).expect("it is open");
+                network.server.shutdown(network.now, server);
+                network.run_until(network.now + SECOND * 5);
+                let answer = network.client.recv(network.now, client).expect("the answer").to_vec();
+                assert_eq!(answer, b"answer", "{case}");
+                for events in [&network.client_events, &network.server_events] {
+                    assert_eq!(
+                        reasons(events),
+                        [CloseReason::Finished],
+                        "{case}\n{}",
+                        network.log.join("\n")
+                    );
+                }
+                assert_eq!(super::fell_back(&network), [None, None], "{case}");
             }
         }
     }
