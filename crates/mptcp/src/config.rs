@@ -12,7 +12,9 @@ use crate::{receive_window, scheduler};
 pub struct ConnectionConfig {
     /// Speak Multipath TCP. Off, the connection is plain TCP. Default on.
     pub mptcp: bool,
-    /// The version that a client asks for. A server answers in the version that it is asked for. Default 1.
+    /// The version that a client asks for. A server answers in the version that it is asked for. Default 1. Where a server answers
+    /// that in version 0, the connection falls back to TCP, since the SYN had no key; for the next ten minutes, connections to its
+    /// address ask for version 0 (RFC 8684 §3.1).
     pub version: MptcpVersion,
     /// Ask for the DSS checksum (RFC 8684 §3.1, flag A): detects middleboxes that change data, costs a pass over it.
     /// Default off, as in Linux; it is on when either end asks.
@@ -50,7 +52,8 @@ pub struct ConnectionConfig {
     pub stale_loss_count: u8,
     /// How long a connection without any subflow waits for one. Default 60 s.
     pub no_subflow_timeout: Duration,
-    /// ADD_ADDR is sent again if it is not echoed within this time, three times in all. Default 1 s.
+    /// ADD_ADDR is sent again if it is not echoed within this time, and then after twice as long each, eight times in all.
+    /// Default 1 s.
     pub add_addr_timeout: Duration,
 }
 

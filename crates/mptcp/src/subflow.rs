@@ -56,6 +56,8 @@ pub(crate) struct Meta {
     pub(crate) fail_on_reset: Option<DataSeq>,
     /// Why the subflow is ending, once that is known.
     pub(crate) error: Option<SubflowError>,
+    /// The peer reset the subflow for a cause that will not pass (MP_TCPRST without its T bit).
+    pub(crate) is_refused_for_good: bool,
     /// When the third ACK of MP_JOIN is sent again.
     pub(crate) join_retry_at: Instant,
     pub(crate) join_retries: u8,
@@ -140,6 +142,7 @@ impl Meta {
             reset_reason: None,
             fail_on_reset: None,
             error: None,
+            is_refused_for_good: false,
             join_retry_at: Instant::FAR_FUTURE,
             join_retries: 0,
             is_silent: false,

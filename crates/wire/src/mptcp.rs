@@ -83,7 +83,7 @@ pub enum MptcpOption {
     },
     /// RFC 8684 §3.6: why a subflow is reset.
     Reset {
-        /// U, V, W and T bits, low nibble; T (transient) is bit 0.
+        /// U, V, W and T bits, low nibble; T ([transient](ResetReason::is_transient)) is bit 0.
         flags: u8,
         /// Reason code.
         reason: ResetReason,
@@ -119,6 +119,13 @@ impl MpCapable {
     pub const NO_JOIN_INITIAL_ADDRESS: u8 = 0x20;
     /// H: HMAC-SHA256 (version 1) or HMAC-SHA1 (version 0).
     pub const HMAC: u8 = 0x01;
+
+    /// The flags ask for nothing but what RFC 8684 §3.1 defines, and offer an algorithm that it does. An option for which that is
+    /// false is to be ignored, as if it were not there.
+    #[must_use]
+    pub const fn is_understood(&self) -> bool {
+        self.flags & Self::EXTENSIBILITY == 0 && self.flags & Self::HMAC != 0
+    }
 }
 
 /// What an MP_CAPABLE carries besides version and flags.
@@ -314,6 +321,12 @@ impl ResetReason {
     pub const BAD_PERFORMANCE: Self = Self(5);
     /// Middlebox interference.
     pub const MIDDLEBOX: Self = Self(6);
+
+    /// The cause is expected to pass (the T bit): a subflow may be tried over the same path again.
+    #[must_use]
+    pub const fn is_transient(self) -> bool {
+        matches!(self, Self::NO_RESOURCES | Self::TOO_MUCH_OUTSTANDING | Self::BAD_PERFORMANCE)
+    }
 }
 
 impl Dss {

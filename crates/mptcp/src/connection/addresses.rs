@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use polypath_units::Instant;
+use polypath_units::{Duration, Instant};
 use polypath_wire::{AddAddr, Endpoint, FourTuple, MptcpOption, MptcpVersion, RemoveAddr, ResetReason};
 
 use super::removal::Removals;
@@ -17,8 +17,9 @@ use crate::event::{Event, SubflowError};
 use crate::path_manager::{PathAction, PathEvent, PathManager, PathView, RemoteAddress, SubflowSummary};
 use crate::subflow::Stage;
 
-/// How often an ADD_ADDR is sent while no echo comes.
-const ANNOUNCE_RETRIES: u8 = 3;
+/// How often an ADD_ADDR is sent while no echo comes: over four minutes, each time after twice as long. Version 0 has no echo.
+const ANNOUNCEMENTS: u8 = 8;
+const ANNOUNCEMENTS_IN_V0: u8 = 3;
 
 /// Addresses of both ends, and who decides about them.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct Addresses {
     manager: Box<dyn PathManager>,
     pub(super) initial: FourTuple,
     announced: Vec<RemoteAddress>,
-    /// ADD_ADDRs to send; the front one is on its way until it is echoed.
+    /// ADD_ADDRs to send; the front one is on its way until it is echoed, or has its turn again after the others.
     outgoing: VecDeque<Announcement>,
     retry_at: Instant,
     wake_at: Instant,
@@ -178,9 +179,13 @@ impl Connection {
                 }
             }
             PathAction::Announce { id, addr, port } => {
-                self.addresses.outgoing.push_back(Announcement { id, addr, port, sent: 0 });
-                if self.addresses.retry_at == Instant::FAR_FUTURE {
+                let new = Announcement { id, addr, port, sent: 0 };
+                // One that has been repeated may go unanswered for long.
+                if self.addresses.outgoing.front().is_none_or(|front| front.sent > 1) {
+                    self.addresses.outgoing.push_front(new);
                     self.announce_next(cx);
+                } else {
+                    self.addresses.outgoing.push_back(new);
                 }
             }
             PathAction::Withdraw { id } => self.withdraw(cx, id),
@@ -229,21 +234,29 @@ impl Connection {
     /// Sends the ADD_ADDR at the front of the queue; the next follows its echo.
     fn announce_next(&mut self, cx: &mut Context<'_>) {
         self.addresses.retry_at = Instant::FAR_FUTURE;
-        while self.addresses.outgoing.front().is_some_and(|front| front.sent >= ANNOUNCE_RETRIES) {
-            self.addresses.outgoing.pop_front();
-        }
+        let version = self.shared.version;
+        let most = if version == MptcpVersion::V1 { ANNOUNCEMENTS } else { ANNOUNCEMENTS_IN_V0 };
+        self.addresses.outgoing.retain(|waiting| waiting.sent < most);
         let Some(front) = self.addresses.outgoing.front_mut() else { return };
+        let doublings = if version == MptcpVersion::V1 { front.sent } else { 0 };
+        let wait = Duration::from_nanos(self.shared.config.add_addr_timeout.as_nanos() << doublings);
         front.sent += 1;
         let Announcement { id, addr, port, .. } = *front;
         let (local, Some(remote)) = (self.shared.local_key, self.shared.remote_key) else { return };
-        let version = self.shared.version;
         let hmac = (version == MptcpVersion::V1).then(|| add_addr_hmac(local, remote, id, addr, port));
         let option = AddAddr { version, echo: false, address_id: id, addr, port, hmac };
         if self.signal(MptcpOption::AddAddr(option)) {
             cx.mib.add_addr_tx += 1;
         }
-        // Version 0 has no echo: once is all that can be done, and again later does no harm.
-        self.addresses.retry_at = cx.now + self.shared.config.add_addr_timeout;
+        self.addresses.retry_at = cx.now + wait;
+    }
+
+    /// No echo came in time.
+    fn announce_again(&mut self, cx: &mut Context<'_>) {
+        if self.addresses.outgoing.len() > 1 {
+            self.addresses.outgoing.rotate_left(1);
+        }
+        self.announce_next(cx);
     }
 
     /// Tells the peer that an address is gone, on a subflow that does not use it, and closes those that do.
@@ -284,8 +297,9 @@ impl Connection {
     pub(super) fn handle_add_addr(&mut self, cx: &mut Context<'_>, position: usize, add: &AddAddr) {
         if add.echo {
             cx.mib.echo_add += 1;
-            if self.addresses.outgoing.front().is_some_and(|front| front.id == add.address_id) {
-                self.addresses.outgoing.pop_front();
+            let is_front = self.addresses.outgoing.front().is_some_and(|front| front.id == add.address_id);
+            self.addresses.outgoing.retain(|waiting| waiting.sent == 0 || waiting.id != add.address_id);
+            if is_front {
                 self.announce_next(cx);
             }
             return;
@@ -336,6 +350,10 @@ impl Connection {
         backup: bool,
         id: Option<u8>,
     ) {
+        if id.is_some() && self.shared.version == MptcpVersion::V1 {
+            // Only version 0 has an option of that length.
+            return;
+        }
         cx.mib.mp_prio_rx += 1;
         for (at, subflow) in self.subflows.iter_mut().enumerate() {
             let meant = id.map_or(at == position, |id| subflow.meta.remote_id == id);
@@ -348,7 +366,7 @@ impl Connection {
 
     pub(super) fn addresses_timeout(&mut self, cx: &mut Context<'_>) {
         if self.addresses.retry_at <= cx.now {
-            self.announce_next(cx);
+            self.announce_again(cx);
         }
         self.removals_timeout(cx.now);
         if self.addresses.wake_at <= cx.now {

@@ -227,7 +227,11 @@ impl Connection {
         self.after_subflow_loss(cx, &subflow.meta, reason, error);
         if self.shared.mode == Mode::Mptcp && self.closed.is_none() {
             let (local, remote) = (tuple.local.addr, tuple.remote);
-            self.notify_path_manager(cx, PathEvent::SubflowClosed { local, remote, was_established });
+            let may_return = !subflow.meta.is_refused_for_good;
+            self.notify_path_manager(
+                cx,
+                PathEvent::SubflowClosed { local, remote, was_established, may_return },
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    DataSeq, Dss, DssChecksum, DssMapping, MpJoin, MptcpOption, Payload, ResetReason, Segment,
+    DataSeq, Dss, DssChecksum, DssMapping, MpJoin, MptcpOption, Payload, ResetReason, Segment, WireDataSeq,
 };
 
 use super::state::Mode;
@@ -98,9 +98,10 @@ impl Connection {
         for option in segment.options.mptcp() {
             match option {
                 MptcpOption::Fastclose { receiver_key } => self.handle_fastclose(cx, *receiver_key),
-                MptcpOption::Reset { reason, .. } => {
+                MptcpOption::Reset { flags, reason } => {
                     cx.mib.mp_rst_rx += 1;
                     if let Some(subflow) = self.subflows.get_mut(position) {
+                        subflow.meta.is_refused_for_good = flags & 1 == 0;
                         subflow.meta.error.get_or_insert(SubflowError::Reset(Some(*reason)));
                     }
                 }
@@ -116,6 +117,7 @@ impl Connection {
             self.handle_data_ack(position, until);
         }
         if let Some(mapping) = &dss.mapping {
+            self.shared.numbers.is_ack_full = matches!(mapping.data_seq, WireDataSeq::Full(_));
             self.handle_mapping(cx, position, mapping, dss.data_fin);
         }
     }

@@ -24,6 +24,7 @@ const TAIL_WAITS_BEHIND_BYTES: u64 = 2 * 65_535;
 impl Connection {
     /// Hands data to subflows while the scheduler finds some that can take it.
     pub(super) fn schedule(&mut self, cx: &mut Context<'_>) {
+        self.shared.choose_numbers(cx.now);
         match self.shared.mode {
             Mode::Plain | Mode::Negotiating => self.schedule_plain(),
             Mode::Mptcp => {

@@ -190,10 +190,7 @@ impl Connection {
     }
 
     fn client_got_syn_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
-        let capable = segment.options.mptcp().find_map(|option| match option {
-            MptcpOption::Capable(capable) => Some(*capable),
-            _ => None,
-        });
+        let capable = understood(segment);
         let dropped = self.subflows.get(position).is_some_and(|subflow| subflow.meta.syn_without_option);
         let version = match self.shared.version {
             MptcpVersion::V0 => 0,
@@ -219,6 +216,12 @@ impl Connection {
             self.enter_mptcp(position, Stage::CapableAck);
         } else {
             cx.mib.mp_capable_fallback_syn_ack += 1;
+            if let (1, Some(MpCapable { version: 0, keys: MpCapableKeys::Sender(_), .. })) =
+                (version, capable)
+                && let Some(subflow) = self.subflows.get(position)
+            {
+                self.requests.push(Request::AskInVersion0 { remote: subflow.tcp.tuple().remote.addr });
+            }
             self.fall_back_in_handshake(position, reason.unwrap_or(FallbackReason::PeerLacksMptcp));
         }
         cx.mib.curr_estab += 1;
@@ -230,10 +233,7 @@ impl Connection {
         if matches!(state, None | Some(State::SynReceived)) {
             return false;
         }
-        let capable = segment.options.mptcp().find_map(|option| match option {
-            MptcpOption::Capable(capable) => Some(*capable),
-            _ => None,
-        });
+        let capable = understood(segment);
         let keys = match capable.map(|capable| capable.keys) {
             Some(MpCapableKeys::Both { sender, receiver }) => Some((sender, receiver, None)),
             Some(MpCapableKeys::BothWithData { sender, receiver, data_len, checksum }) => {
@@ -425,4 +425,12 @@ impl Connection {
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
         self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
     }
+}
+
+/// The MP_CAPABLE of a segment, if it asks for nothing that is not known.
+fn understood(segment: &Segment) -> Option<MpCapable> {
+    segment.options.mptcp().find_map(|option| match option {
+        MptcpOption::Capable(capable) if capable.is_understood() => Some(*capable),
+        _ => None,
+    })
 }

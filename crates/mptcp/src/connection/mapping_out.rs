@@ -77,7 +77,8 @@ impl Connection {
         if subflow.meta.stage == Stage::Established {
             subflow.meta.first_mapped_end.get_or_insert(end);
         }
-        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, carried });
+        let mapping = self.shared.mapping(carried);
+        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, ..mapping });
         subflow.tcp.enqueued_offset()
     }
 }

@@ -68,6 +68,8 @@ pub(crate) enum Request {
     OpenSubflow { local: IpAddr, local_id: u8, remote: polypath_wire::Endpoint, backup: bool },
     /// The first handshake got no answer in time: try it over other paths.
     Race { initial: FourTuple },
+    /// The server at this address answers in version 0.
+    AskInVersion0 { remote: IpAddr },
     /// What a subflow knew of its path when it ended.
     Remember { tuple: FourTuple, quality: PathQuality },
     /// The flow is over.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use polypath_congestion::{FlowView, Flows};
 use polypath_tcp::{Extension, OptionSpace, Outgoing, OutgoingKind};
+use polypath_units::{Duration, Instant};
 use polypath_wire::{
     DataSeq, Dss, DssMapping, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, Payload,
     WireDataSeq, dss_checksum,
@@ -13,7 +14,7 @@ use polypath_wire::{
 
 use crate::config::ConnectionConfig;
 use crate::crypto::{Key, join_hmac, truncated};
-use crate::mapping::{Carried, Mapping};
+use crate::mapping::{Carried, Mapping, Numbers};
 use crate::reassembly::Reassembly;
 use crate::receive_window::{self, ReceiveWindow};
 use crate::send_buffer::SendBuffer;
@@ -42,6 +43,9 @@ pub(crate) struct Shared {
     pub(crate) sent: VecDeque<SentChunk>,
     /// Right edge of the peer's window.
     pub(crate) window_end: DataSeq,
+    /// How long the numbers of a DSS are now.
+    pub(crate) numbers: Numbers,
+    pub(crate) pace: Pace,
     /// The application will write no more.
     pub(crate) write_closed: bool,
     /// Number of our DATA_FIN, once all data has been sent.
@@ -141,6 +145,8 @@ impl Shared {
             send: SendBuffer::new(first),
             sent: VecDeque::new(),
             window_end: first,
+            numbers: Numbers::default(),
+            pace: Pace { since: Instant::ZERO, from: first, was_fast: false },
             write_closed: false,
             data_fin: None,
             data_fin_acked: false,
@@ -218,19 +224,30 @@ impl Shared {
 
     /// A mapping that is carried so, without its place.
     pub(super) fn mapping(&self, carried: Carried) -> Mapping {
-        Mapping { checksum: self.checksum.then_some(0), carried, ..Mapping::default() }
+        let checksum = self.checksum.then_some(0);
+        Mapping { checksum, carried, numbers: self.numbers, ..Mapping::default() }
     }
 
-    /// DATA_ACK in its 4-byte form, which leaves a data segment four bytes more.
+    /// DATA_ACK, by default in its 4-byte form, which leaves a data segment four bytes more.
     fn data_ack(&self) -> WireDataSeq {
-        WireDataSeq::Low(self.receive_next.0 as u32)
+        self.numbers.ack(self.receive_next)
+    }
+
+    /// A data sequence number has 8 bytes where the lower 4 might come around while a segment lives (RFC 8684 §3.3.1).
+    pub(super) fn choose_numbers(&mut self, now: Instant) {
+        let next = self.send.next();
+        if now.since(self.pace.since) >= MAX_SEGMENT_LIFETIME {
+            self.pace = Pace { since: now, from: next, was_fast: self.pace.is_fast(next) };
+        }
+        self.numbers.is_seq_short = !self.pace.was_fast && !self.pace.is_fast(next);
     }
 
     /// Our DATA_FIN, while it is unacknowledged: a mapping of one number and no payload (RFC 8684 §3.3.3).
     fn fin_mapping(&self) -> Option<DssMapping> {
         let seq = self.data_fin.filter(|_| !self.data_fin_acked)?;
         let checksum = self.checksum.then(|| dss_checksum(seq, 0, 1, &Payload::EMPTY));
-        Some(DssMapping { data_seq: WireDataSeq::Full(seq), subflow_offset: 0, len: 1, checksum })
+        let data_seq = self.numbers.seq(seq, seq);
+        Some(DssMapping { data_seq, subflow_offset: 0, len: 1, checksum })
     }
 }
 
@@ -246,8 +263,28 @@ pub(crate) fn capable_flags(config: &ConnectionConfig, checksum: bool) -> u8 {
     flags
 }
 
-/// What the options of any data segment need at most beside the timestamps: MP_CAPABLE with keys, length and checksum, or a DSS
-/// with a 4-byte DATA_ACK, an 8-byte number and a checksum.
+/// A segment may live so long in the network (RFC 9293 §3.4.1).
+const MAX_SEGMENT_LIFETIME: Duration = Duration::from_secs(120);
+/// With less than this in each of two such times, 4-byte numbers do not come around in any.
+const MOST_SHORT_BYTES: i64 = 1 << 30;
+
+/// How much was sent in a segment's lifetime.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    since: Instant,
+    from: DataSeq,
+    /// It was too much for 4-byte numbers in the lifetime before.
+    was_fast: bool,
+}
+
+impl Pace {
+    const fn is_fast(&self, next: DataSeq) -> bool {
+        next.diff(self.from) >= MOST_SHORT_BYTES
+    }
+}
+
+/// What the options of a data segment need at most beside the timestamps until the first DSS of the peer has come: MP_CAPABLE with
+/// keys, length and checksum, or a DSS with a 4-byte DATA_ACK, an 8-byte number and a checksum.
 pub(super) const MOST_DATA_OPTION_BYTES: usize = 24;
 
 /// A subflow's option writer: lent to its TCP connection for the length of a call.
@@ -371,9 +408,9 @@ impl SubflowExtension<'_> {
 
     /// A segment without DSS acknowledges what its peer sent to TCP only: an acknowledgment of its own says the rest.
     fn write_mapping(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
-        let data_ack = self.shared.data_ack();
-        let Some(dss) = segment.mapping.and_then(|mapping| mapping.dss(segment.is_mapping_start, data_ack))
-        else {
+        let (next, latest) = (self.shared.receive_next, self.shared.send.next());
+        let dss = |mapping: Mapping| mapping.dss(segment.is_mapping_start, next, latest);
+        let Some(dss) = segment.mapping.and_then(dss) else {
             let has_news = self.meta.data_acked != self.shared.receive_next;
             self.meta.owes_data_ack |= segment.acknowledges || has_news;
             return true;
@@ -381,14 +418,14 @@ impl SubflowExtension<'_> {
         self.say(dss, space)
     }
 
-    /// Adds a DSS, which has a DATA_ACK; where there is no room beside a signal, that is said later.
+    /// Adds a DSS; where its DATA_ACK has no room, beside a signal or a long number, that is said later.
     fn say(&mut self, dss: Dss, space: &mut OptionSpace<'_>) -> bool {
-        let is_said = space.try_dss(dss);
-        if is_said {
+        let is_written = space.try_dss(dss);
+        self.meta.owes_data_ack = !is_written || dss.data_ack.is_none();
+        if !self.meta.owes_data_ack {
             self.meta.data_acked = self.shared.receive_next;
-            self.meta.owes_data_ack = false;
         }
-        is_said
+        is_written
     }
 
     fn write_acknowledgment(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
@@ -419,8 +456,11 @@ impl SubflowExtension<'_> {
         let fail = self.meta.fail_on_reset.map(|data_seq| MptcpOption::Fail { data_seq });
         // Version 0 has no such option.
         let is_known = self.shared.version == MptcpVersion::V1;
-        let reset =
-            self.meta.reset_reason.filter(|_| is_known).map(|reason| MptcpOption::Reset { flags: 0, reason });
+        let reset = self
+            .meta
+            .reset_reason
+            .filter(|_| is_known)
+            .map(|reason| MptcpOption::Reset { flags: u8::from(reason.is_transient()), reason });
         fail.is_none_or(|option| space.try_push(option)) && reset.is_none_or(|option| space.try_push(option))
     }
 
@@ -433,7 +473,10 @@ impl SubflowExtension<'_> {
                 (own.data_seq, own.subflow_offset)
             }
             // What was queued before is mapped as it was: without a mapping, the peer would take it for what follows.
-            Some(own) => return space.try_dss(Dss { mapping: Some(own.to_wire()), ..Dss::default() }),
+            Some(own) => {
+                let mapping = Some(own.to_wire(self.shared.send.next()));
+                return space.try_dss(Dss { mapping, ..Dss::default() });
+            }
             // An acknowledgment has no place of its own.
             None => return true,
         };
@@ -653,6 +696,28 @@ mod tests {
         assert!(meta.owes_data_ack);
         assert!(compose(&mut shared, &mut meta, OutgoingKind::Ack, None).dss.is_some());
         assert!(!meta.owes_data_ack);
+    }
+
+    #[test]
+    fn numbers_are_long_while_short_ones_could_come_around() {
+        let mut shared = shared(MptcpVersion::V1, false);
+        let block = bytes::Bytes::from(alloc::vec![0; 1 << 20]);
+        let mut is_short_after = |seconds: u64, megabytes: u64| {
+            for _ in 0..megabytes {
+                shared.send.push(block.clone());
+                shared.send.take_new(1 << 20);
+                let next = shared.send.next();
+                shared.send.acknowledge(next);
+            }
+            shared.choose_numbers(Instant::from_secs(seconds));
+            shared.numbers.is_seq_short
+        };
+        assert!(is_short_after(1000, 1));
+        assert!(is_short_after(1100, 1000));
+        assert!(!is_short_after(1101, 1000));
+        assert!(!is_short_after(1120, 0), "the lifetime before was too fast");
+        assert!(!is_short_after(1239, 0));
+        assert!(is_short_after(1240, 0));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Host {
                         JoinSyn { token: *token, nonce: *nonce, address_id: *address_id, backup: *backup };
                     return self.accept_join(now, tuple, segment, join, isn_after);
                 }
-                MptcpOption::Capable(option) => capable = capable.or(Some(*option)),
+                MptcpOption::Capable(option) if option.is_understood() => capable = capable.or(Some(*option)),
                 _ => {}
             }
         }
@@ -114,7 +114,8 @@ impl Host {
             return;
         }
         if let Some(reason) = reason {
-            reset.options.rest.push(TcpOption::Mptcp(MptcpOption::Reset { flags: 0, reason }));
+            let flags = u8::from(reason.is_transient());
+            reset.options.rest.push(TcpOption::Mptcp(MptcpOption::Reset { flags, reason }));
         }
         self.reply(tuple, reset);
     }
@@ -183,7 +184,7 @@ impl Host {
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         }
         if !entry.connection.may_take_join(limits) {
-            return self.refuse(now, tuple, segment, Some(ResetReason::PROHIBITED));
+            return self.refuse(now, tuple, segment, Some(ResetReason::NO_RESOURCES));
         }
         // While some are answered without state, all are: which answer a client gets to its SYN, sent twice, makes no difference.
         let is_full = entry.connection.half_open_joins() >= self.config.max_half_open_joins;

@@ -3,6 +3,7 @@
 mod accept;
 mod budgets;
 mod join_cookie;
+mod old_peers;
 mod options;
 mod path_memory;
 mod stateless;
@@ -38,6 +39,7 @@ use crate::subflow::Stage;
 pub(crate) use budgets::Budgets;
 use join_cookie::JoinCookies;
 pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
+use old_peers::OldPeers;
 use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
@@ -168,6 +170,7 @@ pub struct Host {
     /// Promised by receive windows.
     memory: ReceiveMemory,
     path_memory: PathMemory,
+    old_peers: OldPeers,
     budgets: Budgets,
 }
 
@@ -196,6 +199,7 @@ impl Host {
             flows: FlowTable::new(secrets.flow_table_seed()),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
             path_memory: PathMemory::default(),
+            old_peers: OldPeers::default(),
             budgets: Budgets::new(&config.endpoints),
             config,
             random,
@@ -328,10 +332,10 @@ impl Host {
         let local = Endpoint::new(advice.as_ref().map_or(local.addr, |advice| advice.best), local.port);
         let tuple = self.local_tuple(local, remote)?;
         let stage = if config.mptcp { Stage::CapableSyn } else { Stage::Plain };
-        let local_key = self.fresh_key(config.version);
+        let version = self.old_peers.version_for(now, remote.addr, config.version);
+        let local_key = self.fresh_key(version);
         let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = polypath_tcp::Connection::connect(now, setup);
-        let version = config.version;
         self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
         let key = self.insert(now, birth, None);
@@ -566,6 +570,7 @@ impl Host {
                 self.open_subflow(now, key, local, local_id, remote, backup);
             }
             Request::Race { initial } => self.race(now, key, initial, &[]),
+            Request::AskInVersion0 { remote } => self.old_peers.remember(now, remote),
             Request::Remember { tuple, quality } => {
                 self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);
             }

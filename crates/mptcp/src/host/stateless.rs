@@ -150,7 +150,7 @@ impl Host {
         let Some((key, entry)) = self.connections.at_mut(index) else { return };
         if !entry.connection.may_take_join(limits) || !entry.connection.note_stateless_join(now, local_nonce)
         {
-            return self.refuse(now, tuple, segment, Some(ResetReason::PROHIBITED));
+            return self.refuse(now, tuple, segment, Some(ResetReason::NO_RESOURCES));
         }
         self.mib.syncookies_recv += 1;
         let config = entry.connection.config().clone();

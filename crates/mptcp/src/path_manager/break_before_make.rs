@@ -185,6 +185,7 @@ mod tests {
             local: addr(last),
             remote: remote(100, 80),
             was_established: false,
+            may_return: true,
         };
         let mut view = view(&endpoints, &[]);
         assert_eq!(after(&mut manager, lost(1), &view), [wake(2), open_from(3), wake(3)]);

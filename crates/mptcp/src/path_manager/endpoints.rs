@@ -92,6 +92,7 @@ mod tests {
             local: addr(2),
             remote: Endpoint::new(addr(100), 80),
             was_established,
+            may_return: true,
         };
         let mut actions = Vec::new();
         manager.handle_event(&lost(true), &view, &mut actions);

@@ -64,6 +64,8 @@ pub enum PathEvent {
         remote: Endpoint,
         /// It had been established.
         was_established: bool,
+        /// False where the peer reset it for a cause that will not pass (RFC 8684 §3.6).
+        may_return: bool,
     },
     /// A subflow has data outstanding, and nothing was acknowledged over
     /// [`stale_loss_count`](crate::ConnectionConfig::stale_loss_count) retransmission timeouts: its path may be dead.

@@ -49,7 +49,13 @@ impl Upkeep {
                 announce(view, view.endpoints.iter(), actions);
                 true
             }
-            PathEvent::Announced(_) | PathEvent::Wake => true,
+            PathEvent::Announced(address) => {
+                // What was refused before may not be any more.
+                self.lost
+                    .retain(|lost| lost.remote.addr != address.addr || lost.retry_at != Instant::FAR_FUTURE);
+                true
+            }
+            PathEvent::Wake => true,
             PathEvent::LocalAdded(addr) => {
                 self.lost.retain(|lost| lost.local != addr);
                 self.gone.retain(|gone| *gone != addr);
@@ -73,8 +79,8 @@ impl Upkeep {
                 }
                 false
             }
-            PathEvent::SubflowClosed { local, remote, was_established } => {
-                self.remember(view, local, remote, was_established, actions);
+            PathEvent::SubflowClosed { local, remote, was_established, may_return } => {
+                self.remember(view, (local, remote), was_established, may_return, actions);
                 false
             }
             // The connection sees for itself whether subflows to the address still work.
@@ -139,9 +145,9 @@ impl Upkeep {
     pub(super) fn remember(
         &mut self,
         view: &PathView<'_>,
-        local: IpAddr,
-        remote: Endpoint,
+        (local, remote): (IpAddr, Endpoint),
         was_established: bool,
+        may_return: bool,
         actions: &mut Vec<PathAction>,
     ) {
         let known = self.lost.iter().position(|lost| (lost.local, lost.remote) == (local, remote));
@@ -155,6 +161,7 @@ impl Upkeep {
         };
         let wait = Duration::from_nanos(FIRST_RETRY.as_nanos() << attempts.min(6));
         let retry_at = match attempts {
+            _ if !may_return => Instant::FAR_FUTURE,
             MAX_ATTEMPTS.. => Instant::FAR_FUTURE,
             _ => view.now + if wait > MAX_RETRY { MAX_RETRY } else { wait },
         };

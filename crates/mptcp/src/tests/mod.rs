@@ -5,6 +5,7 @@ mod flood;
 mod forged;
 mod injections;
 mod mappings;
+mod mptcp_options;
 mod network;
 mod opening;
 mod options;
