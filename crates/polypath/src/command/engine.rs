@@ -109,8 +109,13 @@ impl EngineArguments {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
             None => format!("announce={addr}"),
         }));
-        if matches!(self.engine, Kind::Tun | Kind::Udp) {
-            words.push(format!("keepalive={}", self.keepalive));
+        match self.engine {
+            _ if self.keepalive() == Keepalive::default() => {}
+            Kind::Tun | Kind::Udp => words.push(format!("keepalive={}", self.keepalive)),
+            Kind::Kernel | Kind::Tcp => {
+                let expected = "expected engine tun or udp where the program opens its own sockets";
+                return Err(Failure::input(format!("--keepalive: {expected}")));
+            }
         }
         words.extend(self.congestion_control.map(|control| format!("congestion={}", control.name())));
         if self.engine == Kind::Udp {
@@ -150,6 +155,11 @@ impl EngineArguments {
             )));
         }
         Ok(())
+    }
+
+    /// The kernel's own sockets carry the connections.
+    pub(super) fn is_kernel(&self) -> bool {
+        matches!(self.engine, Kind::Kernel | Kind::Tcp)
     }
 
     /// With `--dry-run`, shows what would be set up and ends; for commands that do something before they start the engine.

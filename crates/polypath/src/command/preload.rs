@@ -145,6 +145,7 @@ mod tests {
             ("--engine tcp true", "engine=tcp"),
             ("--engine tun -I a,b --backup b -- true -x", "engine=tun,interface=a,interface=b,backup=b"),
             ("--engine udp --udp-port 7 --reachable true", "engine=udp,udp_port=7,reachable"),
+            ("--engine tun --keepalive 5 true", "engine=tun,keepalive=5"),
             ("--engine udp --congestion-control lia true", "engine=udp,congestion=lia,udp_port=6824"),
         ] {
             let options = options(line).expect("it makes sense");
