@@ -495,6 +495,95 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
 }
 
 #[test]
+fn hidden_files_are_not_there_unless_asked_for() {
+    for (options, found) in [(&["--writable"][..], 404), (&["--writable", "--hidden"], 200)] {
+        let site = Site::new(options);
+        fs::create_dir(site.site(".git")).expect("a folder");
+        fs::write(site.site(".git/config"), "secret").expect("a file");
+        fs::write(site.site(".profile"), "secret").expect("a file");
+        for path in ["/.profile", "/.git/config", "/.git/", "/sub/../.profile", "/%2eprofile"] {
+            let (status, head, _) = site.ask("GET", path, "");
+            assert_eq!(status, found, "{path}: {head}");
+        }
+        let page = String::from_utf8(site.ask("GET", "/", "").2).expect("a page");
+        assert_eq!(page.contains(".profile"), found == 200, "{page}");
+        for path in ["/.profile", "/.ssh/authorized_keys"] {
+            let (status, ..) = site.ask("PUT", path, "Content-Length: 0\r\n");
+            assert_eq!(status / 100, if found == 200 { 2 } else { 4 }, "{path}");
+        }
+        assert_eq!(fs::read(site.site(".profile")).expect("the file").is_empty(), found == 200);
+    }
+}
+
+#[test]
+fn only_who_has_the_token_stores_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
+    fs::write(&right, "0123456789abcdef\n").expect("a file");
+    fs::write(&wrong, "0123456789abcdeg\n").expect("a file");
+    let (right, wrong) = (right.display().to_string(), wrong.display().to_string());
+    let site = Site::new(&["--quiet", "--writable", "--token-file", &right]);
+    for (fields, status) in [
+        ("", 401),
+        ("Authorization: Bearer 0123456789abcdeg\r\n", 401),
+        ("Authorization: Basic eDowMTIzNDU2Nzg5YWJjZGVm\r\n", 201),
+        ("Authorization: Bearer 0123456789abcdef\r\n", 200),
+    ] {
+        let (answered, head, _) = site.ask("PUT", "/new", &format!("{fields}Content-Length: 0\r\n"));
+        assert_eq!(answered, status, "{fields}: {head}");
+        assert_eq!(head.contains("www-authenticate: Bearer"), status == 401, "{head}");
+    }
+    // Reading is for everybody, but for what is under way.
+    site.succeeds(&["get", "-q", &site.url("/big.bin")]);
+    fs::write(site.site(".again.part"), &content(3_000_000)[..1_000_000]).expect("a file");
+    assert_eq!(site.ask("GET", "/.again.part", "").0, 404);
+    site.fails(&["cp", "big.bin", &site.url("/again")], 1, "the server wants a token");
+    site.fails(
+        &["cp", "--token-file", &wrong, "big.bin", &site.url("/again")],
+        1,
+        "the server wants a token",
+    );
+    let output = site.succeeds(&["cp", "-C", "--token-file", &right, "big.bin", &site.url("/again")]);
+    let said = String::from_utf8_lossy(&output.stderr).to_string();
+    assert!(said.contains("2000000 bytes"), "{said}");
+    same(&site.site("again"), &site.out("big.bin"));
+    fs::write(&wrong, "short").expect("a file");
+    site.fails(&["cp", "--token-file", &wrong, "big.bin", &site.url("/x")], 2, "expected a token of 16");
+}
+
+#[test]
+fn pages_of_others_store_nothing() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    for (origin, status) in [("http://evil.example", 403), ("null", 403), ("http://127.0.0.1:8077", 201)] {
+        let fields = format!("Origin: {origin}\r\nContent-Length: 0\r\n");
+        assert_eq!(site.ask("PUT", "/new", &fields).0, status, "{origin}");
+    }
+}
+
+#[test]
+fn digests_of_large_files_come_after_them() {
+    let site = Site::new(&["--quiet"]);
+    let all = content(5_000_000);
+    fs::write(site.site("large"), &all).expect("a file");
+    let wish = "Want-Repr-Digest: sha-256=1\r\n";
+    let (_, small, _) = site.ask("HEAD", "/big.bin", wish);
+    let (_, large, _) = site.ask("HEAD", "/large", &format!("{wish}Prefer: respond-async, wait=20\r\n"));
+    assert!(small.contains("repr-digest: sha-256=:") && large.contains("repr-digest: sha-256=:"), "{large}");
+    site.succeeds(&["get", "-q", &site.url("/large")]);
+    assert!(fs::read(site.out("large")).expect("the file") == all);
+    site.succeeds(&["cp", "-q", &site.url("/large"), "copy"]);
+    same(&site.out("copy"), &site.site("large"));
+    // What is there in part is compared with the whole in the end.
+    for (first, is_right) in [(all[0], true), (!all[0], false)] {
+        let mut part = all[..4_500_000].to_vec();
+        part[0] = first;
+        fs::write(site.out("large"), &part).expect("a file");
+        let output = site.run(&["get", "-q", "-C", &site.url("/large")]);
+        assert_eq!((output.status.success(), site.out("large").exists()), (is_right, is_right), "{output:?}");
+    }
+}
+
+#[test]
 fn many_clients_are_served_at_once() {
     let site = Site::new(&["--quiet"]);
     let all = content(3_000_000);

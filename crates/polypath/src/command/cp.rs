@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use http_body_util::BodyExt;
 use hyper::Method;
-use hyper::header::ALLOW;
+use hyper::header::{ALLOW, WWW_AUTHENTICATE};
 use polypath::web::{
     Client, Digest, Download, DownloadError, Entry, EntryKind, Target, Verify, digest_of, encoded, file_body,
     part_name,
@@ -19,8 +19,8 @@ use super::Failure;
 use super::engine::EngineArguments;
 use super::network::block_on_interruptibly;
 use super::transfer::{
-    Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, refused, summary,
-    survive_file_size_limit,
+    Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, refused, summary,
+    survive_file_size_limit, wants_token,
 };
 
 /// Directories within directories.
@@ -48,6 +48,8 @@ pub(super) struct Arguments {
     /// Show nothing but failures
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    credentials: Credentials,
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
@@ -94,10 +96,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let is_many = sources.len() > 1;
+    let token = arguments.credentials.token()?;
     block_on_interruptibly(async {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
+        let client = client.with_token(token);
         let copier = Copier { arguments, client };
         match &target {
             Place::Here(target) if is_many && !target.is_dir() => {
@@ -215,6 +219,9 @@ impl Copier<'_> {
     async fn check_writable(&self, url: &Url) -> Result<(), Failure> {
         let answer = self.client.get(Method::OPTIONS, url, &[]).await.map_err(failure)?;
         let allowed = answer.response.headers().get(ALLOW).and_then(|field| field.to_str().ok());
+        if answer.response.headers().contains_key(WWW_AUTHENTICATE) {
+            return Err(wants_token(url));
+        }
         if allowed.is_some_and(|methods| methods.split(',').any(|method| method.trim() == "PUT")) {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use super::Failure;
 use super::engine::EngineArguments;
 use super::network::block_on_interruptibly;
 use super::transfer::{
-    Patience, Shown, download_failure, failure, file_name, summary, survive_file_size_limit,
+    Credentials, Patience, Shown, download_failure, failure, file_name, summary, survive_file_size_limit,
 };
 
 #[derive(Args, Debug)]
@@ -36,6 +36,8 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    credentials: Credentials,
+    #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
     engine: EngineArguments,
@@ -47,10 +49,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let urls: Vec<Url> =
         arguments.urls.iter().map(|url| Client::parse(url)).collect::<Result<_, _>>().map_err(failure)?;
+    let token = arguments.credentials.token()?;
     block_on_interruptibly(async {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
+        let client = client.with_token(token);
         let mut failures = Vec::new();
         for url in &urls {
             match download(arguments, &client, url).await {

@@ -1,12 +1,13 @@
 //! What `polypath get` and `polypath cp` have in common.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use hyper::StatusCode;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polypath::web::{DownloadError, Error, Progress};
+use polypath::web::{DownloadError, Error, Progress, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
@@ -30,7 +31,16 @@ pub(super) fn download_failure(error: DownloadError) -> Failure {
 
 /// What a server refuses, in one line.
 pub(super) fn refused(url: &Url, status: StatusCode) -> Failure {
+    if status == StatusCode::UNAUTHORIZED {
+        return wants_token(url);
+    }
     Failure::Run(format!("{url}: the server says {status}"))
+}
+
+pub(super) fn wants_token(url: &Url) -> Failure {
+    Failure::Run(format!(
+        "{url}: the server wants a token; expected its own in --token-file or POLYPATH_TOKEN"
+    ))
 }
 
 /// A bar on standard error, if that is a terminal.
@@ -95,6 +105,34 @@ impl Drop for Shown {
 /// A file that may not grow any more is an error of `write` then, as a full disk is, and not the end of the process.
 pub(super) fn survive_file_size_limit() -> io::Result<tokio::signal::unix::Signal> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+}
+
+/// What servers want to see.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Credentials {
+    /// The token that a server wants [default: what the environment variable POLYPATH_TOKEN says]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Credentials {
+    pub(super) fn token(&self) -> Result<Option<Token>, Failure> {
+        match (&self.token_file, std::env::var("POLYPATH_TOKEN")) {
+            (Some(file), _) => token_in(file).map(Some),
+            (None, Ok(text)) => {
+                let wrong = |error| Failure::Input(format!("POLYPATH_TOKEN: {error}"));
+                Token::new(text.trim()).map(Some).map_err(wrong)
+            }
+            (None, Err(_)) => Ok(None),
+        }
+    }
+}
+
+/// The token in a file, whatever space is around it.
+pub(super) fn token_in(file: &Path) -> Result<Token, Failure> {
+    let wrong = |error: String| Failure::Input(format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
+    Token::new(text.trim()).map_err(|error| wrong(error.to_string()))
 }
 
 /// How long clients wait.

@@ -4,13 +4,14 @@ use std::io;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
 use polypath_net::engine::{ConnectOptions, Stream};
 use url::{Position, Url};
 
+use super::credentials::Token;
 use super::digest::{Digest, REPR_DIGEST};
 use super::progress::ProgressLimit;
 use super::range::content_range;
@@ -121,6 +122,7 @@ pub struct Client {
     engine: Engine,
     options: ConnectOptions,
     progress_limit: Option<Duration>,
+    token: Option<Token>,
 }
 
 impl Client {
@@ -128,7 +130,7 @@ impl Client {
     #[must_use]
     pub fn new(engine: Engine) -> Self {
         let options = ConnectOptions { timeout: Some(CONNECT_TIMEOUT), ..ConnectOptions::default() };
-        Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT) }
+        Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT), token: None }
     }
 
     /// The same with another limit to how long a connection may stand still while it is waited for; none waits for ever.
@@ -136,6 +138,14 @@ impl Client {
     #[must_use]
     pub fn with_progress_limit(mut self, limit: Option<Duration>) -> Self {
         self.progress_limit = limit;
+        self
+    }
+
+    /// The same with a token for servers that want one. It is shown to the server that a URL names, and to none that it
+    /// redirects to.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<Token>) -> Self {
+        self.token = token;
         self
     }
 
@@ -169,9 +179,11 @@ impl Client {
         url: &Url,
         fields: &[(&'static str, String)],
     ) -> Result<Fetched, Error> {
+        let origin = url.origin();
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTIONS {
-            let response = self.request(method.clone(), &url, fields, empty()).await?;
+            let response =
+                self.request(method.clone(), &url, fields, url.origin() == origin, empty()).await?;
             let location = response.headers().get(LOCATION).and_then(|field| field.to_str().ok());
             match location.filter(|_| is_redirection(response.status())) {
                 None => return Ok(Fetched { url, response }),
@@ -194,7 +206,7 @@ impl Client {
         fields: &[(&'static str, String)],
         body: Body,
     ) -> Result<Fetched, Error> {
-        let response = self.request(Method::PUT, url, fields, body).await?;
+        let response = self.request(Method::PUT, url, fields, true, body).await?;
         Ok(Fetched { url: url.clone(), response })
     }
 
@@ -203,6 +215,7 @@ impl Client {
         method: Method,
         url: &Url,
         fields: &[(&'static str, String)],
+        shows_token: bool,
         body: Body,
     ) -> Result<Response<Incoming>, Error> {
         let failed = |source| Error::Http { url: url.to_string(), source };
@@ -220,6 +233,9 @@ impl Client {
             .uri(target)
             .header(HOST, host)
             .header(USER_AGENT, HeaderValue::from_static(concat!("polypath/", env!("CARGO_PKG_VERSION"))));
+        if let Some(token) = self.token.as_ref().filter(|_| shows_token) {
+            request = request.header(AUTHORIZATION, token.to_field());
+        }
         for (name, value) in fields {
             request = request.header(*name, value);
         }

@@ -3,20 +3,22 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
+use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 use super::Digest;
 use super::client::{Client, Error, Fetched, innermost};
 use super::digest::WANT_REPR_DIGEST;
-use super::files::blocking;
+use super::files::{READ_BEFORE_BYTES, blocking};
 use super::identity::Identity;
 use super::part::{Found, Sink, Writer, discard};
 
-/// From here on a server may tell its digest after the file, since it has to read it: a question more costs little.
-const ASKED_AFTERWARDS_BYTES: u64 = 4 << 20;
+/// A server that is not ready is not asked more often.
+const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 
 /// How much a digest matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -395,7 +397,7 @@ impl Download<'_> {
         let is_worth_a_question = match self.verify {
             Verify::Never => return Ok(None),
             Verify::Required => true,
-            Verify::IfTold => file.length.is_some_and(|length| length >= ASKED_AFTERWARDS_BYTES),
+            Verify::IfTold => file.length.is_some_and(|length| length >= READ_BEFORE_BYTES),
         };
         if file.digest.is_some() || !is_worth_a_question {
             return Ok(file.digest);
@@ -413,10 +415,13 @@ impl Download<'_> {
     async fn ask(&self) -> Result<Option<Identity>, DownloadError> {
         let fields = self.wishes();
         loop {
+            let next = Instant::now() + LEAST_BETWEEN_QUESTIONS;
             let fetched = self.client.get(Method::HEAD, self.url, &fields).await?;
             match fetched.response.status() {
                 // It reads the file, and has not come to its end (RFC 7240 §4.1).
-                StatusCode::ACCEPTED if fetched.response.headers().contains_key("preference-applied") => {}
+                StatusCode::ACCEPTED if fetched.response.headers().contains_key("preference-applied") => {
+                    sleep_until(next).await;
+                }
                 StatusCode::OK => return Ok(Some(Identity::of(&fetched)?)),
                 _ => return Ok(None),
             }

@@ -5,6 +5,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
@@ -12,18 +13,26 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    LAST_MODIFIED, LOCATION, RANGE, VARY,
+    LAST_MODIFIED, LOCATION, ORIGIN, RANGE, VARY, WWW_AUTHENTICATE,
 };
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::io::AsyncReadExt;
 
 use super::conditions::{Validators, Verdict, allows_range, check, text};
-use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST, hash};
+use super::credentials::{Token, is_of_this_machine};
+use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
+use super::digest_cache::DigestCache;
 use super::listing::{Entry, EntryKind, encoded, page};
 use super::range::{Wanted, wanted};
-use super::root::{Root, names, read_directory};
+use super::root::{Root, is_hidden, names, read_directory};
 use super::{Body, empty, full};
 
+/// Files that are shorter are read for their digest before the answer, if a client wants it; clients of ours ask for that of
+/// longer ones afterwards.
+pub(super) const READ_BEFORE_BYTES: u64 = 4 << 20;
+/// The longest time that a client may wait for a digest if it can ask again.
+const MOST_WAITED: Duration = Duration::from_secs(20);
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// Read from a file at once.
 const BLOCK_BYTES: usize = 256 << 10;
 
@@ -31,7 +40,19 @@ const BLOCK_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct FileServer {
     pub(super) root: Arc<Root>,
-    pub(super) is_writable: bool,
+    is_writable: bool,
+    token: Option<Token>,
+    shows_hidden: bool,
+    digests: DigestCache,
+}
+
+/// What a client may do besides reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    Write,
+    /// It may once it has shown the token.
+    ShowToken,
+    None,
 }
 
 /// The name of an upload under way.
@@ -43,7 +64,44 @@ pub fn part_name(name: &str) -> String {
 impl FileServer {
     /// For a directory. If it `is_writable`, clients may put files there.
     pub fn new(directory: &Path, is_writable: bool) -> io::Result<Self> {
-        Ok(Self { root: Arc::new(Root::new(directory)?), is_writable })
+        let root = Arc::new(Root::new(directory)?);
+        Ok(Self { root, is_writable, token: None, shows_hidden: false, digests: DigestCache::default() })
+    }
+
+    /// The same, where only clients that show this token may store files. Without one everybody may who reaches a writable
+    /// server.
+    #[must_use]
+    pub fn with_token(mut self, token: Token) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// The same with files whose names begin with a dot.
+    #[must_use]
+    pub fn with_hidden_files(mut self) -> Self {
+        self.shows_hidden = true;
+        self
+    }
+
+    /// What the sender of a request may do.
+    fn right(&self, headers: &HeaderMap) -> Right {
+        match &self.token {
+            _ if !self.is_writable => Right::None,
+            Some(token) if token.is_in(headers) => Right::Write,
+            Some(_) => Right::ShowToken,
+            // Whoever relies on an address that strangers can't reach must not be tricked by a browser.
+            None if text(headers, ORIGIN).is_none_or(is_of_this_machine) => Right::Write,
+            None => Right::None,
+        }
+    }
+
+    /// Uploads under way are hidden from all but those who may go on with them.
+    fn may_see(&self, names: &[String], right: Right) -> bool {
+        let is_upload = |name: &String| name.len() > ".part".len() + 1 && name.ends_with(".part");
+        let parents = names.split_last().map_or(names, |(name, parents)| {
+            if right == Right::Write && is_upload(name) { parents } else { names }
+        });
+        self.shows_hidden || !is_hidden(parents)
     }
 
     /// Answers a request.
@@ -51,23 +109,22 @@ impl FileServer {
         let Some(names) = names(request.uri().path()) else {
             return plain(StatusCode::BAD_REQUEST, "this path makes no sense");
         };
+        let right = self.right(request.headers());
+        let is_visible = self.may_see(&names, right);
         let result = match *request.method() {
+            Method::GET | Method::HEAD if !is_visible => Err(io::ErrorKind::NotFound.into()),
             Method::GET | Method::HEAD => self.read(&request, names).await,
-            Method::PUT if self.is_writable => self.put(request, names).await,
-            Method::PUT => Ok(plain(
+            Method::PUT if right == Right::ShowToken => Ok(unauthorized()),
+            Method::PUT if right == Right::None => Ok(plain(
                 StatusCode::FORBIDDEN,
                 "nothing can be stored here; expected polypath serve --writable",
             )),
-            ref other => {
-                let allowed = if self.is_writable { "GET, HEAD, OPTIONS, PUT" } else { "GET, HEAD, OPTIONS" };
-                let mut answer = if other == Method::OPTIONS {
-                    plain(StatusCode::OK, allowed)
-                } else {
-                    plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not offered")
-                };
-                answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-                Ok(answer)
-            }
+            Method::PUT if !self.shows_hidden && is_hidden(&names) => Ok(plain(
+                StatusCode::FORBIDDEN,
+                "hidden files can't be stored here; expected polypath serve --hidden",
+            )),
+            Method::PUT => self.put(request, names).await,
+            ref other => Ok(options(right, other == Method::OPTIONS)),
         };
         result.unwrap_or_else(|error| failure(&error))
     }
@@ -83,7 +140,7 @@ impl FileServer {
             return if has_slash {
                 Err(io::ErrorKind::NotFound.into())
             } else {
-                send_file(request, file, &metadata, name).await
+                self.send_file(request, file, &metadata, name).await
             };
         }
         if !has_slash && !names.is_empty() {
@@ -95,13 +152,106 @@ impl FileServer {
             names.push("index.html".into());
             match self.open(names).await {
                 Ok((index, metadata)) if metadata.is_file() => {
-                    return send_file(request, index, &metadata, "index.html").await;
+                    return self.send_file(request, index, &metadata, "index.html").await;
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        list(request, file, wants_json).await
+        list(request, file, wants_json, self.shows_hidden).await
+    }
+
+    async fn send_file(
+        &self,
+        request: &Request<Incoming>,
+        file: File,
+        metadata: &Metadata,
+        name: &str,
+    ) -> io::Result<Response<Body>> {
+        let headers = request.headers();
+        let validators = Validators { etag: etag(metadata), modified: metadata.modified()? };
+        let mut response = Response::new(empty());
+        let fields = response.headers_mut();
+        fields.insert(ETAG, value(&validators.etag));
+        fields.insert(LAST_MODIFIED, value(&httpdate::fmt_http_date(validators.modified)));
+        fields.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        match check(headers, &validators) {
+            Verdict::NotModified => {
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                return Ok(response);
+            }
+            Verdict::Failed => {
+                return Ok(plain(StatusCode::PRECONDITION_FAILED, "the file is another one now"));
+            }
+            Verdict::Proceed => {}
+        }
+        let mime = mime_guess::from_path(name).first_or_octet_stream();
+        let mime = if mime.type_() == "text" { format!("{mime}; charset=utf-8") } else { mime.to_string() };
+        fields.insert(CONTENT_TYPE, value(&mime));
+        let length = metadata.len();
+        match self.digest(request, &file, metadata).await? {
+            DigestAnswer::Told(digest) => {
+                response.headers_mut().insert(REPR_DIGEST, value(&digest.to_field()));
+            }
+            DigestAnswer::Later => {
+                *response.status_mut() = StatusCode::ACCEPTED;
+                response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
+                return Ok(response);
+            }
+            DigestAnswer::Untold => {}
+        }
+        let range = text(headers, RANGE).filter(|_| request.method() == Method::GET);
+        let range = range.filter(|_| allows_range(headers, &validators));
+        let (first, count) = match wanted(range, length) {
+            Wanted::All => (0, length),
+            Wanted::Part(first, count) => {
+                let last = first + count - 1;
+                let part = value(&format!("bytes {first}-{last}/{length}"));
+                response.headers_mut().insert(CONTENT_RANGE, part);
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+                (first, count)
+            }
+            Wanted::Unsatisfiable => {
+                let mut refusal = plain(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that");
+                refusal.headers_mut().insert(CONTENT_RANGE, value(&format!("bytes */{length}")));
+                return Ok(refusal);
+            }
+        };
+        response.headers_mut().insert(CONTENT_LENGTH, count.into());
+        if request.method() == Method::GET {
+            *response.body_mut() = watched_body(file, metadata, first, count)?;
+        }
+        Ok(response)
+    }
+
+    /// The digest, if it is wanted. Small files are read before the answer, large ones only if the answer has no body; then
+    /// whoever asks again later, as RFC 7240 lets a client say, holds no connection meanwhile.
+    async fn digest(
+        &self,
+        request: &Request<Incoming>,
+        file: &File,
+        metadata: &Metadata,
+    ) -> io::Result<DigestAnswer> {
+        let headers = request.headers();
+        let wish = text(headers, HeaderName::from_static(WANT_REPR_DIGEST));
+        if !wish.is_some_and(|wish| wish.contains("sha-256")) {
+            return Ok(DigestAnswer::Untold);
+        }
+        let is_head = request.method() == Method::HEAD;
+        let wait = text(headers, HeaderName::from_static("prefer")).and_then(wait_of_prefer);
+        let Some(pending) = self.digests.digest(file, metadata)? else {
+            let Some(wait) = wait.filter(|_| is_head) else { return Ok(DigestAnswer::Untold) };
+            // Who can't even wait in line asks again after the same time.
+            tokio::time::sleep(wait).await;
+            return Ok(DigestAnswer::Later);
+        };
+        let told = |digest: Option<Digest>| digest.map_or(DigestAnswer::Untold, DigestAnswer::Told);
+        match wait.filter(|_| is_head) {
+            Some(wait) => Ok(tokio::time::timeout(wait, pending).await.map_or(DigestAnswer::Later, told)),
+            None if is_head || metadata.len() < READ_BEFORE_BYTES => Ok(told(pending.await)),
+            // It is computed while the body is sent.
+            None => Ok(told(pending.peek().copied().flatten())),
+        }
     }
 
     async fn open(&self, names: Vec<String>) -> io::Result<(File, Metadata)> {
@@ -119,63 +269,38 @@ impl FileServer {
     }
 }
 
-async fn send_file(
-    request: &Request<Incoming>,
-    file: File,
-    metadata: &Metadata,
-    name: &str,
-) -> io::Result<Response<Body>> {
-    let headers = request.headers();
-    let validators = Validators { etag: etag(metadata), modified: metadata.modified()? };
-    let mut response = Response::new(empty());
-    let fields = response.headers_mut();
-    fields.insert(ETAG, value(&validators.etag));
-    fields.insert(LAST_MODIFIED, value(&httpdate::fmt_http_date(validators.modified)));
-    fields.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    match check(headers, &validators) {
-        Verdict::NotModified => {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            return Ok(response);
+/// What is said of a file's digest.
+enum DigestAnswer {
+    Told(Digest),
+    /// It is being computed.
+    Later,
+    Untold,
+}
+
+/// The time that a client wants to wait, if it would rather ask again than wait longer (RFC 7240 §4.1, §4.3).
+fn wait_of_prefer(field: &str) -> Option<Duration> {
+    let mut preferences = field.split([',', ';']).map(str::trim);
+    preferences.clone().find(|preference| *preference == "respond-async")?;
+    let seconds = preferences.find_map(|preference| preference.strip_prefix("wait=")?.parse().ok());
+    Some(Duration::from_secs(seconds.unwrap_or(0)).min(MOST_WAITED))
+}
+
+/// As [`file_body`], and no clean end if the file was changed meanwhile.
+fn watched_body(file: File, metadata: &Metadata, first: u64, count: u64) -> io::Result<Body> {
+    let watched = file.try_clone()?;
+    let before = content_version(metadata);
+    let body = file_body(file, first, count, |_| ())?;
+    let start = (body, watched, count, before);
+    let checked = stream::try_unfold(start, |(mut body, watched, left, before)| async move {
+        let Some(frame) = body.frame().await.transpose()? else { return Ok(None) };
+        let left = left - frame.data_ref().map_or(0, |data| data.len() as u64);
+        // Before the last block is let go.
+        if left == 0 && content_version(&watched.metadata()?) != before {
+            return Err(io::Error::other("the file was changed while it was sent"));
         }
-        Verdict::Failed => return Ok(plain(StatusCode::PRECONDITION_FAILED, "the file is another one now")),
-        Verdict::Proceed => {}
-    }
-    let mime = mime_guess::from_path(name).first_or_octet_stream();
-    let mime = if mime.type_() == "text" { format!("{mime}; charset=utf-8") } else { mime.to_string() };
-    fields.insert(CONTENT_TYPE, value(&mime));
-    let mut file = file;
-    if text(headers, HeaderName::from_static(WANT_REPR_DIGEST)).is_some_and(|wish| wish.contains("sha-256")) {
-        let digest;
-        (file, digest) = blocking(move || {
-            let digest = Digest::of(hash(&mut file, None)?);
-            file.rewind()?;
-            Ok((file, digest))
-        })
-        .await?;
-        fields.insert(HeaderName::from_static(REPR_DIGEST), value(&digest.to_field()));
-    }
-    let length = metadata.len();
-    let range = text(headers, RANGE).filter(|_| request.method() == Method::GET);
-    let range = range.filter(|_| allows_range(headers, &validators));
-    let (first, count) = match wanted(range, length) {
-        Wanted::All => (0, length),
-        Wanted::Part(first, count) => {
-            let last = first + count - 1;
-            fields.insert(CONTENT_RANGE, value(&format!("bytes {first}-{last}/{length}")));
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            (first, count)
-        }
-        Wanted::Unsatisfiable => {
-            let mut refusal = plain(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before that");
-            refusal.headers_mut().insert(CONTENT_RANGE, value(&format!("bytes */{length}")));
-            return Ok(refusal);
-        }
-    };
-    response.headers_mut().insert(CONTENT_LENGTH, count.into());
-    if request.method() == Method::GET {
-        *response.body_mut() = file_body(file, first, count, |_| ())?;
-    }
-    Ok(response)
+        Ok(Some((frame, (body, watched, left, before))))
+    });
+    Ok(BodyExt::boxed(StreamBody::new(checked)))
 }
 
 /// A part of a file, block by block; `progress` is told the bytes of each. If the file shrinks meanwhile, the body ends
@@ -206,8 +331,13 @@ pub fn file_body(
     Ok(BodyExt::boxed(StreamBody::new(blocks)))
 }
 
-async fn list(request: &Request<Incoming>, directory: File, as_json: bool) -> io::Result<Response<Body>> {
-    let found = blocking(move || read_directory(&directory)).await?;
+async fn list(
+    request: &Request<Incoming>,
+    directory: File,
+    as_json: bool,
+    with_hidden: bool,
+) -> io::Result<Response<Body>> {
+    let found = blocking(move || read_directory(&directory, with_hidden)).await?;
     let entry = |(name, is_directory, size, modified)| {
         let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
         Entry { name, kind, size, modified }
@@ -237,10 +367,40 @@ fn redirect(names: &[String]) -> Response<Body> {
     response
 }
 
-/// Changes whenever the content does: the file system counts nanoseconds.
+/// Changes whenever the content does: the file system counts nanoseconds, and of the time of a change nobody can lie.
 fn etag(metadata: &Metadata) -> String {
-    let nanos = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-    format!("\"{nanos:x}-{:x}\"", metadata.len())
+    let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let modified = nanos(metadata.mtime(), metadata.mtime_nsec());
+    let changed = nanos(metadata.ctime(), metadata.ctime_nsec());
+    format!("\"{modified:x}-{changed:x}-{:x}\"", metadata.len())
+}
+
+/// The same without the time that changes when the file gets another name, or another one gets its name.
+fn content_version(metadata: &Metadata) -> (i64, i64, u64) {
+    (metadata.mtime(), metadata.mtime_nsec(), metadata.len())
+}
+
+fn options(right: Right, is_asked: bool) -> Response<Body> {
+    let allowed = if right == Right::None { "GET, HEAD, OPTIONS" } else { "GET, HEAD, OPTIONS, PUT" };
+    let mut answer = if is_asked {
+        plain(StatusCode::OK, allowed)
+    } else {
+        plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not offered")
+    };
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    if right == Right::ShowToken {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+    }
+    answer
+}
+
+/// How a token can be shown.
+const CHALLENGE: &str = "Bearer realm=\"polypath\", Basic realm=\"polypath\"";
+
+fn unauthorized() -> Response<Body> {
+    let mut answer = plain(StatusCode::UNAUTHORIZED, "storing needs the token of polypath serve");
+    answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+    answer
 }
 
 pub(super) fn plain(status: StatusCode, message: &str) -> Response<Body> {
@@ -265,6 +425,7 @@ fn failure(error: &io::Error) -> Response<Body> {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             plain(StatusCode::INSUFFICIENT_STORAGE, "there is no room left")
         }
+        io::ErrorKind::TimedOut => plain(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
         io::ErrorKind::WouldBlock => plain(StatusCode::CONFLICT, "somebody else uploads this file now"),
         _ => plain(StatusCode::INTERNAL_SERVER_ERROR, "the server could not do that"),
     }

@@ -10,17 +10,31 @@
 //!   `.NAME.part` in the same directory, so that a client can ask how far it came. The answer has the digest of what was
 //!   stored.
 //!
+//! - `Authorization`, as `Bearer TOKEN` or `Basic` with the token as anybody's password, where storing needs it.
+//!
+//! # What one client may cost the others
+//!
+//! The fields of a request have to come within [`HEADER_LIMIT`], and bodies, in either direction, at
+//! [`LEAST_BODY_BYTES`] in each [`BODY_LIMIT`]. At most [`MAX_CONNECTIONS`] are served at once, or as many as there are file
+//! descriptors for; when they are taken, those that wait for a request make room, then those of the client that has the
+//! most. Digests are computed once for each state of a file, two at a time.
+//!
+//! Files whose names begin with a dot are not there, unless [`FileServer::with_hidden_files`] says so.
+//!
 //! Nothing outside of the directory is reachable, whatever `..` and symbolic links say: the kernel resolves every path
 //! beneath it (`openat2` with `RESOLVE_BENEATH`).
 
 mod client;
 mod conditions;
+mod credentials;
 mod digest;
+mod digest_cache;
 mod download;
 mod files;
 mod identity;
 mod listing;
 mod part;
+mod places;
 mod progress;
 mod range;
 mod root;
@@ -31,11 +45,12 @@ use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 
 pub use client::{Client, DEFAULT_PROGRESS_LIMIT, Error, Fetched};
+pub use credentials::{InvalidToken, Token};
 pub use digest::{Digest, digest_of};
 pub use download::{Download, DownloadError, Progress, Target, Verify};
 pub use files::{FileServer, file_body, part_name};
 pub use listing::{Entry, EntryKind, encoded};
-pub use server::{Access, serve};
+pub use server::{Access, BODY_LIMIT, HEADER_LIMIT, LEAST_BODY_BYTES, MAX_CONNECTIONS, serve};
 
 /// Where `polypath serve` listens and `polypath://` leads without a port.
 pub const DEFAULT_PORT: u16 = 8077;

@@ -112,6 +112,76 @@ impl<S: AsyncWrite + Carried + Unpin> AsyncWrite for ProgressLimit<S> {
     }
 }
 
+/// A stream whose peer has to take at least so many bytes in each period in which somebody waits to write. Reading is
+/// limited elsewhere: by the time for the fields of a request, and by the rate of a body.
+#[derive(Debug)]
+pub(super) struct SlowReaderLimit<S> {
+    inner: S,
+    period: Duration,
+    least_bytes: u64,
+    /// The end of the period, if somebody waits.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Written since its beginning, and carried at its beginning, which is asked only of those that are slow: it costs.
+    written: u64,
+    carried: Option<u64>,
+}
+
+impl<S: Carried> SlowReaderLimit<S> {
+    pub(super) fn new(inner: S, period: Duration, least_bytes: u64) -> Self {
+        Self { inner, period, least_bytes, timer: None, written: 0, carried: None }
+    }
+
+    fn poll_too_slow(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if self.timer.is_none() {
+            (self.written, self.carried) = (0, None);
+        }
+        loop {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.period)));
+            ready!(timer.as_mut().poll(cx));
+            let carried = self.inner.carried();
+            let moved = self.carried.map(|before| self.written.max(carried.saturating_sub(before)));
+            if moved.is_some_and(|moved| moved < self.least_bytes) {
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little"));
+            }
+            (self.written, self.carried) = (0, Some(carried));
+            timer.as_mut().reset(Instant::now() + self.period);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for SlowReaderLimit<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Carried + Unpin> AsyncWrite for SlowReaderLimit<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.inner).poll_write(cx, buf) {
+            Poll::Ready(Ok(bytes)) => {
+                self.written += bytes as u64;
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(failed) => Poll::Ready(failed),
+            Poll::Pending => self.poll_too_slow(cx).map(Err),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // All is on its way: nobody waits any more.
+        self.timer = None;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -209,5 +279,31 @@ mod tests {
         let took = began.elapsed();
         assert!((LIMIT * 10..=LIMIT * 12).contains(&took), "{took:?}");
         assert!(timeout(LIMIT / 2, near.read_u8()).await.is_ok(), "it stays so");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_too_little_is_let_go() {
+        for (bytes_a_second, is_served) in [(50, false), (200, true)] {
+            let (near, mut far) = duplex(16);
+            let mut near = SlowReaderLimit::new(Pipe(near, Arc::default()), Duration::from_secs(30), 3_000);
+            let reading = async {
+                for _ in 0..bytes_a_second * 100 / 10 {
+                    sleep(Duration::from_millis(10_000 / bytes_a_second)).await;
+                    if far.read_exact(&mut [0; 10]).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            let content = vec![0; usize::try_from(bytes_a_second * 100).expect("few")];
+            let began = Instant::now();
+            let writing = async {
+                let written = near.write_all(&content).await;
+                drop(near);
+                written
+            };
+            let (written, ()) = tokio::join!(writing, reading);
+            assert_eq!(written.is_ok(), is_served, "{bytes_a_second} bytes a second");
+            assert!(is_served || began.elapsed() < Duration::from_secs(65), "{:?}", began.elapsed());
+        }
     }
 }

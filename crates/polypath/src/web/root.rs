@@ -101,14 +101,21 @@ impl Root {
     }
 }
 
-/// The names in a directory that was opened.
-pub(super) fn read_directory(directory: &File) -> io::Result<Vec<(String, bool, u64, u64)>> {
+/// Whether something on the way to a file is hidden, or the file itself.
+pub(super) fn is_hidden(names: &[String]) -> bool {
+    names.iter().any(|name| name.starts_with('.'))
+}
+
+/// The names in a directory that was opened; hidden ones, uploads under way among them, if they are wanted.
+pub(super) fn read_directory(
+    directory: &File,
+    with_hidden: bool,
+) -> io::Result<Vec<(String, bool, u64, u64)>> {
     let mut found = Vec::new();
     for entry in rustix::fs::Dir::read_from(directory.as_fd())? {
         let entry = entry?;
         let Ok(name) = entry.file_name().to_str() else { continue };
-        // What begins with a dot is hidden, uploads under way among it.
-        if name.starts_with('.') {
+        if matches!(name, "." | "..") || name.starts_with('.') && !with_hidden {
             continue;
         }
         let flags = AtFlags::empty();

@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_LENGTH, HeaderValue, SERVER};
 use hyper::server::conn::http1;
@@ -14,15 +15,25 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use polypath_net::engine::{Listener, Stream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::places::{self, Places, Requests};
+use super::progress::SlowReaderLimit;
 use super::{Body, FileServer};
 
-/// Connections at once; further ones wait.
-const MAX_CONNECTIONS: usize = 8192;
+/// Connections at once, if there are descriptors for so many.
+pub const MAX_CONNECTIONS: usize = 4096;
+/// Descriptors that are for something else than connections.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// Of a connection: its socket, the file, and the same once more where it is hashed or watched.
+const DESCRIPTORS: u64 = 4;
 /// How long a client may take for the fields of a request, and rest between requests.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+pub const HEADER_LIMIT: Duration = Duration::from_secs(20);
+/// A period in which at least [`LEAST_BODY_BYTES`] of a body have to pass, in either direction.
+pub const BODY_LIMIT: Duration = Duration::from_secs(30);
+/// Bytes of a body in each [`BODY_LIMIT`]: 500 a second.
+pub const LEAST_BODY_BYTES: u64 = 15_000;
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -49,25 +60,25 @@ pub async fn serve(
     log: impl Fn(&Access) + Send + Sync + 'static,
 ) {
     let (stopping, is_stopping) = watch::channel(false);
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Arc::new(Mutex::new(Places::new(most_connections())));
     let log = Arc::new(log);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        let accepted = async {
-            let place = places.clone().acquire_owned().await;
-            (place, listener.accept().await)
-        };
         tokio::select! {
             () = &mut stop => break,
-            (place, accepted) = accepted => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let client = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                    // Without a place, the connection closes here.
+                    let Some((number, requests)) = lock(&places).take(client.ip()) else { continue };
+                    let place = Place { number, places: places.clone() };
                     let (files, log, is_stopping) = (files.clone(), log.clone(), is_stopping.clone());
-                    connections.spawn(async move {
-                        connection(files, stream, client, is_stopping, &*log).await;
+                    let task = connections.spawn(async move {
+                        connection(files, stream, client, requests, is_stopping, &*log).await;
                         drop(place);
                     });
+                    lock(&places).set_task(number, task);
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             },
@@ -80,14 +91,48 @@ pub async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
+/// As many as there are descriptors for.
+fn most_connections() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let fitting = limit.map_or(u64::MAX, |limit| limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS);
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(16, MAX_CONNECTIONS)
+}
+
+fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place that is given back however the connection ends.
+struct Place {
+    number: u64,
+    places: Arc<Mutex<Places>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.places).give_back(self.number);
+    }
+}
+
+/// A body that is a part of its request until the last of it is on its way.
+fn counted(body: Body, answering: places::Request) -> Body {
+    let counted = body.map_frame(move |frame| {
+        let _ = &answering;
+        frame
+    });
+    counted.boxed()
+}
+
 async fn connection(
     files: FileServer,
     stream: Stream,
     client: SocketAddr,
+    requests: Requests,
     mut is_stopping: watch::Receiver<bool>,
     log: &impl Fn(&Access),
 ) {
     let service = service_fn(|request: Request<Incoming>| async {
+        let answering = requests.begin();
         let (method, path) = (request.method().clone(), request.uri().path().to_string());
         let mut response: Response<Body> = files.respond(request).await;
         response.headers_mut().insert(SERVER, HeaderValue::from_static("polypath"));
@@ -95,10 +140,18 @@ async fn connection(
             response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let bytes = told.or_else(|| response.body().size_hint().exact());
         log(&Access { client, method, path, status: response.status(), bytes });
+        if !response.body().is_end_stream() {
+            if let Some(bytes) = bytes {
+                // The wrapped body does not tell it any more.
+                response.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+            }
+            response = response.map(|body| counted(body, answering));
+        }
         Ok::<_, Infallible>(response)
     });
+    let stream = SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES);
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT).half_close(true);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         // What goes wrong on a connection is the client's business, and it knows.
@@ -106,4 +159,47 @@ async fn connection(
         _ = is_stopping.wait_for(|stopping| *stopping) => served.as_mut().graceful_shutdown(),
     }
     let _ = served.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use polypath_net::Engine;
+    use polypath_net::engine::KernelEngine;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// What comes back for a request that is never completed, and after how many seconds the connection ends.
+    async fn answer(request: &str) -> (String, u64) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let engine = Engine::Kernel(KernelEngine::plain_tcp());
+        let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.expect("a listener");
+        let at = listener.local_addr().expect("its address");
+        let files = FileServer::new(folder.path(), true).expect("a directory");
+        let serving = tokio::spawn(serve(files, listener, pending(), |_| ()));
+        let mut stream = TcpStream::connect(at).await.expect("a connection");
+        stream.write_all(request.as_bytes()).await.expect("room");
+        let began = Instant::now();
+        let mut answer = Vec::new();
+        // A reset is an end, too.
+        let _ = stream.read_to_end(&mut answer).await;
+        serving.abort();
+        (String::from_utf8_lossy(&answer).into_owned(), began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_slow_is_let_go() {
+        let (_, seconds) = answer("GET / HTTP/1.1\r\nHost: x\r\n").await;
+        assert_eq!(seconds, HEADER_LIMIT.as_secs());
+        let (_, seconds) = answer("").await;
+        assert_eq!(seconds, HEADER_LIMIT.as_secs());
+        let put = "PUT /file HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nbegun";
+        let (answer, seconds) = answer(put).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!((BODY_LIMIT.as_secs()..2 * BODY_LIMIT.as_secs()).contains(&seconds), "{seconds}");
+    }
 }

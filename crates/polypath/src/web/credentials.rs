@@ -1,0 +1,156 @@
+//! Who may store files.
+
+use std::fmt;
+use std::io;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use ctutils::CtEq;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use sha2::{Digest as _, Sha256};
+
+/// Fewer characters are too easily guessed.
+const LEAST_CHARACTERS: usize = 16;
+const MOST_CHARACTERS: usize = 1024;
+/// Of a token of our own making.
+const RANDOM_BYTES: usize = 20;
+
+/// A secret that a client shows to be let in: as a bearer token (RFC 6750), or as the password of anybody (RFC 7617),
+/// which is what browsers and `curl -u` know. Over plain HTTP whoever sees the packets sees it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A text that is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a token of {LEAST_CHARACTERS} to {MOST_CHARACTERS} letters, digits and -._~+/=")]
+pub struct InvalidToken;
+
+impl Token {
+    /// A token that somebody chose.
+    pub fn new(text: &str) -> Result<Self, InvalidToken> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+        let has_length = (LEAST_CHARACTERS..=MOST_CHARACTERS).contains(&text.len());
+        if has_length && text.bytes().all(is_allowed) { Ok(Self(text.into())) } else { Err(InvalidToken) }
+    }
+
+    /// A token that nobody guesses.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; RANDOM_BYTES];
+        // The kernel gives this many at once or none.
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    /// The token itself, for whoever tells it to people.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// As `Authorization` says it.
+    pub(super) fn to_field(&self) -> HeaderValue {
+        // All its characters are allowed there.
+        let field = HeaderValue::from_str(&format!("Bearer {}", self.0));
+        let mut field = field.unwrap_or_else(|_| HeaderValue::from_static(""));
+        field.set_sensitive(true);
+        field
+    }
+
+    /// Whether a request shows it.
+    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
+        let shown = headers.get(AUTHORIZATION).and_then(|field| shown(field.to_str().ok()?));
+        shown.is_some_and(|shown| self.is(&shown))
+    }
+
+    /// Takes the same time wherever they differ, and whatever their lengths.
+    fn is(&self, other: &[u8]) -> bool {
+        let sum = |bytes: &[u8]| <[u8; 32]>::from(Sha256::digest(bytes));
+        sum(self.0.as_bytes()).ct_eq(&sum(other)).to_bool()
+    }
+}
+
+/// The secret in a field, whichever way it is said.
+fn shown(field: &str) -> Option<Vec<u8>> {
+    let (scheme, rest) = field.trim().split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.into());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = BASE64_STANDARD.decode(rest).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// Whether an `Origin` field (RFC 6454) is that of a page from this machine: it names an address, or this machine by its own
+/// name. A page of somebody else's that had the server's address looked up under its own name (DNS rebinding) has that
+/// name there, and programs that are no browsers send no such field.
+pub(super) fn is_of_this_machine(origin: &str) -> bool {
+    let Ok(origin) = url::Url::parse(origin.trim()) else { return false };
+    match origin.host() {
+        Some(url::Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)) => true,
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_shown_as_bearer_or_as_a_password() {
+        let token = Token::new("0123456789abcdef").expect("long enough");
+        let is_let_in = |field: &str| {
+            let headers = [(AUTHORIZATION, HeaderValue::from_str(field).expect("a field"))];
+            token.is_in(&headers.into_iter().collect())
+        };
+        let basic = |pair: &str| format!("Basic {}", BASE64_STANDARD.encode(pair));
+        assert!(is_let_in("Bearer 0123456789abcdef") && is_let_in("bearer  0123456789abcdef"));
+        assert!(is_let_in(&basic(":0123456789abcdef")) && is_let_in(&basic("me:0123456789abcdef")));
+        assert!(token.is_in(&[(AUTHORIZATION, token.to_field())].into_iter().collect()));
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer 0123456789abcde",
+            "Bearer 0123456789abcdefg",
+            "0123456789abcdef",
+            "Digest 0123456789abcdef",
+            &basic("0123456789abcdef"),
+            &basic("0123456789abcdef:"),
+            "Basic ?",
+        ] {
+            assert!(!is_let_in(wrong), "{wrong}");
+        }
+        assert!(!token.is_in(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn tokens_are_long_and_differ() {
+        for wrong in ["", "short", "with a space in it", &"x".repeat(1025), "0123456789abcdéf"] {
+            assert_eq!(Token::new(wrong), Err(InvalidToken), "{wrong}");
+        }
+        let (one, other) = (Token::random().expect("bytes"), Token::random().expect("bytes"));
+        assert!(one != other && Token::new(one.reveal()).as_ref() == Ok(&one));
+        assert_eq!(format!("{one:?}"), "Token(…)");
+    }
+
+    #[test]
+    fn pages_of_others_have_names_of_others() {
+        for ours in ["http://127.0.0.1:8077", "http://[::1]:80", "http://localhost:1", "http://192.0.2.1"] {
+            assert!(is_of_this_machine(ours), "{ours}");
+        }
+        for other in ["http://evil.example:8077", "null", "", "http://127.0.0.1.evil.example"] {
+            assert!(!is_of_this_machine(other), "{other}");
+        }
+    }
+}
