@@ -164,6 +164,31 @@ fn a_peer_that_goes_away_midway_is_said() {
 }
 
 #[test]
+fn a_server_that_was_killed_with_its_network_is_noticed() {
+    let Some(lab) = Lab::with_rate_or_skip("a server that was killed", "50mbit") else { return };
+    lab.add_default_routes();
+    for path in 0..2 {
+        let (interface, gateway) = (Testbed::interface(path), Testbed::client_v4(path));
+        ip(
+            &lab.testbed.server,
+            &format!("route add default via {gateway} dev {interface} metric {}", 100 + path),
+        );
+    }
+    lab.file("file", FILE_BYTES);
+    let mut server = serve(&lab, &lab.testbed.server, &["--engine", "tun", "--listen", "[::]:8077"]);
+    let before = state(&lab.testbed.client);
+    let to = lab.folder().join("copy");
+    let mut get = polypath(&lab, &["get", "--engine", "tun", "--stall-timeout", "1", "-o"]);
+    let getting = lab.start(get.arg(&to).arg("http://10.77.0.2:8077/file"));
+    lab.wait_until_carried(FILE_BYTES as u64 / 4);
+    // Its stack goes with it, and nobody resets anything.
+    server.0.kill().expect("our own child");
+    one_line(&finish(getting), 1, &["broke off after", "--resume"]);
+    assert!(!to.exists(), "what came is no file");
+    assert_eq!(state(&lab.testbed.client), before);
+}
+
+#[test]
 fn a_measurement_whose_peer_goes_away_says_so() {
     let Some(lab) = Lab::with_rate_or_skip("a peer of perf that goes away", "50mbit") else { return };
     lab.add_default_routes();

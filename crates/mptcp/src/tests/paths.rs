@@ -396,3 +396,29 @@ fn make_before_break_moves_on_when_the_budget_is_spent() {
     assert_eq!((users(&network, start), backups_at_server(&network)), (std::vec![1], std::vec![0]));
     upload.finish(&mut network);
 }
+
+#[test]
+fn keep_alives_tell_a_dead_peer_from_a_silent_one() {
+    let tcp = polypath_tcp::Config {
+        keepalive_idle: Some(SECOND * 60),
+        keepalive_interval: Duration::from_secs(10),
+        keepalive_probes: 6,
+        ..polypath_tcp::Config::default()
+    };
+    let client = ConnectionConfig { tcp: tcp.into(), ..ConnectionConfig::default() };
+    let mut network = Network::new(&[10, 20], client, ConnectionConfig::default(), 1);
+    network.connect();
+    // Nobody says anything, and both are there.
+    network.run_until(network.now + SECOND * 3600);
+    let closed = |network: &Network| {
+        network.client_events.iter().find_map(|(_, event)| match event {
+            Event::Closed(reason) => Some(*reason),
+            _ => None,
+        })
+    };
+    assert_eq!(closed(&network), None);
+    // The peer is gone, and nothing is in flight that would tell.
+    network.cut.fill(true);
+    network.run_until(network.now + SECOND * 240);
+    assert_eq!(closed(&network), Some(CloseReason::TimedOut), "{}", network.log.join("\n"));
+}
