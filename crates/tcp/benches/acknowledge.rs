@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use polypath_congestion::Unlimited;
 use polypath_tcp::{Config, Connection, Setup};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
@@ -31,7 +32,7 @@ impl Sender {
             isn: ISN,
             timestamp_offset: 0,
             config: Arc::new(config),
-            controller: polypath_congestion::by_name("unlimited").expect("in the table").build(&congestion),
+            controller: Unlimited::ALGORITHM.build(&congestion),
         };
         let now = Instant::from_secs(1);
         let mut sender = Self { tcp: Connection::connect(now, setup), now, sent_bytes: 0 };
@@ -73,7 +74,8 @@ impl Sender {
     fn acknowledge(&mut self, acked: u32, blocks: &[(u32, u32)]) {
         let blocks: Vec<_> =
             blocks.iter().map(|(from, until)| (from * SEGMENT_BYTES, until * SEGMENT_BYTES)).collect();
-        let segment = self.segment(acked * SEGMENT_BYTES, &blocks);
+        // Sequence numbers wrap.
+        let segment = self.segment(acked.wrapping_mul(SEGMENT_BYTES), &blocks);
         self.handle(Segment { seq: SeqNumber(1), ..segment });
     }
 
@@ -84,7 +86,7 @@ impl Sender {
         while let Some(Packet { transport: Transport::Tcp(segment), .. }) =
             self.tcp.poll_transmit(self.now, &mut ())
         {
-            self.sent_bytes += segment.payload.len() as u32;
+            self.sent_bytes = self.sent_bytes.wrapping_add(segment.payload.len() as u32);
         }
     }
 }
