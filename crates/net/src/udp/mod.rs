@@ -138,6 +138,12 @@ fn may_bind(interface: &str) -> bool {
     socket.is_ok_and(|socket| socket.bind_device(Some(interface.as_bytes())).is_ok())
 }
 
+/// Longer than any path is silent.
+const NEVER: Duration = Duration::from_secs(1 << 32);
+
+/// So often, at least, are paths looked after.
+const LONGEST_ROUND: Duration = Duration::from_secs(20);
+
 impl Stack {
     /// A stack over UDP, with its sockets in `namespace`. Needs no privileges.
     ///
@@ -159,16 +165,16 @@ impl Stack {
             Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
         shared.belongs_to(stack.downgrade());
         stack.surround(Box::new(Encapsulation { shared: shared.clone() }));
-        if let Some(silence) = options.keep_alive {
-            let shared = Arc::downgrade(&shared);
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(silence / 3).await;
-                    let Some(shared) = shared.upgrade() else { return };
-                    shared.keep_alive(silence.into());
-                }
-            });
-        }
+        // Without keep-alives, paths that nothing uses are forgotten all the same.
+        let silence = options.keep_alive.unwrap_or(NEVER);
+        let shared = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep((silence / 3).min(LONGEST_ROUND)).await;
+                let Some(shared) = shared.upgrade() else { return };
+                shared.keep_alive(silence.into());
+            }
+        });
         Ok(stack)
     }
 }
