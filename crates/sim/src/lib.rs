@@ -8,6 +8,7 @@
 //! - [`scenario`]: runs described in a TOML file;
 //! - [`soak`]: random scenarios by the thousand;
 //! - [`fuzz`]: hosts, a hostile network, attackers, and what must hold whatever happens;
+//! - [`attack`]: what floods and forgeries cost their victims;
 //! - [`matrix`]: every middlebox, everywhere;
 //! - [`bench`](mod@bench): how fast all of this is.
 //!
@@ -15,6 +16,7 @@
 //! benchmark, and nothing depends on the order of a hash map.
 
 pub mod app;
+pub mod attack;
 pub mod background;
 pub mod bench;
 mod calendar;

@@ -1,5 +1,6 @@
 //! `polypath bench`.
 
+mod attacks;
 mod backends;
 mod emulate;
 mod fuzz;
@@ -27,6 +28,8 @@ pub(super) enum Bench {
     Sim(Sim),
     /// Every middlebox, on every subflow, at either side, in both wire versions
     Middleboxes(Middleboxes),
+    /// Floods and forgeries: what each costs its victims, beside what it may
+    Attacks(attacks::Arguments),
     /// Two hosts, a hostile network and an attacker, in random runs: what must hold whatever happens
     Fuzz(fuzz::Arguments),
     /// Memory and speed of a host with many idle connections
@@ -93,6 +96,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Sim(arguments) => sim(arguments),
         Bench::Middleboxes(arguments) => middleboxes(arguments),
+        Bench::Attacks(arguments) => attacks::run(arguments),
         Bench::Fuzz(arguments) => fuzz::run(arguments),
         Bench::State(arguments) => state::run(arguments),
         Bench::Throughput(arguments) => throughput::run(arguments),
