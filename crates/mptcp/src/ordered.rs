@@ -82,6 +82,10 @@ impl<T: Stretch> OrderedQueue<T> {
     /// The first late one goes before all others.
     #[inline]
     fn late_is_first(&self) -> bool {
+        // Nearly always.
+        if self.late.is_empty() {
+            return false;
+        }
         match (self.late.first_key_value(), self.in_order.front()) {
             (Some((start, _)), Some(front)) => *start < front.start(),
             _ => false,

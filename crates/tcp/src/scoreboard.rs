@@ -68,6 +68,7 @@ impl Scoreboard {
     }
 
     /// Lost and not resent.
+    #[inline]
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost_originals_bytes + self.marks.lost_bytes() - self.marks.resent_bytes()
     }
@@ -455,7 +456,12 @@ impl Scoreboard {
     // ---- retransmissions
 
     /// Start of the first piece that waits for retransmission.
+    #[inline]
     pub(crate) fn next_lost(&mut self) -> Option<u64> {
+        if self.lost_bytes() == 0 { None } else { self.first_lost() }
+    }
+
+    fn first_lost(&mut self) -> Option<u64> {
         let again = self.marks.first_waiting();
         if self.lost_originals_bytes == 0 {
             return again;
