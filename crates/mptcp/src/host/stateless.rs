@@ -65,6 +65,9 @@ impl Host {
         self.mib.syncookies_recv += 1;
         let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
         let capable = if config.mptcp { third_ack_keys(segment, Key(secret)) } else { None };
+        if capable.is_none() && is_confirmed(segment, Key(secret)) {
+            return self.refuse(now, tuple, segment, None);
+        }
         // Nobody kept the token free meanwhile. If it is taken, the connection is TCP.
         let capable = capable.filter(|(_, version)| self.is_free(Key(secret), *version));
         let (version, stage) = match capable {
@@ -220,4 +223,13 @@ fn third_ack_keys(segment: &Segment, own: Key) -> Option<(MpCapable, MptcpVersio
         _ => return None,
     };
     (Key(receiver) == own).then_some((capable, version))
+}
+
+/// The client has heard a DSS of ours, so its segment is of a connection that both ends had and this one has no more: as TCP, its
+/// data would be taken for another stream than the one that it numbers. Before that, a client of version 1 repeats its keys (RFC 8684
+/// §3.1); of version 0, nothing tells.
+fn is_confirmed(segment: &Segment, local_key: Key) -> bool {
+    let (_, idsn) = local_key.derive(MptcpVersion::V1);
+    let acknowledged = segment.options.dss.and_then(|dss| dss.data_ack);
+    acknowledged.is_some_and(|ack| ack.expand(idsn).diff(idsn) == 1)
 }

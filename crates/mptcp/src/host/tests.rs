@@ -4,7 +4,10 @@ use alloc::sync::Arc;
 use core::net::Ipv4Addr;
 
 use polypath_units::Duration;
-use polypath_wire::{MpCapable, MpCapableKeys, MptcpOption, SeqNumber, TcpFlags, TcpOption, Timestamps};
+use polypath_wire::{
+    Dss, MpCapable, MpCapableKeys, MptcpOption, MptcpVersion, SeqNumber, TcpFlags, TcpOption, Timestamps,
+    WireDataSeq,
+};
 
 use super::*;
 use crate::crypto;
@@ -183,4 +186,24 @@ fn half_open_connections_of_a_closed_listener_leave_no_trace() {
     host.handle_timeout(end);
     while host.poll_transmit(end).is_some() {}
     assert_eq!((host.connection_count(), host.flow_count(), host.token_count()), (0, 0, 0));
+}
+
+#[test]
+fn data_of_a_connection_that_is_gone_opens_no_other() {
+    let mut host = server(HostConfig { backlog: 0, ..HostConfig::default() });
+    let syn_ack = ask(&mut host, NOW, 5, &syn(77)).expect("an answer");
+    let key = syn_ack.options.mptcp().find_map(|option| match option {
+        MptcpOption::Capable(MpCapable { keys: MpCapableKeys::Sender(key), .. }) => Some(crypto::Key(*key)),
+        _ => None,
+    });
+    let (_, idsn) = key.expect("a key").derive(MptcpVersion::V1);
+    let mut data = third_ack(&syn_ack);
+    data.options.rest.clear();
+    data.options.dss = Some(Dss { data_ack: Some(WireDataSeq::Full(idsn.add(1))), ..Dss::default() });
+    assert!(ask(&mut host, NOW, 5, &data).expect("a reset").flags.rst());
+    assert_eq!((host.connection_count(), host.flow_count()), (0, 0));
+    // Another segment with the cookie may be of a client whose options do not pass.
+    data.options.dss = None;
+    assert!(ask(&mut host, NOW, 5, &data).is_none_or(|answer| !answer.flags.rst()));
+    assert_eq!(host.connection_count(), 1);
 }
