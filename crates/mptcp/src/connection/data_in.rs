@@ -411,7 +411,9 @@ impl Connection {
             cx.mib.duplicate_data += 1;
             return;
         }
-        if end.after(self.shared.receive_edge()) && self.shared.mode == Mode::Mptcp {
+        // In TCP's order the subflow's own window is the bound. What an infinite mapping puts behind a gap is not in that order.
+        let is_bounded_above = self.shared.mode == Mode::Plain && !seq.after(next);
+        if end.after(self.shared.receive_edge()) && !is_bounded_above {
             cx.mib.no_dss_in_window += 1;
             return;
         }

@@ -228,6 +228,26 @@ impl Connection {
         self.notify_established();
     }
 
+    /// A SYN/ACK that crossed ours may have connected the subflow (RFC 9293 §3.5). It proves no keys, and nothing else may follow it.
+    pub(super) fn handle_crossed_syn(&mut self, cx: &mut Context<'_>, position: usize) {
+        let Some(subflow) = self.subflows.get(position) else { return };
+        if subflow.tcp.state() != State::Established {
+            return;
+        }
+        match subflow.meta.stage {
+            Stage::CapableSynAck => {
+                cx.mib.mp_capable_fallback_ack += 1;
+                cx.mib.curr_estab += 1;
+                self.fall_back_in_handshake(position, FallbackReason::ThirdAckStripped);
+                self.notify_established();
+            }
+            Stage::JoinSyn | Stage::JoinSynAck => {
+                self.reset_subflow(position, SubflowError::JoinStripped, ResetReason::MPTCP);
+            }
+            _ => {}
+        }
+    }
+
     fn server_got_third_ack(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) -> bool {
         let state = self.subflows.get(position).map(|subflow| subflow.tcp.state());
         if matches!(state, None | Some(State::SynReceived)) {

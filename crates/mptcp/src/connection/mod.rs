@@ -300,6 +300,7 @@ impl Connection {
             }
             Disposition::Reset => self.handle_reset_options(cx, position, segment),
             Disposition::Dropped(DropReason::Reset) => self.handle_inexact_reset(cx, segment),
+            Disposition::Dropped(DropReason::Syn) => self.handle_crossed_syn(cx, position),
             Disposition::Dropped(_) => {}
         }
         self.handle_tcp_events(cx, id);
