@@ -12,6 +12,8 @@ mod config;
 mod connection;
 mod crypto;
 mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod mapping;
 mod mib;

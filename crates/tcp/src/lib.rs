@@ -10,6 +10,8 @@ mod connection;
 mod delivery;
 mod extension;
 mod flow_table;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod listener;
 mod ready_queue;
