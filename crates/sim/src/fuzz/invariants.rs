@@ -108,6 +108,8 @@ pub(super) fn at_rest(world: &World) -> Result<(), Finding> {
             )
         };
         match application.closed {
+            // The other end is gone, and its reset was lost: who has nothing to send learns that from keep-alives only.
+            None if is_lost(peer) && has_nothing_to_send(world, application) => {}
             None => {
                 let details = format!("{}; {}", describe(application), describe(peer));
                 return Err(Finding::new(FindingKind::Stall, details));
@@ -121,6 +123,15 @@ pub(super) fn at_rest(world: &World) -> Result<(), Finding> {
         }
     }
     Ok(())
+}
+
+fn is_lost(application: &Application) -> bool {
+    application.closed.is_some_and(|reason| reason != CloseReason::Finished)
+}
+
+fn has_nothing_to_send(world: &World, application: &Application) -> bool {
+    let info = world.hosts[application.side.index()].info(application.id);
+    application.to_write_bytes == 0 && info.is_none_or(|info| info.send_buffer_bytes == 0)
 }
 
 /// Nothing is left of all connections.

@@ -176,13 +176,9 @@ fn connection(reader: &mut Reader<'_>) -> ConnectionConfig {
         couple_shared_access: !reader.chance(16),
         race: !reader.chance(64),
         receive_autotuning: !reader.chance(64),
-        max_mapping_bytes: reader.pick(&[u16::MAX, 1, 1000, 1460, 5000]),
+        max_mapping_bytes: reader.pick(&[u16::MAX, 200, 1000, 1460, 5000]),
         ..ConnectionConfig::default()
     };
-    // One byte a mapping is for few runs: it is slow.
-    if config.max_mapping_bytes == 1 && !reader.chance(32) {
-        config.max_mapping_bytes = 20_000;
-    }
     config.scheduler = reader.pick(scheduler::Policy::ALL);
     config.path_manager = reader.pick(path_manager::Policy::ALL);
     config.congestion = reader.pick(polypath_congestion::Algorithm::ALL);

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Runs of a few seconds; `polypath bench fuzz` runs more.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1500;
 
 #[test]
 fn what_happens_breaks_no_invariant() {

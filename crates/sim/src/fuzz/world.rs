@@ -19,6 +19,9 @@ const MOST_TIMEOUTS_AT_ONCE: u32 = 64;
 /// Packets that the hosts may exchange without that an application reads, opens or ends anything.
 const MOST_PACKETS_WITHOUT_PROGRESS: u64 = 30_000;
 
+/// How often the state of a host's connections is looked at, besides after each operation.
+const STEPS_BETWEEN_LOOKS: u64 = 8;
+
 /// All of a run.
 #[derive(Debug)]
 pub(super) struct World {
@@ -36,9 +39,11 @@ pub(super) struct World {
     pub(super) packets: u64,
     packets_at_progress: u64,
     pub(super) finished_connections: u64,
+    pub(super) established_subflows: u64,
     timeouts_at_once: [u32; 2],
     /// Applications let go of what they get, and of what they have.
     lets_go: bool,
+    steps: u64,
     /// One line a packet, if wanted.
     pub(super) log: Option<Vec<String>>,
 }
@@ -64,8 +69,10 @@ impl World {
             packets: 0,
             packets_at_progress: 0,
             finished_connections: 0,
+            established_subflows: 0,
             timeouts_at_once: [0; 2],
             lets_go: false,
+            steps: 0,
             log: None,
             setup,
         }
@@ -112,19 +119,18 @@ impl World {
         let accepted = tuples(&self.hosts[1], id);
         let is_other_end = |client: &Application| {
             client.side == Side::Client
-                && client.peer.is_none()
                 && !client.released
                 && tuples(&self.hosts[0], client.id).iter().any(|flow| accepted.contains(&flow.reversed()))
         };
         let peer = self.applications.iter().position(is_other_end);
-        let number = peer.map_or(0, |peer| peer as u64);
-        let mut application = Application::new(Side::Server, id, number, false);
-        if let Some(peer) = peer {
-            let client = &mut self.applications[peer];
+        let mut application = Application::new(Side::Server, id, 0, false);
+        let own = self.applications.len();
+        if let Some((number, client)) = peer.map(|peer| (peer, &mut self.applications[peer])) {
+            // A SYN cookie is good until it is too old (RFC 4987 §3.6): after a reset that was lost, what the client sends again may
+            // open a second connection, which knows nothing of the first.
+            client.checks_bytes &= client.peer.is_none();
             application = client.other_end(id);
-            application.peer = Some(peer);
-            let own = self.applications.len();
-            self.applications[peer].peer = Some(own);
+            (application.peer, client.peer) = (Some(number), Some(own));
         }
         self.adopt(application);
     }
@@ -213,7 +219,13 @@ impl World {
                 break;
             }
         }
-        invariants::after_step(self, side)
+        // The state of connections is looked at now and then: to look costs more than a packet does.
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
+            invariants::after_step(self, side)
+        } else {
+            Ok(())
+        }
     }
 
     fn transmit(&mut self, side: Side, packet: Packet) -> Result<(), Finding> {
@@ -250,6 +262,7 @@ impl World {
         self.applications[number].note(event);
         match event {
             Event::Accepted { .. } | Event::Connected | Event::PeerFinished => self.note_progress(),
+            Event::SubflowEstablished { .. } => self.established_subflows += 1,
             Event::Closed(_) => {
                 self.note_progress();
                 self.finished_connections += 1;
