@@ -3,6 +3,7 @@
 //! A scenario follows from its seed alone, so that a failure is replayed by its number.
 
 mod scenario;
+mod window_updates;
 
 use std::fmt;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polypath_link::middlebox::Chain;
 use polypath_link::{Change, Jitter, LinkConfig, Loss, OnDown, QueueLimit, Reordering};
 use polypath_mptcp::{ConnectionConfig, HostConfig, path_manager, scheduler};
 use polypath_units::{BitRate, Duration, Instant};
@@ -9,8 +10,9 @@ use polypath_wire::{Endpoint, MptcpVersion};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use super::window_updates::LoseWindowUpdates;
 use crate::conversation::{Conversation, Ends};
-use crate::network::Network;
+use crate::network::{BoxPosition, Network};
 use crate::topologies::{PathConfig, parallel_paths};
 use crate::trace::TraceOutputs;
 
@@ -25,8 +27,12 @@ pub struct SoakScenario {
     pub up_bytes: u64,
     /// What the server sends.
     pub down_bytes: u64,
-    /// Receive and send buffers of both ends: 4 KB to 16 MB.
+    /// Send buffers of both ends: 4 KB to 16 MB.
     pub window_bytes: u64,
+    /// Receive buffers of both ends: the same, or in one case of three 4 KB to 64 KB.
+    pub receive_bytes: u64,
+    /// Share of window updates that are lost, in one case of three: up to 0.95.
+    pub lost_window_updates: f64,
     /// Wire version.
     pub version: MptcpVersion,
     /// DSS checksums.
@@ -152,12 +158,23 @@ impl SoakScenario {
             _ => Ending::Abort { at: Instant::ZERO + dice.millis(1.0, 8000.0), client: dice.chance(0.5) },
         };
         let algorithms = polypath_congestion::Algorithm::ALL;
+        let window_bytes = dice.log_between(4096.0, 16.0 * 1_048_576.0) as u64;
+        // Of their own, so that all else stays what it was for a seed.
+        let mut windows = Dice(ChaCha8Rng::seed_from_u64(seed ^ 0x7769_6e64_6f77_7300));
+        let receive_bytes = if windows.chance(1.0 / 3.0) {
+            windows.log_between(4096.0, 65_536.0) as u64
+        } else {
+            window_bytes
+        };
+        let lost_window_updates = if windows.chance(1.0 / 3.0) { windows.between(0.05, 0.95) } else { 0.0 };
         Self {
             seed,
+            receive_bytes,
+            lost_window_updates,
             paths,
             up_bytes,
             down_bytes,
-            window_bytes: dice.log_between(4096.0, 16.0 * 1_048_576.0) as u64,
+            window_bytes,
             version: dice.pick(&[MptcpVersion::V0, MptcpVersion::V1]),
             checksum: dice.chance(0.3),
             aggregates: dice.chance(0.3),
@@ -192,7 +209,7 @@ impl SoakScenario {
             config.congestion = algorithm;
         }
         let mut tcp = (*config.tcp).clone();
-        tcp.receive_buffer_bytes = self.window_bytes;
+        tcp.receive_buffer_bytes = self.receive_bytes;
         tcp.send_buffer_bytes = self.window_bytes;
         if !self.aggregates {
             tcp.max_aggregate_bytes = 0;
@@ -208,9 +225,15 @@ impl SoakScenario {
     pub(super) fn build(&self, outputs: Option<TraceOutputs>) -> (Network, Ends) {
         let connection = Arc::new(self.connection_config());
         let host = HostConfig { connection, ..HostConfig::default() };
-        let paths = (0..)
-            .zip(&self.paths)
-            .map(|(number, path)| PathConfig::symmetric(format!("path {number}"), path.link()));
+        let paths = (0..).zip(&self.paths).map(|(number, path)| {
+            let mut config = PathConfig::symmetric(format!("path {number}"), path.link());
+            if self.lost_window_updates > 0.0 {
+                let mut chain = Chain::default();
+                chain.push(Box::new(LoseWindowUpdates::new(self.lost_window_updates, self.seed + number)));
+                config.boxes = Some((BoxPosition::Second, chain));
+            }
+            config
+        });
         let (builder, net) = parallel_paths(self.seed, paths, host.clone(), host);
         // The outputs of tests are memory and files, whose errors show in the result.
         let tracer = outputs.and_then(|outputs| builder.tracer(outputs).ok());

@@ -14,6 +14,9 @@ fn scenarios_cover_what_they_are_to_cover() {
     let share = |holds: &dyn Fn(&SoakScenario) -> bool| {
         scenarios.iter().filter(|scenario| holds(scenario)).count() as f64 / scenarios.len() as f64
     };
+    assert!(scenarios.iter().all(|scenario| (4096..=16 << 20).contains(&scenario.receive_bytes)));
+    assert!(share(&|s| s.receive_bytes <= 65_536) > 0.4);
+    assert!(share(&|s| s.receive_bytes <= 8192 && s.lost_window_updates > 0.3) > 0.02);
     assert!(share(&|s| s.up_bytes == 0) > 0.05);
     assert!(share(&|s| s.up_bytes > 10_000_000) > 0.01);
     assert!(share(&|s| s.paths.len() == 4) > 0.1);
