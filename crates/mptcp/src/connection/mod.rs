@@ -428,7 +428,13 @@ impl Connection {
             }
             self.transmit_position += 1;
         }
+        let before = self.subflows.len();
         self.reap(cx);
+        if self.subflows.len() < before {
+            // What it did not deliver is for the others now, and nothing else may come to say so.
+            self.needs_schedule = true;
+            return self.poll_transmit(cx);
+        }
         None
     }
 

@@ -1,12 +1,14 @@
 //! Path managers at work: handovers, further subflows, outages.
 
+use alloc::boxed::Box;
 use core::net::IpAddr;
 use std::vec::Vec;
 
 use bytes::Bytes;
 use polypath_units::{Duration, Instant};
+use polypath_wire::Options;
 
-use super::network::{Network, Way, client_addr, pattern, server_addr};
+use super::network::{Network, Way, client_addr, pattern, segment_mut, server_addr};
 use crate::path_manager::{Budget, LocalEndpoint, Policy};
 use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, SubflowInfo, scheduler};
 
@@ -421,4 +423,31 @@ fn keep_alives_tell_a_dead_peer_from_a_silent_one() {
     network.cut.fill(true);
     network.run_until(network.now + SECOND * 240);
     assert_eq!(closed(&network), Some(CloseReason::TimedOut), "{}", network.log.join("\n"));
+}
+
+#[test]
+fn what_a_subflow_held_that_is_reset_leaves_at_once_on_another() {
+    let mut network = Network::new(&[5, 20], ConnectionConfig::default(), ConnectionConfig::default(), 1);
+    let client = network.connect();
+    network.run_until(network.now + SECOND);
+    let server = network.accepted();
+    // On the first path, options do not pass to the server, and nothing to the client.
+    network.meddle = Box::new(|way, mut packet| {
+        let is_first = [packet.ip.src, packet.ip.dst].contains(&server_addr(0))
+            && [packet.ip.src, packet.ip.dst].contains(&client_addr(0));
+        if is_first && way == Way::ToClient {
+            return Vec::new();
+        }
+        if is_first {
+            let options = &mut segment_mut(&mut packet).options;
+            *options = Options { timestamps: options.timestamps, ..Options::default() };
+        }
+        std::vec![packet]
+    });
+    for (host, id) in [(&mut network.client, client), (&mut network.server, server)] {
+        host.send(network.now, id, Bytes::from_static(b"x")).expect("the connection lives");
+    }
+    network.run_until(network.now + Duration::from_millis(40));
+    let read = network.client.recv(network.now, client).expect("it left again when its subflow was reset");
+    assert_eq!(read.to_vec(), b"x");
 }
