@@ -106,3 +106,24 @@ fn files_can_be_held_in_mind() {
         );
     }
 }
+
+/// The names in the last column of a Markdown table.
+fn names_of_tests(document: &str) -> Vec<&str> {
+    let last_cells = document.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit(" | ").next());
+    last_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn every_test_that_the_threats_name_is_there() {
+    let document = fs::read_to_string(workspace().join("docs/threats.md")).expect("docs/threats.md");
+    let mut files = Vec::new();
+    sources(&workspace().join("crates"), &mut files);
+    let code: String = files.iter().map(|file| fs::read_to_string(file).expect("a source file")).collect();
+    let names = names_of_tests(&document);
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        let case = format!("crates/sim/tests/conformance/cases/mptcp/{name}.case");
+        let is_there = code.contains(&format!("fn {name}()")) || workspace().join(case).is_file();
+        assert!(is_there, "docs/threats.md names {name}, which is no test");
+    }
+}
