@@ -27,7 +27,10 @@ pub(crate) struct IncomingJoin {
     pub(crate) remote_nonce: u32,
     pub(crate) local_id: u8,
     pub(crate) local_nonce: u32,
-    pub(crate) backup: bool,
+    /// The peer asks for a backup.
+    pub(crate) remote_backup: bool,
+    /// Subflows of the address that was joined are backups.
+    pub(crate) local_backup: bool,
 }
 
 impl Connection {
@@ -94,7 +97,8 @@ impl Connection {
             subflow.meta.remote_id = join.remote_id;
             subflow.meta.local_nonce = join.local_nonce;
             subflow.meta.remote_nonce = join.remote_nonce;
-            subflow.meta.backup_remote = join.backup;
+            subflow.meta.backup_remote = join.remote_backup;
+            subflow.meta.backup_local = join.local_backup;
         }
         id
     }

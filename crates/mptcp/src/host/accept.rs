@@ -203,9 +203,10 @@ impl Host {
         let local_nonce = self.random.next_u32();
         let setup = self.tcp_setup(now, tuple, &config, isn_after);
         let tcp = TcpConnection::accept(now, setup, segment);
-        let local_id = self.local_id(tuple.local.addr);
-        let JoinSyn { address_id: remote_id, nonce: remote_nonce, backup, .. } = join;
-        let incoming = IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, backup };
+        let (local_id, local_backup) = (self.local_id(tuple.local.addr), self.is_backup(tuple.local.addr));
+        let JoinSyn { address_id: remote_id, nonce: remote_nonce, backup: remote_backup, .. } = join;
+        let incoming =
+            IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, remote_backup, local_backup };
         self.add_join(now, key, tuple, tcp, &incoming);
         self.settle(now, key);
     }
@@ -332,6 +333,11 @@ impl Host {
 
     pub(super) fn local_id(&self, addr: IpAddr) -> u8 {
         self.config.endpoints.iter().find(|endpoint| endpoint.addr == addr).map_or(0, |endpoint| endpoint.id)
+    }
+
+    /// Whether subflows of an address are backups.
+    pub(super) fn is_backup(&self, addr: IpAddr) -> bool {
+        self.config.endpoints.iter().any(|endpoint| endpoint.addr == addr && endpoint.backup)
     }
 
     pub(super) fn insert(&mut self, now: Instant, birth: Birth, half_open: Option<ListenerId>) -> Key {

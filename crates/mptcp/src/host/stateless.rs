@@ -101,7 +101,7 @@ impl Host {
         index: u32,
         join: JoinSyn,
     ) -> bool {
-        let local_id = self.local_id(tuple.local.addr);
+        let (local_id, backup) = (self.local_id(tuple.local.addr), self.is_backup(tuple.local.addr));
         let Some((_, entry)) = self.connections.at_mut(index) else { return true };
         let config = entry.connection.config();
         if !config.tcp.timestamps || syn.options.timestamps.is_none() {
@@ -121,7 +121,7 @@ impl Host {
         let window = entry.connection.receive_window_bytes();
         let mut answer = stateless_syn_ack(&config.tcp, &tuple, syn, numbers.isn, numbers.timestamp, window);
         answer.options.rest.push(TcpOption::Mptcp(MptcpOption::Join(MpJoin::SynAck {
-            backup: false,
+            backup,
             address_id: local_id,
             truncated_hmac,
             nonce: numbers.nonce,
@@ -149,6 +149,7 @@ impl Host {
             self.mib.mp_join_ack_hmac_failure += 1;
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
+        let local_backup = self.is_backup(tuple.local.addr);
         let (limits, local_id) = (self.config.limits, self.local_id(tuple.local.addr));
         let Some((key, entry)) = self.connections.at_mut(index) else { return };
         if !entry.connection.may_take_join(limits) || !entry.connection.note_stateless_join(now, local_nonce)
@@ -164,8 +165,9 @@ impl Host {
             ..self.tcp_setup(now, tuple, &config, None)
         };
         let tcp = TcpConnection::resume(now, setup, &facts.options.to_syn(segment), window_bytes);
-        let JoinFacts { remote_id, remote_nonce, backup, .. } = facts;
-        let incoming = IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, backup };
+        let JoinFacts { remote_id, remote_nonce, backup: remote_backup, .. } = facts;
+        let incoming =
+            IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, remote_backup, local_backup };
         let id = self.add_join(now, key, tuple, tcp, &incoming);
         self.with(now, key, |connection, cx| {
             connection.handle_segment(cx, id, ecn, segment);

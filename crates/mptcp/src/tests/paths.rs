@@ -6,11 +6,11 @@ use std::vec::Vec;
 
 use bytes::Bytes;
 use polypath_units::{Duration, Instant};
-use polypath_wire::Options;
+use polypath_wire::{Endpoint, Options};
 
-use super::network::{Network, Way, client_addr, pattern, segment_mut, server_addr};
+use super::network::{Network, PORT, Way, client_addr, pattern, segment_mut, server_addr};
 use crate::path_manager::{Budget, LocalEndpoint, Policy};
-use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, SubflowInfo, scheduler};
+use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, Host, HostConfig, SubflowInfo, scheduler};
 
 const TICK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
@@ -450,4 +450,24 @@ fn what_a_subflow_held_that_is_reset_leaves_at_once_on_another() {
     network.run_until(network.now + Duration::from_millis(40));
     let read = network.client.recv(network.now, client).expect("it left again when its subflow was reset");
     assert_eq!(read.to_vec(), b"x");
+}
+
+#[test]
+fn the_address_that_is_joined_says_if_it_is_a_backup() {
+    for max_half_open_joins in [8, 0] {
+        for backup in [false, true] {
+            let mut network = network(&[10, 10], "fullmesh", "default");
+            let endpoints = std::vec![LocalEndpoint { backup, ..LocalEndpoint::subflow(server_addr(0), 1) }];
+            let config = HostConfig { max_half_open_joins, endpoints, ..network.server.config().clone() };
+            network.server = Host::new(config, 7);
+            network.server.listen(Endpoint::new(server_addr(0), PORT)).expect("the port is free");
+            let client = network.connect();
+            network.run_until(network.now + SECOND);
+            let info = network.client.info(client).expect("it is open");
+            let joined = info.subflows.iter().find(|subflow| subflow.tuple.local.addr == client_addr(1));
+            assert_eq!(joined.map(|subflow| subflow.backup), Some(backup), "{}", network.log.join("\n"));
+            assert_eq!(backups_at_server(&network), if backup { std::vec![1] } else { std::vec![] });
+            assert_eq!(network.server.mib().syncookies_recv, u64::from(max_half_open_joins == 0));
+        }
+    }
 }
