@@ -8,12 +8,7 @@ use polypath_wire::{SackBlock, Segment};
 
 use super::{Connection, DropReason};
 use crate::extension::Extension;
-use crate::scoreboard::{Flags, Newly};
-
-/// Stretches that a peer may have selectively acknowledged: so many, and one more for each so many bytes that are outstanding.
-/// With a tenth of all segments lost, there are that many.
-const FREE_STRETCHES: usize = 1024;
-const STRETCH_BYTES: usize = 16 << 10;
+use crate::scoreboard::{Flags, Newly, most_stretches};
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
@@ -139,7 +134,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let mut duplicate = None;
         let high_sacked = self.board.high_sacked();
-        let most_stretches = FREE_STRETCHES + self.outstanding_bytes() as usize / STRETCH_BYTES;
+        let most_stretches = most_stretches(self.outstanding_bytes());
         for (index, block) in segment.options.sack.iter().enumerate() {
             let Some((start, end)) = self.block_positions(block) else {
                 continue;

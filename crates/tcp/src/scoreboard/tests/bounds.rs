@@ -4,8 +4,7 @@ use super::*;
 
 const SEGMENT_BYTES: u64 = 1448;
 const PIECES: u64 = (64 << 20) / SEGMENT_BYTES;
-/// What a connection allows at 64 MB.
-const MOST_STRETCHES: usize = 5120;
+const MOST_STRETCHES: usize = most_stretches(64 << 20);
 /// Look-ups for one block, acknowledgment or piece, each of them a logarithm; for each mark on the way it is eight.
 const FEW: u64 = 24;
 
@@ -21,17 +20,21 @@ fn full() -> Scoreboard {
 
 /// Selectively acknowledges the segments from `from` to `until`; returns the steps that it took.
 fn sack(board: &mut Scoreboard, from: u64, until: u64) -> u64 {
+    sack_bytes(board, from * SEGMENT_BYTES, until * SEGMENT_BYTES)
+}
+
+fn sack_bytes(board: &mut Scoreboard, from: u64, until: u64) -> u64 {
     let before = board.steps();
-    let block = (from * SEGMENT_BYTES, until * SEGMENT_BYTES);
-    board.sack(block, board.high_sacked(), MOST_STRETCHES, &mut Newly::default());
+    board.sack((from, until), board.high_sacked(), MOST_STRETCHES, &mut Newly::default());
     board.steps() - before
 }
 
-/// A board of which each second segment is selectively acknowledged, as many as may be.
+/// A board of which as many pieces are selectively acknowledged as may be, and more than that asked for.
 fn riddled() -> Scoreboard {
+    const EACH_BYTES: u64 = 1900;
     let mut board = full();
-    for at in 0..2 * MOST_STRETCHES as u64 {
-        assert!(sack(&mut board, 2 * at + 1, 2 * at + 2) <= FEW);
+    for at in 0..MOST_STRETCHES as u64 + 100 {
+        assert!(sack_bytes(&mut board, at * EACH_BYTES + 1, at * EACH_BYTES + 900) <= FEW);
     }
     assert_eq!(board.marks.sacked_count(), MOST_STRETCHES);
     board
@@ -59,8 +62,18 @@ fn a_block_costs_a_logarithm_whatever_it_covers() {
     assert_eq!(board.sacked_bytes(), (PIECES - 1) * SEGMENT_BYTES);
     let mut board = riddled();
     // What a block joins was made by a block each.
-    assert!(sack(&mut board, 1, PIECES) <= FEW + 8 * MOST_STRETCHES as u64);
+    assert!(sack(&mut board, 0, PIECES) <= FEW + 8 * MOST_STRETCHES as u64);
     assert_eq!(board.marks.count(), 1);
+}
+
+#[test]
+fn each_second_segment_may_be_lost() {
+    let mut board = full();
+    for at in 0..PIECES / 2 {
+        assert!(sack(&mut board, 2 * at + 1, 2 * at + 2) <= FEW);
+    }
+    assert_eq!(board.sacked_bytes(), PIECES / 2 * SEGMENT_BYTES, "none is left out");
+    board.check();
 }
 
 #[test]
