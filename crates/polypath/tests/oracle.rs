@@ -184,7 +184,8 @@ fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
     ] {
         command.args(["-o", preference]);
     }
-    command.args(["-Y", filter, "-T", "fields"]);
+    // The port is that of HTTP, and the payload is random.
+    command.args(["--disable-protocol", "http", "-Y", filter, "-T", "fields"]);
     for field in fields {
         command.args(["-e", field]);
     }
