@@ -1,12 +1,13 @@
 //! The few words of rtnetlink that set-up code says, one at a time and in the calling thread's namespace.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use futures_util::TryStreamExt;
 use netlink_packet_route::route::{RouteFlags, RouteMessage};
-use netlink_packet_route::rule::RuleAction;
+use netlink_packet_route::rule::{RuleAction, RuleMessage};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::Runtime;
 
@@ -160,17 +161,6 @@ impl Netlink {
         self.wait(&what, self.handle.route().del(route).execute())
     }
 
-    /// Removes a rule that [`Netlink::add_source_rule`] added with the same arguments.
-    pub fn remove_source_rule(&self, source: (IpAddr, u8), table: u32, priority: u32) -> io::Result<()> {
-        let what = format!("rule from {}/{} lookup {table}", source.0, source.1);
-        let rule = self.handle.rule().add().table_id(table).priority(priority).action(RuleAction::ToTable);
-        let message = match source.0 {
-            IpAddr::V4(addr) => rule.v4().source_prefix(addr, source.1).message_mut().clone(),
-            IpAddr::V6(addr) => rule.v6().source_prefix(addr, source.1).message_mut().clone(),
-        };
-        self.wait(&what, self.handle.rule().del(message).execute())
-    }
-
     /// Asks what else rtnetlink offers.
     pub(crate) fn ask<T, F: Future<Output = Result<T, rtnetlink::Error>>>(
         &self,
@@ -182,14 +172,71 @@ impl Netlink {
 
     /// Sends packets from `source` by routing table `table`.
     pub fn add_source_rule(&self, source: (IpAddr, u8), table: u32, priority: u32) -> io::Result<()> {
-        let what = format!("rule from {}/{} lookup {table}", source.0, source.1);
-        let rule = self.handle.rule().add().table_id(table).priority(priority);
-        match source.0 {
-            IpAddr::V4(addr) => self
-                .wait(&what, rule.v4().source_prefix(addr, source.1).action(RuleAction::ToTable).execute()),
-            IpAddr::V6(addr) => self
-                .wait(&what, rule.v6().source_prefix(addr, source.1).action(RuleAction::ToTable).execute()),
+        self.add_rule(&Rule { selector: Selector::From(source), table, priority })
+    }
+
+    /// Adds a rule.
+    pub(crate) fn add_rule(&self, rule: &Rule) -> io::Result<()> {
+        let mut add = self.handle.rule().add();
+        *add.message_mut() = self.rule_message(rule);
+        self.wait(&rule.to_string(), add.execute())
+    }
+
+    /// Removes a rule that [`Netlink::add_rule`] added.
+    pub(crate) fn remove_rule(&self, rule: &Rule) -> io::Result<()> {
+        self.wait(&rule.to_string(), self.handle.rule().del(self.rule_message(rule)).execute())
+    }
+
+    fn rule_message(&self, rule: &Rule) -> RuleMessage {
+        let add = self.handle.rule().add();
+        let add = add.table_id(rule.table).priority(rule.priority).action(RuleAction::ToTable);
+        match rule.selector {
+            Selector::From((IpAddr::V4(addr), length)) => {
+                add.v4().source_prefix(addr, length).message_mut().clone()
+            }
+            Selector::From((IpAddr::V6(addr), length)) => {
+                add.v6().source_prefix(addr, length).message_mut().clone()
+            }
+            Selector::To((IpAddr::V4(addr), length)) => {
+                add.v4().destination_prefix(addr, length).message_mut().clone()
+            }
+            Selector::To((IpAddr::V6(addr), length)) => {
+                add.v6().destination_prefix(addr, length).message_mut().clone()
+            }
+            Selector::Mark { mark, is_v4: true } => add.fw_mark(mark).v4().message_mut().clone(),
+            Selector::Mark { mark, is_v4: false } => add.fw_mark(mark).v6().message_mut().clone(),
         }
+    }
+}
+
+/// A rule that sends packets by a routing table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) selector: Selector,
+    pub(crate) table: u32,
+    /// The lower, the sooner it is looked at.
+    pub(crate) priority: u32,
+}
+
+/// Which packets a rule is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Selector {
+    /// Those from a network.
+    From((IpAddr, u8)),
+    /// Those to a network.
+    To((IpAddr, u8)),
+    /// Those of a family with a mark.
+    Mark { mark: u32, is_v4: bool },
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.selector {
+            Selector::From((addr, length)) => write!(f, "rule from {addr}/{length}")?,
+            Selector::To((addr, length)) => write!(f, "rule to {addr}/{length}")?,
+            Selector::Mark { mark, .. } => write!(f, "rule for mark {mark:#x}")?,
+        }
+        write!(f, " lookup {}", self.table)
     }
 }
 

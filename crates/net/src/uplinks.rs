@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use polypath_mptcp::path_manager::{Budget, LocalEndpoint};
@@ -84,7 +84,8 @@ impl Stack {
             _ => error.into(),
         })??;
         let setup = NetworkSetup::apply(namespace, tun.name(), options.setup)?;
-        let mtu_bytes = setup.paths().iter().map(|path| path.mtu_bytes).min().unwrap_or(1500);
+        let leading_out = setup.paths().iter().filter(|path| path.open_addresses().next().is_some());
+        let mtu_bytes = leading_out.map(|path| path.mtu_bytes).min().unwrap_or(1500);
         namespace.run(|| Netlink::new()?.set_mtu(tun.name(), mtu_bytes.clamp(1280, 65_535)))??;
         let mut connection = options.connection;
         let tcp = Arc::make_mut(&mut connection.tcp);
@@ -112,9 +113,27 @@ struct Uplinks {
 impl Surroundings for Uplinks {
     fn listens_at(&self, local: SocketAddr) -> SocketAddr {
         let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = setup.paths().iter().find(|path| path.uplink_addresses.contains(&local.ip()));
-        let own = path.and_then(|path| path.stack_addresses().find(|addr| addr.is_ipv4() == local.is_ipv4()));
+        let own = setup.stack_address(local.ip());
         own.map_or(local, |addr| SocketAddr::new(addr, local.port()))
+    }
+
+    fn dials(&self, remote: SocketAddr) -> SocketAddr {
+        // As for the kernel's sockets, this is the system itself.
+        let is_here = remote.ip() == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        if is_here { (Ipv4Addr::LOCALHOST, remote.port()).into() } else { remote }
+    }
+
+    fn starts_at(&self, remote: SocketAddr) -> io::Result<Option<IpAddr>> {
+        let addr = remote.ip();
+        if addr == IpAddr::V6(Ipv6Addr::LOCALHOST) || addr == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+            // The kernel takes no packets to or from it from a device.
+            return Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                "it is this system itself, which engine tun reaches by its other addresses only; expected 127.0.0.1, an uplink's address, or --engine kernel",
+            ));
+        }
+        let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(nearest(setup.paths(), addr))
     }
 
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()> {
@@ -125,6 +144,14 @@ impl Surroundings for Uplinks {
             error => io::Error::other(error),
         })
     }
+}
+
+/// The stack's address on the path that has the smallest network with `addr` in it.
+fn nearest(paths: &[PathPlan], addr: IpAddr) -> Option<IpAddr> {
+    let reaching = paths.iter().filter_map(|path| path.reaches(addr).map(|length| (length, path)));
+    // Of several that are equal, the first.
+    let (_, path) = reaching.min_by_key(|(length, _)| std::cmp::Reverse(*length))?;
+    path.stack_addresses().find(|own| own.is_ipv4() == addr.is_ipv4())
 }
 
 /// What is wanted of uplinks, those too that are yet to come.
@@ -139,7 +166,7 @@ struct Wishes {
 fn endpoints(path: &PathPlan, wishes: &Wishes) -> impl Iterator<Item = LocalEndpoint> {
     let preference = wishes.preferences.get(&path.link).copied().unwrap_or_default();
     let is_announced = wishes.is_announced;
-    path.stack_addresses().map(move |addr| {
+    path.open_addresses().map(move |addr| {
         let id = 2 * path.number + if addr.is_ipv4() { 1 } else { 2 };
         let mut endpoint = preference.apply(LocalEndpoint::subflow(addr, id), path.number);
         if path.is_backup {
@@ -186,6 +213,9 @@ async fn follow(
         }
     }
 }
+
+#[cfg(test)]
+mod reach_tests;
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{self, FORWARD_V4, FORWARD_V6};
-use super::state::is_accept_ra;
+use super::state::{MAIN_TABLE, is_accept_ra};
 use crate::Netlink;
+use crate::netlink::{Rule, Selector};
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,13 @@ pub enum Action {
         value: String,
         /// The value that it has, and gets back.
         before: String,
+    },
+    /// Gives an interface an address.
+    AddAddress {
+        /// The interface.
+        link: String,
+        /// The address.
+        addr: IpAddr,
     },
     /// Adds a route.
     AddRoute {
@@ -44,6 +52,24 @@ pub enum Action {
         /// The rule's priority.
         priority: u32,
     },
+    /// Sends packets to a destination by the main table, whoever sends them.
+    AddDestinationRule {
+        /// The destination.
+        destination: IpAddr,
+        /// The rule's priority.
+        priority: u32,
+    },
+    /// Sends packets with a mark by a table.
+    AddMarkRule {
+        /// The mark.
+        mark: u32,
+        /// The packets' family.
+        is_v4: bool,
+        /// The table.
+        table: u32,
+        /// The rule's priority.
+        priority: u32,
+    },
 }
 
 impl Action {
@@ -54,12 +80,19 @@ impl Action {
                 let is_short_number = |text: &str| text.len() <= 2 && text.parse::<i8>().is_ok();
                 is_variable(name) && is_short_number(value) && is_short_number(before)
             }
+            Self::AddAddress { link, addr } => link.starts_with("polypath") && plan::is_stack_address(*addr),
             Self::AddRoute { link, destination, table, .. } => match table {
                 Some(table) => plan::is_table(*table),
                 None => link.starts_with("polypath") && plan::is_stack_address(destination.0),
             },
             Self::AddRule { source, table, priority } => {
                 plan::is_stack_address(*source) && plan::is_table(*table) && plan::is_priority(*priority)
+            }
+            Self::AddDestinationRule { destination, priority } => {
+                plan::is_stack_address(*destination) && plan::is_priority(*priority)
+            }
+            Self::AddMarkRule { mark, table, priority, .. } => {
+                plan::is_mark(*mark) && plan::is_table(*table) && plan::is_priority(*priority)
             }
         }
     }
@@ -73,24 +106,43 @@ impl Action {
     pub fn apply(&self, netlink: &Netlink) -> io::Result<()> {
         match self {
             Self::SetVariable { name, value, .. } => set_variable(name, value),
+            Self::AddAddress { link, addr } => netlink.add_address(link, *addr, host_prefix(*addr)),
             Self::AddRoute { link, destination, gateway, table } => {
                 netlink.add_route(link, *destination, *gateway, *table)
             }
-            Self::AddRule { source, table, priority } => {
-                netlink.add_source_rule((*source, host_prefix(*source)), *table, *priority)
+            Self::AddRule { .. } | Self::AddDestinationRule { .. } | Self::AddMarkRule { .. } => {
+                self.rule().map_or(Ok(()), |rule| netlink.add_rule(&rule))
             }
         }
+    }
+
+    /// The rule that it adds, if it adds one.
+    fn rule(&self) -> Option<Rule> {
+        Some(match *self {
+            Self::AddRule { source, table, priority } => {
+                Rule { selector: Selector::From((source, host_prefix(source))), table, priority }
+            }
+            Self::AddDestinationRule { destination, priority } => {
+                let selector = Selector::To((destination, host_prefix(destination)));
+                Rule { selector, table: MAIN_TABLE, priority }
+            }
+            Self::AddMarkRule { mark, is_v4, table, priority } => {
+                Rule { selector: Selector::Mark { mark, is_v4 }, table, priority }
+            }
+            Self::SetVariable { .. } | Self::AddAddress { .. } | Self::AddRoute { .. } => return None,
+        })
     }
 
     /// Undoes it. What is gone already, with its interface for example, needs no undoing.
     pub fn undo(&self, netlink: &Netlink) -> io::Result<()> {
         let undone = match self {
             Self::SetVariable { name, before, .. } => set_variable(name, before),
+            Self::AddAddress { link, addr } => netlink.remove_address(link, *addr),
             Self::AddRoute { link, destination, gateway, table } => {
                 netlink.remove_route(link, *destination, *gateway, *table)
             }
-            Self::AddRule { source, table, priority } => {
-                netlink.remove_source_rule((*source, host_prefix(*source)), *table, *priority)
+            Self::AddRule { .. } | Self::AddDestinationRule { .. } | Self::AddMarkRule { .. } => {
+                self.rule().map_or(Ok(()), |rule| netlink.remove_rule(&rule))
             }
         };
         match undone {
@@ -121,6 +173,9 @@ impl fmt::Display for Action {
             Self::SetVariable { name, value, .. } => {
                 write!(f, "sysctl -w {}={value}", name.replace('/', "."))
             }
+            Self::AddAddress { link, addr } => {
+                write!(f, "{} addr add {addr}/{} dev {link}", family(addr), host_prefix(*addr))
+            }
             Self::AddRoute { link, destination: (addr, length), gateway, table } => {
                 write!(f, "{} route add ", family(addr))?;
                 match length {
@@ -139,6 +194,14 @@ impl fmt::Display for Action {
             }
             Self::AddRule { source, table, priority } => {
                 write!(f, "{} rule add from {source} lookup {table} priority {priority}", family(source))
+            }
+            Self::AddDestinationRule { destination, priority } => {
+                let family = family(destination);
+                write!(f, "{family} rule add to {destination} lookup main priority {priority}")
+            }
+            Self::AddMarkRule { mark, is_v4, table, priority } => {
+                let family = if *is_v4 { "ip" } else { "ip -6" };
+                write!(f, "{family} rule add fwmark {mark:#x} lookup {table} priority {priority}")
             }
         }
     }

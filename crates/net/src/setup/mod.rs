@@ -6,6 +6,7 @@ mod forward;
 mod nat;
 mod plan;
 mod record;
+mod rule;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,7 @@ pub enum SetupError {
         present: Vec<String>,
     },
     /// No interface leads anywhere.
-    #[error("no uplink: no interface that is up has a global address and a default route")]
+    #[error("no uplink: no interface that is up has a global address and a route")]
     NoUplink,
     /// Too many instances.
     #[error(
@@ -102,6 +103,8 @@ pub struct NetworkSetup {
     record: Record,
     /// Keep the exposed ports from everyone else.
     reserved: Vec<Socket>,
+    /// Exposed ports at which a socket of the kernel listens too: the system's own clients reach that one.
+    held: Vec<u16>,
 }
 
 impl NetworkSetup {
@@ -112,11 +115,14 @@ impl NetworkSetup {
             let slot =
                 (0..plan::SLOTS).find(|slot| plan::is_slot_free(&state, *slot)).ok_or(SetupError::NoSlot)?;
             let plan = NetworkPlan::compute(&state, options, slot, tun, &BTreeMap::new())?;
-            let actions = plan.base.iter().chain(plan.paths.iter().flat_map(|path| &path.actions));
+            let actions = plan.base.iter().chain(&plan.device);
+            let actions = actions.chain(plan.paths.iter().flat_map(|path| &path.actions));
             let mut lines: Vec<String> = actions.map(ToString::to_string).collect();
             let is_forwarding_ours = plan.base.iter().any(Action::switches_forwarding);
             let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
-            let translation = Translation { slot, tun, paths, exposed, is_forwarding_ours };
+            let others = &*plan.other_addresses;
+            let translation =
+                Translation { slot, tun, paths, others, exposed, held: &[], is_forwarding_ours };
             let through_firewalls = forward::text(tun, slot)?;
             lines.push(format!("nft -f - <<END\n{}\nEND{through_firewalls}", translation.text()));
             Ok(lines.join("\n"))
@@ -148,7 +154,7 @@ impl NetworkSetup {
                     variables.leave(&netlink)?;
                     continue;
                 }
-                let installed = NetworkPlan { slot, base: Vec::new(), paths: Vec::new() };
+                let installed = NetworkPlan { slot, ..NetworkPlan::default() };
                 // From here on, dropping it undoes what was done.
                 let mut setup = Self {
                     namespace: namespace.clone(),
@@ -159,6 +165,7 @@ impl NetworkSetup {
                     variables: Some(variables),
                     record,
                     reserved: Vec::new(),
+                    held: Vec::new(),
                 };
                 setup.adapt(&netlink, &state)?;
                 if setup.installed.paths.is_empty() {
@@ -174,6 +181,17 @@ impl NetworkSetup {
     #[must_use]
     pub fn paths(&self) -> &[PathPlan] {
         &self.installed.paths
+    }
+
+    /// The stack's address that peers reach at one of the system's.
+    #[must_use]
+    pub fn stack_address(&self, outer: IpAddr) -> Option<IpAddr> {
+        let of_family =
+            |path: &PathPlan| path.stack_addresses().find(|addr| addr.is_ipv4() == outer.is_ipv4());
+        let own =
+            self.paths().iter().filter(|path| path.uplink_addresses.contains(&outer)).find_map(of_family);
+        let is_other = self.installed.other_addresses.contains(&outer);
+        own.or_else(|| self.paths().iter().find_map(of_family).filter(|_| is_other))
     }
 
     /// Number of the instance: part of the names of what it sets up.
@@ -193,16 +211,21 @@ impl NetworkSetup {
             _ => error.into(),
         })?;
         self.reserved.push(reserved);
-        self.expose_held(port)
+        self.expose_more(port)
     }
 
     /// As [`NetworkSetup::expose`], for a port that the caller has from the kernel.
     pub fn expose_held(&mut self, port: u16) -> Result<(), SetupError> {
-        if !self.options.exposed_ports.contains(&port) {
-            self.options.exposed_ports.push(port);
-            self.namespace.clone().run(|| self.translate())??;
+        if self.options.exposed_ports.contains(&port) {
+            return Ok(());
         }
-        Ok(())
+        self.held.push(port);
+        self.expose_more(port)
+    }
+
+    fn expose_more(&mut self, port: u16) -> Result<(), SetupError> {
+        self.options.exposed_ports.push(port);
+        Ok(self.namespace.clone().run(|| self.translate())??)
     }
 
     /// Looks at the network anew, adapts to what has changed, and says what that means for the stack.
@@ -233,14 +256,22 @@ impl NetworkSetup {
             let new = wanted.paths.iter().find(|new| new.is_same_to_stack(old));
             match new {
                 None => changes.removed.extend(old.stack_addresses()),
-                Some(new) if is_readdressed(old, new) => changes.readdressed.push(new.clone()),
-                Some(_) => {}
+                Some(new) => {
+                    let is_gone = |addr: &IpAddr| !new.stack_addresses().any(|left| left == *addr);
+                    changes.removed.extend(old.stack_addresses().filter(is_gone));
+                    changes.readdressed.extend(is_readdressed(old, new).then(|| new.clone()));
+                }
             }
             let is_kept = |action: &&Action| new.is_some_and(|new| new.actions.contains(action));
             undo(netlink, old.actions.iter().filter(|action| !is_kept(action)));
         }
         let is_new = |path: &&PathPlan| !before.iter().any(|old| old.is_same_to_stack(path));
         changes.added = wanted.paths.iter().filter(is_new).cloned().collect();
+        self.installed.other_addresses.clone_from(&wanted.other_addresses);
+        // Uplinks come back. Networks beside them come and go, those of containers for example, and must not use up numbers.
+        for path in before.iter().filter(|path| path.is_confined()) {
+            self.numbers.remove(&path.link);
+        }
         self.numbers.extend(wanted.paths.iter().map(|path| (path.link.clone(), path.number)));
         self.record.note(wanted.paths.iter().flat_map(|path| path.actions.iter().cloned()))?;
         if let Some(variables) = &self.variables {
@@ -249,6 +280,12 @@ impl NetworkSetup {
         // Before the system forwards, what it forwards is limited to the stack's.
         self.translate()?;
         wanted.base.iter().try_for_each(|action| action.apply(netlink))?;
+        for action in &wanted.device {
+            match action.apply(netlink) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => result?,
+            }
+        }
         let known: Vec<&Action> = before.iter().flat_map(|path| &path.actions).collect();
         for action in wanted.paths.iter().flat_map(|path| &path.actions) {
             match action.apply(netlink) {
@@ -266,7 +303,9 @@ impl NetworkSetup {
             Some(variables) => variables.is_forwarding_ours()?,
             None => false,
         };
-        Translation { slot, tun, paths, exposed: &self.options.exposed_ports, is_forwarding_ours }.apply()
+        let (exposed, held) = (&*self.options.exposed_ports, &*self.held);
+        let others = &*self.installed.other_addresses;
+        Translation { slot, tun, paths, others, exposed, held, is_forwarding_ours }.apply()
     }
 
     /// Takes everything down, and says what could not be.
@@ -315,7 +354,7 @@ fn reserve(port: u16) -> io::Result<Socket> {
 
 /// Whether peers reach the same path at another address than before.
 fn is_readdressed(old: &PathPlan, new: &PathPlan) -> bool {
-    let mut families = new.stack_addresses().map(|addr| addr.is_ipv4());
+    let mut families = new.open_addresses().map(|addr| addr.is_ipv4());
     families.any(|is_v4| old.outer_address(is_v4) != new.outer_address(is_v4))
 }
 

@@ -3,14 +3,15 @@
 
 use std::fmt::Write;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
 use super::forward;
-use super::plan::PathPlan;
+use super::plan::{PathPlan, mark};
+use super::rule::{Match, Rule, Then, family};
 
 /// The program that the nftables library talks through.
 const PROGRAM: &str = "nft";
@@ -47,11 +48,33 @@ pub(super) struct Translation<'a> {
     /// The stack's device.
     pub(super) tun: &'a str,
     pub(super) paths: &'a [PathPlan],
+    /// The system's addresses beside those of the paths.
+    pub(super) others: &'a [IpAddr],
     /// TCP ports at which the stack listens.
     pub(super) exposed: &'a [u16],
+    /// Those of them at which a socket of the kernel listens too.
+    pub(super) held: &'a [u16],
     /// The system forwards because of us: only what goes through a stack's device, or it would be a router for everybody.
     pub(super) is_forwarding_ours: bool,
 }
+
+/// A chain of an instance's table.
+struct Chain {
+    name: &'static str,
+    kind: &'static str,
+    hook: &'static str,
+    /// By nft's name for it.
+    place: &'static str,
+    priority: i32,
+}
+
+const CHAINS: [Chain; 5] = [
+    Chain { name: "postrouting", kind: "nat", hook: "postrouting", place: "srcnat", priority: 100 },
+    Chain { name: "prerouting", kind: "nat", hook: "prerouting", place: "dstnat", priority: -100 },
+    Chain { name: "output", kind: "nat", hook: "output", place: "dstnat", priority: -100 },
+    Chain { name: "answers", kind: "filter", hook: "prerouting", place: "mangle", priority: -150 },
+    Chain { name: "forward", kind: "filter", hook: "forward", place: "filter", priority: 0 },
+];
 
 impl Translation<'_> {
     /// Puts the table in place, instead of the one that was there.
@@ -63,49 +86,15 @@ impl Translation<'_> {
     /// The same as a person would write it for `nft -f -`.
     pub(super) fn text(&self) -> String {
         let mut text = format!("table inet {} {{\n", table_name(self.slot));
-        text += "  chain postrouting { type nat hook postrouting priority srcnat;\n";
-        for (path, source) in self.sources() {
-            let _ =
-                writeln!(text, "    {} saddr {source} oifname \"{}\" masquerade", family(source), path.link);
-        }
-        text += "  }\n  chain prerouting { type nat hook prerouting priority dstnat;\n";
-        for (target, uplink_addresses) in self.targets() {
-            let (family, listed) = (family(target), uplink_addresses.iter().map(ToString::to_string));
-            let listed = listed.collect::<Vec<_>>().join(", ");
-            for port in self.exposed {
-                let to = std::net::SocketAddr::new(target, *port);
-                let _ = writeln!(
-                    text,
-                    "    {family} daddr {{ {listed} }} tcp dport {port} dnat {family} to {to}"
-                );
+        let rules = self.rules();
+        for Chain { name, kind, hook, place, .. } in CHAINS {
+            let _ = writeln!(text, "  chain {name} {{ type {kind} hook {hook} priority {place};");
+            for rule in rules.iter().filter(|rule| rule.chain == name) {
+                let _ = writeln!(text, "    {rule}");
             }
+            text += "  }\n";
         }
-        text += "  }\n  chain forward { type filter hook forward priority filter;\n";
-        let tun = self.tun;
-        let _ = writeln!(text, "    oifname \"{tun}\" ct state {{ established, related }} accept");
-        let _ = writeln!(text, "    oifname \"{tun}\" ct status dnat accept");
-        let _ = writeln!(text, "    oifname \"{tun}\" drop");
-        if self.is_forwarding_ours {
-            for device in [tun, DEVICES] {
-                let _ = writeln!(text, "    iifname \"{device}\" accept");
-                let _ = writeln!(text, "    oifname \"{device}\" accept");
-            }
-            text += "    drop\n";
-        }
-        text + "  }\n}"
-    }
-
-    /// The stack's addresses, and the uplink's that stand for them.
-    fn targets(&self) -> impl Iterator<Item = (IpAddr, Vec<IpAddr>)> {
-        self.sources().map(|(path, target)| {
-            let same_family =
-                path.uplink_addresses.iter().filter(move |addr| family(**addr) == family(target));
-            (target, same_family.copied().collect())
-        })
-    }
-
-    fn sources(&self) -> impl Iterator<Item = (&PathPlan, IpAddr)> {
-        self.paths.iter().flat_map(|path| path.stack_addresses().map(move |addr| (path, addr)))
+        text + "}"
     }
 
     fn ruleset(&self) -> Value {
@@ -115,81 +104,118 @@ impl Translation<'_> {
             json!({"delete": {"table": {"family": "inet", "name": table}}}),
             json!({"add": {"table": {"family": "inet", "name": table}}}),
         ];
-        for (chain, priority) in [("postrouting", 100), ("prerouting", -100)] {
-            commands.push(json!({"add": {"chain": {
-                "family": "inet", "table": table, "name": chain,
-                "type": "nat", "hook": chain, "prio": priority, "policy": "accept",
-            }}}));
-        }
-        commands.push(json!({"add": {"chain": {
-            "family": "inet", "table": table, "name": "forward",
-            "type": "filter", "hook": "forward", "prio": 0, "policy": "accept",
-        }}}));
-        let mut rule = |chain: &str, expr: Value| {
-            commands.push(json!({"add": {"rule": {
-                "family": "inet", "table": table, "chain": chain, "expr": expr,
-            }}}));
-        };
-        let equals = |left: Value, right: Value| json!({"match": {"op": "==", "left": left, "right": right}});
-        for (path, addr) in self.sources() {
-            let source = json!({"payload": {"protocol": family(addr), "field": "saddr"}});
-            rule(
-                "postrouting",
-                json!([
-                    equals(source, json!(addr)),
-                    equals(json!({"meta": {"key": "oifname"}}), json!(path.link)),
-                    {"masquerade": null},
-                ]),
-            );
-        }
-        for (target, uplink_addresses) in self.targets() {
-            let destination = json!({"payload": {"protocol": family(target), "field": "daddr"}});
-            for port in self.exposed {
-                rule(
-                    "prerouting",
-                    json!([
-                        equals(destination.clone(), json!({"set": uplink_addresses})),
-                        equals(json!({"payload": {"protocol": "tcp", "field": "dport"}}), json!(port)),
-                        {"dnat": {"family": family(target), "addr": target, "port": port}},
-                    ]),
-                );
-            }
-        }
-        for expr in self.forwarded() {
-            rule("forward", expr);
-        }
+        commands.extend(CHAINS.iter().map(|Chain { name, kind, hook, priority, .. }| {
+            json!({"add": {"chain": {
+                "family": "inet", "table": table, "name": name,
+                "type": kind, "hook": hook, "prio": priority, "policy": "accept",
+            }}})
+        }));
+        commands.extend(self.rules().iter().map(|rule| {
+            json!({"add": {"rule": {
+                "family": "inet", "table": table, "chain": rule.chain, "expr": rule.expr(),
+            }}})
+        }));
         json!({"nftables": commands})
     }
-}
 
-/// What may be forwarded. Nobody reaches the stack but at the ports that are translated to it, and nobody else's packets
-/// are forwarded because of us. Packets of instances with other tables pass: those guard their own devices.
-impl Translation<'_> {
-    fn forwarded(&self) -> Vec<Value> {
-        let is = |key: &str, name: &str| json!({"match": {"op": "==", "left": {"meta": {"key": key}}, "right": name}});
-        let to_stack = is("oifname", self.tun);
-        let state = json!({"match": {
-            "op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"],
-        }});
-        let translated = json!({"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}});
-        let mut rules = vec![
-            json!([to_stack, state, {"accept": null}]),
-            json!([to_stack, translated, {"accept": null}]),
-            json!([to_stack, {"drop": null}]),
-        ];
+    fn rules(&self) -> Vec<Rule<'_>> {
+        let mut rules = Vec::new();
+        for (path, addr) in self.sources() {
+            let matches = vec![Match::From(addr), Match::Out(&path.link)];
+            rules.push(Rule { chain: "postrouting", matches, then: Then::Masquerade });
+        }
+        for port in self.exposed {
+            self.expose(*port, &mut rules);
+        }
+        rules.extend(self.answers());
+        rules.extend(self.forwarded());
+        rules
+    }
+
+    /// Leads to the stack what is for a port at which it listens. Whoever comes by an uplink is answered by that uplink.
+    fn expose<'a>(&'a self, port: u16, rules: &mut Vec<Rule<'a>>) {
+        let targets = self.targets();
+        for (path, addr) in self.sources() {
+            let own = targets.iter().filter(|(target, _)| family(*target) == family(addr));
+            let own = own.flat_map(|(_, addresses)| addresses.iter().copied()).collect();
+            let matches = vec![Match::In(&path.link), Match::To(own), Match::Port(port)];
+            let then = Then::MarkConnection(mark(self.slot, path.number));
+            rules.push(Rule { chain: "prerouting", matches, then });
+        }
+        let leads = |chain, mut matches: Vec<_>, addresses: Vec<IpAddr>, target| {
+            matches.extend([Match::To(addresses), Match::Port(port)]);
+            Rule { chain, matches, then: Then::Redirect(SocketAddr::new(target, port)) }
+        };
+        let first_v4 = targets.iter().map(|(target, _)| *target).find(IpAddr::is_ipv4);
+        let loopback: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into()];
+        for (target, addresses) in &targets {
+            rules.push(leads("prerouting", vec![], addresses.clone(), *target));
+        }
+        // Clients that have stacks like this one, on this system.
+        rules.extend(
+            first_v4.map(|target| leads("prerouting", vec![Match::In(DEVICES)], loopback.clone(), target)),
+        );
+        // The system's own clients, unless there is a socket for them.
+        if !self.held.contains(&port) {
+            let redirected =
+                targets.iter().map(|(target, own)| leads("output", vec![], own.clone(), *target));
+            rules.extend(redirected);
+            rules.extend(first_v4.map(|target| leads("output", vec![], loopback.clone(), target)));
+        }
+    }
+
+    /// The stack's addresses, and the system's that stand for them: the first of a family for those of no path, too.
+    fn targets(&self) -> Vec<(IpAddr, Vec<IpAddr>)> {
+        let mut others: Vec<IpAddr> = self.others.to_vec();
+        let addresses = self.sources().map(|(path, target)| {
+            let is_same = |addr: &IpAddr| family(*addr) == family(target);
+            let own = path.uplink_addresses.iter().copied().filter(is_same);
+            (target, own.chain(others.extract_if(.., |addr| is_same(addr))).collect())
+        });
+        addresses.collect()
+    }
+
+    fn sources(&self) -> impl Iterator<Item = (&PathPlan, IpAddr)> {
+        self.paths.iter().flat_map(|path| path.stack_addresses().map(move |addr| (path, addr)))
+    }
+
+    /// What the stack answers gets its connection's mark, which decides about its way.
+    fn answers(&self) -> impl Iterator<Item = Rule<'_>> {
+        self.paths.iter().map(|path| {
+            let mark = mark(self.slot, path.number);
+            let matches = vec![Match::In(self.tun), Match::Marked(mark)];
+            Rule { chain: "answers", matches, then: Then::Mark(mark) }
+        })
+    }
+
+    /// What may be forwarded. Nobody reaches the stack but at the ports that are translated to it, what it begins leaves by
+    /// its uplink or not at all, and nobody else's packets are forwarded because of us. Packets of instances with other tables
+    /// pass: those guard their own devices.
+    fn forwarded(&self) -> Vec<Rule<'_>> {
+        let rule = |matches, then| Rule { chain: "forward", matches, then };
+        let mut rules: Vec<Rule<'_>> = self
+            .sources()
+            .map(|(path, addr)| {
+                let elsewhere = [Match::NotOut(&path.link), Match::NotOut(DEVICES)];
+                let begun = [Match::In(self.tun), Match::From(addr), Match::Original];
+                rule(begun.into_iter().chain(elsewhere).collect(), Then::Drop)
+            })
+            .collect();
+        let to_stack = || Match::Out(self.tun);
+        rules.extend([
+            rule(vec![to_stack(), Match::Answering], Then::Accept),
+            rule(vec![to_stack(), Match::Translated], Then::Accept),
+            rule(vec![to_stack()], Then::Drop),
+        ]);
         if self.is_forwarding_ours {
             for device in [self.tun, DEVICES] {
-                rules.push(json!([is("iifname", device), {"accept": null}]));
-                rules.push(json!([is("oifname", device), {"accept": null}]));
+                rules.push(rule(vec![Match::In(device)], Then::Accept));
+                rules.push(rule(vec![Match::Out(device)], Then::Accept));
             }
-            rules.push(json!([{"drop": null}]));
+            rules.push(rule(vec![], Then::Drop));
         }
         rules
     }
-}
-
-fn family(addr: IpAddr) -> &'static str {
-    if addr.is_ipv4() { "ip" } else { "ip6" }
 }
 
 /// Whether there is a table of an instance's name.

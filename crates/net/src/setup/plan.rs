@@ -25,11 +25,22 @@ const MOST_PATHS: u8 = 15;
 const FIRST_TABLE: u32 = 707_000;
 /// Before the main table's rule (32766), after the local one (0).
 const FIRST_PRIORITY: u32 = 17_000;
+/// Before those: answers leave by the uplink that the connection came in by.
+const FIRST_MARK_PRIORITY: u32 = 15_500;
+/// Before all of them: what is for a stack of this system goes to it, whoever sends it.
+const FIRST_STACK_PRIORITY: u32 = 14_400;
+/// Packets and connections of slot s and path p have this mark plus 16 s + p: bits that no known program masks.
+const FIRST_MARK: u32 = 0x7070_0000;
+
+/// Networks without a way out that one instance reaches beside its uplinks.
+const MOST_ATTACHED: usize = 7;
 
 /// What the user wants.
 #[derive(Clone, Debug, Default)]
 pub struct SetupOptions {
-    /// The uplinks, by the names of their interfaces; all interfaces with an address and a default route if none is named.
+    /// The uplinks, by the names of their interfaces. If none is named: all interfaces with an address and a default route,
+    /// and the hosts on the networks of the others are reached too; or, where no interface has a default route, all that
+    /// have an address.
     pub uplinks: Vec<String>,
     /// Interfaces that are used only when no other works.
     pub backups: Vec<String>,
@@ -50,6 +61,10 @@ pub struct PathPlan {
     pub stack_v6: Option<Ipv6Addr>,
     /// The uplink's own addresses, which peers or a NAT see.
     pub uplink_addresses: Vec<IpAddr>,
+    /// Networks that the interface has routes to, beside the default route.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// Those of the stack's addresses that reach these networks and nothing else, while others lead out.
+    pub confined: Vec<IpAddr>,
     /// Largest packet, in bytes.
     pub mtu_bytes: u32,
     /// Use it only when no other works.
@@ -71,22 +86,43 @@ impl PathPlan {
         self.uplink_addresses.iter().copied().find(|addr| addr.is_ipv4() == is_v4)
     }
 
+    /// Those of the stack's addresses from which every peer may be reached: subflows are opened from them.
+    pub fn open_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.stack_addresses().filter(|addr| !self.confined.contains(addr))
+    }
+
+    /// Whether it leads to its own networks only.
+    pub(super) fn is_confined(&self) -> bool {
+        self.open_addresses().next().is_none()
+    }
+
+    /// Length of the longest prefix of a network of this path that has the address in it.
+    pub(crate) fn reaches(&self, addr: IpAddr) -> Option<u8> {
+        let containing = self.networks.iter().filter(|network| contains(**network, addr));
+        containing.map(|(_, length)| *length).max()
+    }
+
     /// Whether a stack could tell the two apart.
     pub(super) fn is_same_to_stack(&self, other: &Self) -> bool {
-        let known = |path: &Self| (path.number, path.stack_v4, path.stack_v6, path.is_backup);
-        self.link == other.link && known(self) == known(other)
+        let known = |path: &Self| (path.number, path.is_backup);
+        let is_as_open = self.open_addresses().eq(other.open_addresses());
+        self.link == other.link && known(self) == known(other) && is_as_open
     }
 }
 
 /// The whole plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkPlan {
     /// Number of the instance.
     pub slot: u8,
     /// What is needed once.
     pub base: Vec<Action>,
-    /// The paths.
+    /// What the stack's device needs; it goes with the device.
+    pub device: Vec<Action>,
+    /// The paths, those that lead out first.
     pub paths: Vec<PathPlan>,
+    /// The system's addresses that are of no path: peers may know a listener by them all the same.
+    pub other_addresses: Vec<IpAddr>,
 }
 
 impl NetworkPlan {
@@ -101,23 +137,40 @@ impl NetworkPlan {
     ) -> Result<Self, SetupError> {
         let mut numbers = numbers.clone();
         let mut paths = Vec::new();
-        for link in uplinks(state, options, tun)? {
+        for (link, is_attached) in interfaces(state, options, tun)? {
             let free = (0..MOST_PATHS).find(|number| !numbers.values().any(|used| used == number));
             let Some(number) = numbers.get(&link.name).copied().or(free) else { break };
             numbers.insert(link.name.clone(), number);
-            paths.push(plan_path(state, options, slot, tun, link, number));
+            paths.push(plan_path(state, options, slot, tun, link, Place { number, is_attached }));
         }
         let base = base_actions(state, &paths);
-        Ok(Self { slot, base, paths })
+        let other_addresses = other_addresses(state, options, &paths);
+        Ok(Self { slot, base, device: device_actions(slot, tun), paths, other_addresses })
     }
 }
 
-/// The interfaces to use: usable ones only, but an error if one that the user named can't be used at all.
-fn uplinks<'a>(
+/// Whether an address is in a network.
+fn contains((network, length): (IpAddr, u8), addr: IpAddr) -> bool {
+    match (network, addr) {
+        (IpAddr::V4(network), IpAddr::V4(addr)) => {
+            let differing = network.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= length.into()
+        }
+        (IpAddr::V6(network), IpAddr::V6(addr)) => {
+            let differing = network.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= length.into()
+        }
+        _ => false,
+    }
+}
+
+/// The interfaces to use, usable ones only, and whether each is used for its own networks only. An error if one that the
+/// user named isn't there.
+fn interfaces<'a>(
     state: &'a SystemState,
     options: &SetupOptions,
     tun: &str,
-) -> Result<Vec<&'a Link>, SetupError> {
+) -> Result<Vec<(&'a Link, bool)>, SetupError> {
     for name in options.uplinks.iter().chain(&options.backups) {
         if state.link(name).is_none() {
             let present = state.links.iter().filter(|link| !link.is_loopback && link.name != tun);
@@ -125,15 +178,32 @@ fn uplinks<'a>(
             return Err(SetupError::NoSuchInterface { name: name.clone(), present });
         }
     }
-    let is_wanted = |link: &&Link| {
-        let is_named = options.uplinks.is_empty()
+    let is_named = |link: &&Link| {
+        options.uplinks.is_empty()
             || options.uplinks.contains(&link.name)
-            || options.backups.contains(&link.name);
-        is_named && !link.is_loopback && link.name != tun && !link.name.starts_with("polypath")
+            || options.backups.contains(&link.name)
     };
-    let usable: Vec<&Link> =
-        state.links.iter().filter(is_wanted).filter(|link| state.is_usable(link)).collect();
-    Ok(usable)
+    let is_others = |link: &&Link| {
+        !link.is_loopback && link.is_running && link.name != tun && !link.name.starts_with("polypath")
+    };
+    let usable = state.links.iter().filter(is_named).filter(is_others).filter(|link| state.is_attached(link));
+    let (mut chosen, attached): (Vec<_>, Vec<_>) = usable.partition(|link| state.is_usable(link));
+    if !options.uplinks.is_empty() || chosen.is_empty() {
+        chosen.extend(attached);
+        return Ok(chosen.into_iter().map(|link| (link, false)).collect());
+    }
+    let backups = attached.iter().filter(|link| options.backups.contains(&link.name));
+    chosen.extend(backups);
+    let chosen = chosen.into_iter().map(|link| (link, false));
+    let attached = attached.into_iter().filter(|link| !options.backups.contains(&link.name));
+    Ok(chosen.chain(attached.take(MOST_ATTACHED).map(|link| (link, true))).collect())
+}
+
+/// Where a path stands in an instance.
+struct Place {
+    number: u8,
+    /// It is used for its own networks only.
+    is_attached: bool,
 }
 
 fn plan_path(
@@ -142,61 +212,119 @@ fn plan_path(
     slot: u8,
     tun: &str,
     link: &Link,
-    number: u8,
+    Place { number, is_attached }: Place,
 ) -> PathPlan {
-    let has = |is_v4: bool| {
-        let has_address = link.addresses.iter().any(|addr| addr.is_ipv4() == is_v4);
-        has_address && state.default_route(link.index, is_v4).is_some()
-    };
-    let stack_v4 = has(true).then(|| stack_v4(slot, number));
-    let stack_v6 = has(false).then(|| stack_v6(slot, number));
-    let id = 16 * u32::from(slot) + u32::from(number);
-    let (table, priority) = (FIRST_TABLE + id, FIRST_PRIORITY + id);
+    let stack_v4 = state.has_route(link, true).then(|| stack_v4(slot, number));
+    let stack_v6 = state.has_route(link, false).then(|| stack_v6(slot, number));
     let mut plan = PathPlan {
         link: link.name.clone(),
         number,
         stack_v4,
         stack_v6,
         uplink_addresses: link.addresses.clone(),
+        networks: Vec::new(),
+        confined: Vec::new(),
         mtu_bytes: link.mtu_bytes,
         is_backup: options.backups.contains(&link.name),
         actions: Vec::new(),
     };
     for source in plan.stack_addresses() {
-        let length = if source.is_ipv4() { 32 } else { 128 };
-        let to_stack = Action::AddRoute {
-            link: tun.to_string(),
-            destination: (source, length),
-            gateway: None,
-            table: None,
-        };
-        plan.actions.push(to_stack);
-        let through = state.routes.iter().filter(|route| {
-            route.link == link.index
-                && route.destination.0.is_ipv4() == source.is_ipv4()
-                && is_useful(route.destination.0)
-        });
-        // Routes without a gateway first: the gateway is reached by one of them.
-        let (near, far): (Vec<_>, Vec<_>) = through.partition(|route| route.gateway.is_none());
-        let mut known = Vec::new();
-        for route in near.into_iter().chain(far) {
-            let is_worse = known.contains(&route.destination)
-                || route.is_default() && state.default_route(link.index, source.is_ipv4()) != Some(route);
-            if is_worse {
-                continue;
-            }
-            known.push(route.destination);
-            plan.actions.push(Action::AddRoute {
-                link: link.name.clone(),
-                destination: route.destination,
-                gateway: route.gateway,
-                table: Some(table),
-            });
+        let leads_out = |is_v4| state.default_route(link.index, is_v4).is_some();
+        let has_other_way = is_attached || leads_out(true) || leads_out(false);
+        if has_other_way && !leads_out(source.is_ipv4()) {
+            plan.confined.push(source);
         }
-        plan.actions.push(Action::AddRule { source, table, priority });
+        plan_address(state, link, &mut plan, source, (slot, tun));
     }
     plan
 }
+
+/// Plans what one of the stack's addresses needs.
+fn plan_address(
+    state: &SystemState,
+    link: &Link,
+    plan: &mut PathPlan,
+    source: IpAddr,
+    (slot, tun): (u8, &str),
+) {
+    let id = id(slot, plan.number);
+    let (table, is_v4) = (FIRST_TABLE + id, source.is_ipv4());
+    let to_stack = Action::AddRoute {
+        link: tun.to_string(),
+        destination: (source, if is_v4 { 32 } else { 128 }),
+        gateway: None,
+        table: None,
+    };
+    let known_to_all =
+        Action::AddDestinationRule { destination: source, priority: FIRST_STACK_PRIORITY + id };
+    plan.actions.extend([to_stack, known_to_all]);
+    let through = state.routes.iter().filter(|route| {
+        route.link == link.index && route.destination.0.is_ipv4() == is_v4 && is_useful(route.destination.0)
+    });
+    // Routes without a gateway first: the gateway is reached by one of them.
+    let (near, far): (Vec<_>, Vec<_>) = through.partition(|route| route.gateway.is_none());
+    let mut known = Vec::new();
+    for route in near.into_iter().chain(far) {
+        let is_worse = known.contains(&route.destination)
+            || route.is_default() && state.default_route(link.index, is_v4) != Some(route);
+        if is_worse {
+            continue;
+        }
+        known.push(route.destination);
+        plan.actions.push(Action::AddRoute {
+            link: link.name.clone(),
+            destination: route.destination,
+            gateway: route.gateway,
+            table: Some(table),
+        });
+    }
+    plan.networks.extend(known.into_iter().filter(|(_, length)| *length > 0));
+    let (mark, priority) = (FIRST_MARK + id, FIRST_MARK_PRIORITY + id);
+    plan.actions.push(Action::AddMarkRule { mark, is_v4, table, priority });
+    plan.actions.push(Action::AddRule { source, table, priority: FIRST_PRIORITY + id });
+}
+
+fn id(slot: u8, number: u8) -> u32 {
+    16 * u32::from(slot) + u32::from(number)
+}
+
+/// The mark of connections that came in by a path, and of the answers to them.
+pub(super) fn mark(slot: u8, number: u8) -> u32 {
+    FIRST_MARK + id(slot, number)
+}
+
+/// Where interfaces were named, the others' addresses are none of the stack's business.
+fn other_addresses(state: &SystemState, options: &SetupOptions, paths: &[PathPlan]) -> Vec<IpAddr> {
+    if !options.uplinks.is_empty() {
+        return Vec::new();
+    }
+    let is_of_path = |addr: &IpAddr| {
+        let stack = |path: &PathPlan| path.stack_addresses().any(|own| own.is_ipv4() == addr.is_ipv4());
+        paths.iter().any(|path| stack(path) && path.uplink_addresses.contains(addr))
+    };
+    let others = state.links.iter().filter(|link| !link.name.starts_with("polypath"));
+    let others = others.flat_map(|link| link.addresses.iter().copied());
+    others.filter(|addr| !is_of_path(addr) && !addr.is_loopback()).collect()
+}
+
+/// The system's own clients and servers are reached by the addresses that they know each other by. From a device, the kernel
+/// takes its own addresses only if told so and, with reverse paths checked, if the device has an address.
+fn device_actions(slot: u8, tun: &str) -> Vec<Action> {
+    let set = |(variable, value): (&str, &str)| Action::SetVariable {
+        name: format!("{DEVICE_VARIABLES}{tun}/{variable}"),
+        value: value.into(),
+        before: "0".into(),
+    };
+    let addr = Action::AddAddress { link: tun.into(), addr: stack_v4(slot, DEVICE_NUMBER).into() };
+    let variables = [("accept_local", "1"), ("route_localnet", "1"), ("rp_filter", "2")];
+    std::iter::once(addr).chain(variables.map(set)).collect()
+}
+
+/// The device's own address stands behind those of the paths.
+const DEVICE_NUMBER: u8 = 253;
+
+/// Variables of an interface for IPv4.
+const DEVICE_VARIABLES: &str = "net/ipv4/conf/";
 
 /// Link-local and multicast routes lead nowhere for the stack.
 fn is_useful(destination: IpAddr) -> bool {
@@ -263,7 +391,13 @@ pub(super) fn is_table(table: u32) -> bool {
 
 /// Whether a rule's priority is one of ours.
 pub(super) fn is_priority(priority: u32) -> bool {
-    (FIRST_PRIORITY..FIRST_PRIORITY + 16 * u32::from(SLOTS)).contains(&priority)
+    let firsts = [FIRST_PRIORITY, FIRST_MARK_PRIORITY, FIRST_STACK_PRIORITY];
+    firsts.iter().any(|first| (*first..first + 16 * u32::from(SLOTS)).contains(&priority))
+}
+
+/// Whether a mark is one of ours.
+pub(super) fn is_mark(mark: u32) -> bool {
+    (FIRST_MARK..FIRST_MARK + 16 * u32::from(SLOTS)).contains(&mark)
 }
 
 /// The first instance number whose addresses, tables and rules nothing uses.

@@ -15,7 +15,7 @@ use super::plan::{FORWARD_V4, FORWARD_V6};
 use crate::Netlink;
 
 /// The table that `ip route` shows.
-const MAIN_TABLE: u32 = 254;
+pub(super) const MAIN_TABLE: u32 = 254;
 
 /// Interfaces, addresses, routes and rules of a network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -237,11 +237,26 @@ impl SystemState {
     /// True if an interface runs, and has an address and a default route of one family.
     #[must_use]
     pub fn is_usable(&self, link: &Link) -> bool {
-        let has = |is_v4| {
-            let has_address = link.addresses.iter().any(|addr| addr.is_ipv4() == is_v4);
-            has_address && self.default_route(link.index, is_v4).is_some()
-        };
+        let has = |is_v4| has_address(link, is_v4) && self.default_route(link.index, is_v4).is_some();
         link.is_running && (has(true) || has(false))
+    }
+
+    /// True if an interface runs, and has an address and a route of one family.
+    #[must_use]
+    pub fn is_attached(&self, link: &Link) -> bool {
+        link.is_running && (self.has_route(link, true) || self.has_route(link, false))
+    }
+
+    /// Whether an interface has an address and a route of a family, be it to its own network only.
+    pub(super) fn has_route(&self, link: &Link, is_v4: bool) -> bool {
+        let is_through = |route: &Route| route.link == link.index && route.destination.0.is_ipv4() == is_v4;
+        let leads_somewhere = |route: &Route| match route.destination.0 {
+            _ if route.is_default() => true,
+            IpAddr::V4(_) => true,
+            IpAddr::V6(addr) => !addr.is_unicast_link_local() && !addr.is_multicast(),
+        };
+        has_address(link, is_v4)
+            && self.routes.iter().any(|route| is_through(route) && leads_somewhere(route))
     }
 
     /// The default route of a family through an interface: the one that is taken first, if there are several.
@@ -250,6 +265,10 @@ impl SystemState {
         let through = self.routes.iter().filter(|route| route.link == link && route.is_default());
         through.filter(|route| route.destination.0.is_ipv4() == is_v4).min_by_key(|route| route.metric)
     }
+}
+
+fn has_address(link: &Link, is_v4: bool) -> bool {
+    link.addresses.iter().any(|addr| addr.is_ipv4() == is_v4)
 }
 
 /// The variable that says whether an interface listens to router advertisements.

@@ -78,18 +78,45 @@ fn each_uplink_gets_an_address_a_table_and_a_rule() {
             "sysctl -w net.ipv6.conf.all.forwarding=1",
             "sysctl -w net.ipv4.ip_forward=1",
             "ip route add 198.18.2.1/32 dev polypath0",
+            "ip rule add to 198.18.2.1 lookup main priority 14432",
             "ip route add 192.0.2.0/24 dev eth0 table 707032",
             "ip route add default via 192.0.2.1 dev eth0 onlink table 707032",
+            "ip rule add fwmark 0x70700020 lookup 707032 priority 15532",
             "ip rule add from 198.18.2.1 lookup 707032 priority 17032",
             "ip -6 route add fd70:6f6c:7970:2::1/128 dev polypath0",
+            "ip -6 rule add to fd70:6f6c:7970:2::1 lookup main priority 14432",
             "ip -6 route add default via fe80::1 dev eth0 onlink table 707032",
+            "ip -6 rule add fwmark 0x70700020 lookup 707032 priority 15532",
             "ip -6 rule add from fd70:6f6c:7970:2::1 lookup 707032 priority 17032",
             "ip route add 198.18.2.2/32 dev polypath0",
+            "ip rule add to 198.18.2.2 lookup main priority 14433",
             "ip route add 192.168.1.0/24 dev wlan0 table 707033",
             "ip route add default via 192.168.1.1 dev wlan0 onlink table 707033",
+            "ip rule add fwmark 0x70700021 lookup 707033 priority 15533",
             "ip rule add from 198.18.2.2 lookup 707033 priority 17033",
         ]
     );
+}
+
+#[test]
+fn a_network_without_a_gateway_is_a_path_to_its_own_hosts_only() {
+    let mut state = state();
+    state.routes.push(Route { destination: (addr("10.8.0.0"), 24), gateway: None, link: 4, metric: 0 });
+    let compute = |state: &SystemState, options: &SetupOptions| {
+        NetworkPlan::compute(state, options, 0, "polypath0", &BTreeMap::new()).unwrap().paths
+    };
+    let attached = compute(&state, &SetupOptions::default()).pop().unwrap();
+    assert_eq!((&*attached.link, attached.number, attached.is_confined()), ("tun0", 2, true));
+    let lengths = ["10.8.0.9", "10.9.0.9", "::1"].map(|text| attached.reaches(addr(text)));
+    assert_eq!(lengths, [Some(24), None, None]);
+    // Whoever names it wants it used.
+    let options = SetupOptions { uplinks: vec!["eth0".into(), "tun0".into()], ..SetupOptions::default() };
+    assert!(compute(&state, &options).iter().all(|path| !path.is_confined()));
+    // So it is where nothing leads out.
+    state.routes.retain(|route| !route.is_default());
+    let paths = compute(&state, &SetupOptions::default());
+    assert_eq!(paths.iter().map(|path| &*path.link).collect::<Vec<_>>(), ["eth0", "wlan0", "tun0"]);
+    assert!(paths.iter().all(|path| !path.is_confined()));
 }
 
 #[test]
@@ -115,19 +142,25 @@ fn other_interfaces_hear_router_advertisements_as_before() {
 }
 
 #[test]
-fn listeners_are_reached_at_the_uplinks_own_addresses_only() {
+fn listeners_are_reached_at_the_hosts_own_addresses_only() {
     let plan =
         NetworkPlan::compute(&state(), &SetupOptions::default(), 0, "polypath0", &BTreeMap::new()).unwrap();
     let translation = Translation {
         slot: 0,
         tun: "polypath0",
         paths: &plan.paths,
+        others: &plan.other_addresses,
         exposed: &[443],
+        held: &[],
         is_forwarding_ours: true,
     };
     let text = translation.text();
     for line in [
-        "ip daddr { 192.0.2.10 } tcp dport 443 dnat ip to 198.18.0.1:443",
+        // Of no path is the third interface's: it is the host's all the same.
+        "ip daddr { 192.0.2.10, 10.8.0.2 } tcp dport 443 dnat ip to 198.18.0.1:443",
+        "iifname \"wlan0\" ip daddr { 192.0.2.10, 10.8.0.2, 192.168.1.5 } tcp dport 443 ct mark set 0x70700001",
+        "iifname \"polypath0\" ct mark 0x70700001 meta mark set 0x70700001",
+        "iifname \"polypath0\" ip saddr 198.18.0.2 ct direction original oifname != \"wlan0\" oifname != \"polypath*\" drop",
         "ip6 daddr { 2001:db8::10 } tcp dport 443 dnat ip6 to [fd70:6f6c:7970::1]:443",
         "ip daddr { 192.168.1.5 } tcp dport 443 dnat ip to 198.18.0.2:443",
         "oifname \"polypath0\" ct status dnat accept",
@@ -326,7 +359,8 @@ fn an_uplink_that_goes_and_comes_back_is_followed() {
         watch.changed().await.expect("a change");
     });
     let gone = setup.update().unwrap();
-    assert_eq!((gone.removed, gone.added), (vec![addr("198.18.0.2")], vec![]));
+    let removed = ["198.18.0.2", "fd70:6f6c:7970::2"].map(addr).to_vec();
+    assert_eq!((gone.removed, gone.added), (removed, vec![]));
     host.testbed.client.run(|| set(true)).unwrap().unwrap();
     let add = ["route", "add", "default", "via", "10.77.1.2", "dev", "path1", "metric", "101"];
     host.testbed.client.run(|| Command::new("ip").args(add).status()).unwrap().unwrap();
@@ -344,7 +378,7 @@ fn without_uplinks_the_error_says_so_and_nothing_is_left() {
         return;
     }
     let host = Host::new();
-    let flush = ["-c", "ip route del default; ip route del default"];
+    let flush = ["-c", "ip addr flush dev path0; ip addr flush dev path1"];
     host.testbed.client.run(|| Command::new("sh").args(flush).status()).unwrap().unwrap();
     let before = host.snapshot();
     let tun = host.tun();
@@ -379,10 +413,12 @@ fn what_changes_nothing_for_the_stack_leaves_its_paths_alone() {
     assert!(host.shell("ip route show table 707001").contains("default via 10.77.1.3"));
     host.shell(&to("10.77.1.2"));
     update(&mut setup);
-    // Down and up again before anybody looked: the routes went with it.
+    // Down and up again before anybody looked: the routes went with it, and the address of IPv6, which reached neighbours.
     host.shell(&format!("ip link set path1 down; ip link set path1 up; {}", to("10.77.1.2")));
     assert!(!host.shell("ip route show table all").contains("table 707001"));
-    update(&mut setup);
+    let changes = setup.update().unwrap();
+    let removed = vec![addr("fd70:6f6c:7970::2")];
+    assert_eq!(changes, PathChanges { removed, ..PathChanges::default() });
     assert!(host.shell("ip route show table 707001").contains("default via 10.77.1.2"));
     setup.remove().unwrap();
     drop(tun);

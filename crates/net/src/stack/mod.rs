@@ -43,6 +43,12 @@ pub trait Surroundings: std::fmt::Debug + Send {
         remote
     }
 
+    /// The stack's address from which a peer is reached, if it is reached from one only. Errors: none of them leads there.
+    fn starts_at(&self, remote: SocketAddr) -> io::Result<Option<IpAddr>> {
+        let _ = remote;
+        Ok(None)
+    }
+
     /// Lets peers reach a port; with `is_held`, whoever listens there has it from the kernel already, so that it need
     /// not be kept from others.
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
@@ -107,10 +113,12 @@ impl Stack {
     /// Opens a connection, from the address that `options` name or else from the first path of the remote's family.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
         let dialled = self.shared.surroundings(|around| around.dials(remote)).unwrap_or(remote);
+        let only = self.shared.surroundings(|around| around.starts_at(dialled)).transpose()?.flatten();
         let id = self.shared.with(|state, now| {
-            let local = match options.local {
-                Some(local) => Endpoint::from(local),
-                None => Endpoint::new(state.first_path(dialled)?, 0),
+            let local = match (options.local, only) {
+                (Some(local), _) => Endpoint::from(local),
+                (None, Some(addr)) => Endpoint::new(addr, 0),
+                (None, None) => Endpoint::new(state.first_path(dialled)?, 0),
             };
             let id = state
                 .host

@@ -1,0 +1,152 @@
+//! Rules of nftables: what set-up says of packets, in nft's words for people and as JSON for the library.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Value, json};
+
+/// What a packet has to be.
+#[derive(Clone, Debug)]
+pub(super) enum Match<'a> {
+    /// It came by this interface.
+    In(&'a str),
+    /// It leaves by this interface.
+    Out(&'a str),
+    /// It leaves by another one.
+    NotOut(&'a str),
+    /// Its source.
+    From(IpAddr),
+    /// Its destination is one of these, of one family.
+    To(Vec<IpAddr>),
+    /// Its TCP destination port.
+    Port(u16),
+    /// It answers something, or belongs to what does.
+    Answering,
+    /// It is of whoever began the connection.
+    Original,
+    /// Its connection's destination was translated.
+    Translated,
+    /// Its connection's mark.
+    Marked(u32),
+}
+
+/// What happens to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Then {
+    Accept,
+    Drop,
+    /// It gets the address of the interface that it leaves by as its source.
+    Masquerade,
+    /// It gets another destination.
+    Redirect(SocketAddr),
+    /// Its connection gets a mark.
+    MarkConnection(u32),
+    /// It gets a mark.
+    Mark(u32),
+}
+
+/// A rule of a chain.
+#[derive(Clone, Debug)]
+pub(super) struct Rule<'a> {
+    pub(super) chain: &'static str,
+    pub(super) matches: Vec<Match<'a>>,
+    pub(super) then: Then,
+}
+
+impl Rule<'_> {
+    /// As the nftables library wants it.
+    pub(super) fn expr(&self) -> Value {
+        self.matches.iter().map(Match::json).chain([self.then.json()]).collect()
+    }
+}
+
+/// What nft calls the family of an address.
+pub(super) fn family(addr: IpAddr) -> &'static str {
+    if addr.is_ipv4() { "ip" } else { "ip6" }
+}
+
+/// The family of addresses that have the same one.
+fn family_of(addresses: &[IpAddr]) -> &'static str {
+    addresses.first().map_or("ip", |addr| family(*addr))
+}
+
+impl Match<'_> {
+    fn json(&self) -> Value {
+        let matches =
+            |op: &str, left: Value, right: Value| json!({"match": {"op": op, "left": left, "right": right}});
+        let meta = |key: &str| json!({"meta": {"key": key}});
+        let payload =
+            |protocol: &str, field: &str| json!({"payload": {"protocol": protocol, "field": field}});
+        let ct = |key: &str| json!({"ct": {"key": key}});
+        match self {
+            Self::In(link) => matches("==", meta("iifname"), json!(link)),
+            Self::Out(link) => matches("==", meta("oifname"), json!(link)),
+            Self::NotOut(link) => matches("!=", meta("oifname"), json!(link)),
+            Self::From(addr) => matches("==", payload(family(*addr), "saddr"), json!(addr)),
+            Self::To(addresses) => {
+                matches("==", payload(family_of(addresses), "daddr"), json!({"set": addresses}))
+            }
+            Self::Port(port) => matches("==", payload("tcp", "dport"), json!(port)),
+            Self::Answering => matches("in", ct("state"), json!(["established", "related"])),
+            Self::Original => matches("==", ct("direction"), json!("original")),
+            Self::Translated => matches("in", ct("status"), json!("dnat")),
+            Self::Marked(mark) => matches("==", ct("mark"), json!(mark)),
+        }
+    }
+}
+
+impl Then {
+    fn json(self) -> Value {
+        let set = |key: Value, mark: u32| json!({"mangle": {"key": key, "value": mark}});
+        match self {
+            Self::Accept => json!({"accept": null}),
+            Self::Drop => json!({"drop": null}),
+            Self::Masquerade => json!({"masquerade": null}),
+            Self::Redirect(to) => {
+                json!({"dnat": {"family": family(to.ip()), "addr": to.ip(), "port": to.port()}})
+            }
+            Self::MarkConnection(mark) => set(json!({"ct": {"key": "mark"}}), mark),
+            Self::Mark(mark) => set(json!({"meta": {"key": "mark"}}), mark),
+        }
+    }
+}
+
+impl fmt::Display for Match<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::In(link) => write!(f, "iifname \"{link}\""),
+            Self::Out(link) => write!(f, "oifname \"{link}\""),
+            Self::NotOut(link) => write!(f, "oifname != \"{link}\""),
+            Self::From(addr) => write!(f, "{} saddr {addr}", family(*addr)),
+            Self::To(addresses) => {
+                let listed = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                write!(f, "{} daddr {{ {listed} }}", family_of(addresses))
+            }
+            Self::Port(port) => write!(f, "tcp dport {port}"),
+            Self::Answering => f.write_str("ct state { established, related }"),
+            Self::Original => f.write_str("ct direction original"),
+            Self::Translated => f.write_str("ct status dnat"),
+            Self::Marked(mark) => write!(f, "ct mark {mark:#x}"),
+        }
+    }
+}
+
+impl fmt::Display for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accept => f.write_str("accept"),
+            Self::Drop => f.write_str("drop"),
+            Self::Masquerade => f.write_str("masquerade"),
+            Self::Redirect(to) => write!(f, "dnat {} to {to}", family(to.ip())),
+            Self::MarkConnection(mark) => write!(f, "ct mark set {mark:#x}"),
+            Self::Mark(mark) => write!(f, "meta mark set {mark:#x}"),
+        }
+    }
+}
+
+impl fmt::Display for Rule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.matches.iter().try_for_each(|matched| write!(f, "{matched} "))?;
+        self.then.fmt(f)
+    }
+}
