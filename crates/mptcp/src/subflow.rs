@@ -172,7 +172,7 @@ pub(crate) struct Receiver {
     mappings: OrderedQueue<ReceivedMapping>,
     /// Up to here mappings may be missing since their segments were merged with those before.
     pub(crate) unmapped_until: u64,
-    /// Bytes of the front mapping that wait for its checksum.
+    /// Bytes of the front mapping that wait for its checksum: all of it up to `offset`, or none.
     pub(crate) gathered: Payload,
     pub(crate) mode: ReceiveMode,
 }
@@ -274,6 +274,12 @@ impl Receiver {
         }
     }
 
+    /// Stream offset of the first byte that is not delivered.
+    pub(crate) fn gathered_from(&self) -> u64 {
+        let waits = self.mappings.front().filter(|_| !self.gathered.is_empty());
+        waits.map_or(self.offset, |mapping| mapping.start)
+    }
+
     /// Bytes that are mapped have not arrived.
     pub(crate) fn is_within_mapping(&self) -> bool {
         self.mappings.back().is_some_and(|mapping| mapping.end() > self.offset)
@@ -311,6 +317,18 @@ mod tests {
         assert!(receiver.add(mapping(15, 5, 205)), "cut otherwise, but the same data");
         assert!(!receiver.add(mapping(15, 5, 999)), "contradiction");
         assert_eq!(receiver.mappings.starts(), [0, 10, 20]);
+    }
+
+    #[test]
+    fn what_is_gathered_begins_with_its_mapping() {
+        let mut receiver = Receiver::default();
+        receiver.add(mapping(10, 10, 100));
+        receiver.offset = 14;
+        assert_eq!(receiver.gathered_from(), 14, "the head was dropped");
+        receiver.gathered = alloc::vec![0; 4].into();
+        assert_eq!(receiver.gathered_from(), 10);
+        receiver.forget_mappings();
+        assert_eq!(receiver.gathered_from(), 14);
     }
 
     #[test]

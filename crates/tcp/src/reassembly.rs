@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::mem;
+use core::ops::Range;
 
 use polypath_wire::Payload;
 
@@ -20,12 +21,10 @@ pub(crate) struct ReceiveQueue {
     recent: [u64; 4],
 }
 
-/// Where pieces are many and shorter than this on average, they are copied together: a peer that sends single bytes may
-/// not make the queue hold many times the memory that the window allows.
-const TINY_PIECE_BYTES: u64 = 64;
-
-/// So many pieces are never worth a copy.
-const FEW_PIECES: usize = 64;
+/// So many neighbours that are shorter than [`RUN_BYTES`] together are copied together: a peer that sends single bytes may not
+/// make the queue hold many times the memory that the window allows.
+const RUN_PIECES: usize = 16;
+const RUN_BYTES: usize = 1024;
 
 /// A queue that ran empty keeps room for so many pieces; an idle connection holds little memory.
 const KEPT_PIECES: usize = 16;
@@ -115,8 +114,9 @@ impl ReceiveQueue {
         if len > 0 {
             self.next += len;
             self.ready_bytes += len;
+            let at = self.ready.len();
             self.ready.push_back(data);
-            join_tiny(&mut self.ready, self.ready_bytes);
+            join_tiny(&mut self.ready, at);
         }
     }
 
@@ -150,10 +150,11 @@ impl ReceiveQueue {
         self.behind_bytes += end - start;
         let after = self.behind.remove(&end);
         let touching = self.behind.range_mut(..start).next_back().filter(|(_, stretch)| stretch.end == start);
-        let (from, stretch) = match touching {
-            Some((from, stretch)) => (*from, stretch),
-            None => (start, self.behind.entry(start).or_default()),
+        let stretch = match touching {
+            Some((_, stretch)) => stretch,
+            None => self.behind.entry(start).or_default(),
         };
+        let at = stretch.pieces.len();
         stretch.pieces.push_back(data);
         stretch.end = end;
         if let Some(mut after) = after {
@@ -167,7 +168,7 @@ impl ReceiveQueue {
                 stretch.pieces.append(&mut after.pieces);
             }
         }
-        join_tiny(&mut stretch.pieces, stretch.end - from);
+        join_tiny(&mut stretch.pieces, at);
     }
 
     /// Puts the stretch around `offset` first, once (RFC 2018 §4: blocks reported before are repeated after it).
@@ -206,22 +207,44 @@ impl ReceiveQueue {
     }
 }
 
-/// Copies pieces of `bytes` in all together if they are many and tiny, so that a queue does not hold many times the memory
-/// that it counts. What was joined counts for the average from then on, so that each byte is copied a bounded number of times.
+/// Copies the piece at index `at`, which is new, together with its neighbours if they are many and tiny, so that a queue does not
+/// hold many times the memory that it counts: pieces come to 32 bytes on average at least.
+///
+/// # Cost
+/// A call copies less than [`RUN_BYTES`], and looks at as many bytes. Where tiny pieces come one after the other, that happens
+/// with each fifteenth.
 #[inline]
-pub fn join_tiny(pieces: &mut VecDeque<Payload>, bytes: u64) {
-    if pieces.len() > FEW_PIECES && bytes / (pieces.len() as u64) < TINY_PIECE_BYTES {
-        join(pieces, bytes);
+pub fn join_tiny(pieces: &mut VecDeque<Payload>, at: usize) {
+    for first in [(at + 1).checked_sub(RUN_PIECES), Some(at)].into_iter().flatten() {
+        let run = first..first + RUN_PIECES;
+        if run.end <= pieces.len()
+            && let Some(bytes) = tiny_bytes(pieces.range(run.clone()))
+        {
+            return join(pieces, run, bytes);
+        }
     }
 }
 
+/// How many bytes the pieces hold, if that is few.
+fn tiny_bytes<'a>(run: impl DoubleEndedIterator<Item = &'a Payload>) -> Option<usize> {
+    let mut bytes = 0;
+    for slice in run.rev().flat_map(Payload::slices) {
+        bytes += slice.len();
+        if bytes >= RUN_BYTES {
+            return None;
+        }
+    }
+    Some(bytes)
+}
+
 #[cold]
-fn join(pieces: &mut VecDeque<Payload>, bytes: u64) {
-    let mut joined = Vec::with_capacity(bytes as usize);
-    for slice in mem::take(pieces).into_iter().flatten() {
+fn join(pieces: &mut VecDeque<Payload>, run: Range<usize>, bytes: usize) {
+    let first = run.start;
+    let mut joined = Vec::with_capacity(bytes);
+    for slice in pieces.drain(run).flatten() {
         joined.extend_from_slice(&slice);
     }
-    pieces.push_back(joined.into());
+    pieces.insert(first, joined.into());
 }
 
 #[cfg(test)]
@@ -279,6 +302,31 @@ mod tests {
                 all.extend(piece.to_vec());
             }
             assert_eq!(Payload::from(all), bytes(0, COUNT + 1));
+        }
+    }
+
+    #[test]
+    fn no_tiny_piece_has_much_copied() {
+        const COUNT: usize = 1499;
+        let orders: [fn(usize) -> usize; 4] =
+            [|at| at, |at| COUNT - 1 - at, |at| at * 2 % COUNT, |at| at * 1000 % COUNT];
+        for order in orders {
+            let mut queue = ReceiveQueue::default();
+            let mut before = Vec::new();
+            for at in (0..COUNT).map(order) {
+                queue.insert(1 + at as u64, bytes(at, 1), 9999);
+                let slices =
+                    queue.behind.values().flat_map(|stretch| &stretch.pieces).flat_map(Payload::slices);
+                let after: Vec<_> = slices.map(|slice| (slice.as_ptr(), slice.len())).collect();
+                let same = |(a, b): &(&(*const u8, usize), &(*const u8, usize))| a == b;
+                let at_front = before.iter().zip(&after).take_while(same).count();
+                let at_back = before.iter().rev().zip(after.iter().rev()).take_while(same).count();
+                let copied =
+                    after.iter().skip(at_front).rev().skip(at_back).map(|(_, len)| len).sum::<usize>();
+                assert!(copied < RUN_BYTES, "{copied}");
+                before = after;
+            }
+            assert!(before.len() <= 2 * RUN_PIECES + COUNT / 32, "{}", before.len());
         }
     }
 

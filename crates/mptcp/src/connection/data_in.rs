@@ -309,10 +309,10 @@ impl Connection {
                 Payload::EMPTY
             };
             subflow.rx.offset += bytes.len() as u64;
-            if mapping.checksum.is_some() && subflow.rx.gathered.len() as u64 != into {
+            let has_head = into == 0 || !subflow.rx.gathered.is_empty();
+            if mapping.checksum.is_some() && !has_head {
                 // Its head came without a mapping and was dropped, so it can't be verified; all of it comes again.
                 cx.mib.dss_not_matching += 1;
-                subflow.rx.gathered = Payload::EMPTY;
             } else if mapping.checksum.is_some() {
                 subflow.rx.gathered.append(bytes);
                 if subflow.rx.offset == mapping.end() {
@@ -445,8 +445,9 @@ impl Connection {
             return;
         }
         shared.unread_bytes += data.len() as u64;
+        let at = shared.in_order.len();
         shared.in_order.push_back(data);
-        polypath_tcp::join_tiny(&mut shared.in_order, shared.unread_bytes);
+        polypath_tcp::join_tiny(&mut shared.in_order, at);
     }
 
     /// Data came over a subflow: the promise to the peer keeps ahead of it.

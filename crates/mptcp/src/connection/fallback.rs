@@ -24,9 +24,9 @@ impl Connection {
             subflow.meta.stage = Stage::Plain;
             subflow.meta.signals.clear();
             // Mappings that arrived say nothing that the subflow itself does not.
+            let (offset, data_seq) = (subflow.rx.gathered_from(), self.shared.receive_next);
             let gathered = core::mem::take(&mut subflow.rx.gathered);
             subflow.rx.forget_mappings();
-            let (offset, data_seq) = (subflow.rx.offset - gathered.len() as u64, self.shared.receive_next);
             subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
             self.deliver_in_order(gathered);
         }
@@ -228,7 +228,7 @@ impl Connection {
         let offset = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32))?;
         let first_missing = match &subflow.rx.mode {
             ReceiveMode::Held { from, .. } => *from,
-            ReceiveMode::Mapped => near - subflow.rx.gathered.len() as u64,
+            ReceiveMode::Mapped => subflow.rx.gathered_from(),
             ReceiveMode::Infinite { .. } => return None,
         };
         let repeats = next.diff(data_seq);
@@ -261,13 +261,13 @@ impl Connection {
         let Some((offset, data_seq)) = self.place_of_infinite(position, mapping) else { return };
         cx.mib.infinite_map_rx += 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        let near = subflow.rx.offset;
+        let gathered_from = subflow.rx.gathered_from();
         let held = core::mem::take(&mut subflow.rx.mode);
         let gathered = core::mem::take(&mut subflow.rx.gathered);
         subflow.rx.forget_mappings();
         let (from, bytes) = match held {
             ReceiveMode::Held { from, bytes } => (from, bytes),
-            _ => (near - gathered.len() as u64, gathered),
+            _ => (gathered_from, gathered),
         };
         self.start_infinite(cx, position, offset, data_seq, from, bytes);
         if self.shared.mode == Mode::Mptcp {
@@ -301,8 +301,8 @@ impl Connection {
     /// Data without DSS on the only subflow, right where the last mapping ended: options pass no more.
     pub(super) fn infinite_from_here(&mut self, cx: &mut Context<'_>, position: usize, bytes: Payload) {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let offset = subflow.rx.gathered_from();
         let mut all = core::mem::take(&mut subflow.rx.gathered);
-        let offset = subflow.rx.offset - all.len() as u64;
         subflow.rx.offset += bytes.len() as u64;
         all.append(bytes);
         subflow.rx.forget_mappings();
