@@ -25,12 +25,13 @@ impl Connection {
     /// Hands data to subflows while the scheduler finds some that can take it.
     pub(super) fn schedule(&mut self, cx: &mut Context<'_>) {
         self.shared.choose_numbers(cx.now);
+        let sliver_at = core::mem::replace(&mut self.timers.sliver, Instant::FAR_FUTURE);
         match self.shared.mode {
             Mode::Plain | Mode::Negotiating => self.schedule_plain(),
             Mode::Mptcp => {
                 self.notice_silence(cx);
                 while self.may_schedule() && self.schedule_one(cx) {}
-                self.probe_when_stalled(cx);
+                self.probe_when_stalled(cx, sliver_at);
             }
         }
         self.notify_writable();
@@ -304,9 +305,9 @@ impl Connection {
     }
 
     /// Data waits, nothing is in flight that would bring news, and nothing was allowed to leave: a subflow gets some of it, and
-    /// its TCP goes on from there. It probes a closed window (RFC 9293 §3.8.6.1), or waits for a whole segment's worth of it.
-    fn probe_when_stalled(&mut self, cx: &mut Context<'_>) {
-        let override_at = core::mem::replace(&mut self.timers.sliver, Instant::FAR_FUTURE);
+    /// its TCP goes on from there. It probes a closed window (RFC 9293 §3.8.6.1), or waits for a whole segment's worth of it, until
+    /// `override_at` if it waits already.
+    fn probe_when_stalled(&mut self, cx: &mut Context<'_>, override_at: Instant) {
         let is_idle = self.shared.send.next() == self.shared.send.start();
         let waits = self.reinjections.bytes() > 0 || is_idle && self.shared.send.unsent_bytes() > 0;
         if !waits {

@@ -122,3 +122,31 @@ fn a_peer_that_opens_its_window_by_slivers_gets_all_data_and_no_storm() {
         assert!(network.log.len() - before < 100, "{}", network.log.join("\n"));
     }
 }
+
+/// What waited for more of the window is the subflow's after a fallback, and so is the timer.
+#[test]
+fn a_fallback_while_data_waits_for_more_window_leaves_no_timer_that_is_due_for_ever() {
+    for version in VERSIONS {
+        let small = with_tcp(config(version, false), |tcp| tcp.receive_buffer_bytes = 10_000);
+        let mut network = Network::new(&[10], config(version, false), small, 3);
+        let client = network.connect();
+        network.run_until(network.now + Duration::from_secs(1));
+        let server = network.accepted();
+        // Six segments fit, and what is left of the window is less than one.
+        network.client.send(network.now, client, pattern(0, 30_000).into()).expect("it is open");
+        network.run_until(network.now + Duration::from_millis(100));
+        network.meddle = Box::new(|way, mut packet| {
+            if way == Way::ToClient {
+                segment_mut(&mut packet).options.dss = None;
+            }
+            vec![packet]
+        });
+        network.server.send(network.now, server, pattern(0, 5).into()).expect("it is open");
+        let (end, mut steps) = (network.now + MINUTE, 0);
+        while network.now < end && network.step() {
+            steps += 1;
+            assert!(steps < 1000, "at {}\n{}", network.now, network.log.join("\n"));
+        }
+        assert!(super::fell_back(&network)[0].is_some(), "{}", network.log.join("\n"));
+    }
+}
