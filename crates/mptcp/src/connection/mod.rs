@@ -469,6 +469,11 @@ impl Connection {
         core::mem::take(&mut self.requests)
     }
 
+    /// The application was told that it is closed, or does not care.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closed.is_some()
+    }
+
     /// The host may forget the connection: it is over and the application let go.
     pub(crate) fn is_done(&self) -> bool {
         self.subflows.is_empty() && self.closed.is_some() && self.released

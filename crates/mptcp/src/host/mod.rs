@@ -565,7 +565,10 @@ impl Host {
     }
 
     fn serve(&mut self, now: Instant, key: Key, request: Request) {
+        let is_over = self.connections.get(key).is_none_or(|entry| entry.connection.is_over());
         match request {
+            // Asked for by the same event that ended the connection.
+            Request::OpenSubflow { .. } | Request::Race { .. } if is_over => {}
             Request::OpenSubflow { local, local_id, remote, backup } => {
                 self.open_subflow(now, key, local, local_id, remote, backup);
             }

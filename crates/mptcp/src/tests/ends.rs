@@ -179,3 +179,28 @@ fn a_client_may_close_before_the_first_dss_came() {
         }
     }
 }
+
+/// The first data confirms the keys, so that other paths may be joined, and comes too late for an application that let go.
+#[test]
+fn what_ends_a_connection_opens_no_subflow_of_it() {
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, false, 3);
+        let mut has_come = false;
+        network.meddle = Box::new(move |way, packet| {
+            let segment = segment(&packet);
+            has_come |= way == Way::ToClient && !segment.payload.is_empty();
+            let is_lost = segment.flags.rst() || way == Way::ToClient && !segment.flags.syn() && !has_come;
+            if is_lost { vec![] } else { vec![packet] }
+        });
+        let client = network.connect();
+        network.run_until(network.now + Duration::from_millis(50));
+        network.client.release(network.now, client);
+        network.run_until(network.now + Duration::from_millis(50));
+        let server = network.accepted();
+        network.server.send(network.now, server, Bytes::from_static(b"late")).expect("it is open");
+        network.run_until(network.now + MINUTE * 5);
+        let log = network.log.join("\n");
+        assert_eq!(reasons(&network.client_events), [CloseReason::Aborted], "{log}");
+        assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0), "{log}");
+    }
+}
