@@ -276,8 +276,7 @@ impl Connection {
             self.fail(CloseReason::Finished);
         } else if self.is_all_said() {
             self.timers.no_subflow = cx.now + TIME_WAIT_WITHOUT_SUBFLOW;
-        } else if meta.stage == Stage::JoinSyn && matches!(error, Some(SubflowError::Reset(_))) {
-            // The peer does not know the token: the connection is gone at its end.
+        } else if meta.stage == Stage::JoinSyn && error.is_some_and(is_unknown_token) {
             self.fail(CloseReason::Reset);
         } else if self.timers.no_subflow == Instant::FAR_FUTURE {
             self.timers.no_subflow = cx.now + self.shared.config.no_subflow_timeout;
@@ -354,4 +353,11 @@ impl Connection {
         }
         self.update_close(cx);
     }
+}
+
+/// An MP_JOIN was answered by who has no connection of that token any more (RFC 8684 §3.2). Who has one and no room for another
+/// subflow says so, and may have room once it knows of those that ended.
+fn is_unknown_token(error: SubflowError) -> bool {
+    let reasons = [None, Some(ResetReason::UNSPECIFIED), Some(ResetReason::MPTCP)];
+    matches!(error, SubflowError::Reset(reason) if reasons.contains(&reason))
 }

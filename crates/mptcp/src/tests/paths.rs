@@ -471,3 +471,23 @@ fn the_address_that_is_joined_says_if_it_is_a_backup() {
         }
     }
 }
+
+/// The server has room for one subflow, and hears of the new one before it hears that the old one is over.
+#[test]
+fn a_peer_without_room_for_another_subflow_is_asked_again() {
+    let mut network = network(&[10, 5], "break-before-make", "default");
+    let limits = crate::path_manager::Limits { subflows: 0, ..network.server.config().limits };
+    network.serve_with(HostConfig { limits, ..network.server.config().clone() });
+    network.cut[1] = true;
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    (network.cut[0], network.cut[1]) = (true, false);
+    network.plan.push_back((network.now + SECOND * 2, |network| network.cut[0] = false));
+    upload.run_for(&mut network, SECOND * 10);
+    upload.finish(&mut network);
+    let refused = network.client_events.iter().filter(|(_, event)| {
+        let no_room = crate::SubflowError::Reset(Some(polypath_wire::ResetReason::NO_RESOURCES));
+        matches!(event, Event::SubflowClosed { error: Some(error), .. } if *error == no_room)
+    });
+    assert!(refused.count() > 0, "{}", network.log.join("\n"));
+}
