@@ -428,7 +428,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let window = ext.receive_window_bytes(self.own_window_bytes()).min(most);
         let edge = self.receive.next() + window;
         let step = (2 * u64::from(self.peer_mss)).min(self.config.receive_buffer_bytes / 2).max(1);
-        let closed = self.window_edge <= self.receive.next() + u64::from(self.peer_mss);
+        // As the peer knows it.
+        let known = self.window_edge.saturating_sub(self.receive.next()) >> self.own_shift << self.own_shift;
+        let closed = known <= u64::from(self.peer_mss);
         // Small steps go with the next acknowledgment; a window that was nearly closed, or opened by a half, cannot wait.
         let far = edge.saturating_sub(self.window_edge) >= (self.config.receive_buffer_bytes / 2).max(1);
         if far || closed && edge >= self.window_edge + step {

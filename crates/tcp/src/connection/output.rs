@@ -415,8 +415,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// The window for the header. The edge stays until it can move by a segment or half the buffer (RFC 9293 §3.8.6.2.2),
-    /// lest the sender fills it by slivers. It does not move back by the rounding of the scale either; it does where an
-    /// extension shares the window with others.
+    /// lest the sender fills it by slivers. It does not move back by the rounding of the scale either, while there is room: with
+    /// none left, it would move ahead by so much with each short segment (RFC 7323 §2.4). It does move back where an extension
+    /// shares the window with others.
     #[inline]
     fn window_field_to_advertise<X: Extension<Mapping = M>>(&self, shift: u8, ext: &X) -> u16 {
         let own = self.own_window_bytes();
@@ -424,7 +425,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let kept = self.window_edge.saturating_sub(self.receive.next());
         let step = u64::from(self.peer_mss).min(self.config.receive_buffer_bytes / 2).max(1);
         let keep = kept > 0 && window < kept + step && (window > kept || window >= own);
-        let units = if keep { (kept + (1 << shift) - 1) >> shift } else { window >> shift };
+        let rounded_up = kept.div_ceil(1 << shift);
+        let units = match keep {
+            true if rounded_up << shift <= window.max(kept) => rounded_up,
+            true => kept >> shift,
+            false => window >> shift,
+        };
         u16::try_from(units).unwrap_or(u16::MAX)
     }
 

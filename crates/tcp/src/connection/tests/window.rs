@@ -16,7 +16,7 @@ fn config() -> Config {
 }
 
 #[test]
-fn the_right_edge_never_moves_back() {
+fn the_right_edge_never_moves_back_but_by_the_rounding_of_its_scale() {
     for buffer in [3_000, 70_001, 1_000_003] {
         let odd = Config { receive_buffer_bytes: buffer, ..config() };
         let mut pair = Pair::established(config(), odd, 1);
@@ -34,16 +34,53 @@ fn the_right_edge_never_moves_back() {
                 if *from == From::Server {
                     let new = segment.ack.add(u32::from(segment.window) << shift);
                     assert!(
-                        edge.is_none_or(|edge| !new.before(edge)),
+                        edge.is_none_or(|edge| !new.add((1 << shift) - 1).before(edge)),
                         "buffer {buffer}: {new} after {edge:?}"
                     );
-                    edge = Some(new);
+                    edge = Some(edge.map_or(new, |edge: SeqNumber| edge.max(new)));
                 }
             }
             seen = pair.log.len();
         }
         assert!(pair.at_server.len() > 20_000);
     }
+}
+
+/// Each of them is shorter than what the window is counted in.
+#[test]
+fn a_full_buffer_closes_its_window_to_short_segments_too() {
+    const BUFFER_BYTES: u64 = 1_000_003;
+    let large = Config { receive_buffer_bytes: BUFFER_BYTES, ..config() };
+    let mut pair = Pair::established(config(), large, 1);
+    pair.server_sleeps = true;
+    pair.send(From::Client, pattern(0, 990_000));
+    pair.run_for(Duration::from_secs(20));
+    let (now, shift) = (pair.now, pair.server().own_shift);
+    let ack = pair.client.wire_ack();
+    let first = pair.server().wire_ack();
+    let mut edge = first.add(1);
+    for sent in 0..20_000 {
+        let seq = first.add(sent);
+        if !seq.before(edge) {
+            break;
+        }
+        let timestamps = pair
+            .log
+            .iter()
+            .rev()
+            .find_map(|(_, from, segment)| segment.options.timestamps.filter(|_| *from == From::Client));
+        let mut segment = Segment { flags: TcpFlags::ACK, seq, ack, window: 1000, ..Segment::default() };
+        segment.options.timestamps = timestamps;
+        segment.payload = vec![1].into();
+        pair.deliver(From::Client, &mut segment);
+        let server = pair.server();
+        server.request_ack();
+        let answer = server.poll_transmit(now, &mut ()).expect("an acknowledgment");
+        let polypath_wire::Transport::Tcp(answer) = answer.transport else { panic!("{answer:?}") };
+        edge = answer.ack.add(u32::from(answer.window) << shift);
+    }
+    let held = pair.server().readable_bytes();
+    assert!(held > 999_000 && held <= BUFFER_BYTES, "{held} of {BUFFER_BYTES}");
 }
 
 #[test]
