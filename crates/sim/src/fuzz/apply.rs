@@ -197,11 +197,13 @@ impl World {
         Ok(())
     }
 
-    /// Something is queued or under way: a word of an open window lets it go on.
+    /// Something is queued or under way: a word of an open window lets it go on. What an application wrote before it let go still
+    /// goes out.
     fn data_waits(&self) -> bool {
-        self.applications.iter().filter(|application| !application.is_over()).any(|application| {
+        self.applications.iter().any(|application| {
             let info = self.hosts[application.side.index()].info(application.id);
-            application.to_write_bytes > 0 || info.is_some_and(|info| info.send_buffer_bytes > 0)
+            let is_written = info.is_some_and(|info| info.send_buffer_bytes > 0);
+            is_written || application.to_write_bytes > 0 && !application.is_over()
         })
     }
 

@@ -197,7 +197,11 @@ impl Forgery {
         let len = segment.sequence_len();
         let acked = peer.ack.or(own.isn).unwrap_or_default();
         // Whatever the receiver has of it, its next byte is from here to there.
-        let highest = own.next.unwrap_or(acked).max(peer.edge.unwrap_or(acked)).add(most_window_bytes);
+        // What lies further off is of another connection between the same ports, which the receiver does not have (any more).
+        let is_of_same =
+            |seq: &SeqNumber| (0..=2 * i64::from(most_window_bytes)).contains(&seq.diff(acked).into());
+        let known = own.next.into_iter().chain(peer.edge).filter(is_of_same);
+        let highest = known.fold(acked, SeqNumber::max).add(most_window_bytes);
         let is_before = !segment.seq.add(len.max(1)).after(acked);
         let is_after = !segment.seq.before(highest);
         if !is_before && !is_after {

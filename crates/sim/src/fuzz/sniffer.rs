@@ -94,6 +94,10 @@ impl Sniffer {
 
 impl Direction {
     fn observe(&mut self, segment: &Segment) {
+        // It may answer what is of no connection: then its number is that segment's (RFC 9293 §3.10.7.1).
+        if segment.flags.rst() {
+            return;
+        }
         self.is_syn_ack = segment.flags.syn() && segment.flags.ack();
         if segment.flags.syn() {
             *self = Self { last_seen: self.last_seen, is_syn_ack: self.is_syn_ack, ..Self::default() };
@@ -104,7 +108,7 @@ impl Direction {
         for option in &segment.options.rest {
             self.observe_option(option, segment.flags.syn());
         }
-        if segment.flags.ack() && !segment.flags.rst() {
+        if segment.flags.ack() {
             self.ack = Some(self.ack.map_or(segment.ack, |ack| ack.max(segment.ack)));
             let shift = if segment.flags.syn() { 0 } else { self.shift };
             let edge = segment.ack.add(u32::from(segment.window) << shift);

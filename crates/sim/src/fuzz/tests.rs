@@ -24,3 +24,18 @@ fn bytes_give_the_same_run_again() {
         assert_eq!(case.run_traced(), Case::from_bytes(&case.to_bytes()).run_traced(), "seed {seed}");
     }
 }
+
+/// Runs that found something once, in the stack or in the rules by which it is judged.
+const FOUND: [u64; 13] = [
+    1_005_393, 1_009_319, 1_036_818, 1_039_423, 1_041_023, 1_048_616, 1_054_801, 2_005_279, 2_026_937,
+    2_031_085, 2_041_842, 2_053_295, 2_058_844,
+];
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    for seed in FOUND {
+        if let Err(failure) = Case::from_seed(seed).run() {
+            panic!("seed {seed}: {failure}; polypath bench fuzz --seed {seed} --shrink");
+        }
+    }
+}
