@@ -15,6 +15,7 @@ fn high_bdp_sets(sets: usize, seed: u64) -> Vec<PathSet> {
         rtt: Duration::from_secs_f64(0.4 * factors[1]),
         queue: Duration::from_secs_f64(2.0 * factors[2]),
         loss: 0.0,
+        change: None,
     };
     wsp(sets, 6, seed).iter().map(|point| PathSet { paths: point.chunks(3).map(path).collect() }).collect()
 }

@@ -13,6 +13,7 @@ fn path(rate_bps: u64, rtt_micros: u64, queue_micros: u64) -> PathSpec {
         rtt: Duration::from_micros(rtt_micros),
         queue: Duration::from_micros(queue_micros),
         loss: 0.0,
+        change: None,
     }
 }
 

@@ -148,6 +148,7 @@ fn sets(source: Source<'_>, file: &File, paths: usize) -> Result<Vec<NamedSet>, 
             rtt: path.rtt.0,
             queue: path.queue.0,
             loss: path.loss.map_or(0.0, |loss| loss.0),
+            change: None,
         };
         let set = PathSet { paths: given.paths.iter().map(path).collect() };
         sets.push(NamedSet { name: given.name.clone(), design: 0, set });

@@ -85,6 +85,7 @@ impl FactorsFile {
             rtt: self.rtt.take(&mut places).0,
             queue: self.queue.take(&mut places).0,
             loss: self.loss.as_ref().map_or(0.0, |loss| loss.take(&mut places).0),
+            change: None,
         });
         PathSet { paths: paths.collect() }
     }

@@ -117,6 +117,7 @@ mod tests {
             rtt: Duration::from_millis(rtt_ms),
             queue: Duration::from_millis(100),
             loss: 0.0,
+            change: None,
         };
         let set = PathSet { paths: vec![path(1, 50), path(20, 100)] };
         let variant = Variant::multipath("m", Policy::by_name("lowest-rtt").unwrap(), Algorithm::LIA);

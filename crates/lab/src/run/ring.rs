@@ -114,6 +114,7 @@ mod tests {
             rtt: Duration::from_millis(30),
             queue: Duration::from_millis(60),
             loss: 0.0,
+            change: None,
         };
         PathSet { paths: mbps.map(path).to_vec() }
     }

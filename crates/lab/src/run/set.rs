@@ -28,6 +28,17 @@ pub struct PathSpec {
     pub queue: Duration,
     /// Probability that a packet is lost on the line, 0 to 1.
     pub loss: f64,
+    /// It becomes another on the way.
+    pub change: Option<RateChange>,
+}
+
+/// A path that goes on at another rate, as those of radio do. Its queue keeps its length in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateChange {
+    /// From the opening of the connection on.
+    pub after: Duration,
+    /// The new rate.
+    pub rate: BitRate,
 }
 
 /// Paths between two hosts.
@@ -162,6 +173,16 @@ pub struct BlockDelays {
     pub max_s: f64,
 }
 
+impl fmt::Display for PathSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} Mbit/s", self.rate.as_mbps_f64())?;
+        if let Some(RateChange { after, rate }) = self.change {
+            write!(f, " (after {after} {:.2})", rate.as_mbps_f64())?;
+        }
+        write!(f, " {:.0} ms, queue {:.0} ms", self.rtt.as_secs_f64() * 1e3, self.queue.as_secs_f64() * 1e3)
+    }
+}
+
 impl PathSpec {
     /// Fewer places in a queue than this would drop parts of every pair of segments.
     pub const LEAST_QUEUE_PACKETS: u64 = 3;
@@ -193,7 +214,7 @@ impl PathSpec {
 
     /// What plain TCP is expected to need for a transfer, in seconds: handshake, slow start, then the path's rate or
     /// what random loss leaves of it (Mathis et al. 1997).
-    pub(super) fn expected_time_s(&self, bytes: u64) -> f64 {
+    pub(crate) fn expected_time_s(&self, bytes: u64) -> f64 {
         let rtt_s = self.rtt.as_secs_f64().max(1e-4);
         let payload_bytes = Self::PAYLOAD_BYTES as f64;
         let by_loss = if self.loss > 0.0 {
@@ -323,6 +344,13 @@ fn run(
     let mut start = Instant::ZERO;
     if variant.acquainted && matches!(workload, Workload::Bulk { .. } | Workload::Transfer { .. }) {
         start = make_acquainted(&mut network, &net, initial_path);
+    }
+    for (path, link) in set.paths.iter().zip(&net.links) {
+        let Some(RateChange { after, rate }) = path.change else { continue };
+        let channels = [link.forward(), link.backward()];
+        network.schedule(start + after, move |network| {
+            channels.into_iter().for_each(|channel| network.change(channel, Change::Rate(Some(rate))));
+        });
     }
     let (opener, acceptor) = workload.plans_of(0);
     let ends = network.converse(Conversation {
@@ -457,6 +485,7 @@ mod tests {
             rtt: Duration::from_millis(rtt_ms),
             queue: Duration::from_millis(queue_ms),
             loss: 0.0,
+            change: None,
         };
         PathSet { paths: vec![path(8, 20, 80), path(2, 150, 2000)] }
     }
@@ -542,6 +571,7 @@ mod tests {
             rtt: Duration::from_millis(rtt_ms),
             queue: Duration::from_millis(50),
             loss,
+            change: None,
         };
         let fast_and_far = PathSet { paths: vec![path(50, 300, 0.0), path(10, 10, 0.0)] };
         let number = |set: &PathSet, workload| {

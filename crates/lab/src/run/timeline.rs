@@ -414,6 +414,7 @@ mod tests {
             rtt: Duration::from_millis(20),
             queue: Duration::from_millis(50),
             loss: 0.0,
+            change: None,
         };
         PathSet { paths: mbps.iter().map(path).collect() }
     }

@@ -114,6 +114,7 @@ impl BackendsConfig {
             rtt: Duration::from_secs_f64(within(0.005, 0.1, factors[1])),
             queue: Duration::from_secs_f64(within(0.02, 0.2, factors[2])),
             loss: self.loss,
+            change: None,
         };
         let points = wsp(self.sets, PATHS * FACTORS, self.seed);
         points.iter().map(|point| PathSet { paths: point.chunks(FACTORS).map(path).collect() }).collect()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use polypath::congestion;
-use polypath::lab::never_slower::{NeverSlower, NeverSlowerResult, Sample};
+use polypath::lab::never_slower::{Cases, NeverSlower, NeverSlowerResult, Sample};
 use polypath::lab::run::Buffer;
 use polypath::lab::{Variant, Workload};
 use polypath::mptcp::{ConnectionConfig, scheduler};
@@ -39,6 +39,12 @@ pub(crate) struct Arguments {
     /// The hosts have never talked; otherwise they have, over both paths, and remember them
     #[arg(long)]
     strangers: bool,
+    /// Sizes: those of the list, or drawn anew for each set, together with other paths
+    #[arg(long, value_enum, default_value_t = Sizes::Listed)]
+    sizes: Sizes,
+    /// One path falls to a tenth of its rate at a random moment, or rises from it; with drawn sizes
+    #[arg(long)]
+    changing: bool,
     /// Paths lose nothing but what their queues drop
     #[arg(long)]
     no_loss: bool,
@@ -53,12 +59,23 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// Which sizes, over which paths.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Sizes {
+    /// A minute of bulk transfer and 64 KB to 32 MB, over each set
+    Listed,
+    /// 0.5 to 200 MB over 0.5 to 200 Mbit/s, 2 to 400 ms and queues of 5 to 1000 ms, log-uniform, one size a set
+    Random,
+}
+
 const SCHEMA: &str = "\
 Sets of two paths of 0.1 to 100 Mbit/s, round-trip times up to 400 ms, queues up to 2 s and loss up to 2.5 %. Over each, a minute of \
 bulk transfer and 64 KB to 32 MB, by plain TCP over each path alone and by Multipath TCP opened over either. Aggregation \
 benefit: 0 is the best path alone, 1 the sum of both, -1 nothing. The hosts have sent 1 MB before, and remember what the paths \
 carried and lost; with --strangers they know nothing.\n\n\
-JSON: sets, median, p1 (1st percentile), min, worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
+With --sizes random: one size a set, 0.5 to 200 MB, over 0.5 to 200 Mbit/s, 2 to 400 ms and queues of 5 to 1000 ms, all log-uniform, \
+opened over the first path, nothing lost but what queues drop.\n\n\
+JSON: sets, median, p1 (1st percentile), min, share_slower (below 0), share_behind (below -0.05), worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
 median, p75, p95, p99, max}.";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -73,26 +90,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => ConnectionConfig::default().congestion,
     };
     let single_path = algorithm("--single-path-congestion", &arguments.single_path_congestion)?;
-    let workloads: Vec<Workload> = NeverSlower::all_workloads()
-        .into_iter()
-        .filter(|workload| workload.to_string().contains(&arguments.only))
-        .collect();
-    if workloads.is_empty() {
-        let known: Vec<String> = NeverSlower::all_workloads().iter().map(Workload::to_string).collect();
-        let message = format!(
-            "--only: no workload's name has \"{}\" in it; there are {}",
-            arguments.only,
-            known.join(", ")
-        );
-        return Err(Failure::Input(message));
-    }
+    let cases = arguments.cases()?;
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let variant = Variant::multipath("multipath", arguments.scheduler, multipath);
     let comparison = NeverSlower {
         sets: arguments.sets as usize,
         repeats: arguments.repeats,
         seed: arguments.seed,
-        workloads,
+        cases,
         multipath: Variant { buffer: Buffer::Stack, acquainted: !arguments.strangers, ..variant },
         single_path,
         loss: !arguments.no_loss,
@@ -112,6 +117,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json { print_json(&result) } else { print_table(&result) }
 }
 
+impl Arguments {
+    fn cases(&self) -> Result<Cases, Failure> {
+        let all = NeverSlower::all_workloads();
+        match self.sizes {
+            Sizes::Random if self.only.is_empty() => Ok(Cases::Drawn { changing: self.changing }),
+            Sizes::Random => Err(Failure::Input(
+                "--only: chooses among listed sizes; leave it out with --sizes random".to_owned(),
+            )),
+            Sizes::Listed if self.changing => Err(Failure::Input(
+                "--changing: goes with --sizes random; the listed sets do not change".to_owned(),
+            )),
+            Sizes::Listed => {
+                let known: Vec<String> = all.iter().map(Workload::to_string).collect();
+                let chosen: Vec<Workload> =
+                    all.into_iter().filter(|workload| workload.to_string().contains(&self.only)).collect();
+                if chosen.is_empty() {
+                    let message = format!(
+                        "--only: no workload's name has \"{}\" in it; there are {}",
+                        self.only,
+                        known.join(", ")
+                    );
+                    return Err(Failure::Input(message));
+                }
+                Ok(Cases::Listed(chosen))
+            }
+        }
+    }
+}
+
 fn print_table(result: &NeverSlowerResult) -> Result<(), Failure> {
     print_line(&format!(
         "{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
@@ -124,7 +158,13 @@ fn print_table(result: &NeverSlowerResult) -> Result<(), Failure> {
         print_line(&format!("{:<12}{:>8}{figures}", row.workload, benefit.count))?;
     }
     print_line(&format!("{:<12}{:>8}{:>8.3}", "all", result.samples.len(), result.median))?;
-    print_line(&format!("1st percentile {:.3}, least {:.3}; the worst:", result.p1, result.min))?;
+    print_line(&format!(
+        "1st percentile {:.3}, least {:.3}; slower in {:.1} % of the cases, by more than 5 % in {:.1} %; the worst:",
+        result.p1,
+        result.min,
+        100.0 * result.share_slower,
+        100.0 * result.share_behind
+    ))?;
     result.samples.iter().take(5).try_for_each(|sample| print_line(&describe(sample)))
 }
 
@@ -132,9 +172,10 @@ fn describe(sample: &Sample) -> String {
     let alone: Vec<String> =
         sample.capacities_bps.iter().map(|capacity| format!("{:.3}", capacity / 1e6)).collect();
     format!(
-        "  set {}, {}, opened over path {}: {:.3} Mbit/s, alone {}: {:.3}",
+        "  set {} ({}), {}, opened over path {}: {:.3} Mbit/s, alone {}: {:.3}",
         sample.set,
-        sample.workload,
+        sample.paths.join("; "),
+        sample.bytes.map_or_else(|| sample.workload.clone(), |bytes| format!("{:.2} MB", bytes as f64 / 1e6)),
         sample.initial_path + 1,
         sample.goodput_bps / 1e6,
         alone.join(" and "),

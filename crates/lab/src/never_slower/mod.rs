@@ -1,22 +1,26 @@
 //! Is a connection over all paths ever slower than TCP over the best of them?
 //!
 //! Sets of two paths with eight factors (rate, round-trip time, queue and loss of each) from a WSP design over the widest
-//! ranges of Paasch 2014, chapter 3. Over each set, each workload is carried by plain TCP over each path alone, and by
+//! ranges of Paasch 2014, chapter 3, or paths and sizes drawn anew each time ([`Cases`]). Over each set, each workload is carried by plain TCP over each path alone, and by
 //! Multipath TCP, opened over either path. What plain TCP gets on a path is that path's capacity; the aggregation benefit
 //! follows.
+
+mod cases;
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polypath_congestion::Algorithm;
-use polypath_units::{BitRate, Duration};
+use polypath_units::Duration;
 use serde::Serialize;
 
-use crate::design::wsp;
+use cases::Case;
+pub use cases::Cases;
+
 use crate::metrics::{Distribution, aggregation_benefit};
 use crate::run::{Buffer, InitialPath};
-use crate::{PathSet, PathSpec, Variant, Workload, run_set};
+use crate::{Variant, Workload, run_set};
 
 /// What to compare over which sets.
 #[derive(Clone, Debug)]
@@ -28,8 +32,8 @@ pub struct NeverSlower {
     pub repeats: u64,
     /// Seed of the design and of the runs.
     pub seed: u64,
-    /// What is carried.
-    pub workloads: Vec<Workload>,
+    /// What is carried, over which paths.
+    pub cases: Cases,
     /// Over all paths; its initial path is set here.
     pub multipath: Variant,
     /// Congestion control of plain TCP over each path.
@@ -47,8 +51,13 @@ pub struct Sample {
     pub set: usize,
     /// Seed of its first run.
     pub seed: u64,
-    /// What was carried.
+    /// The paths, in words.
+    pub paths: Vec<String>,
+    /// What was carried, or among which sizes it is told.
     pub workload: String,
+    /// Its size, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// The path that the connection was opened over.
     pub initial_path: usize,
     /// Goodput over all paths, in bits per second: all bytes of the repeats over all their time.
@@ -70,6 +79,10 @@ pub struct NeverSlowerResult {
     pub p1: f64,
     /// The least.
     pub min: f64,
+    /// Share of the samples that are slower than the best path alone.
+    pub share_slower: f64,
+    /// Share of those that are slower by more than 5 %.
+    pub share_behind: f64,
     /// Seed of the run with the least.
     pub worst_seed: u64,
     /// Of each workload.
@@ -88,9 +101,8 @@ pub struct WorkloadResult {
     pub benefit: Distribution,
 }
 
-/// Factors of a path.
-const FACTORS: usize = 4;
-const PATHS: usize = 2;
+/// Less is more than the noise of what is lost where.
+const BEHIND: f64 = -0.05;
 
 impl NeverSlower {
     /// The workloads of the question: a minute of bulk transfer, and 64 KB to 32 MB.
@@ -114,31 +126,18 @@ impl NeverSlower {
         times * self.repeats
     }
 
-    /// The sets of paths: rates of 0.1 to 100 Mbit/s, round-trip times up to 400 ms, queues up to 2 s, loss up to 2.5 %.
-    #[must_use]
-    pub fn path_sets(&self) -> Vec<PathSet> {
-        let path = |factors: &[f64]| PathSpec {
-            rate: BitRate::from_bps((1e5 + factors[0] * (1e8 - 1e5)) as u64),
-            rtt: Duration::from_secs_f64(0.4 * factors[1]),
-            queue: Duration::from_secs_f64(2.0 * factors[2]),
-            loss: if self.loss { 0.025 * factors[3] } else { 0.0 },
-        };
-        let points = wsp(self.sets, PATHS * FACTORS, self.seed);
-        points.iter().map(|point| PathSet { paths: point.chunks(FACTORS).map(path).collect() }).collect()
-    }
-
     /// Runs everything; `on_set` is told of each set that is done.
     pub fn run(&self, on_set: impl Fn() + Sync) -> NeverSlowerResult {
-        let sets = self.path_sets();
+        let cases = self.cases.make(self.sets, self.seed, self.loss);
         let next = AtomicUsize::new(0);
         let samples = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.get() {
                 scope.spawn(|| {
                     while let number = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(set) = sets.get(number)
+                        && let Some(case) = cases.get(number)
                     {
-                        let of_set = self.run_one(number, set);
+                        let of_set = self.run_one(number, case);
                         if let Ok(mut samples) = samples.lock() {
                             samples.extend(of_set);
                         }
@@ -157,30 +156,34 @@ impl NeverSlower {
             Distribution::of(of_workload.map(|sample| sample.benefit)).unwrap_or_default()
         };
         let all = benefit(None);
+        let share_below = |limit: f64| {
+            let below = samples.iter().filter(|sample| sample.benefit < limit).count();
+            below as f64 / samples.len().max(1) as f64
+        };
         NeverSlowerResult {
-            sets: sets.len(),
+            sets: cases.len(),
             median: all.median,
             p1: all.p1,
             min: all.min,
+            share_slower: share_below(0.0),
+            share_behind: share_below(BEHIND),
             worst_seed: samples.first().map_or(0, |sample| sample.seed),
             workloads: self
-                .workloads
-                .iter()
-                .map(|workload| {
-                    let workload = workload.to_string();
-                    WorkloadResult { benefit: benefit(Some(&workload)), workload }
-                })
+                .cases
+                .groups()
+                .into_iter()
+                .map(|workload| WorkloadResult { benefit: benefit(Some(&workload)), workload })
                 .collect(),
             samples,
         }
     }
 
     /// All workloads over one set.
-    #[must_use]
-    pub fn run_one(&self, number: usize, set: &PathSet) -> Vec<Sample> {
+    fn run_one(&self, number: usize, case: &Case) -> Vec<Sample> {
+        let set = &case.set;
         let first_seed = self.seed.wrapping_mul(1_000_003).wrapping_add(number as u64 * 1000);
         let mut samples = Vec::new();
-        for workload in &self.workloads {
+        for workload in &case.workloads {
             // All bytes over all time: a loss at the wrong place makes one short transfer take many times as long as another,
             // and the median jumps between the two kinds where each is half of them.
             let goodput = |variant: &Variant| {
@@ -198,13 +201,18 @@ impl NeverSlower {
                     goodput(&Variant { buffer: Buffer::Stack, ..single })
                 })
                 .collect();
-            for initial_path in 0..set.paths.len() {
+            for &initial_path in &case.initial_paths {
                 let variant = self.multipath.clone().opened_over(InitialPath::Number(initial_path));
                 let goodput_bps = goodput(&variant);
                 samples.push(Sample {
                     set: number,
                     seed: first_seed,
-                    workload: workload.to_string(),
+                    paths: set.paths.iter().map(ToString::to_string).collect(),
+                    bytes: match workload {
+                        Workload::Transfer { bytes, .. } => Some(*bytes),
+                        _ => None,
+                    },
+                    workload: self.cases.group_of(workload),
                     initial_path,
                     goodput_bps,
                     benefit: aggregation_benefit(goodput_bps, &capacities_bps),
@@ -232,11 +240,11 @@ mod tests {
                 // Without loss a repeat is the same again.
                 repeats: if loss { 5 } else { 1 },
                 seed,
-                workloads: vec![
+                cases: Cases::Listed(vec![
                     Workload::Bulk { duration: Duration::from_secs(20) },
                     transfer(64 << 10),
                     transfer(4 << 20),
-                ],
+                ]),
                 multipath: Variant {
                     buffer: Buffer::Stack,
                     acquainted,
@@ -262,28 +270,5 @@ mod tests {
             let most = result.samples.len() / if acquainted { 20 } else { 9 };
             assert!(behind.len() <= most, "{figures}");
         }
-    }
-
-    #[test]
-    fn the_sets_reach_over_the_ranges() {
-        let comparison = |loss| NeverSlower {
-            sets: 100,
-            repeats: 1,
-            seed: 1,
-            workloads: NeverSlower::all_workloads(),
-            multipath: Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC),
-            single_path: Algorithm::CUBIC,
-            loss,
-            jobs: NonZeroUsize::MIN,
-        };
-        let paths: Vec<PathSpec> =
-            comparison(true).path_sets().into_iter().flat_map(|set| set.paths).collect();
-        assert_eq!(paths.len(), 200);
-        let most = |value: fn(&PathSpec) -> f64| paths.iter().map(value).fold(0.0, f64::max);
-        assert!((95.0..=100.0).contains(&most(|path| path.rate.as_mbps_f64())));
-        assert!((0.38..=0.4).contains(&most(|path| path.rtt.as_secs_f64())));
-        assert!((1.9..=2.0).contains(&most(|path| path.queue.as_secs_f64())));
-        assert!((0.023..=0.025).contains(&most(|path| path.loss)));
-        assert!(comparison(false).path_sets().iter().flat_map(|set| &set.paths).all(|path| path.loss <= 0.0));
     }
 }
