@@ -9,6 +9,7 @@ use ctutils::CtEq;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use sha2::{Digest as _, Sha256};
+use url::{Host, Url};
 
 /// Fewer characters are too easily guessed.
 const LEAST_CHARACTERS: usize = 16;
@@ -91,16 +92,26 @@ fn shown(field: &str) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Whether an `Origin` field (RFC 6454) is that of a page from this machine: it names an address, or this machine by its own
-/// name. A page of somebody else's that had the server's address looked up under its own name (DNS rebinding) has that
-/// name there, and programs that are no browsers send no such field.
-pub(super) fn is_of_this_machine(origin: &str) -> bool {
-    let Ok(origin) = url::Url::parse(origin.trim()) else { return false };
+/// Whether an `Origin` field (RFC 6454) is that of a page from this machine, or from this server: it names a loopback address,
+/// or the address that `host`, the request's own `Host` field, names. A name of the server's is not enough: a page of
+/// somebody else's that had the server's address looked up under its own name (DNS rebinding) has that name in both.
+/// Programs that are no browsers send no such field.
+pub(super) fn is_of_this_machine(origin: &str, host: Option<&str>) -> bool {
+    let Ok(origin) = Url::parse(origin.trim()) else { return false };
     match origin.host() {
-        Some(url::Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
-        Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)) => true,
+        Some(Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback() || is_named(&origin, host),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback() || is_named(&origin, host),
         None => false,
     }
+}
+
+/// Whether a request went to the origin's own address and port.
+fn is_named(origin: &Url, host: Option<&str>) -> bool {
+    let Some(host) = host.and_then(|host| Url::parse(&format!("http://{}", host.trim())).ok()) else {
+        return false;
+    };
+    origin.scheme() == "http" && (origin.host(), origin.port()) == (host.host(), host.port())
 }
 
 #[cfg(test)]
@@ -146,11 +157,28 @@ mod tests {
 
     #[test]
     fn pages_of_others_have_names_of_others() {
-        for ours in ["http://127.0.0.1:8077", "http://[::1]:80", "http://localhost:1", "http://192.0.2.1"] {
-            assert!(is_of_this_machine(ours), "{ours}");
+        for ours in
+            ["http://127.0.0.1:8077", "http://[::1]:80", "http://localhost:1", "http://[::ffff:127.0.0.1]"]
+        {
+            assert!(
+                is_of_this_machine(ours, Some("192.0.2.1:8077")) && is_of_this_machine(ours, None),
+                "{ours}"
+            );
         }
         for other in ["http://evil.example:8077", "null", "", "http://127.0.0.1.evil.example"] {
-            assert!(!is_of_this_machine(other), "{other}");
+            assert!(!is_of_this_machine(other, Some("127.0.0.1:8077")), "{other}");
+        }
+        for (origin, host, is_ours) in [
+            ("http://192.0.2.1:8077", Some("192.0.2.1:8077"), true),
+            ("http://192.0.2.1", Some("192.0.2.1:80"), true),
+            ("http://[2001:db8::1]:8077", Some("[2001:db8::1]:8077"), true),
+            ("http://192.0.2.1:8077", Some("192.0.2.1"), false),
+            ("http://192.0.2.1:8077", Some("127.0.0.1:8077"), false),
+            ("https://192.0.2.1:8077", Some("192.0.2.1:8077"), false),
+            ("http://192.0.2.1:8077", None, false),
+            ("http://evil.example:8077", Some("evil.example:8077"), false),
+        ] {
+            assert_eq!(is_of_this_machine(origin, host), is_ours, "{origin} at {host:?}");
         }
     }
 }

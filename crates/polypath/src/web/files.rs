@@ -12,8 +12,8 @@ use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::{
-    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    LAST_MODIFIED, LOCATION, ORIGIN, RANGE, VARY, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName,
+    HeaderValue, LAST_MODIFIED, LOCATION, ORIGIN, RANGE, VARY, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::io::AsyncReadExt;
@@ -90,7 +90,7 @@ impl FileServer {
             Some(token) if token.is_in(headers) => Right::Write,
             Some(_) => Right::ShowToken,
             // Whoever relies on an address that strangers can't reach must not be tricked by a browser.
-            None if text(headers, ORIGIN).is_none_or(is_of_this_machine) => Right::Write,
+            None if is_from_here(headers) => Right::Write,
             None => Right::None,
         }
     }
@@ -169,7 +169,7 @@ impl FileServer {
         name: &str,
     ) -> io::Result<Response<Body>> {
         let headers = request.headers();
-        let validators = Validators { etag: etag(metadata), modified: metadata.modified()? };
+        let validators = validators(metadata)?;
         let mut response = Response::new(empty());
         let fields = response.headers_mut();
         fields.insert(ETAG, value(&validators.etag));
@@ -269,6 +269,12 @@ impl FileServer {
     }
 }
 
+/// Whether no page of somebody else's made a browser send this.
+fn is_from_here(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    origin.to_str().is_ok_and(|origin| is_of_this_machine(origin, text(headers, HOST)))
+}
+
 /// What is said of a file's digest.
 enum DigestAnswer {
     Told(Digest),
@@ -365,6 +371,11 @@ fn redirect(names: &[String]) -> Response<Body> {
     let mut response = plain(StatusCode::MOVED_PERMANENTLY, "a directory");
     response.headers_mut().insert(LOCATION, value(&format!("{path}/")));
     response
+}
+
+/// By what clients tell this state of a file from others.
+pub(super) fn validators(metadata: &Metadata) -> io::Result<Validators> {
+    Ok(Validators { etag: etag(metadata), modified: metadata.modified()? })
 }
 
 /// Changes whenever the content does: the file system counts nanoseconds, and of the time of a change nobody can lie.
