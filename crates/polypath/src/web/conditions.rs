@@ -24,22 +24,71 @@ pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// In the order of §13.2.2.
+/// For GET and HEAD, in the order of §13.2.2.
 pub(super) fn check(headers: &HeaderMap, validators: &Validators) -> Verdict {
-    let date = |name| text(headers, name).and_then(|field| httpdate::parse_http_date(field).ok());
-    let modified = whole_seconds(validators.modified);
-    if let Some(tags) = text(headers, IF_MATCH) {
-        if !matches(tags, &validators.etag, false) {
-            return Verdict::Failed;
-        }
-    } else if date(IF_UNMODIFIED_SINCE).is_some_and(|since| modified > since) {
+    let conditions = Preconditions::of(headers);
+    if conditions.expect_another(Some(validators)) {
         return Verdict::Failed;
     }
-    let is_same = match text(headers, IF_NONE_MATCH) {
-        Some(tags) => matches(tags, &validators.etag, true),
-        None => date(IF_MODIFIED_SINCE).is_some_and(|since| modified <= since),
-    };
+    let is_same = conditions.exclude(Some(validators)).unwrap_or_else(|| {
+        date(headers, IF_MODIFIED_SINCE).is_some_and(|since| whole_seconds(validators.modified) <= since)
+    });
     if is_same { Verdict::NotModified } else { Verdict::Proceed }
+}
+
+/// The conditions that hold for every method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Preconditions {
+    if_match: Option<String>,
+    if_none_match: Option<String>,
+    if_unmodified_since: Option<SystemTime>,
+}
+
+impl Preconditions {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self {
+            if_match: list(headers, IF_MATCH),
+            if_none_match: list(headers, IF_NONE_MATCH),
+            if_unmodified_since: date(headers, IF_UNMODIFIED_SINCE),
+        }
+    }
+
+    /// There are none.
+    pub(super) fn are_none(&self) -> bool {
+        self.if_match.is_none() && self.if_none_match.is_none() && self.if_unmodified_since.is_none()
+    }
+
+    /// Whether a file may be replaced by a request, or made if there is none. If not, the answer is 412.
+    pub(super) fn allow_change(&self, there: Option<&Validators>) -> bool {
+        !self.expect_another(there) && self.exclude(there) != Some(true)
+    }
+
+    /// Whether the client expects something else than what is there (§13.1.1, §13.1.4).
+    fn expect_another(&self, there: Option<&Validators>) -> bool {
+        match (&self.if_match, there) {
+            (Some(tags), there) => !there.is_some_and(|there| matches(tags, &there.etag, false)),
+            (None, Some(there)) => {
+                self.if_unmodified_since.is_some_and(|since| whole_seconds(there.modified) > since)
+            }
+            (None, None) => false,
+        }
+    }
+
+    /// Whether the client wants to do nothing with what is there (§13.1.2); none if it says nothing of it.
+    fn exclude(&self, there: Option<&Validators>) -> Option<bool> {
+        let tags = self.if_none_match.as_ref()?;
+        Some(there.is_some_and(|there| matches(tags, &there.etag, true)))
+    }
+}
+
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(text(headers, name)?).ok()
+}
+
+/// A list that may be spread over several fields. What is no text stays a part of it: it matches nothing, and is a condition.
+fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let lines = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+    lines.map(|line| line.into_owned()).reduce(|list, line| list + "," + &line)
 }
 
 /// Whether a range may be answered (§13.1.5): without the field, and if it names this representation.
@@ -69,7 +118,46 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
+
+    fn fields(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, text) in fields {
+            // Characters are bytes here, so that one can be none of ASCII.
+            let bytes: Vec<u8> = text.chars().map(|c| u8::try_from(c).expect("a byte")).collect();
+            headers.append(name, HeaderValue::from_bytes(&bytes).expect("a field's value"));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_change_wants_what_the_client_saw() {
+        let modified = UNIX_EPOCH + Duration::from_millis(1_000_000_500);
+        let there = Validators { etag: "\"a\"".into(), modified };
+        for (conditions, replaces, makes) in [
+            (&[][..], true, true),
+            (&[(IF_NONE_MATCH, "*")], false, true),
+            (&[(IF_NONE_MATCH, "\"a\"")], false, true),
+            (&[(IF_NONE_MATCH, "\"b\""), (IF_NONE_MATCH, "W/\"a\"")], false, true),
+            (&[(IF_NONE_MATCH, "\"b\"")], true, true),
+            (&[(IF_MATCH, "*")], true, false),
+            (&[(IF_MATCH, "\"a\"")], true, false),
+            (&[(IF_MATCH, "\"b\""), (IF_MATCH, "\"a\"")], true, false),
+            (&[(IF_MATCH, "\"b\"")], false, false),
+            (&[(IF_MATCH, "W/\"a\"")], false, false),
+            (&[(IF_MATCH, "ÿ")], false, false),
+            (&[(IF_UNMODIFIED_SINCE, "Mon, 12 Jan 1970 13:46:39 GMT")], false, true),
+            (&[(IF_UNMODIFIED_SINCE, "Mon, 12 Jan 1970 13:46:40 GMT")], true, true),
+            // These are for reading.
+            (&[(IF_MODIFIED_SINCE, "Mon, 12 Jan 1970 13:46:40 GMT")], true, true),
+        ] {
+            let checked = Preconditions::of(&fields(conditions));
+            let allowed = (checked.allow_change(Some(&there)), checked.allow_change(None));
+            assert_eq!(allowed, (replaces, makes), "{conditions:?}");
+        }
+    }
 
     #[test]
     fn conditions_come_to_what_the_standard_says() {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, mkdirat, open, openat2, renameat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat2, renameat};
 
 /// A directory. Paths within it are resolved by the kernel, which lets none lead out of it.
 #[derive(Debug)]
@@ -66,6 +66,16 @@ impl Root {
     /// A file to read and write, made if it is missing. A symbolic link at its place is refused.
     pub(super) fn create(&self, names: &[String]) -> io::Result<File> {
         Ok(self.at(names, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW)?.into())
+    }
+
+    /// Whether a file that was opened has this name still.
+    pub(super) fn has_at(&self, names: &[String], file: &File) -> io::Result<bool> {
+        let there = match self.at(names, OFlags::PATH | OFlags::NOFOLLOW) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            there => fstat(there?)?,
+        };
+        let here = fstat(file)?;
+        Ok((here.st_dev, here.st_ino) == (there.st_dev, there.st_ino))
     }
 
     /// Makes the directories that lead to a file.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -13,10 +14,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::Body;
-use super::conditions::text;
+use super::conditions::{Preconditions, text};
 use super::digest::{Digest, REPR_DIGEST, hash};
-use super::files::{FileServer, blocking, part_name, plain, value};
+use super::files::{FileServer, blocking, part_name, plain, validators, value};
 use super::range::content_range;
+use super::root::Root;
 use super::server::{BODY_LIMIT, LEAST_BODY_BYTES};
 
 impl FileServer {
@@ -31,6 +33,7 @@ impl FileServer {
         let mut part = names.clone();
         part.pop();
         part.push(part_name(name));
+        let conditions = Preconditions::of(request.headers());
         let range = match text(request.headers(), CONTENT_RANGE) {
             None => None,
             Some(field) => match content_range(field) {
@@ -45,51 +48,128 @@ impl FileServer {
         };
         let first = range.map_or(0, |(first, _)| first);
         let announced = request.body().size_hint().exact();
-        let root = self.root.clone();
-        let (opened, parts) = (part.clone(), names.clone());
-        let opened = blocking(move || {
-            // A directory in the way is found before anything is sent.
-            if root.open(&parts).is_ok_and(|found| found.metadata().is_ok_and(|found| found.is_dir())) {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            root.make_parents(&opened)?;
-            open_part(root.create(&opened)?, first)
+        let upload = Upload { root: self.root.clone(), part, names, conditions };
+        let (upload, opened) = blocking(move || {
+            let opened = upload.open(first)?;
+            Ok((upload, opened))
         })
         .await?;
-        let Some((file, hasher)) = opened else {
-            return Ok(plain(StatusCode::CONFLICT, "the upload that goes on has another length here"));
+        let (file, hasher) = match opened {
+            Opened::Ready(file, hasher) => (file, hasher),
+            Opened::EndsElsewhere => {
+                return Ok(plain(StatusCode::CONFLICT, "the upload that goes on has another length here"));
+            }
+            Opened::Unwanted => return Ok(unwanted()),
         };
-        let (stored, digest) = receive(request.into_body(), file, hasher).await?;
+        let (file, stored, digest) = receive(request.into_body(), file, hasher).await?;
         let total = first + stored;
         if announced.is_some_and(|bytes| bytes != stored) || range.is_some_and(|(_, wanted)| wanted != total)
         {
             return Ok(plain(StatusCode::BAD_REQUEST, "the upload has another length than it said"));
         }
-        let root = self.root.clone();
-        let is_new = blocking(move || {
-            let is_new = root.open(&names).is_err();
-            root.rename(&part, &names)?;
-            Ok(is_new)
-        })
-        .await?;
-        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        let status = match blocking(move || upload.store(file)).await? {
+            Stored::Made => StatusCode::CREATED,
+            Stored::Replaced => StatusCode::OK,
+            Stored::Unwanted => return Ok(unwanted()),
+        };
         let mut response = plain(status, "stored");
         response.headers_mut().insert(HeaderName::from_static(REPR_DIGEST), value(&digest.to_field()));
         Ok(response)
     }
 }
 
-/// Makes a part ready to be written from `first` on; none if it ends elsewhere.
-fn open_part(mut file: File, first: u64) -> io::Result<Option<(File, Sha256)>> {
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    if first == 0 {
-        file.set_len(0)?;
-    } else if file.metadata()?.len() != first {
-        return Ok(None);
+fn unwanted() -> Response<Body> {
+    plain(StatusCode::PRECONDITION_FAILED, "what is there is not what the conditions expect")
+}
+
+/// Where an upload goes.
+#[derive(Debug)]
+struct Upload {
+    root: Arc<Root>,
+    /// Its name until it is all there.
+    part: Vec<String>,
+    /// Its final name.
+    names: Vec<String>,
+    conditions: Preconditions,
+}
+
+/// What there is to write to. Who has the file has its lock, and nobody else writes it.
+#[derive(Debug)]
+enum Opened {
+    Ready(File, Sha256),
+    /// The part has another length than the client goes on from.
+    EndsElsewhere,
+    /// What is there is not what the client's conditions expect.
+    Unwanted,
+}
+
+/// What became of a file that is all there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stored {
+    Made,
+    Replaced,
+    /// What is there is not what the client's conditions expect.
+    Unwanted,
+}
+
+impl Upload {
+    /// Makes the part ready to be written from `first` on.
+    fn open(&self, first: u64) -> io::Result<Opened> {
+        // What is in the way is found before anything is sent.
+        let found = self.root.open(&self.names).and_then(|found| found.metadata());
+        if found.is_ok_and(|found| found.is_dir()) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !self.is_wanted()? {
+            return Ok(Opened::Unwanted);
+        }
+        self.root.make_parents(&self.part)?;
+        let mut file = loop {
+            let file = self.root.create(&self.part)?;
+            if self.lock(&file)? {
+                break file;
+            }
+        };
+        if first == 0 {
+            file.set_len(0)?;
+        } else if file.metadata()?.len() != first {
+            return Ok(Opened::EndsElsewhere);
+        }
+        let hasher = hash(&mut file, Some(first))?;
+        file.seek(SeekFrom::Start(first))?;
+        Ok(Opened::Ready(file, hasher))
     }
-    let hasher = hash(&mut file, Some(first))?;
-    file.seek(SeekFrom::Start(first))?;
-    Ok(Some((file, hasher)))
+
+    /// Takes the part for one upload alone. False if it became a whole file between its opening and this.
+    fn lock(&self, part: &File) -> io::Result<bool> {
+        flock(part, FlockOperation::NonBlockingLockExclusive)?;
+        self.root.has_at(&self.part, part)
+    }
+
+    /// Whether the conditions allow that what is there is replaced.
+    fn is_wanted(&self) -> io::Result<bool> {
+        if self.conditions.are_none() {
+            return Ok(true);
+        }
+        let there = match self.root.open(&self.names) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            file => Some(validators(&file?.metadata()?)?),
+        };
+        Ok(self.conditions.allow_change(there.as_ref()))
+    }
+
+    /// Gives the part its final name. Until it has it, nobody else can take the part: its lock goes with `file`.
+    fn store(&self, file: File) -> io::Result<Stored> {
+        // Errors of what is written back late are told here; what has its name is all there.
+        file.sync_all()?;
+        if !self.is_wanted()? {
+            return Ok(Stored::Unwanted);
+        }
+        let is_new = self.root.open(&self.names).is_err();
+        self.root.rename(&self.part, &self.names)?;
+        drop(file);
+        Ok(if is_new { Stored::Made } else { Stored::Replaced })
+    }
 }
 
 /// A sender has to bring at least so many bytes in each period of waiting for it. What the disk takes does not count.
@@ -122,8 +202,8 @@ impl LeastRate {
     }
 }
 
-/// Stores a body; how many bytes it had, and the digest of the whole file.
-async fn receive(mut body: Incoming, mut file: File, mut hasher: Sha256) -> io::Result<(u64, Digest)> {
+/// Writes a body to a file; how many bytes it had, and the digest of the whole file.
+async fn receive(mut body: Incoming, mut file: File, mut hasher: Sha256) -> io::Result<(File, u64, Digest)> {
     let mut stored = 0;
     let mut rate = LeastRate::new(BODY_LIMIT, LEAST_BODY_BYTES);
     while let Some(frame) = rate.wait_for(body.frame()).await? {
@@ -137,12 +217,72 @@ async fn receive(mut body: Incoming, mut file: File, mut hasher: Sha256) -> io::
         })
         .await?;
     }
-    Ok((stored, Digest::of(hasher)))
+    Ok((file, stored, Digest::of(hasher)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    /// An upload of `file` in a folder.
+    fn upload(folder: &Path) -> Upload {
+        let conditions = Preconditions::of(&hyper::HeaderMap::new());
+        let root = Arc::new(Root::new(folder).expect("a folder"));
+        Upload { root, part: vec![".file.part".into()], names: vec!["file".into()], conditions }
+    }
+
+    fn ready(upload: &Upload) -> File {
+        match upload.open(0).expect("a part") {
+            Opened::Ready(file, _) => file,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_part_is_one_uploads_until_it_has_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let upload = upload(folder.path());
+        let mut first = ready(&upload);
+        first.write_all(b"first").expect("room");
+        // A second one comes just before the first has its name, and looks at what it opened just after.
+        let late = upload.root.create(&upload.part).expect("the part");
+        assert_eq!(upload.lock(&late).expect_err("in use").kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(upload.open(0).expect_err("in use").kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(upload.store(first).expect("room"), Stored::Made);
+        assert!(!upload.lock(&late).expect("no error"), "what is stored is no part any more");
+        drop(late);
+        let second = ready(&upload);
+        assert_eq!(fs::read(folder.path().join("file")).expect("the file"), b"first");
+        assert_eq!(upload.store(second).expect("room"), Stored::Replaced);
+        assert_eq!(fs::read(folder.path().join("file")).expect("the file"), b"");
+    }
+
+    #[test]
+    fn what_cant_be_written_back_gets_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let upload = upload(folder.path());
+        drop(ready(&upload));
+        // Nothing can be written back of a pipe, and the system says so.
+        let (_reader, pipe) = rustix::pipe::pipe().expect("a pipe");
+        assert!(upload.store(pipe.into()).is_err());
+        assert!(!folder.path().join("file").exists());
+    }
+
+    #[test]
+    fn conditions_are_looked_at_again_before_a_file_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut upload = upload(folder.path());
+        let fields = [(hyper::header::IF_NONE_MATCH, hyper::header::HeaderValue::from_static("*"))];
+        upload.conditions = Preconditions::of(&fields.into_iter().collect());
+        let part = ready(&upload);
+        fs::write(folder.path().join("file"), "meanwhile").expect("room");
+        assert_eq!(upload.store(part).expect("room"), Stored::Unwanted);
+        assert!(matches!(upload.open(0).expect("no error"), Opened::Unwanted));
+        assert_eq!(fs::read(folder.path().join("file")).expect("the file"), b"meanwhile");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_sender_that_brings_too_little_is_given_up() {
