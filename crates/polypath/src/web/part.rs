@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
@@ -44,7 +44,7 @@ pub(super) struct Sink {
 
 #[derive(Debug)]
 struct Checkpoints {
-    place: PathBuf,
+    part: PathBuf,
     file: Identity,
     bytes: u64,
     at: Instant,
@@ -63,15 +63,24 @@ pub(super) enum Found {
 }
 
 fn record_place(part: &Path) -> PathBuf {
+    beside(part, ".json")
+}
+
+/// The record's name until it is all there.
+fn new_record_place(part: &Path) -> PathBuf {
+    beside(part, ".json.new")
+}
+
+fn beside(part: &Path, ending: &str) -> PathBuf {
     let mut name = part.as_os_str().to_owned();
-    name.push(".json");
+    name.push(ending);
     name.into()
 }
 
 /// Opens a part for this process alone. [`io::ErrorKind::WouldBlock`] if another one writes it.
 fn open_alone(place: &Path, is_new: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(is_new).custom_flags(libc_nofollow());
+    options.read(true).write(true).create(is_new).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     loop {
         let file = options.open(place)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -81,10 +90,6 @@ fn open_alone(place: &Path, is_new: bool) -> io::Result<File> {
             return Ok(file);
         }
     }
-}
-
-fn libc_nofollow() -> i32 {
-    i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0)
 }
 
 impl Sink {
@@ -102,7 +107,7 @@ impl Sink {
     pub(super) fn emptied(mut self, place: &Path) -> io::Result<Self> {
         self.file.set_len(0)?;
         // After the bytes: an empty part needs no record, and bytes without one are trusted less.
-        remove_if_there(&record_place(place))?;
+        forget(place)?;
         self.file.rewind()?;
         Ok(Self::stream(self.file))
     }
@@ -142,9 +147,9 @@ impl Sink {
     }
 
     /// Notes from now on how far the part at this place has come, for whoever goes on with it.
-    pub(super) fn keep_record(&mut self, place: &Path, file: Identity) {
-        let place = record_place(place);
-        self.checkpoints = Some(Checkpoints { place, file, bytes: self.bytes, at: Instant::now() });
+    pub(super) fn keep_record(&mut self, part: &Path, file: Identity) {
+        let part = part.to_path_buf();
+        self.checkpoints = Some(Checkpoints { part, file, bytes: self.bytes, at: Instant::now() });
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -170,10 +175,11 @@ impl Sink {
         let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
         (checkpoints.bytes, checkpoints.at) = (self.bytes, Instant::now());
         let record = Record { file: checkpoints.file.clone(), bytes: self.bytes, sha256 };
-        let mut new = checkpoints.place.clone().into_os_string();
-        new.push(".new");
-        fs::write(&new, serde_json::to_vec(&record)?)?;
-        fs::rename(&new, &checkpoints.place)
+        let new = new_record_place(&checkpoints.part);
+        let written = write_anew(&new, &serde_json::to_vec(&record)?);
+        let result = written.and_then(|()| fs::rename(&new, record_place(&checkpoints.part)));
+        // On a full disk, half a record is of no use.
+        result.inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
     /// Cuts off what was written in part, and notes the rest.
@@ -195,15 +201,29 @@ impl Sink {
         if let Ok(replaced) = fs::metadata(place) {
             self.file.set_permissions(replaced.permissions())?;
         }
+        // Errors of what is written back late are told here; what has its name is all there.
+        self.file.sync_all()?;
         fs::rename(part, place)?;
-        remove_if_there(&record_place(part))
+        forget(part)
     }
 }
 
 /// Removes a part and its record.
 pub(super) fn discard(part: &Path) -> io::Result<()> {
     remove_if_there(part)?;
-    remove_if_there(&record_place(part))
+    forget(part)
+}
+
+/// Removes what stands beside a part.
+pub(super) fn forget(part: &Path) -> io::Result<()> {
+    remove_if_there(&record_place(part))?;
+    remove_if_there(&new_record_place(part))
+}
+
+/// Writes a file in place of whatever has its name: what a link leads to stays as it is.
+fn write_anew(place: &Path, content: &[u8]) -> io::Result<()> {
+    remove_if_there(place)?;
+    OpenOptions::new().write(true).create_new(true).open(place)?.write_all(content)
 }
 
 fn remove_if_there(place: &Path) -> io::Result<()> {
@@ -216,7 +236,10 @@ fn remove_if_there(place: &Path) -> io::Result<()> {
 /// None if there is none that makes sense: then nothing is known of the part.
 fn read_record(part: &Path) -> Option<Record> {
     let mut text = Vec::new();
-    File::open(record_place(part)).ok()?.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
+    // A pipe must not make anybody wait.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(record_place(part)).ok()?;
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -303,6 +326,39 @@ mod tests {
         assert!(matches!(Sink::find(&place).expect("a part"), Found::Unknown(_)));
         discard(&place).expect("it goes");
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    }
+
+    #[test]
+    fn a_record_is_not_written_where_a_link_leads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (place, whole) = (folder.path().join("file.part"), folder.path().join("file"));
+        let others = folder.path().join("others");
+        fs::write(&others, "others").expect("room");
+        std::os::unix::fs::symlink("others", new_record_place(&place)).expect("a link");
+        broken_off(&place);
+        assert_eq!(fs::read(&others).expect("the file"), b"others");
+        assert!(read_record(&place).is_some());
+        // A process that was killed may leave half a record.
+        for end in [
+            |part: &Path, _: &Path| discard(part),
+            |part: &Path, whole: &Path| Sink::create(part).expect("a part").finish(part, whole),
+        ] {
+            fs::write(new_record_place(&place), "{").expect("room");
+            end(&place, &whole).expect("it goes");
+            let left = fs::read_dir(folder.path()).expect("the folder").flatten();
+            assert!(!left.into_iter().any(|entry| entry.path().to_string_lossy().contains(".part")));
+        }
+    }
+
+    #[test]
+    fn what_cant_be_written_back_gets_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (place, whole) = (folder.path().join("file.part"), folder.path().join("file"));
+        broken_off(&place);
+        // Nothing can be written back of a pipe, and the system says so.
+        let (_reader, pipe) = rustix::pipe::pipe().expect("a pipe");
+        assert!(Sink::stream(pipe.into()).finish(&place, &whole).is_err());
+        assert!(!whole.exists() && place.exists() && read_record(&place).is_some());
     }
 
     #[test]
