@@ -109,9 +109,13 @@ impl Fetched {
         self.response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
-    /// First byte, last byte and length of the whole, of a part.
+    /// First byte, last byte and length of the whole, of a part. Other answers have none, whatever their fields say
+    /// (RFC 9110 §14.4).
     #[must_use]
     pub fn range(&self) -> Option<(u64, u64, u64)> {
+        if self.response.status() != StatusCode::PARTIAL_CONTENT {
+            return None;
+        }
         content_range(self.response.headers().get(CONTENT_RANGE)?.to_str().ok()?)
     }
 }

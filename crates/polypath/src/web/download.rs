@@ -15,7 +15,7 @@ use super::client::{Client, Error, Fetched, innermost};
 use super::digest::WANT_REPR_DIGEST;
 use super::files::{READ_BEFORE_BYTES, blocking};
 use super::identity::Identity;
-use super::part::{Found, Sink, Writer, discard};
+use super::part::{Found, Sink, Writer, discard, forget};
 
 /// A server that is not ready is not asked more often.
 const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
@@ -210,10 +210,10 @@ impl Download<'_> {
     }
 
     async fn to_stream(&self, file: File, mut progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
-        let fetched = self.get(None).await?;
+        let fetched = self.get_whole().await?;
         let identity = Identity::of(&fetched)?;
-        let place = PathBuf::from("output");
-        let (sink, received) = transfer(fetched, Sink::stream(file), &place, false, &mut progress).await?;
+        let (sink, place) = (Sink::stream(file), PathBuf::from("output"));
+        let (sink, received) = transfer(fetched, sink, identity.length, &place, false, &mut progress).await?;
         match self.told(&identity).await? {
             Some(told) if told != sink.digest() => Err(DownloadError::Differs { url: self.boxed_url() }),
             _ => Ok(received),
@@ -263,7 +263,7 @@ impl Download<'_> {
             }
             None if self.verify == Verify::Required => Err(DownloadError::NoDigest(self.boxed_url())),
             _ => {
-                files.finish(&sink)?;
+                files.finish(sink).await?;
                 Ok(Start::Whole)
             }
         }
@@ -279,26 +279,23 @@ impl Download<'_> {
         let Some(file) = self.ask().await? else { return Ok(Start::Anew) };
         let (Some(told), Some(length)) = (file.digest, file.length) else { return Ok(Start::Anew) };
         if sink.bytes() < length {
-            if adopted.is_some() {
-                fs::rename(&files.place, &files.part).map_err(|error| files.unopened(error))?;
-            }
             return Ok(Start::From { sink: sink.into(), file: file.into(), adopted });
         }
         if sink.bytes() == length && sink.digest() == told {
             if adopted.is_none() {
-                files.finish(&sink)?;
+                files.finish(sink).await?;
             }
             return Ok(Start::Whole);
         }
         if adopted.is_some() {
-            fs::rename(&files.place, &files.part).map_err(|error| files.unopened(error))?;
+            files.adopt()?;
         }
         files.reject(&sink, adopted, self.url)
     }
 
     /// The whole file; into `sink` if it is open already.
     async fn begin(&self, files: &Files, sink: Option<Sink>) -> Result<Begun, DownloadError> {
-        let fetched = self.get(None).await?;
+        let fetched = self.get_whole().await?;
         self.begin_with(files, sink, fetched)
     }
 
@@ -308,9 +305,6 @@ impl Download<'_> {
         sink: Option<Sink>,
         fetched: Fetched,
     ) -> Result<Begun, DownloadError> {
-        if fetched.response.status() == StatusCode::PARTIAL_CONTENT {
-            return Err(DownloadError::AnotherPart(self.boxed_url()));
-        }
         let file = Identity::of(&fetched)?;
         let sink = match sink {
             Some(sink) => sink.emptied(&files.part),
@@ -330,6 +324,8 @@ impl Download<'_> {
     ) -> Result<Begun, DownloadError> {
         let present = sink.bytes();
         let fetched = self.get(Some((present, &file))).await?;
+        // What has the final name keeps it until the whole is there.
+        let to_empty = adopted.is_none();
         match fetched.response.status() {
             StatusCode::PARTIAL_CONTENT => {
                 if fetched.range().is_none_or(|(first, ..)| first != present) {
@@ -341,11 +337,14 @@ impl Download<'_> {
                     discard(&files.part).map_err(|error| files.unopened(error))?;
                     return Err(DownloadError::Changed(self.boxed_url()));
                 }
+                if adopted.is_some() {
+                    files.adopt()?;
+                }
                 now.digest = now.digest.or(file.digest);
                 Ok(Begun { sink, fetched, file: now, present, adopted })
             }
-            StatusCode::RANGE_NOT_SATISFIABLE => self.begin(files, Some(sink)).await,
-            _ => self.begin_with(files, Some(sink), fetched),
+            StatusCode::RANGE_NOT_SATISFIABLE => self.begin(files, to_empty.then_some(sink)).await,
+            _ => self.begin_with(files, to_empty.then_some(sink), fetched),
         }
     }
 
@@ -362,7 +361,7 @@ impl Download<'_> {
             sink.keep_record(&files.part, file.clone());
         }
         let is_resumable = is_known || file.digest.is_some();
-        let result = transfer(fetched, sink, &files.part, is_resumable, progress).await;
+        let result = transfer(fetched, sink, file.length, &files.part, is_resumable, progress).await;
         let (sink, received) = match result {
             Ok(result) => result,
             Err(failure) => {
@@ -386,7 +385,7 @@ impl Download<'_> {
                 Err(DownloadError::Differs { url: self.boxed_url() })
             }
             _ => {
-                files.finish(&sink)?;
+                files.finish(sink).await?;
                 Ok(received)
             }
         }
@@ -435,6 +434,15 @@ impl Download<'_> {
         vec![(WANT_REPR_DIGEST, "sha-256=1".into()), ("prefer", "respond-async, wait=10".into())]
     }
 
+    /// The whole, which nobody may send a part of who was not asked for one.
+    async fn get_whole(&self) -> Result<Fetched, DownloadError> {
+        let fetched = self.get(None).await?;
+        match fetched.response.status() {
+            StatusCode::PARTIAL_CONTENT => Err(DownloadError::AnotherPart(self.boxed_url())),
+            _ => Ok(fetched),
+        }
+    }
+
     /// The whole, or the rest of this file.
     async fn get(&self, rest: Option<(u64, &Identity)>) -> Result<Fetched, DownloadError> {
         let mut fields = self.wishes();
@@ -448,24 +456,31 @@ impl Download<'_> {
         if self.refuses_directories && fetched.url.path().ends_with('/') {
             return Err(DownloadError::Directory(self.boxed_url()));
         }
-        if status.is_success() || rest.is_some() && status == StatusCode::RANGE_NOT_SATISFIABLE {
-            return Ok(fetched);
+        match status {
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::PARTIAL_CONTENT => {
+                Ok(fetched)
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE if rest.is_some() => Ok(fetched),
+            // What else is a success has no file in it (RFC 9110 §15.3).
+            _ => Err(DownloadError::Refused { url: Box::new(fetched.url), status }),
         }
-        Err(DownloadError::Refused { url: Box::new(fetched.url), status })
     }
 }
 
-/// Writes a body to a sink: all that was promised, or it is an error.
+/// Writes a body to a sink, to the end of a file that has `length` bytes: all of them, and no more, or it is an error. A
+/// server may send less than the rest that it was asked for (RFC 9110 §15.3.7).
 async fn transfer(
     fetched: Fetched,
     sink: Sink,
+    length: Option<u64>,
     place: &Path,
     is_resumable: bool,
     progress: &mut impl FnMut(Progress),
 ) -> Result<(Sink, u64), DownloadError> {
     let unwritten = |source| DownloadError::Write { place: place.to_path_buf(), source };
-    let promised = fetched.content_length();
     let present = sink.bytes();
+    let rest = length.map(|length| length.saturating_sub(present));
+    let promised = rest.or(fetched.content_length());
     progress(Progress::Begun { present, total: promised.map(|promised| present.saturating_add(promised)) });
     let Fetched { url, response } = fetched;
     let mut body = response.into_body();
@@ -477,6 +492,10 @@ async fn transfer(
             Ok(frame) => {
                 let Ok(block) = frame.into_data() else { continue };
                 let bytes = block.len() as u64;
+                if promised.is_some_and(|promised| received + bytes > promised) {
+                    problem = Some("the server sends more than it said".into());
+                    break;
+                }
                 if !writer.write(block).await {
                     break;
                 }
@@ -518,9 +537,18 @@ impl Files {
         }
     }
 
-    fn finish(&self, sink: &Sink) -> Result<(), DownloadError> {
-        let unwritten = |source| DownloadError::Write { place: self.place.clone(), source };
-        sink.finish(&self.part, &self.place).map_err(unwritten)
+    /// Gives the part its final name.
+    async fn finish(&self, sink: Sink) -> Result<(), DownloadError> {
+        let (part, place) = (self.part.clone(), self.place.clone());
+        let finished = blocking(move || sink.finish(&part, &place)).await;
+        finished.map_err(|source| DownloadError::Write { place: self.place.clone(), source })
+    }
+
+    /// Makes a part of what has the final name, which is gone on with.
+    fn adopt(&self) -> Result<(), DownloadError> {
+        // What an older part left beside it says nothing of this one.
+        let adopted = forget(&self.part).and_then(|()| fs::rename(&self.place, &self.part));
+        adopted.map_err(|error| self.unopened(error))
     }
 
     fn damaged(&self, url: &Url, kept: Option<PathBuf>) -> DownloadError {
