@@ -1,6 +1,8 @@
 //! What `polypath get` and `polypath cp` have in common.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -128,10 +130,23 @@ impl Credentials {
     }
 }
 
-/// The token in a file, whatever space is around it.
-pub(super) fn token_in(file: &Path) -> Result<Token, Failure> {
-    let wrong = |error: String| Failure::Input(format!("{}: {error}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
+/// The token in a file, whatever space is around it. Nobody else may read the file, nor put another token there.
+pub(super) fn token_in(place: &Path) -> Result<Token, Failure> {
+    let wrong = |error: String| Failure::Input(format!("{}: {error}", place.display()));
+    let unread = |error: io::Error| wrong(format!("can't be read: {error}"));
+    let mut file = File::open(place).map_err(unread)?;
+    let found = file.metadata().map_err(unread)?;
+    let me = rustix::process::geteuid().as_raw();
+    let mode = found.mode() & 0o7777;
+    // Root can read and write everything anyway.
+    if ![0, me].contains(&found.uid()) || found.is_file() && mode & 0o077 != 0 {
+        return Err(wrong(format!(
+            "belongs to user {} and has mode {mode:04o}; expected user {me}, and that nobody else may read or write it (chmod 600)",
+            found.uid()
+        )));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unread)?;
     Token::new(text.trim()).map_err(|error| wrong(error.to_string()))
 }
 
