@@ -173,33 +173,47 @@ mod tests {
 
     use super::*;
 
-    /// What comes back for a request that is never completed, and after how many seconds the connection ends.
-    async fn answer(request: &str) -> (String, u64) {
+    /// What comes back for a request that is never completed, and after how many seconds the connection ends. `drip` follows
+    /// it each second.
+    async fn answer(request: &str, drip: &str) -> (String, u64) {
         let folder = tempfile::tempdir().expect("a folder");
         let engine = Engine::Kernel(KernelEngine::plain_tcp());
         let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.expect("a listener");
         let at = listener.local_addr().expect("its address");
         let files = FileServer::new(folder.path(), true).expect("a directory");
         let serving = tokio::spawn(serve(files, listener, pending(), |_| ()));
-        let mut stream = TcpStream::connect(at).await.expect("a connection");
-        stream.write_all(request.as_bytes()).await.expect("room");
+        let stream = TcpStream::connect(at).await.expect("a connection");
+        let (mut reader, mut writer) = stream.into_split();
+        writer.write_all(request.as_bytes()).await.expect("room");
         let began = Instant::now();
         let mut answer = Vec::new();
-        // A reset is an end, too.
-        let _ = stream.read_to_end(&mut answer).await;
+        let dripping = async {
+            while !drip.is_empty() && writer.write_all(drip.as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            pending::<()>().await;
+        };
+        tokio::select! {
+            // A reset is an end, too.
+            _ = reader.read_to_end(&mut answer) => {}
+            () = dripping => {}
+        }
         serving.abort();
         (String::from_utf8_lossy(&answer).into_owned(), began.elapsed().as_secs())
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_slow_is_let_go() {
-        let (_, seconds) = answer("GET / HTTP/1.1\r\nHost: x\r\n").await;
-        assert_eq!(seconds, HEADER_LIMIT.as_secs());
-        let (_, seconds) = answer("").await;
-        assert_eq!(seconds, HEADER_LIMIT.as_secs());
+        let get = "GET / HTTP/1.1\r\nHost: x\r\n";
+        for (request, drip) in [("", ""), (get, ""), (get, "A: b\r\n"), (get, "a")] {
+            let (_, seconds) = answer(request, drip).await;
+            assert_eq!(seconds, HEADER_LIMIT.as_secs(), "{request:?}, {drip:?}");
+        }
         let put = "PUT /file HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nbegun";
-        let (answer, seconds) = answer(put).await;
-        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        assert!((BODY_LIMIT.as_secs()..2 * BODY_LIMIT.as_secs()).contains(&seconds), "{seconds}");
+        for drip in ["", "a"] {
+            let (answer, seconds) = answer(put, drip).await;
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert!((BODY_LIMIT.as_secs()..2 * BODY_LIMIT.as_secs()).contains(&seconds), "{seconds}");
+        }
     }
 }

@@ -1,0 +1,8 @@
+//! `polypath serve`, `get` and `cp`, as people run them, over the loopback interface.
+
+mod copies;
+mod downloads;
+mod failures;
+mod liar;
+mod serving;
+mod site;
