@@ -96,6 +96,11 @@ impl RttEstimator {
         self.backoff = self.backoff.saturating_add(1);
     }
 
+    /// How often the timeout was doubled.
+    pub(crate) fn backoffs(&self) -> u8 {
+        self.backoff
+    }
+
     pub(crate) fn reset_backoff(&mut self) {
         self.backoff = 0;
     }

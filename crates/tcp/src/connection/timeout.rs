@@ -23,7 +23,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.probe_shrunk_window(now, ext);
         }
         self.consecutive_timeouts = self.consecutive_timeouts.saturating_add(1);
-        if self.consecutive_timeouts > self.config.retries || self.user_timeout_passed(now) {
+        if self.has_retried_enough() || self.user_timeout_passed(now) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.events.timed_out = true;
@@ -62,6 +62,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.rtt.back_off();
         self.pace_at = now;
         self.arm_timeout(now);
+    }
+
+    /// Each retry of [`Config::retries`] waits twice as long as the one before. Those that try a smaller size begin anew, and are not
+    /// counted: an outage that looks like a black hole would end the connection in a minute instead of a quarter of an hour.
+    ///
+    /// [`Config::retries`]: crate::Config::retries
+    fn has_retried_enough(&self) -> bool {
+        let retries = self.config.retries;
+        self.consecutive_timeouts > retries && self.rtt.backoffs() >= retries
     }
 
     /// See [`Connection::probe_every`].

@@ -5,7 +5,7 @@ use std::vec;
 
 use polypath_units::Duration;
 
-use super::super::Event;
+use super::super::{CloseReason, Event, State};
 use super::pair::{From, Pair, pass, pattern};
 use crate::Config;
 
@@ -141,4 +141,21 @@ fn probes_come_between_timeouts_that_have_backed_off_and_count_for_nothing() {
     pair.run_for(Duration::from_millis(1600));
     assert!(pair.at_server == pattern(0, 50_000), "{}", pair.at_server.len());
     assert_eq!(pair.client.consecutive_timeouts(), 0);
+}
+
+#[test]
+fn an_outage_of_minutes_is_survived_though_it_looks_like_a_black_hole() {
+    let mut pair = Pair::established(Config::default(), Config::default(), 1);
+    pair.loss_percent = 100;
+    pair.send(From::Client, pattern(0, 5_000));
+    pair.run_for(Duration::from_secs(300));
+    assert_eq!(pair.client.state(), State::Established);
+    pair.loss_percent = 0;
+    pair.run_for(Duration::from_secs(130));
+    assert_eq!(pair.at_server, pattern(0, 5_000));
+    // For good, it is given up.
+    pair.loss_percent = 100;
+    pair.send(From::Client, pattern(5_000, 5_000));
+    pair.run_for(Duration::from_secs(1800));
+    assert_eq!(pair.client_events.last(), Some(&Event::Closed(CloseReason::TimedOut)));
 }
