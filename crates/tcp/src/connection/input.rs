@@ -285,7 +285,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             let reason = match self.state {
                 State::TimeWait => return Disposition::Dropped(DropReason::Reset),
                 State::SynReceived => CloseReason::Refused,
-                State::Closing | State::LastAck => CloseReason::Finished,
+                // Both have said all, and the peer has it. RFC 9293 §3.10.7.4 has no word for what it had not acknowledged.
+                State::Closing | State::LastAck if self.has_delivered_all() => CloseReason::Finished,
                 _ => CloseReason::Reset,
             };
             self.close(reason);
@@ -420,6 +421,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let Some(fin_at) = self.fin_at else { return };
         if self.una <= fin_at {
             return;
+    /// Everything before our FIN was acknowledged.
+    fn has_delivered_all(&self) -> bool {
+        self.fin_at.is_some_and(|fin_at| self.una >= fin_at)
+    }
+
         }
         match self.state {
             State::FinWait1 => self.state = State::FinWait2,
