@@ -232,13 +232,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         (timestamp.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < PAWS_IDLE
     }
 
-    /// A segment outside of the window is answered with an acknowledgment, one without data only so often.
+    /// A segment outside of the window is answered with an acknowledgment; one without data, or with a SYN (RFC 5961 §4.2), only so
+    /// often.
     fn acknowledge_stray(&mut self, now: Instant, segment: &Segment, offset: i64) {
         let len = segment.payload.len() as u64;
         if len > 0 && self.sack && offset >= 0 && (offset as u64) < self.receive.next() {
             self.dsack = Some((offset as u64, offset as u64 + len));
         }
-        if segment.sequence_len() > 0 {
+        if segment.flags.syn() {
+            self.challenge(now);
+        } else if segment.sequence_len() > 0 {
             self.pending.ack = true;
         } else {
             self.answer_empty(now);
@@ -257,6 +260,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.challenges += 1;
         self.challenges <= self.config.challenge_acks_per_second
+    }
+
+    fn challenge(&mut self, now: Instant) {
+        self.pending.challenge |= self.may_challenge(now);
     }
 
     /// An acknowledgment is owed to a segment that may be forged, and to nothing else.
@@ -292,9 +299,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.close(reason);
             return Disposition::Reset;
         }
-        if self.may_challenge(now) {
-            self.pending.challenge = true;
-        }
+        self.challenge(now);
         Disposition::Dropped(DropReason::Reset)
     }
 
@@ -310,8 +315,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             } else {
                 self.pending.syn = true;
             }
-        } else if self.may_challenge(now) {
-            self.pending.challenge = true;
+        } else {
+            self.challenge(now);
         }
         DropReason::Syn
     }
@@ -416,16 +421,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
-    /// Our FIN was acknowledged.
-    fn follow_our_fin(&mut self, now: Instant) {
-        let Some(fin_at) = self.fin_at else { return };
-        if self.una <= fin_at {
-            return;
     /// Everything before our FIN was acknowledged.
     fn has_delivered_all(&self) -> bool {
         self.fin_at.is_some_and(|fin_at| self.una >= fin_at)
     }
 
+    /// Our FIN was acknowledged.
+    fn follow_our_fin(&mut self, now: Instant) {
+        let Some(fin_at) = self.fin_at else { return };
+        if self.una <= fin_at {
+            return;
         }
         match self.state {
             State::FinWait1 => self.state = State::FinWait2,
