@@ -83,21 +83,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.una = until;
         self.queue.acknowledge(self.acked_offset());
         self.stalled_since = now;
-        if self.consecutive_timeouts > 0 || self.rtt_is_backed_off() {
+        if self.consecutive_timeouts > 0 {
             self.judge_mtu_probe(now);
             self.consecutive_timeouts = 0;
             // Without timestamps, the timeout stays backed off until something new is measured (RFC 6298 §3, §5).
-            if self.timestamps || self.rtt_is_backed_off() {
+            if self.timestamps {
                 self.rtt.reset_backoff();
             }
             self.timers.probe_interval = None;
             self.timers.backed_off_until = Instant::ZERO;
         }
         self.follow_mtu_probe(now);
-    }
-
-    fn rtt_is_backed_off(&self) -> bool {
-        self.timers.persist != Instant::FAR_FUTURE
     }
 
     /// Takes the window of a segment that is not older than the last that gave one.
