@@ -56,7 +56,7 @@ impl Host {
     }
 
     /// A first SYN. With `isn_after`, its connection follows a TIME-WAIT between the same ends, and its initial sequence number
-    /// comes after that one (RFC 6191 §2).
+    /// comes after that one (RFC 6191 §2), unless there is no room and it gets a cookie.
     pub(super) fn handle_syn(
         &mut self,
         now: Instant,
@@ -134,10 +134,7 @@ impl Host {
             self.mib.listen_drops += 1;
             return;
         }
-        if isn_after.is_some() {
-            // In the place of a TIME-WAIT: the peer is real.
-            self.listeners.admit_always(listener, tuple.remote.addr);
-        } else if !self.listeners.admit(listener, tuple.remote.addr) {
+        if !self.listeners.admit(listener, tuple.remote.addr) {
             self.mib.listen_overflows += 1;
             return self.answer_with_cookie(now, tuple, segment, listener, capable);
         }

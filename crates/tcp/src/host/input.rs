@@ -71,8 +71,18 @@ impl Host {
         }
     }
 
-    /// With `isn_after`, the connection's initial sequence number comes after that one: it follows a TIME-WAIT, so its peer is
-    /// real.
+    /// Resets what belongs to nothing, as often as the host's bound allows.
+    fn refuse(&mut self, now: Instant, tuple: FourTuple, segment: &Segment) {
+        let Some(reset) = reset_in_reply(segment) else { return };
+        if self.reset_limit.allows(now, tuple.remote.addr) {
+            self.reply(Packet::tcp(tuple, reset));
+        } else {
+            self.counters.resets_withheld += 1;
+        }
+    }
+
+    /// With `isn_after`, the connection's initial sequence number comes after that one: it follows a TIME-WAIT. A cookie does not
+    /// come after anything: then only chance and timestamps keep old segments out.
     fn handle_syn(
         &mut self,
         now: Instant,
@@ -85,9 +95,7 @@ impl Host {
             self.counters.listen_drops += 1;
             return;
         }
-        if isn_after.is_some() {
-            self.listeners.admit_always(listener, tuple.remote.addr);
-        } else if !self.listeners.admit(listener, tuple.remote.addr) {
+        if !self.listeners.admit(listener, tuple.remote.addr) {
             self.counters.listen_overflows += 1;
             self.answer_with_cookie(now, tuple, segment);
             return;
