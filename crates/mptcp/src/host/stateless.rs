@@ -43,8 +43,8 @@ impl Host {
         self.reply(tuple, answer);
     }
 
-    /// The third ACK of a client that was answered with a cookie, if it is one. What is none may be a later segment of a client
-    /// whose third ACK was lost: a reset would end what its retransmission completes.
+    /// The third ACK of a client that was answered with a cookie, if it is one. What is none but echoes a timestamp of late may be a
+    /// later segment of a client whose third ACK was lost: a reset would end what its retransmission completes.
     pub(super) fn accept_cookie(
         &mut self,
         now: Instant,
@@ -56,6 +56,9 @@ impl Host {
         let clock = self.secrets.timestamp(now, &tuple);
         let Some((syn, secret)) = self.cookies.check(now, &tuple, segment, clock) else {
             self.mib.syncookies_failed += 1;
+            if !self.cookies.is_echo_recent(segment, clock) {
+                self.refuse(now, tuple, segment, None);
+            }
             return;
         };
         if self.connections.len() >= self.config.max_connections {

@@ -59,15 +59,7 @@ impl Host {
             Some(listener) if is_ack && !is_syn && self.cookies.are_in_use(now) => {
                 self.handle_cookie(now, tuple, ecn, segment, listener);
             }
-            _ => {
-                if let Some(reset) = reset_in_reply(segment) {
-                    if self.reset_limit.allows(now, tuple.remote.addr) {
-                        self.reply(Packet::tcp(tuple, reset));
-                    } else {
-                        self.counters.resets_withheld += 1;
-                    }
-                }
-            }
+            _ => self.refuse(now, tuple, segment),
         }
     }
 
@@ -117,8 +109,8 @@ impl Host {
         self.reply(Packet::tcp(tuple, answer));
     }
 
-    /// What is no third ACK of ours may be a later segment of a client whose third ACK was lost: a reset would end what its
-    /// retransmission completes.
+    /// What is no third ACK of ours but echoes a timestamp of late may be a later segment of a client whose third ACK was lost: a
+    /// reset would end what its retransmission completes. The rest is of connections that are gone, and is reset as ever.
     fn handle_cookie(
         &mut self,
         now: Instant,
@@ -130,6 +122,9 @@ impl Host {
         let clock = self.secrets.timestamp(now, &tuple);
         let Some((syn, _)) = self.cookies.check(now, &tuple, segment, clock) else {
             self.counters.syncookies_failed += 1;
+            if !self.cookies.is_echo_recent(segment, clock) {
+                self.refuse(now, tuple, segment);
+            }
             return;
         };
         if self.connections.len() >= self.config.max_connections {

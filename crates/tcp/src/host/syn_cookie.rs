@@ -12,7 +12,7 @@
 //!
 //! # What it is worth
 //! A cookie holds for one to two epochs of 64 s. Of the 2³² numbers that a stranger may guess, 2⁹ are good, and only while
-//! cookies are in use: one in eight million. With timestamps the echo must be one that we sent of late, too: one in 10¹¹.
+//! cookies are in use: one in eight million. Timestamps make that no harder, as who guesses leaves them out.
 //!
 //! # What it costs
 //! Nobody sends a SYN/ACK again, so a lost one waits for the client's SYN. A client whose third ACK was lost is known again by
@@ -98,9 +98,7 @@ impl SynCookies {
         ack: &Segment,
         clock: u32,
     ) -> Option<(Segment, u64)> {
-        if let Some(timestamps) = ack.options.timestamps
-            && u64::from(clock.wrapping_sub(timestamps.echo)) > LIFE.as_millis()
-        {
+        if ack.options.timestamps.is_some() && !self.is_echo_recent(ack, clock) {
             return None;
         }
         let (isn, peer_isn) = (ack.ack.sub(1), ack.seq.sub(1));
@@ -109,6 +107,13 @@ impl SynCookies {
             let options = u8::try_from(self.pad(tuple, peer_isn, epoch) ^ isn.0).ok()?;
             Some((SynOptions::from_bits(options).to_syn(ack), self.secret_of(tuple, peer_isn, epoch)))
         })
+    }
+
+    /// True if a segment echoes a timestamp that left while cookies of now were given out. `clock` is what our timestamps show now.
+    #[must_use]
+    pub fn is_echo_recent(&self, segment: &Segment, clock: u32) -> bool {
+        let echo = segment.options.timestamps.map(|timestamps| timestamps.echo);
+        echo.is_some_and(|echo| u64::from(clock.wrapping_sub(echo)) <= LIFE.as_millis())
     }
 
     fn pad(&self, tuple: &FourTuple, peer_isn: SeqNumber, epoch: u32) -> u32 {
