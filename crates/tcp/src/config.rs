@@ -48,12 +48,17 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// Unanswered keep-alive probes after which the connection fails. Default 9.
     pub keepalive_probes: u8,
-    /// The connection fails when data stays unacknowledged this long (RFC 5482); `None` leaves it to `retries`.
+    /// The connection fails when data stays unacknowledged this long (RFC 5482), though the peer answers with its window closed, as in
+    /// Linux; `None` leaves it to `retries`, and a peer that answers may keep its window closed.
     pub user_timeout: Option<Duration>,
     /// TIME-WAIT: 2 MSL. Default 60 s, as Linux.
     pub time_wait: Duration,
     /// FIN-WAIT-2 of a connection that nobody reads any more. Default 60 s.
     pub fin_wait_2: Duration,
+    /// A connection that the application has let go of is reset when nothing of what it still has to deliver is acknowledged for
+    /// this long, though the peer may answer all the time, with its window closed. Default 180 s, since a timeout that doubles each
+    /// time finds out up to two minutes later that an outage of one is over; Linux gives up after 100 to 200 s.
+    pub orphan_timeout: Duration,
     /// Pacing: segments are spread over the round trip. Default true.
     pub pacing: bool,
     /// Most data that pacing releases at once, in bytes: what the path's rate carries in a millisecond up to this, and two
@@ -99,6 +104,7 @@ impl Default for Config {
             user_timeout: None,
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
+            orphan_timeout: Duration::from_secs(180),
             pacing: true,
             pacing_burst_bytes: 0,
             mtu_probing: true,

@@ -72,6 +72,7 @@ impl Connection {
         if self.shared.discarded && self.has_delivered_all() {
             return self.abort();
         }
+        self.watch_orphan(cx.now);
         let shared = &self.shared;
         if self.closed.is_some()
             || shared.mode != Mode::Mptcp
@@ -106,6 +107,21 @@ impl Connection {
         match self.shared.mode {
             Mode::Mptcp => self.shared.data_fin_acked,
             _ => self.subflows.iter().all(|subflow| subflow.tcp.state() == State::FinWait2),
+        }
+    }
+
+    /// After the application has let go, the connection may take as long as its peer goes on to take data. Once all is delivered,
+    /// the peer's end is waited for as in FIN-WAIT-2.
+    fn watch_orphan(&mut self, now: Instant) {
+        if !self.released || self.closed.is_some() {
+            return;
+        }
+        let left_bytes = self.shared.send.len_bytes() + u64::from(!self.has_delivered_all());
+        if left_bytes < self.timers.orphan_left_bytes {
+            let tcp = &self.shared.config.tcp;
+            let wait = if left_bytes == 0 { tcp.fin_wait_2 } else { tcp.orphan_timeout };
+            self.timers.orphan_left_bytes = left_bytes;
+            self.timers.orphan = now + wait;
         }
     }
 

@@ -98,8 +98,9 @@ struct Timers {
     /// MP_FAIL is sent again until an infinite mapping arrives.
     fail: Instant,
     fail_retries: u8,
-    /// An orphaned connection is given up.
+    /// An orphaned connection is given up, unless its peer takes more of what was left to deliver when this was set.
     orphan: Instant,
+    orphan_left_bytes: u64,
     /// The first handshake goes out over the other paths too.
     race: Instant,
 }
@@ -117,6 +118,7 @@ impl Timers {
         fail: Instant::FAR_FUTURE,
         fail_retries: 0,
         orphan: Instant::FAR_FUTURE,
+        orphan_left_bytes: u64::MAX,
         race: Instant::FAR_FUTURE,
     };
 
@@ -575,7 +577,6 @@ impl Connection {
             return;
         }
         self.shared.discard = true;
-        self.timers.orphan = cx.now + self.shared.config.tcp.fin_wait_2;
         self.shutdown(cx);
     }
 

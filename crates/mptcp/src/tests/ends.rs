@@ -204,3 +204,83 @@ fn what_ends_a_connection_opens_no_subflow_of_it() {
         assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0), "{log}");
     }
 }
+
+/// The server's application reads what is there, with a pause after each time, up to the end. Returns what it read, and how it
+/// heard of the end.
+fn read_slowly(network: &mut Network, pause: Duration) -> (Vec<u8>, Vec<CloseReason>) {
+    let (server, mut received) = (network.accepted(), Vec::new());
+    for _ in 0..50 {
+        network.run_until(network.now + pause);
+        while let Some(data) = network.server.recv(network.now, server) {
+            received.extend(data.to_vec());
+        }
+        if network.server_events.iter().any(|(_, event)| *event == Event::PeerFinished) {
+            break;
+        }
+    }
+    network.server.shutdown(network.now, server);
+    network.run_until(network.now + MINUTE);
+    (received, reasons(&network.server_events))
+}
+
+fn with_small_buffer(mode: crate::ConnectionConfig) -> crate::ConnectionConfig {
+    let tcp = polypath_tcp::Config { receive_buffer_bytes: 8_000, ..(*mode.tcp).clone() };
+    crate::ConnectionConfig { tcp: alloc::sync::Arc::new(tcp), ..mode }
+}
+
+fn modes() -> [crate::ConnectionConfig; 3] {
+    let plain = crate::ConnectionConfig { mptcp: false, ..crate::ConnectionConfig::default() };
+    [super::config(VERSIONS[0], false), super::config(VERSIONS[1], false), plain].map(with_small_buffer)
+}
+
+#[test]
+fn a_released_connection_delivers_for_as_long_as_its_peer_takes() {
+    for mode in modes() {
+        let mut network = Network::new(&[10, 20], mode.clone(), mode, 3);
+        let client = network.connect();
+        network.run_until(network.now + SECOND);
+        network.client.send(network.now, client, Bytes::from(pattern(0, 60_000))).expect("it is open");
+        network.client.release(network.now, client);
+        let began = network.now;
+        let (received, reasons) = read_slowly(&mut network, SECOND * 30);
+        assert!(received == pattern(0, 60_000), "{} bytes", received.len());
+        assert_eq!(reasons, [CloseReason::Finished]);
+        assert!(network.now.since(began) > MINUTE * 4, "{}", network.now.since(began));
+        network.run_until(network.now + MINUTE * 2);
+        assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0));
+    }
+}
+
+#[test]
+fn a_released_connection_survives_an_outage_of_a_minute() {
+    for mode in modes() {
+        let mut network = Network::new(&[10], mode.clone(), mode, 3);
+        let client = network.connect();
+        network.run_until(network.now + SECOND);
+        network.cut[0] = true;
+        network.client.send(network.now, client, Bytes::from(pattern(0, 3_000))).expect("it is open");
+        network.client.release(network.now, client);
+        network.run_until(network.now + SECOND * 70);
+        network.cut[0] = false;
+        let (received, reasons) = read_slowly(&mut network, SECOND * 5);
+        assert!(received == pattern(0, 3_000), "{} bytes\n{}", received.len(), network.log.join("\n"));
+        assert_eq!(reasons, [CloseReason::Finished]);
+    }
+}
+
+#[test]
+fn a_released_connection_whose_peer_takes_nothing_is_given_up() {
+    for mode in modes() {
+        let limit = mode.tcp.orphan_timeout;
+        let mut network = Network::new(&[10], mode.clone(), mode, 3);
+        let client = network.connect();
+        network.run_until(network.now + SECOND);
+        network.client.send(network.now, client, Bytes::from(pattern(0, 60_000))).expect("it is open");
+        network.client.release(network.now, client);
+        network.run_until(network.now + limit - SECOND);
+        assert_eq!(network.client.connection_count(), 1, "its peer answers probes");
+        network.run_until(network.now + SECOND * 5);
+        assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0));
+        assert_eq!(reasons(&network.server_events), [CloseReason::Reset]);
+    }
+}

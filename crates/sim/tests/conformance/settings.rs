@@ -113,6 +113,8 @@ impl Settings {
             "max-rto" => &mut tcp.max_rto,
             "keepalive-interval" => &mut tcp.keepalive_interval,
             "time-wait" => &mut tcp.time_wait,
+            "fin-wait-2" => &mut tcp.fin_wait_2,
+            "orphan-timeout" => &mut tcp.orphan_timeout,
             _ => return Err(format!("no setting `{name}`")),
         })
     }

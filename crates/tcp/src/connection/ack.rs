@@ -28,11 +28,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if ahead < 0 {
             return Ok(());
         }
-        if self.window_probes > 0 {
-            // The peer answers: it lives, and may keep its window closed.
-            self.window_probes = 0;
-            self.stalled_since = now;
-        }
+        // The peer answers: it lives, and may keep its window closed.
+        self.window_probes = 0;
         let window_changed = self.update_window(now, segment);
         let in_flight = self.in_flight_bytes();
         let until = self.una + ahead as u64;

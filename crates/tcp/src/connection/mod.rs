@@ -240,6 +240,8 @@ pub struct Connection<M = ()> {
     window_probes: u8,
     /// Since when the oldest data waits for its acknowledgment; for the user timeout.
     stalled_since: Instant,
+    /// When the application let go.
+    orphaned_at: Option<Instant>,
     last_sent_at: Instant,
     pace_at: Instant,
     corked: bool,
@@ -338,6 +340,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             consecutive_timeouts: 0,
             window_probes: 0,
             stalled_since: now,
+            orphaned_at: None,
             last_sent_at: now,
             pace_at: now,
             corked: false,

@@ -57,12 +57,33 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.config.send_buffer_bytes
     }
 
+    /// The application let go of the connection: what it has to deliver waits no longer than [`Config::orphan_timeout`].
+    ///
+    /// [`Config::orphan_timeout`]: crate::Config::orphan_timeout
+    pub fn orphan(&mut self, now: Instant) {
+        if self.orphaned_at.is_some() {
+            return;
+        }
+        self.orphaned_at = Some(now);
+        if self.timers.persist != Instant::FAR_FUTURE {
+            self.timers.persist = self.within_user_timeout(self.timers.persist);
+        }
+    }
+
+    /// When the connection ends unless something is acknowledged.
+    fn stall_ends_at(&self) -> Instant {
+        let config = &self.config;
+        let by_user = config.user_timeout.map(|limit| self.stalled_since + limit);
+        let as_orphan = self.orphaned_at.map(|at| at.max(self.stalled_since) + config.orphan_timeout);
+        [by_user, as_orphan].into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
     pub(super) fn user_timeout_passed(&self, now: Instant) -> bool {
-        self.config.user_timeout.is_some_and(|limit| now.since(self.stalled_since) >= limit)
+        now >= self.stall_ends_at()
     }
 
     /// A timer had better not be later than the user timeout, which is looked at when it passes.
     pub(super) fn within_user_timeout(&self, at: Instant) -> Instant {
-        self.config.user_timeout.map_or(at, |limit| at.min(self.stalled_since + limit))
+        at.min(self.stall_ends_at())
     }
 }

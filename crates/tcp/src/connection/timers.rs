@@ -198,7 +198,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.pending.sliver = true;
             return;
         }
-        // A peer that answers may keep its window closed as long as it likes.
+        // A peer that answers may keep its window closed for as long as the application waits.
         if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
             return self.close_after_reset(CloseReason::TimedOut);
         }

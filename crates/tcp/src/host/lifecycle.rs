@@ -29,6 +29,9 @@ impl Host {
     pub(super) fn settle(&mut self, now: Instant, key: Key) {
         self.take_events(key);
         let Some(entry) = self.connections.get_mut(key) else { return };
+        if !entry.held && entry.half_open_of.is_none() {
+            entry.tcp.orphan(now);
+        }
         match entry.tcp.state() {
             State::Closed => return self.unbind(key),
             State::TimeWait => {
