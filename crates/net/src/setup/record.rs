@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
@@ -50,7 +51,9 @@ impl Record {
     /// Claims a slot; false if another living instance has it. What a dead one left is removed first.
     pub(super) fn claim(directory: &Path, slot: u8, netlink: &Netlink) -> io::Result<Option<Self>> {
         DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-        open_directory(directory)?;
+        // One starter at a time: what another one has not written to the end looks as if a crash had cut it short, and what a
+        // dead one left is removed once.
+        let _lock = lock_directory(directory)?;
         // What another namespace's instance left stays on file until a start there.
         let path = directory.join(format!("setup-{}-{slot}.json", namespace()?));
         clear_leftover(&path, netlink)?;
@@ -87,10 +90,12 @@ pub(super) fn replace(path: &Path, content: &impl Serialize) -> io::Result<()> {
     fs::rename(&fresh, path).map_err(|error| at(path, &error))
 }
 
-/// Opens the directory of the records: who could write there could have us change the system.
-pub(super) fn open_directory(directory: &Path) -> io::Result<File> {
+/// Takes the directory of the records for this process alone, as long as the file is open. Who could write there could have
+/// us change the system.
+pub(super) fn lock_directory(directory: &Path) -> io::Result<File> {
     let file = File::open(directory).map_err(|error| at(directory, &error))?;
     check_owner(directory, &file)?;
+    rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|error| at(directory, &error.into()))?;
     Ok(file)
 }
 

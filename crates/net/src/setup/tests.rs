@@ -7,188 +7,11 @@ use super::*;
 use crate::testbed::{Testbed, is_root_or_skip};
 use crate::{Tun, TunConfig};
 
+mod planning;
+mod records;
+
 fn addr(text: &str) -> IpAddr {
     text.parse().unwrap()
-}
-
-/// An interface with an IPv4 address and a default route.
-fn state() -> SystemState {
-    let link = |index: u32, name: &str, addresses: &[&str]| Link {
-        index,
-        name: name.to_string(),
-        is_up: true,
-        is_running: true,
-        is_loopback: name == "lo",
-        kind: None,
-        mtu_bytes: 1500,
-        addresses: addresses.iter().map(|text| addr(text)).collect(),
-    };
-    let route = |destination: &str, length, gateway: Option<&str>, link, metric| Route {
-        destination: (addr(destination), length),
-        gateway: gateway.map(addr),
-        link,
-        metric,
-    };
-    SystemState {
-        links: vec![
-            link(1, "lo", &[]),
-            link(2, "eth0", &["192.0.2.10", "2001:db8::10"]),
-            link(3, "wlan0", &["192.168.1.5"]),
-            link(4, "tun0", &["10.8.0.2"]),
-        ],
-        routes: vec![
-            route("0.0.0.0", 0, Some("192.0.2.1"), 2, 100),
-            route("192.0.2.0", 24, None, 2, 100),
-            route("::", 0, Some("fe80::1"), 2, 1024),
-            route("0.0.0.0", 0, Some("192.168.1.1"), 3, 600),
-            route("0.0.0.0", 0, Some("192.168.1.2"), 3, 700),
-            route("192.168.1.0", 24, None, 3, 600),
-        ],
-        tables: [253, 254, 255].into(),
-        rule_priorities: [0, 32_766, 32_767].into(),
-        rule_sources: [].into(),
-        variables: [
-            ("net/ipv4/ip_forward", "0"),
-            ("net/ipv6/conf/all/forwarding", "0"),
-            ("net/ipv6/conf/eth0/accept_ra", "1"),
-            ("net/ipv6/conf/wlan0/accept_ra", "1"),
-            ("net/ipv6/conf/tun0/accept_ra", "0"),
-            ("net/ipv6/conf/default/accept_ra", "1"),
-        ]
-        .map(|(name, value)| (name.to_string(), value.to_string()))
-        .into(),
-    }
-}
-
-fn lines(plan: &NetworkPlan) -> Vec<String> {
-    let actions = plan.base.iter().chain(plan.paths.iter().flat_map(|path| &path.actions));
-    actions.map(ToString::to_string).collect()
-}
-
-#[test]
-fn each_uplink_gets_an_address_a_table_and_a_rule() {
-    let plan =
-        NetworkPlan::compute(&state(), &SetupOptions::default(), 2, "polypath0", &BTreeMap::new()).unwrap();
-    assert_eq!(
-        lines(&plan),
-        [
-            "sysctl -w net.ipv6.conf.default.accept_ra=2",
-            "sysctl -w net.ipv6.conf.eth0.accept_ra=2",
-            "sysctl -w net.ipv6.conf.wlan0.accept_ra=2",
-            "sysctl -w net.ipv6.conf.all.forwarding=1",
-            "sysctl -w net.ipv4.ip_forward=1",
-            "ip route add 198.18.2.1/32 dev polypath0",
-            "ip rule add to 198.18.2.1 lookup main priority 14432",
-            "ip route add 192.0.2.0/24 dev eth0 table 707032",
-            "ip route add default via 192.0.2.1 dev eth0 onlink table 707032",
-            "ip rule add fwmark 0x70700020 lookup 707032 priority 15532",
-            "ip rule add from 198.18.2.1 lookup 707032 priority 17032",
-            "ip -6 route add fd70:6f6c:7970:2::1/128 dev polypath0",
-            "ip -6 rule add to fd70:6f6c:7970:2::1 lookup main priority 14432",
-            "ip -6 route add default via fe80::1 dev eth0 onlink table 707032",
-            "ip -6 rule add fwmark 0x70700020 lookup 707032 priority 15532",
-            "ip -6 rule add from fd70:6f6c:7970:2::1 lookup 707032 priority 17032",
-            "ip route add 198.18.2.2/32 dev polypath0",
-            "ip rule add to 198.18.2.2 lookup main priority 14433",
-            "ip route add 192.168.1.0/24 dev wlan0 table 707033",
-            "ip route add default via 192.168.1.1 dev wlan0 onlink table 707033",
-            "ip rule add fwmark 0x70700021 lookup 707033 priority 15533",
-            "ip rule add from 198.18.2.2 lookup 707033 priority 17033",
-        ]
-    );
-}
-
-#[test]
-fn a_network_without_a_gateway_is_a_path_to_its_own_hosts_only() {
-    let mut state = state();
-    state.routes.push(Route { destination: (addr("10.8.0.0"), 24), gateway: None, link: 4, metric: 0 });
-    let compute = |state: &SystemState, options: &SetupOptions| {
-        NetworkPlan::compute(state, options, 0, "polypath0", &BTreeMap::new()).unwrap().paths
-    };
-    let attached = compute(&state, &SetupOptions::default()).pop().unwrap();
-    assert_eq!((&*attached.link, attached.number, attached.is_confined()), ("tun0", 2, true));
-    let lengths = ["10.8.0.9", "10.9.0.9", "::1"].map(|text| attached.reaches(addr(text)));
-    assert_eq!(lengths, [Some(24), None, None]);
-    // Whoever names it wants it used.
-    let options = SetupOptions { uplinks: vec!["eth0".into(), "tun0".into()], ..SetupOptions::default() };
-    assert!(compute(&state, &options).iter().all(|path| !path.is_confined()));
-    // So it is where nothing leads out.
-    state.routes.retain(|route| !route.is_default());
-    let paths = compute(&state, &SetupOptions::default());
-    assert_eq!(paths.iter().map(|path| &*path.link).collect::<Vec<_>>(), ["eth0", "wlan0", "tun0"]);
-    assert!(paths.iter().all(|path| !path.is_confined()));
-}
-
-#[test]
-fn an_uplink_keeps_its_number_and_others_are_left_alone() {
-    let numbers = BTreeMap::from([("eth0".to_string(), 0), ("wlan0".to_string(), 1)]);
-    let options = SetupOptions { uplinks: vec!["wlan0".to_string()], ..SetupOptions::default() };
-    let plan = NetworkPlan::compute(&state(), &options, 0, "polypath0", &numbers).unwrap();
-    assert_eq!(
-        plan.paths.iter().map(|path| path.stack_v4).collect::<Vec<_>>(),
-        [Some(Ipv4Addr::new(198, 18, 0, 2))]
-    );
-    let mut down = state();
-    down.links[2].is_running = false;
-    assert!(NetworkPlan::compute(&down, &options, 0, "polypath0", &numbers).unwrap().paths.is_empty());
-}
-
-#[test]
-fn other_interfaces_hear_router_advertisements_as_before() {
-    let options = SetupOptions { uplinks: vec!["eth0".to_string()], ..SetupOptions::default() };
-    let plan = NetworkPlan::compute(&state(), &options, 0, "polypath0", &BTreeMap::new()).unwrap();
-    let line = "sysctl -w net.ipv6.conf.wlan0.accept_ra=2".to_string();
-    assert!(lines(&plan).contains(&line), "forwarding would take wlan0's default route");
-}
-
-#[test]
-fn listeners_are_reached_at_the_hosts_own_addresses_only() {
-    let plan =
-        NetworkPlan::compute(&state(), &SetupOptions::default(), 0, "polypath0", &BTreeMap::new()).unwrap();
-    let translation = Translation {
-        slot: 0,
-        tun: "polypath0",
-        paths: &plan.paths,
-        others: &plan.other_addresses,
-        exposed: &[443],
-        held: &[],
-        is_forwarding_ours: true,
-    };
-    let text = translation.text();
-    for line in [
-        // Of no path is the third interface's: it is the host's all the same.
-        "ip daddr { 192.0.2.10, 10.8.0.2 } tcp dport 443 dnat ip to 198.18.0.1:443",
-        "iifname \"wlan0\" ip daddr { 192.0.2.10, 10.8.0.2, 192.168.1.5 } tcp dport 443 ct mark set 0x70700001",
-        "iifname \"polypath0\" ct mark 0x70700001 meta mark set 0x70700001",
-        "iifname \"polypath0\" ip saddr 198.18.0.2 ct direction original oifname != \"wlan0\" oifname != \"polypath*\" drop",
-        "ip6 daddr { 2001:db8::10 } tcp dport 443 dnat ip6 to [fd70:6f6c:7970::1]:443",
-        "ip daddr { 192.168.1.5 } tcp dport 443 dnat ip to 198.18.0.2:443",
-        "oifname \"polypath0\" ct status dnat accept",
-        "oifname \"polypath0\" drop",
-        "iifname \"polypath*\" accept",
-    ] {
-        assert!(text.contains(line), "{line} is missing in\n{text}");
-    }
-}
-
-#[test]
-fn a_name_that_is_no_interface_is_an_error_with_the_choices() {
-    let options = SetupOptions { uplinks: vec!["eth9".to_string()], ..SetupOptions::default() };
-    let error = NetworkPlan::compute(&state(), &options, 0, "polypath0", &BTreeMap::new()).unwrap_err();
-    assert_eq!(error.to_string(), "there is no interface eth9; present are: eth0, wlan0, tun0");
-}
-
-#[test]
-fn a_slot_whose_numbers_are_in_use_is_passed_over() {
-    let free = |change: &dyn Fn(&mut SystemState)| {
-        let mut state = state();
-        change(&mut state);
-        plan::is_slot_free(&state, 1)
-    };
-    assert!(free(&|_| {}));
-    assert!(!free(&|state| assert!(state.tables.insert(707_016))));
-    assert!(!free(&|state| assert!(state.rule_priorities.insert(17_031))));
-    assert!(!free(&|state| state.links[1].addresses.push(addr("198.18.1.77"))));
 }
 
 /// A client with two uplinks to a server, which are all that it has.
@@ -318,28 +141,6 @@ fn two_instances_come_and_go_and_leave_nothing() {
 }
 
 #[test]
-fn what_a_crash_left_goes_at_the_next_start() {
-    if !is_root_or_skip("leftovers of a crash") {
-        return;
-    }
-    let host = Host::new();
-    let before = host.snapshot();
-    let tun = host.tun();
-    let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
-    // As if the process had died: nothing is undone, and its record names a process that is not there.
-    std::mem::forget(setup);
-    host.pretend_death();
-    drop(tun);
-    assert_ne!(host.snapshot(), before);
-    let tun = host.tun();
-    let next = host.apply(&tun, SetupOptions::default()).expect("the next start");
-    assert_eq!(next.slot(), 0);
-    next.remove().unwrap();
-    drop(tun);
-    host.assert_becomes(&before);
-}
-
-#[test]
 fn an_uplink_that_goes_and_comes_back_is_followed() {
     if !is_root_or_skip("following uplinks") {
         return;
@@ -384,7 +185,7 @@ fn without_uplinks_the_error_says_so_and_nothing_is_left() {
     let tun = host.tun();
     assert!(matches!(host.apply(&tun, SetupOptions::default()), Err(SetupError::NoUplink)));
     drop(tun);
-    assert_eq!(host.snapshot(), before);
+    host.assert_becomes(&before);
 }
 
 #[test]
@@ -443,7 +244,7 @@ fn a_gateway_outside_every_prefix_is_used() {
     assert!(host.shell("ip route show table 707000").contains("default via 172.31.1.1 dev path0"));
     setup.remove().unwrap();
     drop(tun);
-    assert_eq!(host.snapshot(), before);
+    host.assert_becomes(&before);
 }
 
 #[test]
@@ -463,7 +264,7 @@ fn several_ways_of_one_route_are_several_uplinks() {
     assert!(host.shell("ip route show table 707001").contains("default via 10.77.1.2 dev path1"));
     setup.remove().unwrap();
     drop(tun);
-    assert_eq!(host.snapshot(), before);
+    host.assert_becomes(&before);
 }
 
 /// Rules of others, with a name that a person sees and one that only the kernel does.
@@ -574,69 +375,6 @@ fn neighbours_find_no_router_and_no_way_to_the_stack_past_its_ports() {
     assert_eq!(forwarded(&host, [198, 18, 0, 1]), [false, false]);
     setup.remove().unwrap();
     assert_eq!(host.shell("cat /proc/sys/net/ipv4/ip_forward"), "1\n");
-}
-
-#[test]
-fn a_record_that_others_may_write_or_that_leads_elsewhere_is_refused() {
-    if !is_root_or_skip("records") {
-        return;
-    }
-    use std::os::unix::fs::PermissionsExt;
-    let host = Host::new();
-    let tun = host.tun();
-    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
-    let error = || host.apply(&tun, SetupOptions::default()).unwrap_err().to_string();
-    mode(host.directory.path(), 0o777);
-    assert!(
-        error().contains("has mode 0777; expected user 0, and that nobody else may write"),
-        "{}",
-        error()
-    );
-    mode(host.directory.path(), 0o755);
-    let namespace = host.testbed.client.run(record::namespace).unwrap().unwrap();
-    let path = host.directory.path().join(format!("setup-{namespace}-0.json"));
-    let record = |name: &str| {
-        format!(
-            r#"{{"pid": 4194305, "started": 1, "slot": 0, "actions":
-                [{{"set_variable": {{"name": "{name}", "value": "1", "before": "0"}}}}]}}"#
-        )
-    };
-    std::fs::write(&path, record("net/ipv4/ip_forward")).unwrap();
-    mode(&path, 0o666);
-    assert!(error().contains("has mode 0666"), "{}", error());
-    mode(&path, 0o600);
-    for name in
-        ["net/ipv6/conf/../../../../tmp/accept_ra", "kernel/core_pattern", "net/ipv6/conf/../accept_ra"]
-    {
-        std::fs::write(&path, record(name)).unwrap();
-        assert!(error().contains("is nothing that set-up does"), "{}", error());
-    }
-    std::fs::remove_file(&path).unwrap();
-    std::os::unix::fs::symlink("/proc/self/mounts", &path).unwrap();
-    assert!(error().contains("setup-"), "{}", error());
-    std::fs::remove_file(&path).unwrap();
-    host.apply(&tun, SetupOptions::default()).expect("set-up").remove().unwrap();
-}
-
-#[test]
-fn a_start_in_another_namespace_keeps_what_a_crash_left_here_on_file() {
-    if !is_root_or_skip("leftovers in another namespace") {
-        return;
-    }
-    let host = Host::new();
-    let before = host.snapshot();
-    let tun = host.tun();
-    std::mem::forget(host.apply(&tun, SetupOptions::default()).expect("set-up"));
-    host.pretend_death();
-    drop(tun);
-    let elsewhere = Host { directory: host.directory, ..Host::new() };
-    let tun = elsewhere.tun();
-    elsewhere.apply(&tun, SetupOptions::default()).expect("elsewhere").remove().unwrap();
-    let host = Host { testbed: host.testbed, directory: elsewhere.directory };
-    let tun = host.tun();
-    host.apply(&tun, SetupOptions::default()).expect("the next start").remove().unwrap();
-    drop(tun);
-    host.assert_becomes(&before);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
@@ -94,8 +93,7 @@ impl SharedVariables {
     /// Changes what is on file, one process at a time. Processes that died take part no more.
     fn change(&self, work: impl FnOnce(&mut Content) -> io::Result<()>) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
-        let lock = record::open_directory(directory)?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let _lock = record::lock_directory(directory)?;
         let text = record::read(&self.path)?.unwrap_or_default();
         // It is replaced as a whole, so what can't be read isn't ours.
         let mut content: Content = serde_json::from_str(&text).unwrap_or_default();

@@ -1,0 +1,134 @@
+//! What is on file.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::super::*;
+use super::Host;
+use crate::testbed::is_root_or_skip;
+
+/// A claim of slot 0 by another thread, as far as it comes: to its end, or to where it waits for the directory's lock.
+fn claim_as_far_as_it_comes<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    directory: &'scope Path,
+) -> std::thread::ScopedJoinHandle<'scope, io::Result<Option<Record>>> {
+    let claim = scope.spawn(|| Record::claim(directory, 0, &Netlink::new()?));
+    let lock = format!(":{} ", fs::metadata(directory).expect("the directory").ino());
+    let waits = || {
+        let locks = fs::read_to_string("/proc/locks").expect("the system's locks");
+        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&lock))
+    };
+    while !claim.is_finished() && !waits() {
+        std::thread::yield_now();
+    }
+    claim
+}
+
+#[test]
+fn a_start_waits_for_another_ones_record() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = Record::claim(directory.path(), 0, &Netlink::new().unwrap()).unwrap().expect("the slot");
+    let found = fs::read_dir(directory.path()).unwrap().next().expect("its record").unwrap().path();
+    let text = fs::read(&found).unwrap();
+    // As if it had made the file a moment ago, and written nothing yet.
+    let lock = File::open(directory.path()).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    fs::write(&found, "").unwrap();
+    std::thread::scope(|scope| {
+        let second = claim_as_far_as_it_comes(scope, directory.path());
+        fs::write(&found, &text).unwrap();
+        drop(lock);
+        assert!(second.join().unwrap().expect("no error").is_none(), "the slot is the first one's");
+    });
+    assert_eq!(fs::read(&found).unwrap(), text);
+    drop(first);
+    let third = Record::claim(directory.path(), 0, &Netlink::new().unwrap()).unwrap();
+    assert!(third.is_some(), "the slot is free again");
+}
+
+#[test]
+fn what_a_crash_left_goes_at_the_next_start() {
+    if !is_root_or_skip("leftovers of a crash") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tun = host.tun();
+    let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
+    // As if the process had died: nothing is undone, and its record names a process that is not there.
+    std::mem::forget(setup);
+    host.pretend_death();
+    drop(tun);
+    assert_ne!(host.snapshot(), before);
+    let tun = host.tun();
+    let next = host.apply(&tun, SetupOptions::default()).expect("the next start");
+    assert_eq!(next.slot(), 0);
+    next.remove().unwrap();
+    drop(tun);
+    host.assert_becomes(&before);
+}
+
+#[test]
+fn a_record_that_others_may_write_or_that_leads_elsewhere_is_refused() {
+    if !is_root_or_skip("records") {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let host = Host::new();
+    let tun = host.tun();
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let error = || host.apply(&tun, SetupOptions::default()).unwrap_err().to_string();
+    mode(host.directory.path(), 0o777);
+    assert!(
+        error().contains("has mode 0777; expected user 0, and that nobody else may write"),
+        "{}",
+        error()
+    );
+    mode(host.directory.path(), 0o755);
+    let namespace = host.testbed.client.run(record::namespace).unwrap().unwrap();
+    let path = host.directory.path().join(format!("setup-{namespace}-0.json"));
+    let record = |name: &str| {
+        format!(
+            r#"{{"pid": 4194305, "started": 1, "slot": 0, "actions":
+                [{{"set_variable": {{"name": "{name}", "value": "1", "before": "0"}}}}]}}"#
+        )
+    };
+    std::fs::write(&path, record("net/ipv4/ip_forward")).unwrap();
+    mode(&path, 0o666);
+    assert!(error().contains("has mode 0666"), "{}", error());
+    mode(&path, 0o600);
+    for name in
+        ["net/ipv6/conf/../../../../tmp/accept_ra", "kernel/core_pattern", "net/ipv6/conf/../accept_ra"]
+    {
+        std::fs::write(&path, record(name)).unwrap();
+        assert!(error().contains("is nothing that set-up does"), "{}", error());
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mounts", &path).unwrap();
+    assert!(error().contains("setup-"), "{}", error());
+    std::fs::remove_file(&path).unwrap();
+    host.apply(&tun, SetupOptions::default()).expect("set-up").remove().unwrap();
+}
+
+#[test]
+fn a_start_in_another_namespace_keeps_what_a_crash_left_here_on_file() {
+    if !is_root_or_skip("leftovers in another namespace") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tun = host.tun();
+    std::mem::forget(host.apply(&tun, SetupOptions::default()).expect("set-up"));
+    host.pretend_death();
+    drop(tun);
+    let elsewhere = Host { directory: host.directory, ..Host::new() };
+    let tun = elsewhere.tun();
+    elsewhere.apply(&tun, SetupOptions::default()).expect("elsewhere").remove().unwrap();
+    let host = Host { testbed: host.testbed, directory: elsewhere.directory };
+    let tun = host.tun();
+    host.apply(&tun, SetupOptions::default()).expect("the next start").remove().unwrap();
+    drop(tun);
+    host.assert_becomes(&before);
+}
