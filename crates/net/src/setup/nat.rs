@@ -63,17 +63,15 @@ struct Chain {
     name: &'static str,
     kind: &'static str,
     hook: &'static str,
-    /// By nft's name for it.
-    place: &'static str,
     priority: i32,
 }
 
 const CHAINS: [Chain; 5] = [
-    Chain { name: "postrouting", kind: "nat", hook: "postrouting", place: "srcnat", priority: 100 },
-    Chain { name: "prerouting", kind: "nat", hook: "prerouting", place: "dstnat", priority: -100 },
-    Chain { name: "output", kind: "nat", hook: "output", place: "dstnat", priority: -100 },
-    Chain { name: "answers", kind: "filter", hook: "prerouting", place: "mangle", priority: -150 },
-    Chain { name: "forward", kind: "filter", hook: "forward", place: "filter", priority: 0 },
+    Chain { name: "postrouting", kind: "nat", hook: "postrouting", priority: 100 },
+    Chain { name: "prerouting", kind: "nat", hook: "prerouting", priority: -100 },
+    Chain { name: "output", kind: "nat", hook: "output", priority: -100 },
+    Chain { name: "answers", kind: "filter", hook: "prerouting", priority: -150 },
+    Chain { name: "forward", kind: "filter", hook: "forward", priority: 0 },
 ];
 
 impl Translation<'_> {
@@ -87,8 +85,8 @@ impl Translation<'_> {
     pub(super) fn text(&self) -> String {
         let mut text = format!("table inet {} {{\n", table_name(self.slot));
         let rules = self.rules();
-        for Chain { name, kind, hook, place, .. } in CHAINS {
-            let _ = writeln!(text, "  chain {name} {{ type {kind} hook {hook} priority {place};");
+        for Chain { name, kind, hook, priority } in CHAINS {
+            let _ = writeln!(text, "  chain {name} {{ type {kind} hook {hook} priority {priority};");
             for rule in rules.iter().filter(|rule| rule.chain == name) {
                 let _ = writeln!(text, "    {rule}");
             }
@@ -104,7 +102,7 @@ impl Translation<'_> {
             json!({"delete": {"table": {"family": "inet", "name": table}}}),
             json!({"add": {"table": {"family": "inet", "name": table}}}),
         ];
-        commands.extend(CHAINS.iter().map(|Chain { name, kind, hook, priority, .. }| {
+        commands.extend(CHAINS.iter().map(|Chain { name, kind, hook, priority }| {
             json!({"add": {"chain": {
                 "family": "inet", "table": table, "name": name,
                 "type": kind, "hook": hook, "prio": priority, "policy": "accept",

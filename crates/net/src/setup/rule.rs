@@ -123,7 +123,7 @@ impl fmt::Display for Match<'_> {
                 write!(f, "{} daddr {{ {listed} }}", family_of(addresses))
             }
             Self::Port(port) => write!(f, "tcp dport {port}"),
-            Self::Answering => f.write_str("ct state { established, related }"),
+            Self::Answering => f.write_str("ct state established,related"),
             Self::Original => f.write_str("ct direction original"),
             Self::Translated => f.write_str("ct status dnat"),
             Self::Marked(mark) => write!(f, "ct mark {mark:#x}"),
