@@ -34,7 +34,7 @@ pub use host::{
     SendError, SynCookies, SynOptions, TimeWait, TimeWaitNumbers, TimeWaitReaction, TupleHash,
     reset_in_reply,
 };
-pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners};
+pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners, source_prefix};
 pub use ready_queue::ReadyQueue;
 pub use reassembly::join_tiny;
 pub use slab::{Key, Slab};

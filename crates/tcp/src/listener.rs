@@ -3,6 +3,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use polypath_wire::Endpoint;
+use rand_core::Rng;
+use siphasher::sip::SipHasher24;
 
 use crate::slab::{Key, Slab};
 
@@ -40,25 +42,30 @@ pub enum ListenError {
 }
 
 /// The listeners of a host, by endpoint. Only segments without a connection come here.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listeners {
     by_endpoint: BTreeMap<Endpoint, ListenerId>,
     catch_all: Option<ListenerId>,
     listeners: Slab<Listener>,
-    sources: SourceCounts,
+    hash: SipHasher24,
 }
 
 /// One listener and what it has under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// Where it listens; an unspecified address stands for all.
     pub endpoint: Endpoint,
     /// Its settings.
     pub config: ListenConfig,
     half_open: usize,
+    sources: SourceCounts,
 }
 
 impl Listener {
+    fn new(endpoint: Endpoint, config: ListenConfig) -> Self {
+        Self { endpoint, config, half_open: 0, sources: SourceCounts::default() }
+    }
+
     /// Connections whose handshake is not complete.
     #[must_use]
     pub const fn half_open(&self) -> usize {
@@ -66,9 +73,9 @@ impl Listener {
     }
 }
 
-/// Half-open connections by source, in 4 KB whatever the number of sources: where two share a place, they share the bound too,
-/// and get a cookie earlier.
-#[derive(Debug, Default)]
+/// Half-open connections of a listener by source, in 4 KB whatever the number of sources: where two share a place, they share the
+/// bound too, and get a cookie earlier. Nobody can choose whose place to share, as the hash has a key.
+#[derive(Clone, Debug, Default)]
 struct SourceCounts {
     /// [`SOURCE_PLACES`] of them once there was one.
     counts: Vec<u32>,
@@ -77,17 +84,18 @@ struct SourceCounts {
 const SOURCE_PLACES: usize = 1024;
 
 impl SourceCounts {
-    fn of(&mut self, addr: IpAddr) -> Option<&mut u32> {
+    fn of(&mut self, hash: &SipHasher24, addr: IpAddr) -> Option<&mut u32> {
         if self.counts.is_empty() {
             self.counts.resize(SOURCE_PLACES, 0);
         }
-        let spread = source_prefix(addr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        self.counts.get_mut(spread as usize)
+        let place = hash.hash(&source_prefix(addr).to_be_bytes()) as usize % SOURCE_PLACES;
+        self.counts.get_mut(place)
     }
 }
 
-/// What counts as one source: an IPv4 network of 24 bits, an IPv6 network of 64.
-pub(crate) fn source_prefix(addr: IpAddr) -> u64 {
+/// What counts as one source: an IPv4 network of 24 bits, an IPv6 network of 64. Who has one address of it can have them all.
+#[must_use]
+pub fn source_prefix(addr: IpAddr) -> u64 {
     match addr {
         IpAddr::V4(addr) => u64::from(addr.to_bits() >> 8),
         IpAddr::V6(addr) => (addr.to_bits() >> 64) as u64,
@@ -95,6 +103,17 @@ pub(crate) fn source_prefix(addr: IpAddr) -> u64 {
 }
 
 impl Listeners {
+    /// No listener. The secret by which sources are spread over the places of their counts comes from `random`.
+    #[must_use]
+    pub fn new(random: &mut impl Rng) -> Self {
+        Self {
+            by_endpoint: BTreeMap::new(),
+            catch_all: None,
+            listeners: Slab::new(),
+            hash: SipHasher24::new_with_keys(random.next_u64(), random.next_u64()),
+        }
+    }
+
     /// Listens on one address and port. The address `0.0.0.0` stands for every IPv4 address, `::` for every
     /// address of both families, and a listener on a named address goes before them.
     pub fn insert(&mut self, endpoint: Endpoint, config: ListenConfig) -> Result<ListenerId, ListenError> {
@@ -104,7 +123,7 @@ impl Listeners {
         if self.by_endpoint.contains_key(&endpoint) {
             return Err(ListenError::AddressInUse);
         }
-        let id = ListenerId(self.listeners.insert(Listener { endpoint, config, half_open: 0 }));
+        let id = ListenerId(self.listeners.insert(Listener::new(endpoint, config)));
         self.by_endpoint.insert(endpoint, id);
         Ok(id)
     }
@@ -116,7 +135,7 @@ impl Listeners {
             return Err(ListenError::AddressInUse);
         }
         let endpoint = Endpoint::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-        let id = ListenerId(self.listeners.insert(Listener { endpoint, config, half_open: 0 }));
+        let id = ListenerId(self.listeners.insert(Listener::new(endpoint, config)));
         self.catch_all = Some(id);
         Ok(id)
     }
@@ -152,7 +171,7 @@ impl Listeners {
     #[must_use]
     pub fn admit(&mut self, id: ListenerId, remote: IpAddr) -> bool {
         let Some(listener) = self.listeners.get_mut(id.0) else { return false };
-        let Some(count) = self.sources.of(remote) else { return false };
+        let Some(count) = listener.sources.of(&self.hash, remote) else { return false };
         let ListenConfig { backlog, backlog_per_source } = listener.config;
         if listener.half_open >= backlog || *count as usize >= backlog_per_source {
             return false;
@@ -164,20 +183,18 @@ impl Listeners {
 
     /// As [`Listeners::admit`] of a connection that is certain to be real, whatever the bounds.
     pub fn admit_always(&mut self, id: ListenerId, remote: IpAddr) {
-        if let Some(listener) = self.listeners.get_mut(id.0) {
-            listener.half_open += 1;
-        }
-        if let Some(count) = self.sources.of(remote) {
+        let Some(listener) = self.listeners.get_mut(id.0) else { return };
+        listener.half_open += 1;
+        if let Some(count) = listener.sources.of(&self.hash, remote) {
             *count += 1;
         }
     }
 
     /// A connection that was admitted is half-open no more.
     pub fn leave(&mut self, id: ListenerId, remote: IpAddr) {
-        if let Some(listener) = self.listeners.get_mut(id.0) {
-            listener.half_open = listener.half_open.saturating_sub(1);
-        }
-        if let Some(count) = self.sources.of(remote) {
+        let Some(listener) = self.listeners.get_mut(id.0) else { return };
+        listener.half_open = listener.half_open.saturating_sub(1);
+        if let Some(count) = listener.sources.of(&self.hash, remote) {
             *count = count.saturating_sub(1);
         }
     }
@@ -197,7 +214,14 @@ impl Listeners {
 
 #[cfg(test)]
 mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::SeedableRng;
+
     use super::*;
+
+    fn listeners() -> Listeners {
+        Listeners::new(&mut ChaCha8Rng::seed_from_u64(1))
+    }
 
     fn v4(last: u8, port: u16) -> Endpoint {
         Endpoint::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port)
@@ -205,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_most_specific_listener_answers() {
-        let mut listeners = Listeners::default();
+        let mut listeners = listeners();
         let config = ListenConfig::default();
         let both = listeners.insert(Endpoint::new(Ipv6Addr::UNSPECIFIED.into(), 80), config).unwrap();
         assert_eq!(listeners.find(v4(1, 80)), Some(both));
@@ -229,7 +253,7 @@ mod tests {
 
     #[test]
     fn one_source_takes_its_share_and_no_more() {
-        let mut listeners = Listeners::default();
+        let mut listeners = listeners();
         let config = ListenConfig { backlog: 6, backlog_per_source: 4 };
         let id = listeners.insert(v4(1, 80), config).unwrap();
         let from = |network: u32, host: u32| IpAddr::V4(Ipv4Addr::from_bits(network << 8 | host));
@@ -242,5 +266,42 @@ mod tests {
         listeners.leave(id, from(1, 0));
         assert!(listeners.admit(id, from(1, 0)) && !listeners.admit(id, from(1, 1)));
         assert_eq!(listeners.get(id).map(Listener::half_open), Some(6));
+    }
+
+    #[test]
+    fn what_a_source_does_to_one_listener_is_nothing_to_another() {
+        let mut listeners = listeners();
+        let config = ListenConfig { backlog: 6, backlog_per_source: 2 };
+        let ids = [80, 81].map(|port| listeners.insert(v4(1, port), config).unwrap());
+        let remote = IpAddr::V4(Ipv4Addr::from_bits(77));
+        for id in ids {
+            let admitted: Vec<bool> = (0..3).map(|_| listeners.admit(id, remote)).collect();
+            assert_eq!(admitted, [true, true, false]);
+        }
+        // Nor to one that takes the place of it.
+        assert!(listeners.remove(ids[0]).is_some());
+        let again = listeners.insert(v4(1, 80), config).unwrap();
+        listeners.leave(ids[0], remote);
+        assert!(listeners.admit(again, remote) && listeners.admit(again, remote));
+        assert!(!listeners.admit(again, remote));
+    }
+
+    #[test]
+    fn nobody_can_choose_whose_place_to_share() {
+        let config = ListenConfig { backlog: 9, backlog_per_source: 1 };
+        let locked_out = |seed: u64| -> Vec<u32> {
+            let mut listeners = Listeners::new(&mut ChaCha8Rng::seed_from_u64(seed));
+            let id = listeners.insert(v4(1, 80), config).unwrap();
+            let from = |network: u32| IpAddr::V4(Ipv4Addr::from_bits(network << 8));
+            assert!(listeners.admit(id, from(0)));
+            let shares = |network: &u32| {
+                let is_admitted = listeners.admit(id, from(*network));
+                is_admitted.then(|| listeners.leave(id, from(*network))).is_none()
+            };
+            (1..20_000).filter(shares).collect()
+        };
+        let (one, other) = (locked_out(1), locked_out(2));
+        assert!((5..60).contains(&one.len()) && (5..60).contains(&other.len()));
+        assert!(one.iter().filter(|network| other.contains(network)).count() < 5);
     }
 }

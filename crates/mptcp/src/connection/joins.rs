@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use polypath_tcp::source_prefix;
 use polypath_units::Instant;
 
 use super::{Connection, Context, Request};
@@ -53,8 +54,8 @@ impl Connection {
     pub(crate) fn evict_half_open_join(&mut self) -> bool {
         let half_open = || self.subflows.iter().filter(|subflow| subflow.meta.stage == Stage::JoinSynAck);
         let of_source = |addr: IpAddr| {
-            let source = source_of(addr);
-            half_open().filter(|subflow| source_of(subflow.tcp.tuple().remote.addr) == source).count()
+            let source = source_prefix(addr);
+            half_open().filter(|subflow| source_prefix(subflow.tcp.tuple().remote.addr) == source).count()
         };
         // Subflows are in the order of their arrival, and `max_by_key` takes the last of equals.
         let Some(id) = half_open()
@@ -102,13 +103,5 @@ impl Connection {
         let shared = &self.shared;
         let Some(peer) = shared.remote_key.filter(|_| self.may_join()) else { return false };
         verify_join_hmac(shared.version, peer, shared.local_key, remote_nonce, local_nonce, hmac)
-    }
-}
-
-/// An IPv4 network of 24 bits, an IPv6 network of 64.
-fn source_of(addr: IpAddr) -> u64 {
-    match addr {
-        IpAddr::V4(addr) => u64::from(addr.to_bits() >> 8),
-        IpAddr::V6(addr) => (addr.to_bits() >> 64) as u64,
     }
 }

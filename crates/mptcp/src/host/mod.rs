@@ -204,7 +204,7 @@ impl Host {
             config,
             random,
             secrets,
-            listeners: Listeners::default(),
+            listeners: Listeners::new(&mut stateless),
             listener_configs: BTreeMap::new(),
             connections: Slab::new(),
             time_waits: Slab::new(),

@@ -177,7 +177,7 @@ impl Host {
             secrets,
             connections: Slab::new(),
             time_waits: Slab::new(),
-            listeners: Listeners::default(),
+            listeners: Listeners::new(&mut random),
             timers: TimerWheel::new(),
             ready: ReadyQueue::new(),
             replies: VecDeque::new(),
