@@ -276,12 +276,9 @@ impl Connection {
         self.segment_offset =
             has_payload.then(|| tcp.offset_of(segment.seq)).and_then(|at| u64::try_from(at).ok());
         let mut extension = SubflowExtension { shared: &mut self.shared, meta, position };
-        let owed = tcp.owes_challenge();
-        let disposition = tcp.handle_segment(cx.now, ecn, segment, &mut extension);
-        if !owed && tcp.owes_challenge() && !cx.challenges.allows(cx.now, tcp.tuple().remote.addr) {
-            tcp.withhold_challenge();
-            cx.mib.challenges_withheld += 1;
-        }
+        let (disposition, is_withheld) =
+            tcp.handle_segment_within(cx.now, ecn, segment, &mut extension, cx.challenges);
+        cx.mib.challenges_withheld += u64::from(is_withheld);
         let is_back = had_timed_out && tcp.consecutive_timeouts() == 0;
         if let Some(view) = self.shared.views.get_mut(position) {
             *view = tcp.flow_view();

@@ -7,6 +7,7 @@ use polypath_wire::{Ecn, MAX_OPTIONS_BYTES, Segment, Timestamps};
 
 use super::{CloseReason, Connection, Disposition, DropReason, State};
 use crate::extension::Extension;
+use crate::host::ReplyLimit;
 use crate::reassembly::Arrival;
 
 /// Timestamps older than this are no reason to drop (RFC 7323 §5.5).
@@ -67,6 +68,23 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.follow_our_fin(now);
         Disposition::Accepted
+    }
+
+    /// [`Connection::handle_segment`] within the bound that the host has for challenge ACKs (RFC 5961 §10). True: one that the segment
+    /// would have drawn is withheld.
+    pub fn handle_segment_within<X: Extension<Mapping = M>>(
+        &mut self,
+        now: Instant,
+        ecn: Ecn,
+        segment: &mut Segment,
+        ext: &mut X,
+        challenges: &mut ReplyLimit,
+    ) -> (Disposition, bool) {
+        let owed = self.owes_challenge();
+        let disposition = self.handle_segment(now, ecn, segment, ext);
+        let is_withheld = !owed && self.owes_challenge() && !challenges.allows(now, self.tuple.remote.addr);
+        self.pending.challenge &= !is_withheld;
+        (disposition, is_withheld)
     }
 
     /// A retransmission of what was received before. It is not for the state machine, but it may bring the only copy of an
@@ -267,14 +285,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// An acknowledgment is owed to a segment that may be forged, and to nothing else.
-    #[must_use]
-    pub fn owes_challenge(&self) -> bool {
+    fn owes_challenge(&self) -> bool {
         self.pending.challenge && !self.pending.ack
-    }
-
-    /// Leaves such a segment without an answer, as the host has answered enough of them.
-    pub fn withhold_challenge(&mut self) {
-        self.pending.challenge = false;
     }
 
     /// Answers what may be an answer itself: two ends that disagree, as after a forged segment, would go on for ever.

@@ -16,15 +16,10 @@ impl Host {
                 match self.flows.get(&tuple).map(FlowRef::referred) {
                     Some(Referred::Connection(index)) => {
                         let Some((key, entry)) = self.connections.at_mut(index) else { return };
-                        let owed = entry.tcp.owes_challenge();
-                        entry.tcp.handle_segment(now, packet.ip.ecn, &mut segment, &mut ());
-                        if !owed
-                            && entry.tcp.owes_challenge()
-                            && !self.challenge_limit.allows(now, tuple.remote.addr)
-                        {
-                            entry.tcp.withhold_challenge();
-                            self.counters.challenges_withheld += 1;
-                        }
+                        let (ecn, limit) = (packet.ip.ecn, &mut self.challenge_limit);
+                        let (_, is_withheld) =
+                            entry.tcp.handle_segment_within(now, ecn, &mut segment, &mut (), limit);
+                        self.counters.challenges_withheld += u64::from(is_withheld);
                         self.after_input(key);
                     }
                     Some(Referred::TimeWait(index)) => {
