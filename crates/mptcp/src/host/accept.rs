@@ -14,6 +14,7 @@ use polypath_wire::{
 use rand_core::Rng;
 
 use super::path_memory::{Advice, MOST_CANDIDATES};
+use super::stateless::JoinAnswer;
 use super::{ConnectError, EPHEMERAL_PORTS, Entry, Flow, Host};
 use crate::config::ConnectionConfig;
 use crate::connection::{Birth, Connection, IncomingJoin};
@@ -186,7 +187,7 @@ impl Host {
         // While some are answered without state, all are: which answer a client gets to its SYN, sent twice, makes no difference.
         let is_full = entry.connection.half_open_joins() >= self.config.max_half_open_joins;
         if is_full || self.joins.are_in_use(now) {
-            if self.answer_join(now, tuple, segment, index, join) {
+            if self.answer_join(now, tuple, segment, index, join) != JoinAnswer::NoTimestamps {
                 return;
             }
             let Some(entry) = self.connections.get_mut(key) else { return };

@@ -16,6 +16,16 @@ use crate::connection::{Birth, IncomingJoin, capable_flags};
 use crate::crypto::{Hmac160, Key};
 use crate::subflow::Stage;
 
+/// What became of a SYN with MP_JOIN that is to be answered without holding anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JoinAnswer {
+    Sent,
+    /// The connection is gone, or its keys are not there yet: the client asks again.
+    NoConnection,
+    /// The client lacks timestamps, by which it would be known again.
+    NoTimestamps,
+}
+
 impl Host {
     /// Answers a SYN for which there is no room.
     pub(super) fn answer_with_cookie(
@@ -94,8 +104,7 @@ impl Host {
         }
     }
 
-    /// Answers a SYN with MP_JOIN to the connection at `index`, which has its fill of half-open ones. False if the client
-    /// lacks timestamps, by which it would be known again.
+    /// Answers a SYN with MP_JOIN to the connection at `index`, which has its fill of half-open ones.
     pub(super) fn answer_join(
         &mut self,
         now: Instant,
@@ -103,12 +112,12 @@ impl Host {
         syn: &Segment,
         index: u32,
         join: JoinSyn,
-    ) -> bool {
+    ) -> JoinAnswer {
         let (local_id, backup) = (self.local_id(tuple.local.addr), self.is_backup(tuple.local.addr));
-        let Some((_, entry)) = self.connections.at_mut(index) else { return true };
+        let Some((_, entry)) = self.connections.at_mut(index) else { return JoinAnswer::NoConnection };
         let config = entry.connection.config();
         if !config.tcp.timestamps || syn.options.timestamps.is_none() {
-            return false;
+            return JoinAnswer::NoTimestamps;
         }
         let facts = JoinFacts {
             remote_nonce: join.nonce,
@@ -119,7 +128,7 @@ impl Host {
         };
         let numbers = self.joins.numbers(now, &tuple, syn.seq, facts);
         let Some(truncated_hmac) = entry.connection.join_syn_ack_hmac(numbers.nonce, join.nonce) else {
-            return true;
+            return JoinAnswer::NoConnection;
         };
         let window = entry.connection.receive_window_bytes();
         let mut answer = stateless_syn_ack(&config.tcp, &tuple, syn, numbers.isn, numbers.timestamp, window);
@@ -131,7 +140,7 @@ impl Host {
         })));
         self.mib.syncookies_sent += 1;
         self.reply(tuple, answer);
-        true
+        JoinAnswer::Sent
     }
 
     /// The third ACK of a join that was answered without state, if its HMAC proves that.
