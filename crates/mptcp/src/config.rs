@@ -119,6 +119,10 @@ pub struct HostConfig {
     /// ([`polypath_tcp::ReplyLimit`]): forged segments to many connections cause no more. Keep-alive and window probes are answered under the
     /// same bound. Default 50 000.
     pub challenge_acks_per_second: u32,
+    /// About how many HMACs a second are computed for third ACKs of joins that were held nowhere, a quarter of them for one source:
+    /// two for each, and for each 32 768 connections. Beyond that they are dropped, and clients repeat them. Default 100 000, a tenth
+    /// of a second's work or so.
+    pub join_hmacs_per_second: u32,
     /// Most memory that the receive windows of all connections may promise together, beyond 256 KiB for each. Default 1 GiB.
     pub receive_memory_bytes: u64,
     /// Most addresses of a peer that are remembered. Default 16.
@@ -139,6 +143,7 @@ impl Default for HostConfig {
             max_replies: 1024,
             resets_per_second: 10_000,
             challenge_acks_per_second: 50_000,
+            join_hmacs_per_second: 100_000,
             receive_memory_bytes: 1 << 30,
             max_announced_addresses: 16,
         }

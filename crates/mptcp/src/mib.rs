@@ -108,6 +108,8 @@ counters! {
     reply_queue_drops = "ReplyQueueDrops",
     /// Challenge ACKs withheld because there were too many in the same second.
     challenges_withheld = "TCPACKSkippedChallenge",
+    /// Third ACKs of joins dropped unread because too many HMACs were computed for others in the same second.
+    join_acks_dropped = "JoinAcksDropped",
     /// Resets withheld because there were too many in the same second.
     resets_withheld = "ResetsWithheld",
 }

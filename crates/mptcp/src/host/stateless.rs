@@ -156,6 +156,10 @@ impl Host {
         let Some(timestamps) = segment.options.timestamps else {
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
+        if !self.join_hmac_limit.allows_many(now, tuple.remote.addr, self.most_hmacs()) {
+            self.mib.join_acks_dropped += 1;
+            return;
+        }
         let (facts, nonces) = self.joins.recall(now, &tuple, peer_isn, isn, timestamps.echo);
         let Some((index, local_nonce)) = self.signed_join(facts, nonces, hmac) else {
             self.mib.mp_join_ack_hmac_failure += 1;
@@ -187,6 +191,11 @@ impl Host {
                 connection.forget_join(id);
             }
         });
+    }
+
+    /// HMACs that [`Host::signed_join`] computes at most.
+    fn most_hmacs(&self) -> u32 {
+        2 * u32::try_from(self.connections.places()).unwrap_or(u32::MAX).div_ceil(PLACES).max(1)
     }
 
     /// The connection whose keys made `hmac`, and which of the nonces went with it. A cookie does not tell apart connections whose

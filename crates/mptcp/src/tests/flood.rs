@@ -260,6 +260,39 @@ fn a_third_ack_of_a_stateless_join_opens_one_subflow_once() {
     assert_eq!(network.server.mib().syncookies_recv, 1);
 }
 
+/// What a stranger makes up costs HMACs, and so only so many of them are looked at; a client repeats its own.
+#[test]
+fn made_up_third_acks_of_joins_cost_a_bounded_number_of_hmacs() {
+    let mut network = connected();
+    let per_second = 1000;
+    let config = HostConfig { join_hmacs_per_second: per_second, ..network.server.config().clone() };
+    network.serve_with(config);
+    network.connect();
+    network.run_until(network.now + Duration::from_millis(500));
+    let token = network.server.info(network.accepted()).expect("it is open").local_token;
+    let join = |number: u32| {
+        let join = MpJoin::Syn { backup: false, address_id: 9, token, nonce: number };
+        spoofed_syn(number, MptcpOption::Join(join))
+    };
+    flood(&mut network, 0, 1, join);
+    let made_up = |number: u32| {
+        let option = MptcpOption::Join(MpJoin::Ack { hmac: [number as u8; 20] });
+        let mut packet = spoofed_syn(number, option);
+        let segment = super::network::segment_mut(&mut packet);
+        (segment.flags, segment.ack) = (TcpFlags::ACK, SeqNumber(number));
+        packet
+    };
+    network.client.add_endpoint(network.now, LocalEndpoint::subflow(client_addr(1), 2));
+    let before = network.server.mib().mp_join_ack_hmac_failure;
+    flood(&mut network, 1000, 1000, made_up);
+    let read = network.server.mib().mp_join_ack_hmac_failure - before;
+    // Two HMACs each, up to half more than was asked for, in parts of two seconds.
+    assert!(read > 0 && read <= u64::from(per_second) * 3 / 2, "{read}");
+    assert!(network.server.mib().join_acks_dropped > 900_000);
+    network.run_until(network.now + Duration::from_secs(10));
+    assert_eq!(subflows(&network), 2, "{}", network.log.len());
+}
+
 #[test]
 fn joins_without_timestamps_push_out_the_oldest() {
     let mut network = connected();

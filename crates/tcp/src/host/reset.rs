@@ -33,7 +33,7 @@ const SOURCE_PLACES: usize = 256;
 /// One source takes at most this part of a host's bound.
 const SOURCE_PART: u64 = 4;
 
-/// Bounds how often a host answers somebody that it has no connection with (RFC 5961 §7).
+/// Bounds how often a host answers somebody that it has no connection with (RFC 5961 §7), or works for somebody.
 ///
 /// Each second the bounds are drawn anew, between half and one and a half of what was asked for: from the answers to its own
 /// segments nobody can count how many others got (CVE-2016-5696). One source takes a quarter of the host's bound, so that one who
@@ -59,6 +59,12 @@ impl ReplyLimit {
     /// True if `remote` may be answered now; then it is counted.
     #[must_use]
     pub fn allows(&mut self, now: Instant, remote: IpAddr) -> bool {
+        self.allows_many(now, remote, 1)
+    }
+
+    /// As [`ReplyLimit::allows`], for what counts as so many answers. The last of a second may go beyond the bound.
+    #[must_use]
+    pub fn allows_many(&mut self, now: Instant, remote: IpAddr, count: u32) -> bool {
         let second = now.as_millis() / 1000;
         if self.second != second || self.by_source.is_empty() {
             self.second = second;
@@ -73,8 +79,8 @@ impl ReplyLimit {
         if self.count >= most || u64::from(*of_source) >= most_of_source {
             return false;
         }
-        self.count += 1;
-        *of_source += 1;
+        self.count += u64::from(count);
+        *of_source = of_source.saturating_add(count);
         true
     }
 
