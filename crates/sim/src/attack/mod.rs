@@ -41,7 +41,7 @@ pub const GROUPS: [Group; 6] = [
     ("a million stray acknowledgments", flood::strays),
     ("addresses that cannot be right", flood::announcements),
     ("forged segments into idle hosts", injection::into_idle_hosts),
-    ("guessed sequence numbers", injection::off_path),
+    ("forged segments outside of the window", injection::off_path),
 ];
 
 /// Runs all [`GROUPS`]; `before` is told the name of each.
