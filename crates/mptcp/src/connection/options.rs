@@ -3,13 +3,14 @@
 use alloc::sync::Arc;
 
 use polypath_tcp::ConnectionOption;
+use polypath_units::Instant;
 
 use super::Connection;
 use super::state::Mode;
 
 impl Connection {
     /// Changes a setting, for every subflow and for those to come.
-    pub(crate) fn set_option(&mut self, option: ConnectionOption) {
+    pub(crate) fn set_option(&mut self, now: Instant, option: ConnectionOption) {
         let option = match option {
             ConnectionOption::ReceiveBufferBytes(bytes) => {
                 // What has been promised stays promised: the window's right edge never moves back (RFC 8684 §3.3.4).
@@ -30,10 +31,13 @@ impl Connection {
             }
             ConnectionOption::SendBufferBytes(bytes) => tcp.send_buffer_bytes = bytes,
             ConnectionOption::ReceiveBufferBytes(bytes) => tcp.receive_buffer_bytes = bytes,
+            ConnectionOption::Keepalive { idle, interval, probes } => {
+                (tcp.keepalive_idle, tcp.keepalive_interval, tcp.keepalive_probes) = (idle, interval, probes);
+            }
             _ => {}
         }
         if !matches!(option, ConnectionOption::Cork(_)) {
-            self.subflows.iter_mut().for_each(|subflow| subflow.tcp.set_option(option));
+            self.subflows.iter_mut().for_each(|subflow| subflow.tcp.set_option(now, option));
         }
         self.needs_schedule = true;
     }

@@ -10,6 +10,6 @@ impl Host {
     /// to come; buffers are the connection's. With [`ConnectionOption::UserTimeout`], a connection that has lost its last subflow
     /// waits as long for another.
     pub fn set_option(&mut self, now: Instant, id: ConnectionId, option: ConnectionOption) {
-        self.with(now, id.0, |connection, _| connection.set_option(option));
+        self.with(now, id.0, |connection, _| connection.set_option(now, option));
     }
 }

@@ -105,6 +105,33 @@ fn the_user_timeout_ends_a_connection_whose_peer_is_silent() {
 }
 
 #[test]
+fn keepalives_of_an_idle_connection_begin_when_they_are_asked_for_and_find_a_dead_peer() {
+    for mode in modes() {
+        let (mut network, client, _) = open(mode);
+        let (idle, interval) = (Duration::from_secs(5), Duration::from_secs(1));
+        let keepalive = ConnectionOption::Keepalive { idle: Some(idle), interval, probes: 3 };
+        network.client.set_option(network.now, client, keepalive);
+        run_for(&mut network, 30_000);
+        let closed = Event::Closed(CloseReason::TimedOut);
+        let is_closed = |network: &Network| network.client_events.iter().any(|(_, event)| *event == closed);
+        assert!(!is_closed(&network), "the peer answers");
+        network.meddle = alloc::boxed::Box::new(|_, _| Vec::new());
+        let off = ConnectionOption::Keepalive { idle: None, interval, probes: 3 };
+        network.client.set_option(network.now, client, off);
+        run_for(&mut network, 30_000);
+        assert!(!is_closed(&network), "nobody asks");
+        let began = network.now;
+        network.client.set_option(network.now, client, keepalive);
+        while !is_closed(&network) && network.now < began + MINUTE {
+            network.step();
+        }
+        // Three probes in vain; then a connection without subflows waits for another.
+        assert!(network.now.since(began) >= idle + interval * 3, "{:?}", network.now.since(began));
+        assert!(is_closed(&network));
+    }
+}
+
+#[test]
 fn buffers_can_be_resized() {
     for mode in modes() {
         let (mut network, client, server) = open(mode);

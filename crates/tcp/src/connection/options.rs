@@ -23,11 +23,20 @@ pub enum ConnectionOption {
     /// Receive buffer in bytes (`SO_RCVBUF`). What has been promised to the peer stays promised; and the window scale of the
     /// handshake limits what can be promised (RFC 7323 §2.2).
     ReceiveBufferBytes(u64),
+    /// Keep-alives (`SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`; RFC 9293 §3.8.4).
+    Keepalive {
+        /// Idle time before the first probe; none sends no probes.
+        idle: Option<Duration>,
+        /// Time between probes.
+        interval: Duration,
+        /// Unanswered probes after which the connection fails.
+        probes: u8,
+    },
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Changes a setting. Then call [`Connection::poll_transmit`], as after any command.
-    pub fn set_option(&mut self, option: ConnectionOption) {
+    pub fn set_option(&mut self, now: Instant, option: ConnectionOption) {
         match option {
             ConnectionOption::NoDelay(no_delay) => self.set_no_delay(no_delay),
             ConnectionOption::Cork(corked) => self.set_cork(corked),
@@ -38,7 +47,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             ConnectionOption::ReceiveBufferBytes(bytes) => {
                 Arc::make_mut(&mut self.config).receive_buffer_bytes = bytes.max(1);
             }
+            ConnectionOption::Keepalive { idle, interval, probes } => {
+                self.set_keepalive(now, idle, interval, probes);
+            }
         }
+    }
+
+    fn set_keepalive(&mut self, now: Instant, idle: Option<Duration>, interval: Duration, probes: u8) {
+        let config = Arc::make_mut(&mut self.config);
+        (config.keepalive_idle, config.keepalive_interval, config.keepalive_probes) =
+            (idle, interval, probes);
+        self.keepalives = 0;
+        self.timers.keepalive = Instant::FAR_FUTURE;
+        self.arm_keepalive(now);
     }
 
     /// Nagle's algorithm off or on.

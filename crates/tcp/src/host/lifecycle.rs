@@ -5,9 +5,9 @@ use crate::{CloseReason, ConnectionOption, Event, State};
 
 impl Host {
     /// Changes a setting of a live connection, as `setsockopt` does.
-    pub fn set_option(&mut self, id: ConnectionId, option: ConnectionOption) {
+    pub fn set_option(&mut self, now: Instant, id: ConnectionId, option: ConnectionOption) {
         if let Some(entry) = held_mut(&mut self.connections, id).filter(|entry| !entry.closed) {
-            entry.tcp.set_option(option);
+            entry.tcp.set_option(now, option);
             self.after_input(id.0);
         }
     }
