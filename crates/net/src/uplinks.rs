@@ -136,6 +136,13 @@ impl Surroundings for Uplinks {
         Ok(nearest(setup.paths(), addr))
     }
 
+    fn seen_at(&self, own: SocketAddr) -> SocketAddr {
+        let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = setup.paths().iter().find(|path| path.stack_addresses().any(|addr| addr == own.ip()));
+        let outer = path.and_then(|path| path.outer_address(own.is_ipv4()));
+        outer.map_or(own, |addr| SocketAddr::new(addr, own.port()))
+    }
+
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()> {
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
         let exposed = if is_held { setup.expose_held(port) } else { setup.expose(port) };

@@ -125,6 +125,11 @@ impl Connection {
         }
     }
 
+    /// The peer still has to get something: data, or its end.
+    pub(crate) fn is_delivering(&self) -> bool {
+        self.closed.is_none() && !self.has_delivered_all()
+    }
+
     pub(super) fn finish_subflows(&mut self) {
         // Whoever joins at the end, with nothing else left, has missed it: it is told before that subflow ends too.
         let only_joining = self.subflows.iter().all(|subflow| subflow.meta.stage == Stage::JoinSynAck);

@@ -2,6 +2,7 @@
 
 mod accept;
 mod budgets;
+mod ending;
 mod join_cookie;
 mod old_peers;
 mod options;

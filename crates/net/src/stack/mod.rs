@@ -17,9 +17,12 @@ mod timer;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{ConnectionConfig, ConnectionId, ConnectionInfo, Event, HostConfig, Mib};
+use polypath_mptcp::{
+    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, Mib,
+};
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple};
 use tokio::sync::broadcast;
@@ -49,6 +52,11 @@ pub trait Surroundings: std::fmt::Debug + Send {
         Ok(None)
     }
 
+    /// The address by which peers on the way know one of the stack's own.
+    fn seen_at(&self, own: SocketAddr) -> SocketAddr {
+        own
+    }
+
     /// Lets peers reach a port; with `is_held`, whoever listens there has it from the kernel already, so that it need
     /// not be kept from others.
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
@@ -62,6 +70,9 @@ pub trait Surroundings: std::fmt::Debug + Send {
 /// Most that pacing lets go at once on a real network, where each packet costs a system call and segmentation is the
 /// kernel's work: two of the largest packets.
 const PACING_BURST_BYTES: u32 = 2 * 65_536;
+
+/// How often it is looked whether connections have ended.
+const DRAIN_STEP: Duration = Duration::from_millis(2);
 
 /// Settings of connections over real networks: the standards' defaults, bursts that suit segmentation offload, and
 /// keep-alives as of [`Keepalive::default`].
@@ -213,6 +224,17 @@ impl Stack {
         self.shared.peek(|state| state.host.info(id))
     }
 
+    /// The address by which peers know one of the stack's own, if nobody else translates it.
+    #[must_use]
+    pub fn seen_at(&self, own: SocketAddr) -> SocketAddr {
+        self.shared.surroundings(|around| around.seen_at(own)).unwrap_or(own)
+    }
+
+    /// Changes a setting of a connection, as `setsockopt` does.
+    pub fn set_option(&self, id: ConnectionId, option: ConnectionOption) {
+        self.shared.with(|state, now| state.host.set_option(now, id, option));
+    }
+
     /// A handle that does not keep the stack running.
     #[must_use]
     pub fn downgrade(&self) -> WeakStack {
@@ -244,14 +266,27 @@ impl Stack {
     }
 
     /// Waits until every connection that was let go is closed in order; at most `limit`.
-    pub async fn drain(&self, limit: std::time::Duration) {
+    pub async fn drain(&self, limit: Duration) {
         let drained = async {
             while self.shared.with(|state, _| state.host.connection_count()) > 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                tokio::time::sleep(DRAIN_STEP).await;
             }
         };
         // What is not closed by then is left to the peer's timers.
         let _ = tokio::time::timeout(limit, drained).await;
+    }
+
+    /// Ends every connection, all of which were let go: what was written is delivered, as far as it can be within `limit`;
+    /// a peer that has it all and does not end its side within `linger` is reset, so that it waits for nobody.
+    pub async fn finish(&self, limit: Duration, linger: Duration) {
+        let delivered = async {
+            while self.shared.with(|state, _| state.host.undelivered_count()) > 0 {
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, delivered).await;
+        self.drain(linger).await;
+        self.shared.with(|state, now| state.host.abort_all(now));
     }
 }
 

@@ -1,0 +1,18 @@
+//! The end of a host: what was written arrives first, and peers are told.
+
+use polypath_units::Instant;
+
+use super::Host;
+
+impl Host {
+    /// Connections whose peers do not have everything yet: data, or its end.
+    #[must_use]
+    pub fn undelivered_count(&self) -> usize {
+        self.connections.iter().filter(|(_, entry)| entry.connection.is_delivering()).count()
+    }
+
+    /// Ends every connection at once, as [`Host::abort`] ends one.
+    pub fn abort_all(&mut self, now: Instant) {
+        self.each_connection(now, |connection, _| connection.abort());
+    }
+}
