@@ -124,6 +124,9 @@ fn host_config(mtu_bytes: u16) -> HostConfig {
         mtu_bytes,
         pacing: false,
         mtu_probing: false,
+        // A program with a send buffer of less than two of these large packets has one under way at a time, and its kernel holds
+        // the next one back until the first is acknowledged (Nagle's algorithm).
+        quick_ack_packets: u32::MAX,
         // The program's kernel keeps TIME-WAIT as well.
         time_wait: polypath_units::Duration::from_secs(2),
         ..Default::default()

@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_wire::Endpoint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::LocalSet;
 
 use super::*;
 use crate::enclosure::inside::open_network;
+use crate::enclosure::{GATEWAY_V4, PROGRAM_V4};
 use crate::engine::{KernelEngine, Stream};
 use crate::testbed::{Side, Testbed, is_root_or_skip};
 use crate::{Namespace, Stack, TunConfig};
@@ -217,4 +219,34 @@ async fn destinations_that_refuse_are_refused_to_the_program() {
         scene.is_idle().await;
     })
     .await;
+}
+
+#[test]
+fn what_a_program_sends_is_acknowledged_at_once() {
+    let now = Instant::from_secs(1);
+    let mut gateway = Host::new(host_config(65_520), 1);
+    let _ = gateway.listen_everywhere(ListenConfig { backlog: 1, backlog_per_source: 1 });
+    let mut program = Host::new(host_config(65_520), 2);
+    let (from, to) = (Endpoint::new(PROGRAM_V4.into(), 4000), Endpoint::new(GATEWAY_V4.into(), 80));
+    let id = program.connect(now, from, to).expect("a connection");
+    // Packets that the gateway sent.
+    let mut exchange = |program: &mut Host| {
+        let mut answers = 0;
+        loop {
+            if let Some(packet) = program.poll_transmit(now) {
+                gateway.handle_packet(now, packet);
+            } else if let Some(packet) = gateway.poll_transmit(now) {
+                answers += 1;
+                program.handle_packet(now, packet);
+            } else {
+                return answers;
+            }
+        }
+    };
+    assert_eq!(exchange(&mut program), 1);
+    // Beyond the start, when everything is acknowledged at once anyway.
+    for sent in 0..100 {
+        let taken = program.send(now, id, Bytes::from_static(&[7; 1000]));
+        assert_eq!((taken, exchange(&mut program)), (Ok(1000), 1), "the segment after {sent}");
+    }
 }
