@@ -1,20 +1,29 @@
-//! What carries the program's connections: chosen by the environment, started by the first connection, ended with the
-//! program.
+//! What carries the program's connections: chosen by the environment, and kept by a process that outlives the program.
 
+use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use polypath_net::relay::{EngineChoice, Relay, errno};
+use polypath_net::relay::EngineChoice;
+use polypath_net::relay::keeper::{KeeperAddress, KeeperClient, launch};
 
 /// Where the choice is.
 const OPTIONS: &str = "POLYPATH_PRELOAD_OPTIONS";
+/// Where the keeper of all programs that were started together is.
+const KEEPER: &str = "POLYPATH_PRELOAD_KEEPER";
+/// The `polypath` command, which is the keeper's program. It lies beside the library if nothing is said.
+const COMMAND: &str = "POLYPATH_PRELOAD_COMMAND";
+/// Its subcommand.
+const SUBCOMMAND: &str = "preload-keeper";
 
 /// The choice, if it can be understood; says so once if not.
 pub(crate) fn choice() -> Option<&'static EngineChoice> {
     static CHOICE: OnceLock<Option<EngineChoice>> = OnceLock::new();
     let read = || {
-        let options = std::env::var_os(OPTIONS).unwrap_or_default();
+        let options = options();
         let choice = std::str::from_utf8(options.as_bytes())
             .map_err(|_| "not UTF-8".to_string())
             .and_then(|options| EngineChoice::parse(options).map_err(|error| error.to_string()));
@@ -23,8 +32,22 @@ pub(crate) fn choice() -> Option<&'static EngineChoice> {
     CHOICE.get_or_init(read).as_ref()
 }
 
+fn options() -> OsString {
+    std::env::var_os(OPTIONS).unwrap_or_default()
+}
+
+/// Whether a stack of ours carries the connections.
+pub(crate) fn is_relayed() -> bool {
+    matches!(choice(), Some(EngineChoice::Relay(_)))
+}
+
+/// Whether a stack of ours may carry connections to the program's listeners.
+pub(crate) fn takes_connections() -> bool {
+    matches!(choice(), Some(EngineChoice::Relay(choices)) if choices.takes_connections())
+}
+
 /// Not `eprintln`, which panics when standard error is closed.
-pub(crate) fn say(message: &str) {
+fn say(message: &str) {
     let text = format!("polypath: {message}\n");
     // SAFETY: the pointer and the length are those of a living string.
     #[allow(unsafe_code)]
@@ -33,77 +56,64 @@ pub(crate) fn say(message: &str) {
     }
 }
 
-/// The engine of a process, or why there is none.
-enum State {
-    None,
-    Running { process: u32, relay: Arc<Relay> },
-    Failed { process: u32, errno: i32 },
+/// Says why something does not work, once.
+pub(crate) fn complain(error: &io::Error) {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    if !HAS_SAID.swap(true, Ordering::Relaxed) {
+        say(&error.to_string());
+    }
 }
 
-static STATE: Mutex<State> = Mutex::new(State::None);
-
-/// The engine, started if it isn't yet. A child of a fork gets one of its own: its parent's threads are not in it.
-pub(crate) fn relay() -> io::Result<Arc<Relay>> {
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-    let here = std::process::id();
-    match &*state {
-        State::Running { process, relay } if *process == here => return Ok(relay.clone()),
-        State::Failed { process, errno } if *process == here => {
-            return Err(io::Error::from_raw_os_error(*errno));
-        }
-        _ => {}
+/// Whom to ask. A child of a fork asks the same; so does another program, if both were started by `polypath preload`.
+pub(crate) fn keeper() -> io::Result<&'static KeeperClient> {
+    static CLIENT: OnceLock<KeeperClient> = OnceLock::new();
+    if let Some(client) = CLIENT.get() {
+        return Ok(client);
     }
-    let Some(EngineChoice::Relay(choices)) = choice() else { return Err(io::ErrorKind::Unsupported.into()) };
-    let (next, result) = match Relay::start(choices) {
-        Ok(relay) => {
-            let relay = Arc::new(relay);
-            (State::Running { process: here, relay: relay.clone() }, Ok(relay))
-        }
-        Err(error) => {
-            say(&error.to_string());
-            (State::Failed { process: here, errno: errno(&error) }, Err(error))
-        }
+    let address = match std::env::var(KEEPER) {
+        Ok(text) => text.parse().map_err(|error| io::Error::other(format!("{KEEPER}: {error}")))?,
+        Err(_) => KeeperAddress::random()?,
     };
-    // What a parent left behind can't be ended here: its threads are elsewhere.
-    std::mem::forget(std::mem::replace(&mut *state, next));
-    drop(state);
-    end_with_program();
-    result
+    Ok(CLIENT.get_or_init(|| KeeperClient::new(address)))
 }
 
-/// The engine, if it runs already.
-pub(crate) fn running() -> Option<Arc<Relay>> {
-    match &*STATE.lock().unwrap_or_else(PoisonError::into_inner) {
-        State::Running { process, relay } if *process == std::process::id() => Some(relay.clone()),
-        _ => None,
-    }
+/// Starts the keeper.
+pub(crate) fn launch_keeper(address: &KeeperAddress) -> io::Result<()> {
+    let options = options().into_string().unwrap_or_default();
+    let variables = [(KEEPER, address.to_string()), (OPTIONS, options)];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    launch(&command()?, &[SUBCOMMAND], &variables)
 }
 
-/// Has the engine ended in order when the program ends, with what was written delivered.
-fn end_with_program() {
-    static ONCE: OnceLock<()> = OnceLock::new();
-    extern "C" fn end() {
-        // The variables of this thread may be gone already, so another one does it. What can't be done now is done by
-        // the next start.
-        let ending = std::panic::catch_unwind(|| std::thread::spawn(finish).join());
-        drop(ending);
+fn command() -> io::Result<PathBuf> {
+    if let Some(named) = std::env::var_os(COMMAND) {
+        return Ok(named.into());
     }
-    ONCE.get_or_init(|| {
-        // SAFETY: the handler is a function of this library, which is loaded as long as the program runs.
-        #[allow(unsafe_code)]
-        unsafe {
-            libc::atexit(end);
-        }
-    });
+    let library = own_path().ok_or_else(|| io::Error::other("the library can't be found"))?;
+    let folder = library.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join("polypath"), folder.join("../bin/polypath"), folder.join("../polypath")];
+    places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!(
+                "the command polypath, which keeps the connections, is neither in {0} nor in {0}/../bin; name it in {COMMAND}",
+                folder.display()
+            ),
+        )
+    })
 }
 
-fn finish() {
-    let Ok(mut state) = STATE.try_lock() else { return };
-    let ended = std::mem::replace(&mut *state, State::None);
-    drop(state);
-    match ended {
-        // The last one to hold it ends it.
-        State::Running { process, relay } if process == std::process::id() => drop(relay),
-        other => std::mem::forget(other),
-    }
+/// The file that this library was loaded from.
+fn own_path() -> Option<PathBuf> {
+    let own: fn() -> Option<PathBuf> = own_path;
+    // SAFETY: `dladdr` writes one `Dl_info`, of which zeros are a valid value, and the name that it gives lives as long as
+    // the library is loaded.
+    #[allow(unsafe_code)]
+    let name = unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        let is_found = libc::dladdr(own as *const libc::c_void, &raw mut found) != 0;
+        let name: *const c_char = found.dli_fname;
+        (is_found && !name.is_null()).then(|| CStr::from_ptr(name))
+    };
+    name.map(|name| PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

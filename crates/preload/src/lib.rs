@@ -3,16 +3,21 @@
 //! With the kernel's engine it replaces `socket` alone: an IPv4 or IPv6 stream socket for TCP is made with
 //! `IPPROTO_MPTCP`, or as asked where the kernel has none. Everything after that is the kernel's.
 //!
-//! With Polypath's own stack the program keeps its sockets. Connecting one is left to [`polypath_net::relay`], which
-//! connects it over the loopback interface to a thread of ours, and a socket that listens gets the stack's connections
-//! beside those of the kernel. Since these are the program's own sockets, whatever it does with them works; only what tells
-//! of the peer, and why connecting failed, is replaced too. Connections to loopback addresses are left alone.
+//! With Polypath's own stack the program keeps its sockets too. A process beside it, the keeper, has the stack
+//! ([`polypath_net::relay::keeper`]). Connecting a socket is left to it: it connects the socket over the loopback interface
+//! to itself. A socket that listens gets the stack's connections beside those of the kernel. Since these are the program's
+//! own sockets, whatever it does with them works, and the kernel ends them when the program ends, however that happens;
+//! only what tells of addresses, and why connecting failed, is replaced too. Connections to loopback addresses are left alone.
+//!
+//! Where the stack can't do what an option asks for, the program is told: `TCP_FASTOPEN_CONNECT` is `EOPNOTSUPP`, as with a
+//! kernel whose `tcp_fastopen` is off. Sending with `MSG_FASTOPEN` connects first, as a kernel without a cookie does.
 //!
 //! `POLYPATH_PRELOAD_OPTIONS` is what `polypath_open` takes, `engine=kernel` if there is nothing.
 
 #![allow(unsafe_code)]
 
 mod carrier;
+mod opening;
 mod system;
 
 use std::ffi::{c_int, c_void};
@@ -22,7 +27,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{sockaddr, socklen_t};
-use polypath_net::engine::ConnectOptions;
+use polypath_net::relay::keeper::Seen;
 use polypath_net::relay::{EngineChoice, errno};
 
 fn is_tcp(domain: c_int, kind: c_int, protocol: c_int) -> bool {
@@ -51,10 +56,6 @@ fn ours(call: impl FnOnce() -> Option<io::Result<()>>) -> Option<c_int> {
             -1
         }
     })
-}
-
-fn is_relayed() -> bool {
-    matches!(carrier::choice(), Some(EngineChoice::Relay(_)))
 }
 
 /// An address that is reached by the network.
@@ -98,22 +99,10 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 /// As for the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, length: socklen_t) -> c_int {
-    let relayed = || {
-        // SAFETY: the caller promises what the system call asks for.
-        let remote = unsafe { system::ip_address(to, length) }.filter(is_outward)?;
-        let program = borrow(fd).filter(|_| is_relayed() && system::is_tcp(fd))?;
-        let relay = match carrier::relay() {
-            Ok(relay) => relay,
-            Err(error) => return Some(Err(error)),
-        };
-        // The kernel knows what to say of a socket that is connecting, or connected.
-        if relay.find(program).is_some_and(|carried| carried.error().is_none()) {
-            return None;
-        }
-        Some(relay.connect(program, remote, ConnectOptions::default()))
-    };
     // SAFETY: the caller promises what the system call asks for.
-    ours(relayed).unwrap_or_else(|| unsafe { system::connect(fd, to, length) })
+    let remote = unsafe { system::ip_address(to, length) };
+    // SAFETY: the same.
+    ours(|| opening::open(fd, remote?)).unwrap_or_else(|| unsafe { system::connect(fd, to, length) })
 }
 
 /// `listen(2)`, at our stack too for a TCP socket that others may reach.
@@ -124,19 +113,11 @@ pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
         return result;
     }
     let relayed = || {
-        let takes =
-            matches!(carrier::choice(), Some(EngineChoice::Relay(choices)) if choices.takes_connections());
-        let program = borrow(fd).filter(|_| takes && system::is_tcp(fd))?;
+        let program = borrow(fd).filter(|_| carrier::takes_connections() && system::is_tcp(fd))?;
         let local = system::own_address(fd).filter(|at| !at.ip().is_loopback())?;
-        let relay = match carrier::relay() {
-            Ok(relay) => relay,
-            Err(error) => return Some(Err(error)),
-        };
-        if relay.listens_at(program).is_some() {
-            return None;
-        }
-        let listening = relay.listen(program, local, true).map(drop);
-        Some(listening.inspect_err(|error| carrier::say(&error.to_string())))
+        let listening =
+            carrier::keeper().and_then(|keeper| keeper.listen(program, local, carrier::launch_keeper));
+        Some(listening.inspect_err(carrier::complain))
     };
     ours(relayed).unwrap_or(result)
 }
@@ -170,17 +151,26 @@ pub unsafe extern "C" fn accept4(
         return accepted;
     }
     ours(|| {
-        let (listener, program) = (borrow(fd)?, borrow(accepted)?);
-        if !is_relayed() || !system::is_tcp(accepted) {
-            return None;
-        }
-        let relay = carrier::running().filter(|relay| relay.listens_at(listener).is_some())?;
-        let carried = relay.accepted(program)?;
+        let program = borrow(accepted).filter(|_| carrier::takes_connections() && is_of_keeper(accepted))?;
+        let seen = carrier::keeper().ok()?.accepted(program)?;
         // SAFETY: the kernel has filled the address in, for a socket of this family.
-        unsafe { system::write_address(carried.remote(), system::is_v6(accepted), peer, length, room) };
+        unsafe { system::write_address(seen.remote, system::is_v6(accepted), peer, length, room) };
         Some(Ok(()))
     });
     accepted
+}
+
+/// A TCP socket that may be connected to the keeper, as far as the kernel tells.
+fn is_of_keeper(fd: c_int) -> bool {
+    carrier::is_relayed()
+        && system::is_tcp(fd)
+        && system::peer_address(fd).is_some_and(|peer| peer.ip().is_loopback())
+}
+
+/// What the keeper knows of a socket, if it is connected to it.
+fn find(fd: c_int) -> Option<Seen> {
+    let program = borrow(fd).filter(|_| is_of_keeper(fd))?;
+    carrier::keeper().ok()?.find(program)
 }
 
 /// `getpeername(2)`, which tells the peer of a connection of our stack.
@@ -195,17 +185,85 @@ pub unsafe extern "C" fn getpeername(fd: c_int, peer: *mut sockaddr, length: *mu
     let result = unsafe { system::getpeername(fd, peer, length) };
     if result == 0 {
         ours(|| {
-            let program = borrow(fd)?;
-            if !is_relayed() || !system::is_tcp(fd) {
-                return None;
-            }
-            let carried = carrier::running()?.find(program)?;
+            let seen = find(fd)?;
             // SAFETY: the kernel has filled the address in, for a socket of this family.
-            unsafe { system::write_address(carried.remote(), system::is_v6(fd), peer, length, room) };
+            unsafe { system::write_address(seen.remote, system::is_v6(fd), peer, length, room) };
             Some(Ok(()))
         });
     }
     result
+}
+
+/// `getsockname(2)`, which tells this end of a connection of our stack as its peer sees it.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockname(fd: c_int, local: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller promises what the system call asks for, so a length can be read.
+    let room = unsafe { length.as_ref() }.copied().unwrap_or(0);
+    // SAFETY: the caller promises what the system call asks for.
+    let result = unsafe { system::getsockname(fd, local, length) };
+    if result == 0 {
+        ours(|| {
+            let own = find(fd)?.local?;
+            // SAFETY: the kernel has filled the address in, for a socket of this family.
+            unsafe { system::write_address(own, system::is_v6(fd), local, length, room) };
+            Some(Ok(()))
+        });
+    }
+    result
+}
+
+/// `setsockopt(2)`. What concerns the connection behind a socket reaches our stack.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) {
+        let refused =
+            || (carrier::is_relayed() && system::is_tcp(fd)).then(|| Err(io::ErrorKind::Unsupported.into()));
+        if let Some(result) = ours(refused) {
+            return result;
+        }
+    }
+    // SAFETY: the caller promises what the system call asks for.
+    let result = unsafe { system::setsockopt(fd, level, name, value, length) };
+    if result == 0 && is_of_connection(level, name) {
+        ours(|| {
+            let program = borrow(fd).filter(|_| is_of_keeper(fd))?;
+            // The kernel's part is done. What the keeper can't read it can't follow.
+            let _ = carrier::keeper().ok()?.options_changed(program);
+            Some(Ok(()))
+        });
+    }
+    result
+}
+
+/// Options that the stack must know.
+fn is_of_connection(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_KEEPALIVE
+                | libc::SO_SNDBUF
+                | libc::SO_RCVBUF
+                | libc::SO_SNDBUFFORCE
+                | libc::SO_RCVBUFFORCE
+        ),
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_USER_TIMEOUT | libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT
+        ),
+        _ => false,
+    }
 }
 
 /// `getsockopt(2)`, which tells why connecting failed.
@@ -228,10 +286,10 @@ pub unsafe extern "C" fn getsockopt(
             // SAFETY: the kernel has written the length, and as much of a number, which need not be aligned.
             let seen = unsafe { (*length as usize == size_of::<c_int>()).then(|| failure.read_unaligned()) };
             // A socket of ours can only be reset.
-            if seen != Some(libc::ECONNRESET) || !is_relayed() {
+            if seen != Some(libc::ECONNRESET) || !carrier::is_relayed() {
                 return None;
             }
-            let reason = carrier::running()?.find(borrow(fd)?)?.error()?;
+            let reason = carrier::keeper().ok()?.find(borrow(fd)?)?.error?;
             // SAFETY: the kernel has just written a number there.
             unsafe { failure.write_unaligned(reason) };
             Some(Ok(()))

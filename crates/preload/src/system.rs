@@ -1,11 +1,11 @@
 //! The system calls behind the C library's functions of the same names, which this library replaces.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::net::SocketAddr;
 
-use libc::{sockaddr, sockaddr_storage, socklen_t};
+use libc::{msghdr, sockaddr, sockaddr_storage, socklen_t, ssize_t};
 use socket2::{SockAddr, SockAddrStorage};
 
 pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -52,6 +52,54 @@ pub(crate) unsafe fn getsockopt(
     unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, length) as c_int }
 }
 
+/// # Safety
+/// As for `getsockname(2)`.
+pub(crate) unsafe fn getsockname(fd: c_int, local: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the caller promises what the system call asks for.
+    unsafe { libc::syscall(libc::SYS_getsockname, fd, local, length) as c_int }
+}
+
+/// # Safety
+/// As for `setsockopt(2)`.
+pub(crate) unsafe fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    // SAFETY: the caller promises what the system call asks for.
+    unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, length) as c_int }
+}
+
+/// # Safety
+/// As for `sendto(2)`.
+pub(crate) unsafe fn sendto(
+    fd: c_int,
+    data: *const c_void,
+    data_length: usize,
+    flags: c_int,
+    to: *const sockaddr,
+    length: socklen_t,
+) -> ssize_t {
+    // SAFETY: the caller promises what the system call asks for.
+    unsafe { libc::syscall(libc::SYS_sendto, fd, data, data_length, flags, to, length) as ssize_t }
+}
+
+/// # Safety
+/// As for `sendmsg(2)`.
+pub(crate) unsafe fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the caller promises what the system call asks for.
+    unsafe { libc::syscall(libc::SYS_sendmsg, fd, message, flags) as ssize_t }
+}
+
+/// # Safety
+/// As for `sendmmsg(2)`.
+pub(crate) unsafe fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the caller promises what the system call asks for.
+    unsafe { libc::syscall(libc::SYS_sendmmsg, fd, messages, count, flags) as c_int }
+}
+
 pub(crate) fn errno() -> c_int {
     // SAFETY: always gives this thread's own variable.
     unsafe { *libc::__errno_location() }
@@ -76,6 +124,24 @@ fn option(fd: c_int, name: c_int) -> Option<c_int> {
 pub(crate) fn is_tcp(fd: c_int) -> bool {
     option(fd, libc::SO_PROTOCOL) == Some(libc::IPPROTO_TCP)
         && matches!(option(fd, libc::SO_DOMAIN), Some(libc::AF_INET | libc::AF_INET6))
+}
+
+/// Whether a TCP socket has no connection, and opens none.
+pub(crate) fn is_closed(fd: c_int) -> bool {
+    /// `TCP_CLOSE` of the kernel's `tcp_states.h`.
+    const CLOSED: u8 = 7;
+    let mut state = 0_u8;
+    let mut length = size_of::<u8>() as socklen_t;
+    let place = (&raw mut state).cast::<c_void>();
+    // SAFETY: the first byte of `tcp_info` is the state; the kernel writes no more than the length, which is that of a byte.
+    let result = unsafe { getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) };
+    result == 0 && state == CLOSED
+}
+
+pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: the system call takes numbers only.
+    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    flags >= 0 && flags as c_int & libc::O_NONBLOCK != 0
 }
 
 /// Whether a descriptor is a socket of IPv6.
@@ -111,13 +177,20 @@ pub(crate) unsafe fn ip_address(address: *const sockaddr, length: socklen_t) -> 
 
 /// Where a socket is bound, as the kernel knows it.
 pub(crate) fn own_address(fd: c_int) -> Option<SocketAddr> {
-    // SAFETY: `getsockname` writes at most the length that it is given.
+    address(fd, libc::SYS_getsockname)
+}
+
+/// The peer, as the kernel knows it.
+pub(crate) fn peer_address(fd: c_int) -> Option<SocketAddr> {
+    address(fd, libc::SYS_getpeername)
+}
+
+fn address(fd: c_int, call: libc::c_long) -> Option<SocketAddr> {
+    // SAFETY: both calls write at most the length that they are given.
     let ((), address) = unsafe {
-        SockAddr::try_init(|storage, length| {
-            match libc::syscall(libc::SYS_getsockname, fd, storage, length) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+        SockAddr::try_init(|storage, length| match libc::syscall(call, fd, storage, length) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         })
     }
     .ok()?;

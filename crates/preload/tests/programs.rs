@@ -13,8 +13,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 fn library() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
-    let built = build.args(["build", "--quiet", "--profile", "test", "-p", "polypath-preload"]).status();
-    assert!(built.expect("cargo").success(), "the library builds");
+    // The command lies beside the library, and keeps its connections.
+    build.args(["build", "--quiet", "--profile", "test", "-p", "polypath-preload", "-p", "polypath"]);
+    assert!(build.status().expect("cargo").success(), "the library builds");
     // target/PROFILE/deps/programs-HASH
     let test = std::env::current_exe().expect("this test");
     test.ancestors().nth(2).map(|folder| folder.join("libpolypath_preload.so")).expect("a target directory")

@@ -1,9 +1,12 @@
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use polypath_mptcp::ConnectionId;
+use socket2::SockRef;
 
+use super::settings::Settings;
 use crate::engine::StreamInfo;
 use crate::stack::{StackStream, WeakStack};
 
@@ -13,20 +16,30 @@ pub struct Carried {
     stack: WeakStack,
     remote: SocketAddr,
     state: Mutex<State>,
+    /// The program has ended its half, and the stack has all of it.
+    is_finished: AtomicBool,
+    /// What the program chose, as far as the stack knows it.
+    settings: Mutex<Settings>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum State {
     Connecting,
     Open { id: ConnectionId, local: Option<SocketAddr> },
     Ended,
-    Failed { errno: i32 },
+    Failed { errno: i32, message: Arc<str> },
 }
 
 impl Carried {
     pub(super) fn connecting(stack: WeakStack, remote: SocketAddr) -> Self {
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-        Self { stack, remote, state: Mutex::new(State::Connecting) }
+        Self {
+            stack,
+            remote,
+            state: Mutex::new(State::Connecting),
+            is_finished: AtomicBool::new(false),
+            settings: Mutex::default(),
+        }
     }
 
     pub(super) fn opened(&self, stream: &StackStream) {
@@ -38,7 +51,15 @@ impl Carried {
     }
 
     pub(super) fn failed(&self, error: &io::Error) {
-        self.set(State::Failed { errno: errno(error) });
+        self.set(State::Failed { errno: errno(error), message: error.to_string().into() });
+    }
+
+    pub(super) fn finished(&self) {
+        self.is_finished.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished.load(Ordering::Acquire)
     }
 
     fn set(&self, state: State) {
@@ -46,12 +67,28 @@ impl Carried {
     }
 
     fn state(&self) -> State {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Nothing will happen to it any more.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state(), State::Ended | State::Failed { .. })
+    }
+
+    /// Tells the stack what the program chose for its socket, once the connection is open.
+    pub(super) fn follow(&self, program: &SockRef<'_>) -> io::Result<()> {
+        let State::Open { id, .. } = self.state() else { return Ok(()) };
+        let Some(stack) = self.stack.upgrade() else { return Ok(()) };
+        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = Settings::of(program)?;
+        let options = settings.options_since(*known, &stack.connection_config());
+        options.into_iter().for_each(|option| stack.set_option(id, option));
+        *known = settings;
+        Ok(())
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state(), State::Open { .. })
     }
 
     /// The peer.
@@ -70,11 +107,29 @@ impl Carried {
         }
     }
 
+    /// This end, as peers see it who are in no need of translation: with the uplink's address, where the stack has one of
+    /// its own behind it.
+    pub fn seen_local(&self) -> io::Result<SocketAddr> {
+        let local = self.local()?;
+        Ok(self.stack.upgrade().map_or(local, |stack| stack.seen_at(local)))
+    }
+
     /// The number of errno that says why it failed, if it did.
     #[must_use]
     pub fn error(&self) -> Option<i32> {
         match self.state() {
-            State::Failed { errno } => Some(errno),
+            State::Failed { errno, .. } => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// The same in words.
+    #[must_use]
+    pub fn failure(&self) -> Option<io::Error> {
+        match self.state() {
+            State::Failed { errno, message } => {
+                Some(io::Error::new(io::Error::from_raw_os_error(errno).kind(), message.to_string()))
+            }
             _ => None,
         }
     }

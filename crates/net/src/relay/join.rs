@@ -23,6 +23,8 @@ pub(super) struct Hub {
 #[derive(Debug)]
 pub(super) struct Meeting {
     hub: SocketAddr,
+    /// The same, in the family of the program's socket.
+    to: SocketAddr,
     at: SocketAddr,
     program: OwnedFd,
 }
@@ -90,7 +92,7 @@ impl Hub {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
             _ => {
                 let at = own_address(program)?;
-                Ok(Meeting { hub, at, program: program.as_fd().try_clone_to_owned()? })
+                Ok(Meeting { hub, to, at, program: program.as_fd().try_clone_to_owned()? })
             }
         }
     }
@@ -100,7 +102,37 @@ fn is_bound_to_v6(program: &SockRef<'_>) -> bool {
     own_address(program).is_ok_and(|at| at.is_ipv6() && !at.ip().is_unspecified())
 }
 
+/// Waits until a blocking program's socket, which is connecting to `to`, is connected: as long as its own time limit says,
+/// as the kernel does it.
+pub(super) fn wait(program: &SockRef<'_>, to: SocketAddr) -> io::Result<()> {
+    loop {
+        match program.connect(&to.into()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The time is over. It was the first call that the program made.
+            Err(error) if error.raw_os_error() == Some(libc::EALREADY) => {
+                return Err(io::Error::from_raw_os_error(libc::EINPROGRESS));
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Undoes what [`Meeting::refuse`] left at a program's socket, so that it can connect again.
+pub(super) fn forget_refusal(program: &SockRef<'_>) {
+    // None is there if the refusal did not get so far.
+    let _ = program.detach_filter();
+}
+
 impl Meeting {
+    pub(super) fn program(&self) -> SockRef<'_> {
+        SockRef::from(&self.program)
+    }
+
+    /// Where the program's socket is connecting to.
+    pub(super) fn to(&self) -> SocketAddr {
+        self.to
+    }
+
     /// Opens the connection from our side: the program's socket is connected, if it is still there.
     pub(super) async fn complete(&self) -> io::Result<TcpStream> {
         let socket = open(Domain::for_address(self.hub))?;

@@ -6,19 +6,22 @@
 
 mod carried;
 mod choices;
+mod held;
 mod join;
+pub mod keeper;
 mod pump;
+mod settings;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 pub use carried::{Carried, errno};
@@ -31,10 +34,14 @@ use crate::engine::ConnectOptions;
 use crate::stack::{Stack, StackStream};
 use crate::uplinks::UplinkError;
 use crate::{Namespace, engine};
-use join::Hub;
+use join::{Hub, Meeting};
+use settings::Settings;
 
 /// How long the end of a relay waits for peers to acknowledge what was written.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long a peer that has everything may take to end its side, before it is reset.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Connections that are remembered before those that are over are forgotten.
 const REMEMBERED: usize = 1024;
@@ -58,19 +65,33 @@ struct Running {
 #[derive(Debug)]
 struct Shared {
     /// By the kernel's cookie of the program's socket, which stays when a descriptor is copied and is never used again.
-    carried: Mutex<HashMap<u64, Arc<Carried>>>,
+    carried: Mutex<HashMap<u64, Known>>,
     /// Connections on their way to a program's listener, by the address of our socket.
     arrived: Mutex<HashMap<SocketAddr, Arc<Carried>>>,
     /// By the cookie of the program's listening socket.
     listening: Mutex<HashMap<u64, Listening>>,
     /// Turns true at the end; each task that moves bytes holds a receiver.
     stopping: watch::Sender<bool>,
+    /// Tells that nobody waits for connections that are not open yet.
+    abandoned: Notify,
+}
+
+/// A connection, and its socket.
+#[derive(Debug)]
+struct Known {
+    carried: Arc<Carried>,
+    inode: u64,
 }
 
 #[derive(Debug)]
 struct Listening {
     local: SocketAddr,
+    inode: u64,
     task: AbortHandle,
+}
+
+fn inode(program: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(rustix::fs::fstat(program)?.st_ino)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -110,6 +131,7 @@ impl Relay {
             arrived: Mutex::default(),
             listening: Mutex::default(),
             stopping: watch::Sender::new(false),
+            abandoned: Notify::new(),
         };
         let running = Running { runtime, stack, hub: Hub::open()? };
         Ok(Self { running: Some(running), shared: Arc::new(shared) })
@@ -132,52 +154,43 @@ impl Relay {
         remote: SocketAddr,
         options: ConnectOptions,
     ) -> io::Result<()> {
-        let Running { runtime, stack, hub } = self.running()?;
-        let cookie = rustix::net::sockopt::socket_cookie(program)?;
-        let program = SockRef::from(&program);
-        if program.nonblocking()? {
-            let meeting = hub.begin(&program)?;
-            let carried = Arc::new(Carried::connecting(stack.downgrade(), remote));
-            self.shared.remember(cookie, carried.clone());
-            let (shared, stack) = (self.shared.clone(), stack.clone());
-            let mut stopping = self.shared.stopping.subscribe();
-            runtime.spawn(async move {
-                let opened = tokio::select! {
-                    opened = open(&stack, remote, &options) => opened,
-                    _ = stopping.wait_for(|stops| *stops) => Err(io::ErrorKind::ConnectionAborted.into()),
-                };
-                // Before the program can see that something has happened.
-                match &opened {
-                    Ok(stream) => carried.opened(stream),
-                    Err(error) => carried.failed(error),
-                }
-                match opened {
-                    Ok(stream) => match meeting.complete().await {
-                        Ok(ours) => {
-                            // The program's socket is its own again.
-                            drop(meeting);
-                            pump::pump(&carried, stream, ours, shared.stopping.subscribe()).await;
-                        }
-                        Err(_) => stream.abort(),
-                    },
-                    // If it can't be told now, its own time limit tells it.
-                    Err(_) => meeting.refuse().await.unwrap_or_default(),
-                }
-            });
+        let to = self.begin(program, remote, options)?;
+        let socket = SockRef::from(&program);
+        if socket.nonblocking()? {
             return Err(io::Error::from_raw_os_error(libc::EINPROGRESS));
         }
-        let (stream, ours) = runtime.block_on(async {
-            let stream = open(stack, remote, &options).await?;
-            let ours = hub.begin(&program)?.complete().await?;
-            Ok::<_, io::Error>((stream, ours))
+        join::wait(&socket, to).map_err(|error| {
+            let reason = self.find(program).and_then(|carried| carried.failure());
+            reason.filter(|_| error.kind() == io::ErrorKind::ConnectionReset).unwrap_or(error)
+        })
+    }
+
+    /// Makes a program's TCP socket connecting, and says where to: connecting it there once more waits in blocking mode, as
+    /// long as the socket's own time limit says. If it fails the socket is reset, and [`Carried::error`] says why.
+    pub fn begin(
+        &self,
+        program: BorrowedFd<'_>,
+        remote: SocketAddr,
+        options: ConnectOptions,
+    ) -> io::Result<SocketAddr> {
+        let Running { runtime, stack, hub } = self.running()?;
+        let earlier = self.find(program).and_then(|carried| carried.failure());
+        let socket = SockRef::from(&program);
+        if earlier.is_some() {
+            join::forget_refusal(&socket);
+        }
+        let meeting = hub.begin(&socket).map_err(|error| {
+            // It asks why the last attempt failed, as one may.
+            earlier.filter(|_| error.kind() == io::ErrorKind::ConnectionReset).unwrap_or(error)
         })?;
-        wait_until_writable(&program)?;
+        let to = meeting.to();
         let carried = Arc::new(Carried::connecting(stack.downgrade(), remote));
-        carried.opened(&stream);
-        self.shared.remember(cookie, carried.clone());
-        let stopping = self.shared.stopping.subscribe();
-        runtime.spawn(async move { pump::pump(&carried, stream, ours, stopping).await });
-        Ok(())
+        self.shared.remember(program, carried.clone())?;
+        let settings = Settings::of(&socket)?;
+        let config = options.config.unwrap_or_else(|| stack.connection_config());
+        let options = ConnectOptions { config: Some(settings.choose(config)), ..options };
+        runtime.spawn(self.shared.clone().open(carried, meeting, stack.clone(), remote, options));
+        Ok(to)
     }
 
     /// Lets connections to `local` arrive at a program's socket, which listens in the kernel already, and says at which
@@ -189,7 +202,7 @@ impl Relay {
         has_port: bool,
     ) -> io::Result<SocketAddr> {
         let Running { runtime, stack, .. } = self.running()?;
-        let cookie = rustix::net::sockopt::socket_cookie(program)?;
+        let (cookie, inode) = (rustix::net::sockopt::socket_cookie(program)?, inode(program)?);
         let to = join::reached_at(&SockRef::from(&program))?;
         let listener = if has_port { stack.listen_beside(local) } else { stack.listen(local) }?;
         let local = SocketAddr::new(local.ip(), listener.local_addr().port());
@@ -205,7 +218,7 @@ impl Relay {
             }
             lock(&shared.listening).remove(&cookie);
         });
-        lock(&self.shared.listening).insert(cookie, Listening { local, task: task.abort_handle() });
+        lock(&self.shared.listening).insert(cookie, Listening { local, inode, task: task.abort_handle() });
         Ok(local)
     }
 
@@ -220,15 +233,22 @@ impl Relay {
         let peer = SockRef::from(&program).peer_addr().ok()?.as_socket()?;
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let carried = lock(&self.shared.arrived).remove(&peer)?;
-        let cookie = rustix::net::sockopt::socket_cookie(program).ok()?;
-        self.shared.remember(cookie, carried.clone());
+        self.shared.remember(program, carried.clone()).ok()?;
+        // Without them, those of the stack hold.
+        let _ = carried.follow(&SockRef::from(&program));
         Some(carried)
     }
 
     /// The connection behind a program's socket, if there is or was one.
     pub fn find(&self, program: BorrowedFd<'_>) -> Option<Arc<Carried>> {
         let cookie = rustix::net::sockopt::socket_cookie(program).ok()?;
-        lock(&self.shared.carried).get(&cookie).cloned()
+        lock(&self.shared.carried).get(&cookie).map(|known| known.carried.clone())
+    }
+
+    /// An option of a program's socket was set: the connection behind it, if there is one, follows.
+    pub fn options_changed(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        let carried = self.find(program);
+        carried.map_or(Ok(()), |carried| carried.follow(&SockRef::from(&program)))
     }
 
     /// Stops listening for a program's socket, which is about to be closed.
@@ -239,9 +259,31 @@ impl Relay {
         }
     }
 
+    /// Whether a process still has one of the sockets, or what was written to one is not all with the stack yet. Sockets
+    /// that are still connecting do not count.
+    pub fn is_in_use(&self) -> io::Result<bool> {
+        let held = held::inodes()?;
+        let is_live = |known: &Known| {
+            let carried = &known.carried;
+            carried.is_open() && (!carried.is_finished() || held.contains(&known.inode))
+        };
+        Ok(lock(&self.shared.listening).values().any(|listening| held.contains(&listening.inode))
+            || lock(&self.shared.carried).values().any(is_live))
+    }
+
+    /// Gives up connections that are not open yet: nobody waits for them any more.
+    pub fn abandon(&self) {
+        self.shared.abandoned.notify_waiters();
+    }
+
     /// Ends the stack: what programs have written is delivered, as far as peers take it within seconds, and what was set
     /// up is taken down.
     pub fn finish(&mut self) {
+        self.finish_within(FAREWELL);
+    }
+
+    /// As [`Relay::finish`], with another time for peers to take what was written.
+    pub fn finish_within(&mut self, limit: Duration) {
         let Some(Running { runtime, stack, hub }) = self.running.take() else { return };
         drop(hub);
         for (_, listening) in lock(&self.shared.listening).drain() {
@@ -250,8 +292,8 @@ impl Relay {
         self.shared.stopping.send_replace(true);
         runtime.block_on(async {
             // What is not delivered by then is lost, as with a crash.
-            let _ = tokio::time::timeout(FAREWELL, self.shared.stopping.closed()).await;
-            stack.drain(FAREWELL).await;
+            let _ = tokio::time::timeout(limit, self.shared.stopping.closed()).await;
+            stack.finish(limit, LINGER).await;
         });
         drop(stack);
         runtime.shutdown_timeout(FAREWELL);
@@ -265,12 +307,56 @@ impl Drop for Relay {
 }
 
 impl Shared {
-    fn remember(&self, cookie: u64, connection: Arc<Carried>) {
+    fn remember(&self, program: BorrowedFd<'_>, connection: Arc<Carried>) -> io::Result<()> {
+        let cookie = rustix::net::sockopt::socket_cookie(program)?;
+        let known = Known { carried: connection, inode: inode(program)? };
         let mut carried = lock(&self.carried);
         if carried.len() == carried.capacity() && carried.len() >= REMEMBERED {
-            carried.retain(|_, connection| !connection.is_over());
+            carried.retain(|_, known| !known.carried.is_over());
         }
-        carried.insert(cookie, connection);
+        carried.insert(cookie, known);
+        Ok(())
+    }
+
+    /// Opens a connection for a program's socket that is connecting, and carries it to its end.
+    async fn open(
+        self: Arc<Self>,
+        carried: Arc<Carried>,
+        meeting: Meeting,
+        stack: Stack,
+        remote: SocketAddr,
+        options: ConnectOptions,
+    ) {
+        let mut stopping = self.stopping.subscribe();
+        let opened = tokio::select! {
+            opened = open(&stack, remote, &options) => opened,
+            () = self.abandoned.notified() => Err(io::ErrorKind::ConnectionAborted.into()),
+            _ = stopping.wait_for(|stops| *stops) => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        // Before the program can see that something has happened.
+        match &opened {
+            Ok(stream) => {
+                carried.opened(stream);
+                // Without them, those of the stack hold.
+                let _ = carried.follow(&meeting.program());
+            }
+            Err(error) => carried.failed(error),
+        }
+        match opened {
+            Ok(stream) => match meeting.complete().await {
+                Ok(ours) => {
+                    // The program's socket is its own again.
+                    drop(meeting);
+                    pump::pump(&carried, stream, ours, stopping).await;
+                }
+                Err(_) => {
+                    stream.abort();
+                    carried.ended();
+                }
+            },
+            // If it can't be told now, its own time limit tells it.
+            Err(_) => meeting.refuse().await.unwrap_or_default(),
+        }
     }
 
     /// Hands an accepted connection to the program's listener; an error if there is none any more.
@@ -310,18 +396,6 @@ async fn open(stack: &Stack, remote: SocketAddr, options: &ConnectOptions) -> io
         Some(limit) => tokio::time::timeout(limit, connecting)
             .await
             .unwrap_or_else(|_| Err(engine::timed_out(remote, limit))),
-    }
-}
-
-/// Returns when a blocking program's socket is connected, which it is as soon as the kernel has seen our answer.
-fn wait_until_writable(program: &SockRef<'_>) -> io::Result<()> {
-    let fd = program.as_fd();
-    let mut waiting = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::OUT)];
-    loop {
-        match rustix::event::poll(&mut waiting, None) {
-            Err(rustix::io::Errno::INTR) => {}
-            result => return Ok(result.map(drop)?),
-        }
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::io;
 use std::pin::pin;
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::net::tcp;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::carried::Carried;
 use super::join::reset;
@@ -15,6 +16,10 @@ use crate::stack::{OwnedReadHalf, OwnedWriteHalf, StackStream};
 
 /// Memory for each direction of each connection.
 const BUFFER_BYTES: usize = 128 * 1024;
+
+/// How long the network may take what a program wrote before it let go. Its kernel would have sent a part of it, and then
+/// the reset; much of it is still here.
+const LET_GO_WAIT: Duration = Duration::from_millis(500);
 
 /// Which side broke a connection.
 #[derive(Debug)]
@@ -25,46 +30,22 @@ enum Broken {
     Network(io::Error),
 }
 
-/// Why no more comes from the program.
-#[derive(Debug, PartialEq, Eq)]
-enum Ended {
-    /// It ended its half.
-    Finished,
-    /// The program itself ends.
-    Stopped,
-}
-
 /// Moves bytes until both halves have ended, or, once `stopping` says so, until all that the program has written is on its
 /// way. If the network fails, `carried` is told, and the program's socket reset.
 pub(super) async fn pump(
     carried: &Carried,
     stream: StackStream,
     ours: TcpStream,
-    mut stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<bool>,
 ) {
     let (mut from_network, mut to_network) = stream.into_split();
-    let (mut from_program, mut to_program) = ours.into_split();
-    let (stopped, is_stopped) = oneshot::channel();
+    let (from_program, mut to_program) = ours.into_split();
     let result = {
-        let mut up = pin!(upload(&mut from_program, &mut to_network, &mut stopping));
-        let mut down = pin!(download(&mut from_network, &mut to_program, is_stopped));
+        let up = upload(&from_program, &mut to_network, stopping.clone());
+        let down = download(&mut from_network, &mut to_program);
         tokio::select! {
-            ended = &mut up => match ended {
-                Ok(ended) => {
-                    if ended == Ended::Stopped {
-                        // It waits for nothing else.
-                        let _ = stopped.send(());
-                    }
-                    down.await
-                }
-                // What arrived before is still delivered.
-                Err(Broken::Network(error)) => down.await.and(Err(Broken::Network(error))),
-                Err(Broken::Program) => Err(Broken::Program),
-            },
-            ended = &mut down => match ended {
-                Ok(()) => up.await.map(drop),
-                Err(broken) => Err(broken),
-            },
+            result = both(carried, up, down, stopping) => result,
+            () = let_go(&from_program) => Err(Broken::Program),
         }
     };
     match result {
@@ -83,51 +64,74 @@ pub(super) async fn pump(
     }
 }
 
+async fn both(
+    carried: &Carried,
+    up: impl Future<Output = Result<(), Broken>>,
+    down: impl Future<Output = Result<(), Broken>>,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), Broken> {
+    let (mut up, mut down) = (pin!(up), pin!(down));
+    tokio::select! {
+        ended = &mut up => match ended {
+            Ok(()) => {
+                carried.finished();
+                tokio::select! {
+                    ended = down => ended,
+                    // Nobody is left to read.
+                    _ = stopping.wait_for(|stops| *stops) => Ok(()),
+                }
+            }
+            // What arrived before is still delivered.
+            Err(Broken::Network(error)) => down.await.and(Err(Broken::Network(error))),
+            Err(Broken::Program) => Err(Broken::Program),
+        },
+        ended = &mut down => match ended {
+            Ok(()) => up.await,
+            Err(broken) => Err(broken),
+        },
+    }
+}
+
+/// Returns some time after the program has reset its socket, as its kernel does when it lets go of one with unread data.
+async fn let_go(from_program: &tcp::OwnedReadHalf) {
+    // Whatever else is wrong with a socket shows in reading it.
+    if from_program.ready(Interest::ERROR).await.is_ok() {
+        tokio::time::sleep(LET_GO_WAIT).await;
+    } else {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn upload(
-    from: &mut tcp::OwnedReadHalf,
+    from: &tcp::OwnedReadHalf,
     to: &mut OwnedWriteHalf,
-    stopping: &mut watch::Receiver<bool>,
-) -> Result<Ended, Broken> {
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), Broken> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let read = tokio::select! {
+        tokio::select! {
             biased;
-            read = from.read(&mut buffer) => read.map_err(|_| Broken::Program)?,
+            readable = from.readable() => readable.map_err(|_| Broken::Program)?,
             _ = stopping.wait_for(|stops| *stops) => break,
-        };
-        if read == 0 {
-            to.shutdown().await.map_err(Broken::Network)?;
-            return Ok(Ended::Finished);
         }
-        to.write_all(&buffer[..read]).await.map_err(Broken::Network)?;
+        match from.try_read(&mut buffer) {
+            Ok(0) => return to.shutdown().await.map_err(Broken::Network),
+            Ok(read) => to.write_all(&buffer[..read]).await.map_err(Broken::Network)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return Err(Broken::Program),
+        }
     }
     // What the program wrote last may not have been noticed yet, so the socket is asked directly.
     while let Ok(read @ 1..) = rustix::io::read(AsRef::<TcpStream>::as_ref(from), &mut buffer[..]) {
         to.write_all(&buffer[..read]).await.map_err(Broken::Network)?;
     }
-    to.shutdown().await.map_err(Broken::Network)?;
-    Ok(Ended::Stopped)
+    to.shutdown().await.map_err(Broken::Network)
 }
 
-async fn download(
-    from: &mut OwnedReadHalf,
-    to: &mut tcp::OwnedWriteHalf,
-    mut is_stopped: oneshot::Receiver<()>,
-) -> Result<(), Broken> {
+async fn download(from: &mut OwnedReadHalf, to: &mut tcp::OwnedWriteHalf) -> Result<(), Broken> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // The other direction may end in order, and say nothing.
-    let mut may_stop = true;
     loop {
-        let read = tokio::select! {
-            stopped = &mut is_stopped, if may_stop => {
-                if stopped.is_ok() {
-                    return Ok(());
-                }
-                may_stop = false;
-                continue;
-            }
-            read = from.read(&mut buffer) => read.map_err(Broken::Network)?,
-        };
+        let read = from.read(&mut buffer).await.map_err(Broken::Network)?;
         if read == 0 {
             return to.shutdown().await.map_err(|_| Broken::Program);
         }

@@ -80,9 +80,16 @@ enum Command {
     /// Polypath and is carried on by the engine; UDP, DNS and ping pass. Needs no root: user namespaces do.
     Run(run::Arguments),
     /// Run a dynamically linked program with Multipath TCP sockets of the kernel in place of its TCP sockets
+    ///
+    /// With --engine tun or udp the sockets stay the kernel's, and a process beside the program carries their connections on
+    /// our own stack. It ends, and takes down what it set up, when the program and all that it started have ended, what they
+    /// wrote is delivered, and their peers have been told. TCP Fast Open connects first, and TCP_FASTOPEN_CONNECT is refused
+    /// (EOPNOTSUPP).
     Preload(preload::Arguments),
     #[command(name = run::INSIDE, hide = true)]
     RunInside(run::InsideArguments),
+    #[command(name = preload::KEEPER, hide = true)]
+    PreloadKeeper,
 }
 
 /// Why a command did not succeed.
@@ -129,6 +136,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Preload(arguments) => preload::run(&arguments),
         Command::RunInside(arguments) => run::run_inside(arguments),
+        Command::PreloadKeeper => preload::keep(),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

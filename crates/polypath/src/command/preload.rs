@@ -9,9 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use polypath_net::relay::EngineChoice;
+use polypath_net::relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
-use super::Failure;
 use super::engine::EngineArguments;
+use super::{Failure, network};
+
+/// The subcommand that keeps the connections of preloaded programs; the library starts it.
+pub(super) const KEEPER: &str = "preload-keeper";
+/// What the library and its keeper are told by.
+const OPTIONS_VARIABLE: &str = "POLYPATH_PRELOAD_OPTIONS";
+const KEEPER_VARIABLE: &str = "POLYPATH_PRELOAD_KEEPER";
+const COMMAND_VARIABLE: &str = "POLYPATH_PRELOAD_COMMAND";
 
 const LIBRARY: &str = "libpolypath_preload.so";
 /// Names the library when it isn't beside the command.
@@ -54,8 +63,38 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut command = Command::new(&found);
     command.arg0(program).args(rest).env("LD_PRELOAD", preload);
-    command.env("POLYPATH_PRELOAD_OPTIONS", options);
+    command.env(OPTIONS_VARIABLE, options);
+    // One for the program and all that it starts.
+    let keeper = KeeperAddress::random().map_err(Failure::run)?;
+    command.env(KEEPER_VARIABLE, keeper.to_string());
+    command.env(COMMAND_VARIABLE, env::current_exe().map_err(Failure::run)?);
     Err(Failure::run(format!("{name}: can't be run: {}", command.exec())))
+}
+
+/// Keeps the connections of the programs that ask, until none is left. Started by the library, which waits for a word.
+pub(super) fn keep() -> Result<(), Failure> {
+    let started = keeper_from_environment();
+    let told = started.as_ref().map(drop).map_err(|error| error.to_string());
+    tell_ready(told.as_ref().map(drop).map_err(String::as_str));
+    // If there is one already, it is the one to ask.
+    let Some(mut keeper) = started.map_err(Failure::run)? else { return Ok(()) };
+    let ended = network::block_on(async {
+        keeper.wait().await;
+        Ok(())
+    });
+    keeper.finish();
+    ended
+}
+
+fn keeper_from_environment() -> Result<Option<Keeper>, String> {
+    let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
+    let address =
+        variable(KEEPER_VARIABLE)?.parse().map_err(|error| format!("{KEEPER_VARIABLE}: {error}"))?;
+    let choice = EngineChoice::parse(&variable(OPTIONS_VARIABLE)?);
+    match choice.map_err(|error| format!("{OPTIONS_VARIABLE}: {error}"))? {
+        EngineChoice::Relay(choices) => Keeper::start(address, choices).map_err(|error| error.to_string()),
+        _ => Err(format!("{OPTIONS_VARIABLE}: expected engine=tun or engine=udp")),
+    }
 }
 
 fn find_program(program: &OsStr) -> Option<PathBuf> {
@@ -139,7 +178,6 @@ mod tests {
 
     #[test]
     fn the_library_understands_what_it_is_told() {
-        use polypath_net::relay::EngineChoice;
         for (line, expected) in [
             ("-- true", "engine=kernel"),
             ("--engine tcp true", "engine=tcp"),
