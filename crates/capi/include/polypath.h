@@ -80,6 +80,12 @@ int polypath_getpeername(int fd, struct sockaddr *peer, socklen_t *length);
 int polypath_shutdown(int fd, int how);
 int polypath_close(int fd);
 
+/* As setsockopt(2) and getsockopt(2). With engines tun and udp, SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
+ * TCP_USER_TIMEOUT, SO_SNDBUF and SO_RCVBUF reach the stack, which setsockopt(2) alone leaves to the loopback interface;
+ * TCP_NODELAY, TCP_CORK, and SO_LINGER with a time of 0 work by either. TCP_CONGESTION is ENOPROTOOPT there. */
+int polypath_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
+int polypath_getsockopt(int fd, int level, int name, void *value, socklen_t *length);
+
 /* What ended a connection, or kept it from opening: a number of errno, 0 for nothing, as getsockopt(SO_ERROR) tells it for
  * the kernel's engines. -1 on failure. */
 int polypath_error(int fd);

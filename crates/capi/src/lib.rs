@@ -7,6 +7,7 @@
 
 mod address;
 mod failure;
+mod live;
 mod options;
 
 use std::ffi::{CStr, c_char, c_int};
@@ -25,6 +26,7 @@ use failure::{errno_failure, guard, number, report};
 use options::SocketOptions;
 
 pub use failure::polypath_strerror;
+pub use live::{polypath_getsockopt, polypath_setsockopt};
 
 /// Connections waiting to be accepted.
 const BACKLOG: c_int = 4096;

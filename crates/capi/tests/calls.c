@@ -2,6 +2,7 @@
  * Prints what came and "multipath=N subflows=N"; a failed expectation prints its line and ends with 1. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <polypath.h>
 #include <stdio.h>
@@ -60,6 +61,17 @@ int main(int argc, char **argv) {
     }
     EXPECT(polypath_getpeername(fd, generic, &length) == 0 && ntohs(address.sin_port) == atoi(argv[3]));
     EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count >= 1);
+    /* The kernel's Multipath TCP has the last one only. */
+    int given[] = {TCP_USER_TIMEOUT, 30000, TCP_KEEPIDLE, 7, TCP_KEEPCNT, 3, TCP_NODELAY, 1}, told;
+    for (int i = is_kernel ? 6 : 0; i < 8; i += 2) {
+      socklen_t size = sizeof told;
+      EXPECT(polypath_setsockopt(fd, IPPROTO_TCP, given[i], &given[i + 1], sizeof told) == 0);
+      EXPECT(polypath_getsockopt(fd, IPPROTO_TCP, given[i], &told, &size) == 0 && told == given[i + 1]);
+    }
+    EXPECT(polypath_setsockopt(fd, IPPROTO_TCP, 9999, given, sizeof told) == -1 && errno == ENOPROTOOPT);
+    if (!is_kernel) {
+      EXPECT(polypath_setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == -1 && errno == ENOPROTOOPT);
+    }
     EXPECT(write(fd, "question", 8) == 8);
     EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);
   }

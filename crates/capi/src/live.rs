@@ -1,0 +1,49 @@
+//! Options of sockets that are open, as `setsockopt(2)` has them.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use libc::socklen_t;
+
+use crate::failure::{errno_failure, guard, number};
+use crate::{borrow, relays};
+
+/// # Safety
+/// As for `setsockopt(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polypath_setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller keeps the descriptor open during the call.
+        let program = unsafe { borrow(fd) }?;
+        let relay = relays().iter().find(|relay| relay.find(program).is_some()).cloned();
+        if relay.is_some() && (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
+            return Err(number(
+                libc::ENOPROTOOPT,
+                "with engines tun and udp the congestion control is chosen by polypath_connect or polypath_open",
+            ));
+        }
+        // SAFETY: the caller's promises are those that the system call asks for.
+        errno_failure(unsafe { libc::setsockopt(fd, level, name, value, length) })?;
+        relay.map_or(Ok(0), |relay| relay.options_changed(program).map(|()| 0))
+    })
+}
+
+/// # Safety
+/// As for `getsockopt(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polypath_getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's promises are those that the system call asks for.
+    guard(-1, || errno_failure(unsafe { libc::getsockopt(fd, level, name, value, length) }))
+}
