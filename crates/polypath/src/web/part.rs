@@ -334,8 +334,13 @@ mod tests {
         let (place, whole) = (folder.path().join("file.part"), folder.path().join("file"));
         let others = folder.path().join("others");
         fs::write(&others, "others").expect("room");
+        let mut sink = Sink::create(&place).expect("a part");
+        sink.keep_record(&place, identity());
+        sink.write(b"0123456789").expect("room");
+        // Somebody waits for the part to be there.
         std::os::unix::fs::symlink("others", new_record_place(&place)).expect("a link");
-        broken_off(&place);
+        sink.settle();
+        drop(sink);
         assert_eq!(fs::read(&others).expect("the file"), b"others");
         assert!(read_record(&place).is_some());
         // A process that was killed may leave half a record.
