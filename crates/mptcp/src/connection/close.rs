@@ -72,7 +72,7 @@ impl Connection {
         if self.shared.discarded && self.has_delivered_all() {
             return self.abort();
         }
-        self.watch_orphan(cx.now);
+        self.watch_progress(cx.now);
         let shared = &self.shared;
         if self.closed.is_some()
             || shared.mode != Mode::Mptcp
@@ -110,18 +110,27 @@ impl Connection {
         }
     }
 
-    /// After the application has let go, the connection may take as long as its peer goes on to take data. Once all is delivered,
-    /// the peer's end is waited for as in FIN-WAIT-2.
-    fn watch_orphan(&mut self, now: Instant) {
-        if !self.released || self.closed.is_some() {
+    /// The application may have set how long its data may stay unacknowledged, whatever subflows do (RFC 5482). After it has let
+    /// go, the connection may take as long as its peer goes on to take data. Once all is delivered, the peer's end is waited for as
+    /// in FIN-WAIT-2.
+    pub(super) fn watch_progress(&mut self, now: Instant) {
+        let tcp = &self.shared.config.tcp;
+        if !self.released && tcp.user_timeout.is_none() || self.closed.is_some() {
             return;
         }
-        let left_bytes = self.shared.send.len_bytes() + u64::from(!self.has_delivered_all());
-        if left_bytes < self.timers.orphan_left_bytes {
-            let tcp = &self.shared.config.tcp;
-            let wait = if left_bytes == 0 { tcp.fin_wait_2 } else { tcp.orphan_timeout };
-            self.timers.orphan_left_bytes = left_bytes;
-            self.timers.orphan = now + wait;
+        let is_delivered = self.has_delivered_all();
+        let waits = self.announced && self.shared.send.len_bytes() > 0;
+        let by_user = tcp.user_timeout.filter(|_| waits);
+        let as_orphan =
+            self.released.then_some(if is_delivered { tcp.fin_wait_2 } else { tcp.orphan_timeout });
+        let Some(limit) = by_user.into_iter().chain(as_orphan).min() else {
+            (self.timers.stall, self.timers.stalled_at) = (Instant::FAR_FUTURE, None);
+            return;
+        };
+        let acknowledged = Some((self.shared.send.start(), is_delivered));
+        if self.timers.stalled_at != acknowledged {
+            self.timers.stalled_at = acknowledged;
+            self.timers.stall = now + limit;
         }
     }
 
@@ -329,8 +338,13 @@ impl Connection {
 
     /// The application aborts: MP_FASTCLOSE in a RST on every subflow (RFC 8684 §3.5), or a plain RST.
     pub(crate) fn abort(&mut self) {
+        self.give_up(CloseReason::Aborted);
+    }
+
+    /// Ends the connection for `reason`, as an abort does.
+    pub(super) fn give_up(&mut self, reason: CloseReason) {
         self.shared.fastclose = self.shared.mode == Mode::Mptcp && self.shared.remote_key.is_some();
-        self.fail(CloseReason::Aborted);
+        self.fail(reason);
     }
 
     pub(super) fn handle_fastclose(&mut self, cx: &mut Context<'_>, key: u64) {

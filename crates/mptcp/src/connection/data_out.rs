@@ -36,6 +36,7 @@ impl Connection {
         }
         self.notify_writable();
         self.schedule_fin(cx);
+        self.watch_progress(cx.now);
     }
 
     /// What a subflow holds goes elsewhere as soon as its peer has been silent for two round trips while another subflow is

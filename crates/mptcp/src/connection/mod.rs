@@ -30,7 +30,7 @@ use polypath_tcp::{
     Connection as TcpConnection, Disposition, DropReason, Event as TcpEvent, ReplyLimit, State,
 };
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, Segment};
+use polypath_wire::{DataSeq, Ecn, FourTuple, IcmpMessage, MptcpVersion, Packet, Payload, Segment};
 
 use crate::config::ConnectionConfig;
 use crate::crypto::Key;
@@ -98,9 +98,10 @@ struct Timers {
     /// MP_FAIL is sent again until an infinite mapping arrives.
     fail: Instant,
     fail_retries: u8,
-    /// An orphaned connection is given up, unless its peer takes more of what was left to deliver when this was set.
-    orphan: Instant,
-    orphan_left_bytes: u64,
+    /// The connection is given up, unless the peer acknowledges more than it had when this was set.
+    stall: Instant,
+    /// What it had: up to where, and whether everything.
+    stalled_at: Option<(DataSeq, bool)>,
     /// The first handshake goes out over the other paths too.
     race: Instant,
 }
@@ -117,8 +118,8 @@ impl Timers {
         last_fins: Instant::FAR_FUTURE,
         fail: Instant::FAR_FUTURE,
         fail_retries: 0,
-        orphan: Instant::FAR_FUTURE,
-        orphan_left_bytes: u64::MAX,
+        stall: Instant::FAR_FUTURE,
+        stalled_at: None,
         race: Instant::FAR_FUTURE,
     };
 
@@ -130,7 +131,7 @@ impl Timers {
             .min(self.passive_close)
             .min(self.last_fins)
             .min(self.fail)
-            .min(self.orphan)
+            .min(self.stall)
             .min(self.race)
     }
 }
@@ -384,9 +385,8 @@ impl Connection {
             self.timers.race = Instant::FAR_FUTURE;
             self.requests.push(Request::Race { initial: self.addresses.initial });
         }
-        if self.timers.orphan <= cx.now {
-            self.timers.orphan = Instant::FAR_FUTURE;
-            self.abort();
+        if self.timers.stall <= cx.now {
+            self.give_up(CloseReason::TimedOut);
         }
     }
 
@@ -574,6 +574,7 @@ impl Connection {
             return;
         }
         self.shared.discard = true;
+        self.timers.stalled_at = None;
         self.shutdown(cx);
     }
 

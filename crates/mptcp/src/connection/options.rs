@@ -27,6 +27,7 @@ impl Connection {
             ConnectionOption::Cork(corked) => self.corked = corked,
             ConnectionOption::UserTimeout(limit) => {
                 tcp.user_timeout = limit;
+                (self.timers.stall, self.timers.stalled_at) = (Instant::FAR_FUTURE, None);
                 config.no_subflow_timeout = limit.unwrap_or(config.no_subflow_timeout);
             }
             ConnectionOption::SendBufferBytes(bytes) => tcp.send_buffer_bytes = bytes,

@@ -104,6 +104,33 @@ fn the_user_timeout_ends_a_connection_whose_peer_is_silent() {
     }
 }
 
+/// The server's application reads nothing, and its host answers all the time.
+#[test]
+fn the_user_timeout_ends_a_connection_whose_peer_keeps_its_window_closed() {
+    for mode in modes() {
+        for delays in [&[10][..], &[10, 20]] {
+            let tcp = polypath_tcp::Config { receive_buffer_bytes: 8_000, ..(*mode.tcp).clone() };
+            let mode = ConnectionConfig { tcp: alloc::sync::Arc::new(tcp), ..mode.clone() };
+            let mut network = Network::new(delays, mode.clone(), mode, 4);
+            let client = network.connect();
+            run_for(&mut network, 1000);
+            let limit = Duration::from_secs(7);
+            network.client.set_option(network.now, client, ConnectionOption::UserTimeout(Some(limit)));
+            network.client.send(network.now, client, pattern(0, 60_000).into()).expect("it is open");
+            let began = network.now;
+            let closed = Event::Closed(CloseReason::TimedOut);
+            while !network.client_events.iter().any(|(_, event)| *event == closed)
+                && network.now < began + MINUTE
+            {
+                network.step();
+            }
+            let took = network.now.since(began);
+            let most = limit + Duration::from_secs(1);
+            assert!(took >= limit && took <= most, "{took:?}\n{}", network.log.join("\n"));
+        }
+    }
+}
+
 #[test]
 fn keepalives_of_an_idle_connection_begin_when_they_are_asked_for_and_find_a_dead_peer() {
     for mode in modes() {
