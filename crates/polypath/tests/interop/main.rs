@@ -3,6 +3,7 @@
 //! Needs root: network namespaces, TUN devices, `ip mptcp`. The long ones run with `-- --include-ignored`, as
 //! `make interop` does.
 
+mod closing;
 mod harness;
 mod trouble;
 
