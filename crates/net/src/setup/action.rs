@@ -97,9 +97,12 @@ impl Action {
         }
     }
 
-    /// Whether it makes the system forward packets.
-    pub(super) fn switches_forwarding(&self) -> bool {
-        matches!(self, Self::SetVariable { name, .. } if name == FORWARD_V4 || name == FORWARD_V6)
+    /// The variable that it sets, if it sets one.
+    pub(super) fn variable(&self) -> Option<&str> {
+        match self {
+            Self::SetVariable { name, .. } => Some(name),
+            _ => None,
+        }
     }
 
     /// Does it, in the calling thread's network namespace.
@@ -136,6 +139,8 @@ impl Action {
     /// Undoes it. What is gone already, with its interface for example, needs no undoing.
     pub fn undo(&self, netlink: &Netlink) -> io::Result<()> {
         let undone = match self {
+            // Somebody has switched on everything since, and wants this too.
+            Self::SetVariable { name, .. } if is_forwarding_wanted(name) => Ok(()),
             Self::SetVariable { name, before, .. } => set_variable(name, before),
             Self::AddAddress { link, addr } => netlink.remove_address(link, *addr),
             Self::AddRoute { link, destination, gateway, table } => {
@@ -154,7 +159,17 @@ impl Action {
 
 /// Whether set-up sets it.
 fn is_variable(name: &str) -> bool {
-    name == FORWARD_V4 || name == FORWARD_V6 || is_accept_ra(name)
+    name == FORWARD_V4 || name == FORWARD_V6 || is_accept_ra(name) || plan::forwarding_link(name).is_some()
+}
+
+fn is_forwarding_wanted(name: &str) -> bool {
+    plan::forwarding_link(name).is_some_and(|(_, is_v4)| is_v4) && is_router(true)
+}
+
+/// Whether the system forwards what comes by any interface.
+pub(super) fn is_router(is_v4: bool) -> bool {
+    let name = if is_v4 { FORWARD_V4 } else { FORWARD_V6 };
+    std::fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|value| value.trim() != "0")
 }
 
 fn set_variable(name: &str, value: &str) -> io::Result<()> {

@@ -3,6 +3,7 @@
 
 mod action;
 mod forward;
+mod limits;
 mod nat;
 mod plan;
 mod record;
@@ -27,6 +28,8 @@ pub use state::{Link, Route, SystemState};
 pub use watch::Watch;
 
 use crate::{Namespace, Netlink, control};
+use action::is_router;
+use limits::Limits;
 use nat::Translation;
 use record::Record;
 use variables::SharedVariables;
@@ -118,11 +121,10 @@ impl NetworkSetup {
             let actions = plan.base.iter().chain(&plan.device);
             let actions = actions.chain(plan.paths.iter().flat_map(|path| &path.actions));
             let mut lines: Vec<String> = actions.map(ToString::to_string).collect();
-            let is_forwarding_ours = plan.base.iter().any(Action::switches_forwarding);
+            let limits = &Limits::of(&plan.base, is_router);
             let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
             let others = &*plan.other_addresses;
-            let translation =
-                Translation { slot, tun, paths, others, exposed, held: &[], is_forwarding_ours };
+            let translation = Translation { slot, tun, paths, others, exposed, held: &[], limits };
             let through_firewalls = forward::text(tun, slot)?;
             lines.push(format!("nft -f - <<END\n{}\nEND{through_firewalls}", translation.text()));
             Ok(lines.join("\n"))
@@ -299,13 +301,10 @@ impl NetworkSetup {
 
     fn translate(&self) -> io::Result<()> {
         let (slot, tun, paths) = (self.installed.slot, &*self.tun, &*self.installed.paths);
-        let is_forwarding_ours = match &self.variables {
-            Some(variables) => variables.is_forwarding_ours()?,
-            None => false,
-        };
+        let limits = self.variables.as_ref().map(SharedVariables::limits).transpose()?.unwrap_or_default();
         let (exposed, held) = (&*self.options.exposed_ports, &*self.held);
         let others = &*self.installed.other_addresses;
-        Translation { slot, tun, paths, others, exposed, held, is_forwarding_ours }.apply()
+        Translation { slot, tun, paths, others, exposed, held, limits: &limits }.apply()
     }
 
     /// Takes everything down, and says what could not be.

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use super::forward;
+use super::limits::Limits;
 use super::plan::{PathPlan, mark};
 use super::rule::{Match, Rule, Then, family};
 
@@ -55,7 +56,7 @@ pub(super) struct Translation<'a> {
     /// Those of them at which a socket of the kernel listens too.
     pub(super) held: &'a [u16],
     /// The system forwards because of us: only what goes through a stack's device, or it would be a router for everybody.
-    pub(super) is_forwarding_ours: bool,
+    pub(super) limits: &'a Limits,
 }
 
 /// A chain of an instance's table.
@@ -205,13 +206,23 @@ impl Translation<'_> {
             rule(vec![to_stack(), Match::Translated], Then::Accept),
             rule(vec![to_stack()], Then::Drop),
         ]);
-        if self.is_forwarding_ours {
-            for device in [self.tun, DEVICES] {
-                rules.push(rule(vec![Match::In(device)], Then::Accept));
-                rules.push(rule(vec![Match::Out(device)], Then::Accept));
-            }
-            rules.push(rule(vec![], Then::Drop));
+        for device in [self.tun, DEVICES] {
+            rules.push(rule(vec![Match::In(device)], Then::Accept));
+            rules.push(rule(vec![Match::Out(device)], Then::Accept));
         }
+        if *self.limits == Limits::default() {
+            return rules;
+        }
+        // What others have begun behind interfaces of their own, such as bridges of containers, gets its answers, and what they
+        // translate comes to them.
+        rules.push(rule(vec![Match::Answering], Then::Accept));
+        rules.push(rule(vec![Match::Translated], Then::Accept));
+        let Limits { v4, v6, is_all_v6 } = self.limits;
+        for (links, is_v4) in [(v4, true), (v6, false)] {
+            let by = |link| rule(vec![Match::In(link), Match::OfV4(is_v4)], Then::Drop);
+            rules.extend(links.iter().map(|link| by(link)));
+        }
+        rules.extend(is_all_v6.then(|| rule(vec![Match::OfV4(false)], Then::Drop)));
         rules
     }
 }

@@ -10,10 +10,33 @@ use super::SetupError;
 use super::action::Action;
 use super::state::{Link, SystemState, is_accept_ra};
 
-/// Whether the system forwards IPv4.
+/// Whether the system forwards IPv4, whatever interface it comes by. Nothing that set-up changes.
 pub(super) const FORWARD_V4: &str = "net/ipv4/ip_forward";
-/// Whether the system forwards IPv6.
+/// Whether the system forwards IPv6. Set-up switches it on where interfaces can't be told to one by one (before Linux 6.17).
 pub(super) const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
+
+/// Whether the system forwards what comes by an interface.
+pub(super) fn forwarding(link: &str, is_v4: bool) -> String {
+    if is_v4 {
+        format!("net/ipv4/conf/{link}/forwarding")
+    } else {
+        format!("net/ipv6/conf/{link}/force_forwarding")
+    }
+}
+
+/// The interface that a variable is about, if it is one of those, and whether it is about IPv4.
+pub(super) fn forwarding_link(variable: &str) -> Option<(&str, bool)> {
+    [("net/ipv4/conf/", "/forwarding", true), ("net/ipv6/conf/", "/force_forwarding", false)]
+        .into_iter()
+        .find_map(|(first, last, is_v4)| Some((link_between(variable, first, last)?, is_v4)))
+}
+
+/// The interface whose name stands between the two.
+pub(super) fn link_between<'a>(variable: &'a str, first: &str, last: &str) -> Option<&'a str> {
+    let link = variable.strip_prefix(first)?.strip_suffix(last)?;
+    // No interface has a name that leads elsewhere.
+    (!link.is_empty() && !link.contains('/') && link != "." && link != "..").then_some(link)
+}
 
 /// Instances that one system can have.
 pub(super) const SLOTS: u8 = 64;
@@ -145,7 +168,8 @@ impl NetworkPlan {
         }
         let base = base_actions(state, &paths);
         let other_addresses = other_addresses(state, options, &paths);
-        Ok(Self { slot, base, device: device_actions(slot, tun), paths, other_addresses })
+        let device = device_actions(slot, tun, has_force_forwarding(state));
+        Ok(Self { slot, base, device, paths, other_addresses })
     }
 }
 
@@ -309,15 +333,19 @@ fn other_addresses(state: &SystemState, options: &SetupOptions, paths: &[PathPla
 
 /// The system's own clients and servers are reached by the addresses that they know each other by. From a device, the kernel
 /// takes its own addresses only if told so and, with reverse paths checked, if the device has an address.
-fn device_actions(slot: u8, tun: &str) -> Vec<Action> {
+fn device_actions(slot: u8, tun: &str, has_force_forwarding: bool) -> Vec<Action> {
     let set = |(variable, value): (&str, &str)| Action::SetVariable {
         name: format!("{DEVICE_VARIABLES}{tun}/{variable}"),
         value: value.into(),
         before: "0".into(),
     };
     let addr = Action::AddAddress { link: tun.into(), addr: stack_v4(slot, DEVICE_NUMBER).into() };
-    let variables = [("accept_local", "1"), ("route_localnet", "1"), ("rp_filter", "2")];
-    std::iter::once(addr).chain(variables.map(set)).collect()
+    let variables = [("accept_local", "1"), ("route_localnet", "1"), ("rp_filter", "2"), ("forwarding", "1")];
+    let forwards_v6 = set_forwarding(tun, false);
+    std::iter::once(addr)
+        .chain(variables.map(set))
+        .chain(has_force_forwarding.then_some(forwards_v6))
+        .collect()
 }
 
 /// The device's own address stands behind those of the paths.
@@ -349,7 +377,18 @@ fn stack_v6(slot: u8, number: u8) -> Ipv6Addr {
     Ipv6Addr::new(a, b, c, slot.into(), 0, 0, 0, u16::from(number) + 1)
 }
 
-/// Forwarding, where it is off. With it on, the kernel listens to router advertisements only if told so.
+fn set_forwarding(link: &str, is_v4: bool) -> Action {
+    Action::SetVariable { name: forwarding(link, is_v4), value: "1".into(), before: "0".into() }
+}
+
+/// Whether interfaces can be told one by one to forward IPv6 (Linux 6.17).
+fn has_force_forwarding(state: &SystemState) -> bool {
+    let mut names = state.variables.keys();
+    names.any(|name| forwarding_link(name).is_some_and(|(_, is_v4)| !is_v4))
+}
+
+/// Forwarding of what comes by the paths, where it is off: others decide about other interfaces. Where only the whole system
+/// can forward IPv6, the kernel then listens to router advertisements only if told so.
 fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut set = |name: &str, value: &str| {
@@ -360,7 +399,14 @@ fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
             actions.push(Action::SetVariable { name, value, before: before.clone() });
         }
     };
-    if paths.iter().any(|path| path.stack_v6.is_some()) {
+    for path in paths.iter().filter(|path| path.stack_v4.is_some()) {
+        set(&forwarding(&path.link, true), "1");
+    }
+    let is_on = state.variables.get(FORWARD_V6).is_some_and(|value| value == "1");
+    for path in paths.iter().filter(|path| path.stack_v6.is_some() && !is_on) {
+        set(&forwarding(&path.link, false), "1");
+    }
+    if paths.iter().any(|path| path.stack_v6.is_some()) && !has_force_forwarding(state) {
         // On every interface, those that come later too: the kernel forgets the default routes of the others at once.
         for (variable, _) in
             state.variables.iter().filter(|(name, value)| is_accept_ra(name) && *value == "1")
@@ -369,7 +415,6 @@ fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
         }
         set(FORWARD_V6, "1");
     }
-    set(FORWARD_V4, "1");
     actions
 }
 

@@ -28,6 +28,8 @@ pub(super) enum Match<'a> {
     Translated,
     /// Its connection's mark.
     Marked(u32),
+    /// It is IPv4, or else IPv6.
+    OfV4(bool),
 }
 
 /// What happens to it.
@@ -91,6 +93,7 @@ impl Match<'_> {
             Self::Original => matches("==", ct("direction"), json!("original")),
             Self::Translated => matches("in", ct("status"), json!("dnat")),
             Self::Marked(mark) => matches("==", ct("mark"), json!(mark)),
+            Self::OfV4(is_v4) => matches("==", meta("nfproto"), json!(if *is_v4 { "ipv4" } else { "ipv6" })),
         }
     }
 }
@@ -127,6 +130,7 @@ impl fmt::Display for Match<'_> {
             Self::Original => f.write_str("ct direction original"),
             Self::Translated => f.write_str("ct status dnat"),
             Self::Marked(mark) => write!(f, "ct mark {mark:#x}"),
+            Self::OfV4(is_v4) => write!(f, "meta nfproto {}", if *is_v4 { "ipv4" } else { "ipv6" }),
         }
     }
 }

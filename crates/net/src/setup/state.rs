@@ -11,7 +11,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, Ro
 use netlink_packet_route::rule::RuleAttribute;
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
-use super::plan::{FORWARD_V4, FORWARD_V6};
+use super::plan::{FORWARD_V4, FORWARD_V6, forwarding, link_between};
 use crate::Netlink;
 
 /// The table that `ip route` shows.
@@ -220,6 +220,8 @@ impl SystemState {
     fn read_variables(&mut self) {
         let mut names = vec![FORWARD_V4.to_string(), FORWARD_V6.to_string(), accept_ra("default")];
         names.extend(self.links.iter().map(|link| accept_ra(&link.name)));
+        let per_link = |link: &Link| [true, false].map(|is_v4| forwarding(&link.name, is_v4));
+        names.extend(self.links.iter().flat_map(per_link));
         for name in names {
             // A kernel without IPv6 has no such variables.
             if let Ok(value) = std::fs::read_to_string(format!("/proc/sys/{name}")) {
@@ -278,9 +280,7 @@ fn accept_ra(link: &str) -> String {
 
 /// Whether a variable is one of those.
 pub(super) fn is_accept_ra(variable: &str) -> bool {
-    let link = variable.strip_prefix("net/ipv6/conf/").and_then(|rest| rest.strip_suffix("/accept_ra"));
-    // No interface has a name that leads elsewhere.
-    link.is_some_and(|link| !link.is_empty() && !link.contains('/') && link != "." && link != "..")
+    link_between(variable, "net/ipv6/conf/", "/accept_ra").is_some()
 }
 
 /// The interface and the gateway of one of a route's several ways.

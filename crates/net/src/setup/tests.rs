@@ -7,6 +7,7 @@ use super::*;
 use crate::testbed::{Testbed, is_root_or_skip};
 use crate::{Tun, TunConfig};
 
+mod bridges;
 mod planning;
 mod records;
 
@@ -62,7 +63,8 @@ impl Host {
             "ip route show table all",
             "ip -6 route show table all",
             "nft list ruleset",
-            "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding",
+            "grep -H . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding",
+            "grep -H . /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv6/conf/*/force_forwarding",
         ];
         let run = |command: &&str| {
             let output = Command::new("sh").args(["-c", command]).output().expect("the shell");
@@ -133,8 +135,8 @@ fn two_instances_come_and_go_and_leave_nothing() {
         assert!(during.contains(part), "{part} is missing in\n{during}");
     }
     first.remove().expect("removes everything");
-    let forwarding = "cat /proc/sys/net/ipv4/ip_forward";
-    assert_eq!(host.shell(forwarding), "1\n", "the second needs it still");
+    let forwarding = "cat /proc/sys/net/ipv4/conf/path0/forwarding /proc/sys/net/ipv4/ip_forward";
+    assert_eq!(host.shell(forwarding), "1\n0\n", "the second needs it still, and nobody else does");
     drop(second);
     drop((first_tun, second_tun));
     host.assert_becomes(&before);

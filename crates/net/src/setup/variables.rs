@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::action::Action;
+use super::action::{Action, is_router};
+use super::limits::Limits;
 use super::record::{self, Process};
 use crate::Netlink;
 
@@ -50,13 +51,9 @@ impl SharedVariables {
             return Ok(());
         }
         self.change(|content| {
-            let name = |action: &Action| match action {
-                Action::SetVariable { name, .. } => Some(name.clone()),
-                _ => None,
-            };
             for action in actions {
                 // What was there before the first instance is what counts.
-                if !content.set.iter().any(|known| name(known) == name(action)) {
+                if !content.set.iter().any(|known| known.variable() == action.variable()) {
                     content.set.push(action.clone());
                 }
             }
@@ -64,14 +61,14 @@ impl SharedVariables {
         })
     }
 
-    /// Whether the system forwards because of an instance, rather than because it did before.
-    pub(super) fn is_forwarding_ours(&self) -> io::Result<bool> {
-        let mut is_ours = false;
+    /// What the system forwards because of instances, rather than because somebody else wants it.
+    pub(super) fn limits(&self) -> io::Result<Limits> {
+        let mut limits = Limits::default();
         self.change(|content| {
-            is_ours = content.set.iter().any(Action::switches_forwarding);
+            limits = Limits::of(&content.set, is_router);
             Ok(())
         })?;
-        Ok(is_ours)
+        Ok(limits)
     }
 
     /// Leaves; the last one puts the variables back.

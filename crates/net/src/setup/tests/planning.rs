@@ -45,6 +45,8 @@ fn state() -> SystemState {
         variables: [
             ("net/ipv4/ip_forward", "0"),
             ("net/ipv6/conf/all/forwarding", "0"),
+            ("net/ipv4/conf/eth0/forwarding", "0"),
+            ("net/ipv4/conf/wlan0/forwarding", "0"),
             ("net/ipv6/conf/eth0/accept_ra", "1"),
             ("net/ipv6/conf/wlan0/accept_ra", "1"),
             ("net/ipv6/conf/tun0/accept_ra", "0"),
@@ -67,11 +69,12 @@ fn each_uplink_gets_an_address_a_table_and_a_rule() {
     assert_eq!(
         lines(&plan),
         [
+            "sysctl -w net.ipv4.conf.eth0.forwarding=1",
+            "sysctl -w net.ipv4.conf.wlan0.forwarding=1",
             "sysctl -w net.ipv6.conf.default.accept_ra=2",
             "sysctl -w net.ipv6.conf.eth0.accept_ra=2",
             "sysctl -w net.ipv6.conf.wlan0.accept_ra=2",
             "sysctl -w net.ipv6.conf.all.forwarding=1",
-            "sysctl -w net.ipv4.ip_forward=1",
             "ip route add 198.18.2.1/32 dev polypath0",
             "ip rule add to 198.18.2.1 lookup main priority 14432",
             "ip route add 192.0.2.0/24 dev eth0 table 707032",
@@ -141,7 +144,7 @@ fn default_plan() -> NetworkPlan {
 }
 
 /// For a stack that listens at one port.
-fn translation(plan: &NetworkPlan) -> Translation<'_> {
+fn translation<'a>(plan: &'a NetworkPlan, limits: &'a Limits) -> Translation<'a> {
     Translation {
         slot: 0,
         tun: "polypath0",
@@ -149,7 +152,7 @@ fn translation(plan: &NetworkPlan) -> Translation<'_> {
         others: &plan.other_addresses,
         exposed: &[443],
         held: &[],
-        is_forwarding_ours: true,
+        limits,
     }
 }
 
@@ -160,13 +163,14 @@ fn what_a_person_would_type_is_what_is_done() {
     }
     let host = Host::new();
     let plan = default_plan();
+    let limits = Limits::of(&plan.base, |_| false);
     let list = || host.shell("nft list table inet polypath0; nft delete table inet polypath0");
-    host.testbed.client.run(|| translation(&plan).apply()).unwrap().expect("nft takes it");
+    host.testbed.client.run(|| translation(&plan, &limits).apply()).unwrap().expect("nft takes it");
     let done = list();
-    host.shell(&format!("nft -f - <<END\n{}\nEND", translation(&plan).text()));
+    host.shell(&format!("nft -f - <<END\n{}\nEND", translation(&plan, &limits).text()));
     assert_eq!(list(), done);
     // Each rule is there.
-    let rules = translation(&plan).text().lines().filter(|line| line.starts_with("    ")).count();
+    let rules = translation(&plan, &limits).text().lines().filter(|line| line.starts_with("    ")).count();
     let listed = done.lines().filter(|line| line.starts_with("\t\t") && !line.contains(" hook ")).count();
     assert!(rules > 10 && rules == listed, "{rules} rules:\n{done}");
 }
@@ -174,7 +178,8 @@ fn what_a_person_would_type_is_what_is_done() {
 #[test]
 fn listeners_are_reached_at_the_hosts_own_addresses_only() {
     let plan = default_plan();
-    let text = translation(&plan).text();
+    let limits = Limits::of(&plan.base, |_| false);
+    let text = translation(&plan, &limits).text();
     for line in [
         // Of no path is the third interface's: it is the host's all the same.
         "ip daddr { 192.0.2.10, 10.8.0.2 } tcp dport 443 dnat ip to 198.18.0.1:443",
@@ -186,6 +191,8 @@ fn listeners_are_reached_at_the_hosts_own_addresses_only() {
         "oifname \"polypath0\" ct status dnat accept",
         "oifname \"polypath0\" drop",
         "iifname \"polypath*\" accept",
+        "iifname \"eth0\" meta nfproto ipv4 drop",
+        "    meta nfproto ipv6 drop",
     ] {
         assert!(text.contains(line), "{line} is missing in\n{text}");
     }
