@@ -4,7 +4,7 @@ use super::upkeep::Upkeep;
 use super::{PathAction, PathEvent, PathManager, PathView, pairs};
 
 /// What `ip mptcp endpoint` and `ip mptcp limits` say: announces `signal` endpoints, opens a subflow from each `subflow`
-/// endpoint to the initial address and to each announced one (from all of them with `fullmesh`, else from the first),
+/// endpoint to the initial address and to each announced one (from all of its family with `fullmesh`, else from one),
 /// and opens again, with backoff, what was lost.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
@@ -25,6 +25,8 @@ impl PathManager for Endpoints {
 
 #[cfg(test)]
 mod tests {
+    use core::net::IpAddr;
+
     use polypath_units::Instant;
     use polypath_wire::Endpoint;
 
@@ -80,6 +82,28 @@ mod tests {
         let remote = Endpoint::new(addr(101), 81);
         let open = |local, local_id| PathAction::Open { local, local_id, remote, backup: false };
         assert_eq!(after(PathEvent::Announced(announced[0]), &client), [open(addr(1), 1), open(addr(2), 2)]);
+    }
+
+    #[test]
+    fn an_address_of_the_other_family_is_joined_from_one_address() {
+        let v6 = |last: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
+        let plain = |addr, id| LocalEndpoint { fullmesh: false, ..LocalEndpoint::subflow(addr, id) };
+        let announced = [RemoteAddress { id: 9, addr: v6(101), port: None }];
+        let subflows = [initial_subflow()];
+        let joins = |endpoints: &[LocalEndpoint]| {
+            let view = PathView { announced: &announced, ..view(endpoints, &subflows) };
+            let opened = opened(&after(PathEvent::Announced(announced[0]), &view));
+            let to_announced = opened.into_iter().filter(|(_, remote)| remote.addr == v6(101));
+            to_announced.map(|(local, _)| local).collect::<Vec<_>>()
+        };
+        let of_v4 = plain(addr(2), 2);
+        assert!(joins(&[of_v4]).is_empty());
+        assert_eq!(joins(&[of_v4, plain(v6(1), 3), plain(v6(2), 4)]), [v6(1)]);
+        assert_eq!(joins(&[plain(v6(1), 3).backup(), plain(v6(2), 4)]), [v6(2)]);
+        // A mesh of the first family is none of this one.
+        let mesh = LocalEndpoint::subflow(addr(2), 2);
+        assert_eq!(joins(&[mesh, plain(v6(1), 3), plain(v6(2), 4)]), [v6(1)]);
+        assert_eq!(joins(&[mesh, LocalEndpoint::subflow(v6(1), 3), plain(v6(2), 4)]), [v6(1)]);
     }
 
     #[test]

@@ -21,7 +21,8 @@ impl Pair {
 }
 
 /// What the flags of the endpoints ask for: a subflow from each `subflow` endpoint to the initial address and to each announced
-/// one, from all of them with `fullmesh`, else from the first. The best priority comes first.
+/// one: from all of its family with `fullmesh` or else from one address, which Linux leaves to the routes. The initial address
+/// stands for that here, and the best endpoint where it is of the other family. The best priority comes first.
 pub(super) fn by_flags(view: &PathView<'_>) -> Vec<Pair> {
     let initial = LocalEndpoint { subflow: true, ..LocalEndpoint::new(view.initial_local, 0) };
     let known = view.endpoints.iter().copied().filter(|endpoint| endpoint.subflow);
@@ -33,9 +34,13 @@ pub(super) fn by_flags(view: &PathView<'_>) -> Vec<Pair> {
         .filter(|_| !view.no_join_initial)
         .map(|local| Pair { local, remote: view.initial_remote });
     let to_announced = announced(view).flat_map(|remote| {
-        let mesh = known.clone().filter(|local| local.fullmesh);
-        let any_mesh = mesh.clone().next().is_some();
-        mesh.chain((!any_mesh).then_some(initial)).map(move |local| Pair { local, remote })
+        let is_of_family = move |addr: IpAddr| addr.is_ipv4() == remote.addr.is_ipv4();
+        let of_family = known.clone().filter(move |local| is_of_family(local.addr));
+        let mesh = of_family.clone().filter(|local| local.fullmesh);
+        let first = Some(initial).filter(|_| is_of_family(view.initial_local));
+        let one = first.or_else(|| of_family.min_by_key(|local| (local.backup, local.priority)));
+        let alone = one.filter(|_| mesh.clone().next().is_none());
+        mesh.chain(alone).map(move |local| Pair { local, remote })
     });
     in_order(to_initial.chain(to_announced))
 }
