@@ -2,6 +2,7 @@
 
 use polypath_mptcp::{CloseReason, ConnectionId, Event, Host};
 use polypath_units::Instant;
+use polypath_wire::FourTuple;
 
 use super::failure::{Finding, FindingKind};
 use super::op::Pace;
@@ -15,6 +16,8 @@ pub(super) struct Application {
     pub(super) id: ConnectionId,
     /// The other end's application, once both are known.
     pub(super) peer: Option<usize>,
+    /// Flows that its connection had.
+    pub(super) flows: Vec<FourTuple>,
     writes: Pattern,
     reads: Pattern,
     /// What is read is compared with what was written.
@@ -44,6 +47,7 @@ impl Application {
             side,
             id,
             peer: None,
+            flows: Vec::new(),
             writes,
             reads,
             checks_bytes,

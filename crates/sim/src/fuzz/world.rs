@@ -113,21 +113,25 @@ impl World {
 
     /// A connection was accepted: whose is it?
     fn accept(&mut self, id: ConnectionId) {
-        let tuples = |host: &Host, id| -> Vec<FourTuple> {
-            host.info(id).map_or(Vec::new(), |info| info.subflows.iter().map(|flow| flow.tuple).collect())
-        };
-        let accepted = tuples(&self.hosts[1], id);
+        let accepted = flows(&self.hosts[1], id);
+        let is_one = |flow: &FourTuple| accepted.contains(&flow.reversed());
+        let clients = self.applications.iter();
         let is_other_end = |client: &Application| {
             client.side == Side::Client
                 && !client.released
-                && tuples(&self.hosts[0], client.id).iter().any(|flow| accepted.contains(&flow.reversed()))
+                && flows(&self.hosts[0], client.id).iter().any(is_one)
         };
-        let peer = self.applications.iter().position(is_other_end);
+        let peer = clients.clone().position(is_other_end);
+        // A SYN cookie is good until it is too old (RFC 4987 §3.6): after a reset that was lost, what the client sent may open a
+        // second connection, which knows nothing of the first, and has its keys. A client that lost its subflows may join that.
+        let had = |client: &Application| client.peer.is_some() && client.flows.iter().any(is_one);
+        let joining = if peer.is_none() { clients.clone().position(had) } else { None };
+        if let Some(client) = joining {
+            self.applications[client].checks_bytes = false;
+        }
         let mut application = Application::new(Side::Server, id, 0, false);
         let own = self.applications.len();
         if let Some((number, client)) = peer.map(|peer| (peer, &mut self.applications[peer])) {
-            // A SYN cookie is good until it is too old (RFC 4987 §3.6): after a reset that was lost, what the client sends again may
-            // open a second connection, which knows nothing of the first.
             client.checks_bytes &= client.peer.is_none();
             application = client.other_end(id);
             (application.peer, client.peer) = (Some(number), Some(own));
@@ -260,6 +264,10 @@ impl World {
         }
         let Some(number) = self.by_id[side.index()].get(&id).copied() else { return Ok(()) };
         self.applications[number].note(event);
+        if matches!(event, Event::Connected | Event::SubflowEstablished { .. }) {
+            let flows = flows(&self.hosts[side.index()], id);
+            self.applications[number].flows.extend(flows);
+        }
         match event {
             Event::Accepted { .. } | Event::Connected | Event::PeerFinished => self.note_progress(),
             Event::SubflowEstablished { .. } => self.established_subflows += 1,
@@ -337,4 +345,9 @@ impl World {
         self.run_until(self.now + Duration::from_secs(700))?;
         invariants::empty(self)
     }
+}
+
+/// Flows that a connection has.
+fn flows(host: &Host, id: ConnectionId) -> Vec<FourTuple> {
+    host.info(id).map_or(Vec::new(), |info| info.subflows.iter().map(|flow| flow.tuple).collect())
 }
