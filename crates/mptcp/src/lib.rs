@@ -15,6 +15,8 @@ mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+#[doc(hidden)]
+pub mod hostile_work;
 mod mapping;
 mod mib;
 pub mod named;

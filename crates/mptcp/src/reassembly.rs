@@ -50,6 +50,11 @@ impl Reassembly {
     /// More pieces than this are an attack: a 16 MB window holds 11 500 full segments.
     pub(crate) const MAX_PIECES: usize = 65_536;
 
+    /// Look-ups and changes so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.pieces.steps()
+    }
+
     /// Bytes held.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.bytes

@@ -225,7 +225,12 @@ impl Stretch for ReceivedMapping {
 
 impl Receiver {
     /// Mappings that a peer may have outstanding; the rest is dropped and comes again.
-    const MAX_MAPPINGS: usize = 16_384;
+    pub(crate) const MAX_MAPPINGS: usize = 16_384;
+
+    /// Look-ups and changes of mappings so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.mappings.steps()
+    }
 
     /// Remembers a mapping; false if it contradicts an earlier one.
     pub(crate) fn add(&mut self, mapping: ReceivedMapping) -> bool {

@@ -31,7 +31,7 @@ pub(crate) struct RateStart {
 }
 
 impl RateStart {
-    #[cfg(test)]
+    /// Of nothing.
     pub(crate) const NONE: Self =
         Self { delivered_at: Instant::ZERO, delivered: 0, lost: 0, in_flight: 0, sending: 0 };
 

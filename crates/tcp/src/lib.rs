@@ -13,6 +13,8 @@ mod flow_table;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+#[doc(hidden)]
+pub mod hostile_work;
 mod listener;
 mod ready_queue;
 mod reassembly;

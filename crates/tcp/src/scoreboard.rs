@@ -69,6 +69,11 @@ const KEPT_PIECES: usize = 16;
 const FEW_PIECES: usize = 4;
 
 impl Scoreboard {
+    /// Look-ups and changes of marks so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.marks.steps()
+    }
+
     pub(crate) fn sacked_bytes(&self) -> u64 {
         self.marks.sacked_bytes()
     }

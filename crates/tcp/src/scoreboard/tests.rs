@@ -47,10 +47,6 @@ impl Scoreboard {
     pub(crate) fn pieces(&self) -> usize {
         self.originals.len() + self.marks.count()
     }
-
-    pub(crate) fn steps(&self) -> u64 {
-        self.marks.steps()
-    }
 }
 
 fn board(count: u64) -> Scoreboard {
