@@ -31,6 +31,8 @@ mod digest;
 mod digest_cache;
 mod download;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod listing;
 mod part;
