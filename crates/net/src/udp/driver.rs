@@ -32,7 +32,7 @@ const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 const MOST_SENT_BYTES: usize = 65_000;
 
 /// A datagram train that the kernel hands over fits this.
-const RECEIVE_BUFFER_BYTES: usize = 65_536;
+pub(super) const RECEIVE_BUFFER_BYTES: usize = 65_536;
 
 /// Payload that is less than one part in so many of its buffer is copied out.
 const LEAST_SHARE: usize = 8;
@@ -307,6 +307,16 @@ impl Transmit for UdpTransmit {
     }
 }
 
+/// Lets go of a buffer that is much larger than the payload in it, or of any if more than `most_held_bytes` are held: the stack
+/// counts payload, and what it holds must not be many times that.
+pub(super) fn compact(segment: &mut Segment, pool: &BufferPool, most_held_bytes: usize) {
+    let len = segment.payload.len();
+    let is_small = len < RECEIVE_BUFFER_BYTES / LEAST_SHARE;
+    if len > 0 && (is_small || pool.held_bytes() > most_held_bytes) {
+        segment.payload = segment.payload.to_vec().into();
+    }
+}
+
 /// Receives datagrams of one socket as packets.
 #[derive(Debug)]
 pub(super) struct UdpReceive {
@@ -385,22 +395,12 @@ impl UdpReceive {
             self.challenge(header.path, reaction, meta);
             reaction.is_accepted.then(|| (stack_addr(local), header.path.addr()))?
         };
-        self.compact(&mut segment);
+        compact(&mut segment, &self.pool, self.most_held_bytes);
         let tuple = FourTuple {
             local: Endpoint::new(peer, segment.src_port),
             remote: Endpoint::new(own, segment.dst_port),
         };
         Some(Packet::tcp(tuple, segment))
-    }
-
-    /// Lets go of a buffer that is much larger than the payload in it, or of any if many are held: the stack counts payload,
-    /// and what it holds must not be many times that.
-    fn compact(&self, segment: &mut Segment) {
-        let len = segment.payload.len();
-        let is_small = len < RECEIVE_BUFFER_BYTES / LEAST_SHARE;
-        if len > 0 && (is_small || self.pool.held_bytes() > self.most_held_bytes) {
-            segment.payload = segment.payload.to_vec().into();
-        }
     }
 
     fn handle_control(&self, header: Header, len_bytes: usize, meta: &RecvMeta) {

@@ -12,6 +12,8 @@
 //! | opens many paths from real addresses | have as many as its network's share | push out a path that a flow uses |
 //! | sees all datagrams, the introduction too | all that it could with TCP | |
 
+#[doc(hidden)]
+pub mod attacks;
 mod datagram;
 mod driver;
 #[doc(hidden)]

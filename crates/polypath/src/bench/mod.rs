@@ -5,6 +5,7 @@
 //! can be told apart. Engines take turns in rounds, and ratios are formed within a round: what else the machine does
 //! then weighs on all of them.
 
+pub mod attacks;
 pub mod backends;
 pub mod emulate;
 pub mod handover;

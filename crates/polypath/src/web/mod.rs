@@ -24,6 +24,8 @@
 //! Nothing outside of the directory is reachable, whatever `..` and symbolic links say: the kernel resolves every path
 //! beneath it (`openat2` with `RESOLVE_BENEATH`).
 
+#[doc(hidden)]
+pub mod attacks;
 mod client;
 mod conditions;
 mod credentials;

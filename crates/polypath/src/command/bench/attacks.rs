@@ -1,6 +1,7 @@
 //! `polypath bench attacks`.
 
 use clap::Args;
+use polypath::bench::attacks::groups;
 use polypath::sim::attack::{self, Attack};
 use serde::Serialize;
 
@@ -20,8 +21,9 @@ struct Json {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let bar = progress(attack::GROUPS.len() as u64);
-    let attacks = attack::run(|group| {
+    let groups = groups();
+    let bar = progress(groups.len() as u64);
+    let attacks = attack::run(&groups, |group| {
         bar.set_message(group);
         bar.inc(1);
     });

@@ -1,0 +1,140 @@
+//! What strangers get out of the table of peers and of the receive buffers, in figures: for `polypath bench attacks`.
+
+use std::net::SocketAddr;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::Segment;
+
+use super::datagram::{CHALLENGE_BYTES, Kind, OwnPath, PathId};
+use super::driver::{RECEIVE_BUFFER_BYTES, compact};
+use super::keys::{HostSecret, PathKey, Proof};
+use super::own::OwnPaths;
+use super::peers::{PeerLimits, Peers, Ports, Reaction, Route};
+use crate::stack::BufferPool;
+
+const SYN_BYTES: usize = 72;
+const PORTS: Ports = Ports { owner: 50_000, own: 443 };
+const HONEST: u16 = 100;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_secs(1000) + Duration::from_millis(millis)
+}
+
+fn route(remote: impl Into<SocketAddr>) -> Route {
+    Route { socket: 0, remote: remote.into(), local: Some([192, 0, 2, 1].into()) }
+}
+
+fn honest_route(number: u16) -> Route {
+    route(([198, 51, 100, 1], 1000 + number))
+}
+
+/// A host that opens one path.
+struct Owner {
+    own: OwnPaths,
+    path: PathId,
+    server: SocketAddr,
+}
+
+impl Owner {
+    fn new(number: u16) -> Self {
+        let mut secret = [7; 32];
+        secret[..2].copy_from_slice(&number.to_be_bytes());
+        let server = ([192, 0, 2, 1], 6824).into();
+        let mut own = OwnPaths::new(HostSecret(secret));
+        let path = own.note_sent(at(0), (OwnPath(1), server), true);
+        Self { own, path, server }
+    }
+
+    /// Answers a challenge from `route`; true if the path leads there now.
+    fn answers(&mut self, peers: &mut Peers, now: Instant, route: Route, reaction: Reaction) -> bool {
+        let Some(challenge) = reaction.challenge else { return false };
+        let answer = self.own.answer(now, self.path, self.server, challenge, reaction.is_stranger);
+        match answer.map(|answer| answer.kind) {
+            Some(Kind::Introduction(challenge, key)) => {
+                peers.handle_introduction(now, self.path, route, challenge, key)
+            }
+            Some(Kind::Proof(challenge, proof)) => {
+                peers.handle_proof(now, self.path, route, challenge, proof)
+            }
+            _ => false,
+        }
+    }
+
+    fn connects(&mut self, peers: &mut Peers, now: Instant, route: Route) -> bool {
+        let reaction = peers.handle_segment(now, self.path, route, SYN_BYTES, Some(PORTS));
+        self.answers(peers, now, route, reaction)
+    }
+}
+
+/// Somebody who knows the identifier of a path sends 2000 datagrams with it from an address of its own, answers each challenge with
+/// what it can make up, and has the owner answer them: datagrams for the path that would go there then. `None` if the owner has
+/// no path to begin with.
+#[must_use]
+pub fn datagrams_to_a_thief() -> Option<usize> {
+    let (mut peers, mut owner) = (Peers::new(PeerLimits::default(), [9; 32]), Owner::new(1));
+    let (home, thief) = (honest_route(1), route(([203, 0, 113, 66], 666)));
+    if !owner.connects(&mut peers, at(0), home) {
+        return None;
+    }
+    let mut stolen = 0;
+    for millis in 0..1000 {
+        let now = at(millis);
+        let segment = peers.handle_segment(now, owner.path, thief, 1400, None);
+        let keep_alive = peers.handle_keep_alive(now, owner.path, thief, CHALLENGE_BYTES);
+        for reaction in [segment, keep_alive] {
+            if let Some(challenge) = reaction.challenge {
+                peers.handle_proof(now, owner.path, thief, challenge, Proof([0; 16]));
+                peers.handle_introduction(now, owner.path, thief, challenge, PathKey([0; 16]));
+                owner.answers(&mut peers, now, home, Reaction { is_stranger: false, ..reaction });
+            }
+            stolen += usize::from(peers.route(owner.path, 1400, None) != Some(home));
+        }
+    }
+    Some(stolen)
+}
+
+/// 70 000 SYNs a second from made-up addresses: paths of 100 owners that lead to them no more, and of as many that come meanwhile,
+/// those that find no way in.
+#[must_use]
+pub fn paths_lost_in_a_flood() -> (usize, usize) {
+    let mut peers = Peers::new(PeerLimits::default(), [9; 32]);
+    let known: Vec<PathId> = (0..HONEST)
+        .filter_map(|number| {
+            let mut owner = Owner::new(number);
+            owner.connects(&mut peers, at(0), honest_route(number)).then_some(owner.path)
+        })
+        .collect();
+    let mut locked_out = 0;
+    for number in 0..70_000_u32 {
+        let spoofed = route((number.wrapping_mul(2_654_435_761).to_be_bytes(), 9));
+        let now = at(u64::from(number) / 70);
+        peers.handle_segment(now, PathId(number.into()), spoofed, SYN_BYTES, Some(PORTS));
+        if number % 700 == 350 {
+            let late = HONEST + (number / 700) as u16;
+            locked_out += usize::from(!Owner::new(late).connects(&mut peers, now, honest_route(late)));
+        }
+    }
+    let leads_home = |(number, path): (u16, &PathId)| {
+        peers.known_route(*path).is_some_and(|known| known == honest_route(number))
+    };
+    let left = (0..).zip(&known).filter(|known| leads_home(*known)).count();
+    (usize::from(HONEST) - left, locked_out)
+}
+
+/// Memory that 33 330 datagrams of ten bytes hold, for each byte of their payload.
+#[must_use]
+pub fn memory_of_small_datagrams() -> f64 {
+    const COUNT: usize = 33_330;
+    const LEN_BYTES: usize = 10;
+    let pool = BufferPool::new(RECEIVE_BUFFER_BYTES, 64);
+    let held: Vec<Segment> = (0..COUNT)
+        .map(|_| {
+            let payload = pool.take().freeze(LEN_BYTES).into();
+            let mut segment = Segment { payload, ..Segment::default() };
+            compact(&mut segment, &pool, usize::MAX);
+            segment
+        })
+        .collect();
+    let payload_bytes: usize = held.iter().map(|segment| segment.payload.len()).sum();
+    (pool.held_bytes() + payload_bytes) as f64 / payload_bytes as f64
+}

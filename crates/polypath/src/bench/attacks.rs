@@ -1,0 +1,59 @@
+//! Attacks on everything: those on hosts in virtual time, those on the UDP engine, and those on a file server.
+
+use polypath_net::udp::attacks as udp;
+use polypath_sim::attack::{self, Attack, Group};
+
+use crate::web::attacks as web;
+
+/// What a payload may hold, for one byte of it.
+const MOST_HELD: f64 = 8.0;
+
+const OWN: [Group; 2] = [("the UDP engine", engine), ("a file server", server)];
+
+/// All groups of attacks.
+#[must_use]
+pub fn groups() -> Vec<Group> {
+    attack::GROUPS.into_iter().chain(OWN).collect()
+}
+
+fn engine() -> Vec<Attack> {
+    let (evicted, locked_out) = udp::paths_lost_in_a_flood();
+    let stolen = udp::datagrams_to_a_thief().map_or(f64::INFINITY, |stolen| stolen as f64);
+    vec![
+        Attack::at_most("a path's identifier from elsewhere: datagrams stolen", "of 2000", stolen, 0.0),
+        Attack::at_most("70 000 SYNs a second over UDP: paths lost", "of 100", evicted as f64, 0.0),
+        Attack::at_most("the same: owners locked out", "of 100", locked_out as f64, 0.0),
+        Attack::at_most(
+            "33 330 datagrams of ten bytes: memory held",
+            "bytes for one of payload",
+            udp::memory_of_small_datagrams(),
+            MOST_HELD,
+        ),
+    ]
+}
+
+fn server() -> Vec<Attack> {
+    let starved = web::starved_by_slow_clients().map_or(f64::INFINITY, |starved| starved as f64);
+    // If nobody can store anything, that says nothing of tokens.
+    let stored = match web::stored_without_the_token() {
+        Ok((stored, true)) => stored as f64,
+        _ => f64::INFINITY,
+    };
+    vec![
+        Attack::at_most("200 clients that stop in a request: others not served", "of 32", starved, 0.0),
+        Attack::at_most("storing files without the token: attempts that did", "of 5", stored, 0.0),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attack_on_engine_and_server_is_held() {
+        let attacks = attack::run(&OWN, |_| {});
+        let open: Vec<_> = attacks.iter().filter(|attack| !attack.held).collect();
+        assert!(open.is_empty(), "{open:#?}");
+        assert_eq!(attacks.len(), 6);
+    }
+}

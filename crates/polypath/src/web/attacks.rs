@@ -1,0 +1,109 @@
+//! Clients that mean no good beside honest ones, at a server on the loopback interface: for `polypath bench attacks`.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use polypath_net::Engine;
+use polypath_net::engine::KernelEngine;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime;
+
+use super::{FileServer, Token, serve};
+
+/// Clients of each kind that begin something and go on with nothing.
+const SLOW: usize = 100;
+/// Clients that ask for a file meanwhile.
+const HONEST: usize = 32;
+
+const CONTENT: &[u8] = &[0x5a; 100_000];
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Runs clients against a server of a folder with one file.
+fn beside<T>(
+    token: Option<Token>,
+    clients: impl AsyncFnOnce(SocketAddr, &Path) -> io::Result<T>,
+) -> io::Result<T> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("file"), CONTENT)?;
+    let mut files = FileServer::new(folder.path(), true)?;
+    if let Some(token) = token {
+        files = files.with_token(token);
+    }
+    runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let engine = Engine::Kernel(KernelEngine::plain_tcp());
+        let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.map_err(io::Error::other)?;
+        let at = listener.local_addr().map_err(io::Error::other)?;
+        let serving = tokio::spawn(serve(files, listener, pending(), |_| ()));
+        let result = clients(at, folder.path()).await;
+        serving.abort();
+        result
+    })
+}
+
+/// Everything that the server says to a request.
+async fn answer(at: SocketAddr, request: &str) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(at).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(answer)
+}
+
+/// 200 clients stop in the middle of a request, half of them in its fields and half in its body: of 32 that then ask for a file, how
+/// many do not get it.
+///
+/// # Errors
+/// There is no loopback interface, no folder for temporary files, or no descriptor left.
+pub fn starved_by_slow_clients() -> io::Result<usize> {
+    beside(None, async |at, _| {
+        let mut slow = Vec::new();
+        for number in 0..SLOW {
+            let put = format!("PUT /{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nbegun");
+            for request in ["GET /file HTTP/1.1\r\nHost: x\r\n", &put] {
+                let mut stream = TcpStream::connect(at).await?;
+                stream.write_all(request.as_bytes()).await?;
+                slow.push(stream);
+            }
+        }
+        let mut served = 0;
+        for _ in 0..HONEST {
+            let request = "GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            let answer = answer(at, request).await.unwrap_or_default();
+            served += usize::from(answer.starts_with(b"HTTP/1.1 200 ") && answer.ends_with(CONTENT));
+        }
+        drop(slow);
+        Ok(HONEST - served)
+    })
+}
+
+/// Attempts to store a file at a server that wants a token, without it, with a wrong one and with a part of the right one, that leave
+/// anything there; and whether the right one does.
+///
+/// # Errors
+/// As [`starved_by_slow_clients`].
+pub fn stored_without_the_token() -> io::Result<(usize, bool)> {
+    let token = Token::new(TOKEN).map_err(io::Error::other)?;
+    beside(Some(token), async |at, folder| {
+        let store = async |name: &str, field: &str| -> io::Result<bool> {
+            let head = format!("PUT /{name} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{field}");
+            answer(at, &format!("{head}Content-Length: 4\r\n\r\ndata")).await?;
+            Ok(std::fs::read_dir(folder)?.count() > 1)
+        };
+        let wrong = [
+            String::new(),
+            "Authorization: Bearer 0123456789abcdef0123456789abcdeg\r\n".into(),
+            format!("Authorization: Bearer {}\r\n", &TOKEN[..16]),
+            "Authorization: Basic Og==\r\n".into(),
+            "Origin: http://127.0.0.1\r\n".into(),
+        ];
+        let mut stored = 0;
+        for (number, field) in wrong.iter().enumerate() {
+            stored += usize::from(store(&number.to_string(), field).await?);
+        }
+        let is_taken = store("right", &format!("Authorization: Bearer {TOKEN}\r\n")).await?;
+        Ok((stored, is_taken))
+    })
+}
