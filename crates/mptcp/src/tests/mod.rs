@@ -146,6 +146,28 @@ fn stripped_options_mean_tcp() {
     }
 }
 
+/// RFC 8684 §3.7: once a DSS has come, options pass, and an acknowledgment without any says nothing of them.
+#[test]
+fn after_the_first_dss_an_acknowledgment_without_options_is_no_fallback() {
+    for version in VERSIONS {
+        let mut network = network(&[10], version, false, 3);
+        let (mut has_come, mut stripped) = (false, 0);
+        network.meddle = std::boxed::Box::new(move |way, mut packet| {
+            let segment = segment(&packet);
+            if way == Way::ToClient && segment.options.dss.is_some() {
+                stripped += usize::from(has_come);
+                if has_come && stripped % 3 == 1 {
+                    strip(&mut packet);
+                }
+                has_come = true;
+            }
+            vec![packet]
+        });
+        assert_exchanged(&mut network, 300_000, 0, MINUTE);
+        assert_eq!(fell_back(&network), [None, None], "{version:?}\n{}", network.log.join("\n"));
+    }
+}
+
 #[test]
 fn syns_with_unknown_options_are_retried_without() {
     let mut network = network(&[10], MptcpVersion::V1, false, 4);
