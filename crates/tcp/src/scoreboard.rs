@@ -205,21 +205,26 @@ impl Scoreboard {
     }
 
     /// Unmarked bytes from `from` to `until` arrived. Originals leave in order: the last is the latest, and the first is that
-    /// of which reordering shows. Returns how many pieces they are.
+    /// of which reordering shows. Returns the last, as far as it arrived, and how many pieces they are.
     #[inline]
-    fn deliver_originals(&mut self, from: u64, until: u64, high_sacked: u64, newly: &mut Newly) -> u32 {
-        let (first, last) = (self.index_of(from), self.index_of(until - 1));
-        let (Some(first_piece), Some(last_piece)) = (self.originals.get(first), self.originals.get(last))
-        else {
-            return 0;
-        };
+    fn deliver_originals(
+        &mut self,
+        from: u64,
+        until: u64,
+        high_sacked: u64,
+        newly: &mut Newly,
+    ) -> Option<(Sent, u32)> {
+        let first = self.index_of(from);
+        let first_piece = self.originals.get(first)?;
+        let last = if until <= first_piece.end() { first } else { self.index_of(until - 1) };
+        let last_piece = self.originals.get(last)?;
         newly.reordered |= first_piece.end().min(until) < high_sacked;
         let latest = last_piece.part(from.max(last_piece.start), until);
         let lost_bytes = self.lost_to.min(until).saturating_sub(from);
         self.lost_originals_bytes -= lost_bytes;
         newly.resent |= lost_bytes > 0;
         newly.count_latest(&latest, until - from);
-        (last - first) as u32 + 1
+        Some((latest, (last - first) as u32 + 1))
     }
 
     /// A selective acknowledgment of `start..end`. Where there are `most_stretches` of them already, one that joins none is
@@ -248,6 +253,12 @@ impl Scoreboard {
                 return;
             }
         }
+        if let Some(mark) = whole
+            && self.marks.is_last(&mark)
+        {
+            // Nearly always a block goes on where the highest one ended.
+            return self.extend_last(&mark, end, high_sacked, newly);
+        }
         let mut at = start;
         if let Some(mark) = whole {
             self.marks.take(mark.start);
@@ -262,6 +273,14 @@ impl Scoreboard {
         }
         if let Some(whole) = whole {
             self.marks.put(whole);
+        }
+    }
+
+    /// Notes that what follows the highest mark arrived, up to `end`.
+    fn extend_last(&mut self, mark: &Sent, end: u64, high_sacked: u64, newly: &mut Newly) {
+        if let Some((latest, count)) = self.deliver_originals(mark.end(), end, high_sacked, newly) {
+            self.sacked_pieces += count;
+            self.marks.extend_last(joined(mark, &latest));
         }
     }
 
@@ -284,9 +303,9 @@ impl Scoreboard {
             return part.end();
         }
         let until = self.marks.first_from(at).map_or(end, |mark| mark.start.min(end));
-        self.sacked_pieces += self.deliver_originals(at, until, high_sacked, newly);
-        if let Some(last) = self.originals.get(self.index_of(until - 1)) {
-            join(whole, &last.part(at.max(last.start), until));
+        if let Some((latest, count)) = self.deliver_originals(at, until, high_sacked, newly) {
+            self.sacked_pieces += count;
+            join(whole, &latest);
             if let Some(whole) = whole {
                 *whole = whole.part(whole.start.min(at), until);
             }
@@ -339,7 +358,11 @@ impl Scoreboard {
         let (mut marked, mut again) = self.detect_lost_retransmissions(now, reference, window);
         // Originals left in their order: behind one that is not late, none is.
         for is_rest in [false, true] {
-            let Some(piece) = self.part_at(self.first_unmarked(self.first_judged())) else { break };
+            let position = self.first_unmarked(self.first_judged());
+            if self.originals.get(self.index_of(position)).is_none_or(|original| original.at > reference.0) {
+                break;
+            }
+            let Some(piece) = self.part_at(position) else { break };
             if piece.order() >= reference {
                 break;
             }
@@ -533,13 +556,14 @@ impl Scoreboard {
 /// Adds a selectively acknowledged part to what it continues.
 fn join(whole: &mut Option<Sent>, part: &Sent) {
     let flags = part.flags.without(Flags::LOST.with(Flags::RESENT)).with(Flags::SACKED);
-    *whole = Some(match *whole {
-        Some(before) => {
-            let at = before.at.max(part.at);
-            Sent { at, flags: before.flags.with(flags), ..before.part(before.start, part.end()) }
-        }
-        None => Sent { flags, ..*part },
-    });
+    let part = Sent { flags, ..*part };
+    *whole = Some(whole.map_or(part, |before| joined(&before, &part)));
+}
+
+/// What is selectively acknowledged, and reaches to the end of `part` now.
+fn joined(before: &Sent, part: &Sent) -> Sent {
+    let at = before.at.max(part.at);
+    Sent { at, flags: before.flags.with(part.flags), ..before.part(before.start, part.end()) }
 }
 
 #[cfg(test)]

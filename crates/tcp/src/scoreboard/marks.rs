@@ -125,6 +125,22 @@ impl Marks {
         self.by_start.insert(mark.start, mark);
     }
 
+    /// No mark starts after this one.
+    pub(super) fn is_last(&self, mark: &Sent) -> bool {
+        self.by_start.last_key_value().is_some_and(|(start, _)| *start == mark.start)
+    }
+
+    /// The last mark, which is selectively acknowledged, reaches further now.
+    pub(super) fn extend_last(&mut self, extended: Sent) {
+        self.step();
+        if let Some(mut last) = self.by_start.last_entry() {
+            let bytes = extended.len() - last.get().len();
+            self.bytes += bytes;
+            self.sacked_bytes += bytes;
+            last.insert(extended);
+        }
+    }
+
     /// Takes the mark out that starts at `start`.
     pub(super) fn take(&mut self, start: u64) -> Option<Sent> {
         self.step();

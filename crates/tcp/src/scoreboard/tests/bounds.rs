@@ -67,6 +67,16 @@ fn a_block_costs_a_logarithm_whatever_it_covers() {
 }
 
 #[test]
+fn a_block_that_goes_on_costs_one_change() {
+    let mut board = full();
+    sack(&mut board, 10, 11);
+    for until in 12..1000 {
+        assert!(sack(&mut board, 10, until) <= 4);
+    }
+    assert_eq!((board.marks.count(), board.sacked_bytes()), (1, 989 * SEGMENT_BYTES));
+}
+
+#[test]
 fn each_second_segment_may_be_lost() {
     let mut board = full();
     for at in 0..PIECES / 2 {
