@@ -22,7 +22,7 @@ fn engine() -> Vec<Attack> {
     vec![
         Attack::at_most("a path's identifier from elsewhere: datagrams stolen", "of 2000", stolen, 0.0),
         Attack::at_most("70 000 SYNs a second over UDP: paths lost", "of 100", evicted as f64, 0.0),
-        Attack::at_most("the same: owners locked out", "of 100", locked_out as f64, 0.0),
+        Attack::at_most("70 000 SYNs a second over UDP: owners locked out", "of 100", locked_out as f64, 0.0),
         Attack::at_most(
             "33 330 datagrams of ten bytes: memory held",
             "bytes for one of payload",
