@@ -394,8 +394,10 @@ impl Host {
         self.with(now, id.0, |connection, _| connection.abort());
     }
 
-    /// Lets go: the host forgets the connection when both ends are done. Until then it is closed in order, or aborted if
-    /// there is unread data. `id` means nothing afterwards.
+    /// Lets go: the host forgets the connection when both ends are done. Until then it is closed in order, however long the peer
+    /// takes, or aborted if there is unread data. It is given up when the peer acknowledges nothing more for
+    /// [`orphan_timeout`](polypath_tcp::Config::orphan_timeout), or does not end for
+    /// [`fin_wait_2`](polypath_tcp::Config::fin_wait_2) once it has all. `id` means nothing afterwards.
     pub fn release(&mut self, now: Instant, id: ConnectionId) {
         self.with(now, id.0, |connection, cx| connection.release(cx));
     }

@@ -105,7 +105,8 @@ impl Host {
     }
 
     /// What is no third ACK of ours but echoes a timestamp of late may be a later segment of a client whose third ACK was lost: a
-    /// reset would end what its retransmission completes. The rest is of connections that are gone, and is reset as ever.
+    /// reset would end what its retransmission completes. The rest is of connections that are gone, and is reset as ever; so is, as
+    /// in Linux, such a segment of a client without timestamps.
     fn handle_cookie(
         &mut self,
         now: Instant,

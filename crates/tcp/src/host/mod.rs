@@ -401,7 +401,9 @@ impl Host {
 
     /// The application lets go of the connection, and its id means nothing any more. What it queued is still
     /// delivered, then the connection closes; with data unread it is reset instead (RFC 2525 §2.17), and so
-    /// it is if more arrives.
+    /// it is if more arrives, or if nothing more is acknowledged for [`Config::orphan_timeout`].
+    ///
+    /// [`Config::orphan_timeout`]: crate::Config::orphan_timeout
     pub fn release(&mut self, id: ConnectionId) {
         let Some(entry) = held_mut(&mut self.connections, id) else { return };
         entry.held = false;
