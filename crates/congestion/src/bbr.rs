@@ -131,6 +131,11 @@ impl Bbr {
     }
 
     fn set_pacing_rate_with_gain(&mut self, gain: f64) {
+        if self.pacing_rate == 0.0 {
+            // What was sent again measures no round trip, but a rate: a byte in a timeout, if there was no more. Pacing begins with
+            // the first round trip, and Startup goes no lower.
+            return;
+        }
         let rate = gain * self.model.bandwidth * (1.0 - PACING_MARGIN);
         if self.cycle.full_bandwidth_reached && rate > 0.0 || rate > self.pacing_rate {
             self.pacing_rate = rate;

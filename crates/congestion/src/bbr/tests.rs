@@ -18,6 +18,7 @@ struct Pipe {
     in_flight: u64,
     rate: BitRate,
     rtt: Duration,
+    srtt: Option<Duration>,
 }
 
 impl Pipe {
@@ -31,6 +32,7 @@ impl Pipe {
             in_flight: 0,
             rate: RATE,
             rtt: RTT,
+            srtt: None,
         }
     }
 
@@ -80,7 +82,7 @@ impl Pipe {
             acked_bytes: MSS,
             in_flight_bytes: self.in_flight,
             rtt: Some(self.rtt),
-            srtt: self.rtt,
+            srtt: self.srtt.unwrap_or(self.rtt),
             min_rtt: RTT,
             window_limited: true,
             round_ended: false,
@@ -129,6 +131,22 @@ fn begins_with_the_initial_window_over_the_first_round_trip() {
     pipe.round(1, 0);
     let expected = 2.77 * 10.0 * 1500.0 / 0.04;
     assert!((pipe.bbr.pacing_rate / expected - 1.0).abs() < 1e-9, "{}", pipe.bbr.pacing_rate);
+}
+
+/// A first segment that was sent again shows a rate of a few bytes in a timeout, and no round trip.
+#[test]
+fn begins_no_pacing_before_the_first_round_trip() {
+    let mut pipe = Pipe::new();
+    (pipe.srtt, pipe.rate) = (Some(Duration::ZERO), BitRate::from_bps(3));
+    pipe.delivered = 1;
+    pipe.acknowledge(0, 0, 1);
+    assert_eq!(pipe.bbr.pacing_rate(), None);
+    pipe.srtt = None;
+    pipe.delivered += MSS;
+    pipe.acknowledge(1, 0, MSS);
+    let initial = cycle::STARTUP_PACING_GAIN * (10 * MSS) as f64 / 0.04 * 8.0;
+    let rate = pipe.bbr.pacing_rate().map_or(0.0, |rate| rate.as_bps() as f64);
+    assert!((rate / initial - 1.0).abs() < 0.01, "{rate}, not {initial}");
 }
 
 #[test]
