@@ -16,6 +16,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         &mut self,
         now: Instant,
         segment: &Segment,
+        takes_window: bool,
         ext: &mut X,
     ) -> Result<(), DropReason> {
         let ahead = i64::from(segment.ack.diff(self.wire_seq(self.una)));
@@ -30,7 +31,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         // The peer answers: it lives, and may keep its window closed.
         self.window_probes = 0;
-        let window_changed = self.update_window(now, segment);
+        let window_changed = takes_window && self.update_window(now, segment);
         let in_flight = self.in_flight_bytes();
         let until = self.una + ahead as u64;
         let mut newly = Newly::default();

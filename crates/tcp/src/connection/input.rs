@@ -45,7 +45,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.state == State::SynReceived && !self.complete_handshake(now, segment) {
             return Disposition::Dropped(DropReason::Ack);
         }
-        if let Err(reason) = self.handle_acknowledgment(now, segment, ext) {
+        if let Err(reason) = self.handle_acknowledgment(now, segment, true, ext) {
             return Disposition::Dropped(reason);
         }
         self.note_alive(now);
@@ -88,7 +88,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// A retransmission of what was received before. It is not for the state machine, but it may bring the only copy of an
-    /// acknowledgment.
+    /// acknowledgment. Nothing else of it is believed (RFC 9293 §3.10.7.4: what is not acceptable is dropped), its window neither.
     fn handle_duplicate<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
@@ -96,7 +96,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &mut X,
     ) -> Disposition {
         let plain = segment.flags.ack() && !segment.flags.syn() && !segment.flags.rst();
-        if !plain || !self.state.is_synchronized() || self.handle_acknowledgment(now, segment, ext).is_err() {
+        let synchronized = self.state.is_synchronized();
+        if !plain || !synchronized || self.handle_acknowledgment(now, segment, false, ext).is_err() {
             return Disposition::Dropped(DropReason::Duplicate);
         }
         self.note_alive(now);

@@ -371,3 +371,32 @@ fn cork_holds_data_back_for_a_while_and_not_for_ever() {
     pair.run_for(Duration::from_millis(100));
     assert_eq!(pair.at_server.len(), 100, "as Linux: 200 ms at most");
 }
+
+/// RFC 9293 §3.10.7.4: what is not acceptable is dropped, and who made it up may know what was acknowledged.
+#[test]
+fn a_segment_from_before_the_window_changes_no_window() {
+    let small = Config { receive_buffer_bytes: 6000, ..config() };
+    let mut pair = Pair::established(config(), small, 1);
+    pair.send(From::Server, pattern(0, 3000));
+    pair.run_for(Duration::from_secs(1));
+    let (now, window) = (pair.now, pair.client.peer_window_bytes());
+    let timestamps = pair
+        .log
+        .iter()
+        .rev()
+        .find_map(|(_, from, segment)| segment.options.timestamps.filter(|_| *from == From::Server));
+    for window_field in [u16::MAX, 0] {
+        let client = &mut pair.client;
+        let mut old = Segment {
+            flags: TcpFlags::ACK.with(TcpFlags::FIN),
+            seq: client.wire_ack().sub(1),
+            ack: client.wire_seq(client.una),
+            window: window_field,
+            ..Segment::default()
+        };
+        old.options.timestamps = timestamps;
+        let disposition = client.handle_segment(now, Ecn::NotCapable, &mut old, &mut ());
+        assert_eq!(disposition, Disposition::Acknowledged);
+        assert_eq!(client.peer_window_bytes(), window);
+    }
+}
