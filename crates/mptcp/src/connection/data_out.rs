@@ -115,7 +115,6 @@ impl Connection {
     /// returns how many may.
     fn collect_candidates(&self, now: Instant, out: &mut alloc::vec::Vec<SubflowView>) -> usize {
         out.clear();
-        let mapping = self.shared.mapping(Carried::InEach);
         let mut regular_works = false;
         let is_alone = self.subflows.len() == 1;
         for subflow in &self.subflows {
@@ -123,7 +122,6 @@ impl Connection {
                 continue;
             }
             let tcp = &subflow.tcp;
-            let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, true);
             let timeouts = tcp.consecutive_timeouts();
             regular_works |= !subflow.meta.backup() && timeouts == 0;
             out.push(SubflowView {
@@ -136,7 +134,7 @@ impl Connection {
                 in_flight_bytes: tcp.in_flight_bytes(),
                 unsent_bytes: tcp.unsent_bytes(),
                 room_bytes: if is_alone { tcp.window_or_probe_room_bytes() } else { tcp.window_room_bytes() },
-                segment_bytes: tcp.segment_payload_bytes_with(option_bytes) as u32,
+                segment_bytes: self.full_segment_bytes(subflow) as u32,
                 backup: subflow.meta.backup(),
                 timeouts,
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
@@ -151,6 +149,13 @@ impl Connection {
         }
         out.sort_by_key(|subflow| subflow.backup);
         out.iter().filter(|subflow| !subflow.backup).count()
+    }
+
+    /// Payload of the largest segment of a subflow that carries its mapping, and all of it.
+    fn full_segment_bytes(&self, subflow: &Subflow) -> u64 {
+        let mapping = self.shared.mapping(Carried::InEach);
+        let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, true);
+        (subflow.tcp.segment_payload_bytes_with(option_bytes) as u64).min(self.shared.most_mapped_bytes())
     }
 
     /// Carries out a decision; false if nothing came of it.
@@ -316,9 +321,7 @@ impl Connection {
         }
         let Some(position) = self.stalled_subflow() else { return };
         let Some(subflow) = self.subflows.get(position) else { return };
-        let mapping = self.shared.mapping(Carried::InEach);
-        let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, true);
-        let segment = subflow.tcp.segment_payload_bytes_with(option_bytes) as u64;
+        let segment = self.full_segment_bytes(subflow);
         let rto = subflow.tcp.rto();
         self.drop_stale_reinjections();
         if let Some(front) = self.reinjections.front().copied() {

@@ -119,8 +119,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let position = lost_piece.unwrap_or(self.next);
         let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
+        // A segment ends with its mapping: one that is short needs no room for a full one.
+        let in_mapping = self.queue.contiguous_bytes(position - 1);
+        let least = segment_bytes.min(lost.max(self.unsent_bytes())).min(in_mapping).max(1);
         // With nothing in flight, one segment may always leave.
-        if pipe > 0 && pipe + segment_bytes.min(lost.max(self.unsent_bytes()).max(1)) > window {
+        if pipe > 0 && pipe + least > window {
             return None;
         }
         if self.pace_at > now && self.config.pacing {

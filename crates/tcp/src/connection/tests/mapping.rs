@@ -185,3 +185,15 @@ fn an_idle_connection_is_small() {
     assert!(most > 16);
     assert!(tcp.board.capacity() <= 16);
 }
+
+/// A window of one segment, or what is left of it, is not kept for a segment that no mapping fills.
+#[test]
+fn short_mappings_fill_a_window_of_one_segment() {
+    let config = Config { pacing: false, no_delay: true, ..Config::default() };
+    let (mut tcp, mut ext, now) = established(&config);
+    tcp.controller_mut().set_window(1460, None);
+    for id in 0..20 {
+        tcp.enqueue(pattern(usize::from(id) * 200, 200).into(), id);
+    }
+    assert_eq!(drain(&mut tcp, &mut ext, now).len(), 7);
+}
