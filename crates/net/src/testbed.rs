@@ -2,8 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
+use crate::setup::SystemState;
 use crate::{Namespace, Netlink, Tun, TunConfig};
+
+/// Between two looks at addresses that are not usable yet.
+const ADDRESS_POLL: Duration = Duration::from_millis(5);
+/// After that, tests may fail as they like.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// A client's and a server's namespace, joined by pairs of virtual Ethernet interfaces. Path 0 is `path0` on both sides,
 /// with 10.77.0.1/24 and fd77:0::1/64 at the client and 10.77.0.2/24 and fd77:0::2/64 at the server; path 1 is `path1`
@@ -46,7 +53,35 @@ impl Testbed {
         for path in 0..paths {
             testbed.join(path)?;
         }
+        testbed.wait_for_addresses()?;
         Ok(testbed)
+    }
+
+    /// The kernel makes addresses of IPv6 usable some time later, on a busy machine much later. What connects before that
+    /// does so from the loopback address, and never gets an answer.
+    fn wait_for_addresses(&self) -> io::Result<()> {
+        for namespace in [&self.client, &self.server] {
+            namespace.run(|| {
+                let netlink = Netlink::new()?;
+                for _ in 0..LONGEST_WAIT.as_millis() / ADDRESS_POLL.as_millis() {
+                    if self.has_addresses(&SystemState::read(&netlink)?) {
+                        break;
+                    }
+                    std::thread::sleep(ADDRESS_POLL);
+                }
+                Ok::<_, io::Error>(())
+            })??;
+        }
+        Ok(())
+    }
+
+    /// Whether every path has a usable address of IPv6.
+    fn has_addresses(&self, state: &SystemState) -> bool {
+        let has = |path| {
+            let link = state.link(&Self::interface(path));
+            link.is_some_and(|link| link.addresses.iter().any(IpAddr::is_ipv6))
+        };
+        (0..self.paths).all(has)
     }
 
     fn join(&self, path: u8) -> io::Result<()> {
@@ -250,6 +285,10 @@ mod tests {
             return;
         }
         let testbed = Testbed::new(2).expect("namespaces");
+        for namespace in [&testbed.client, &testbed.server] {
+            let state = namespace.run(|| SystemState::read(&Netlink::new()?)).unwrap().unwrap();
+            assert!(testbed.has_addresses(&state), "{state:?}");
+        }
         for path in 0..2 {
             for addr in [IpAddr::V4(Testbed::server_v4(path)), IpAddr::V6(Testbed::server_v6(path))] {
                 let listener = testbed.server.run(|| TcpListener::bind((addr, 0))).unwrap().unwrap();
