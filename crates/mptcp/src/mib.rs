@@ -88,7 +88,7 @@ counters! {
     subflow_recover = "SubflowRecover",
     /// Data outside of the receive window.
     no_dss_in_window = "NoDSSInWindow",
-    /// Connections now established.
+    /// Connections now established that this end has not finished; not a count of events as the others are.
     curr_estab = "MPCurrEstab",
     /// Fallbacks after the handshake.
     fallbacks = "DataFallback",

@@ -228,7 +228,7 @@ impl Connection {
             }
             self.fall_back_in_handshake(position, reason.unwrap_or(FallbackReason::PeerLacksMptcp));
         }
-        cx.mib.curr_estab += 1;
+        self.negotiated = true;
         self.notify_established();
     }
 
@@ -241,7 +241,7 @@ impl Connection {
         match subflow.meta.stage {
             Stage::CapableSynAck => {
                 cx.mib.mp_capable_fallback_ack += 1;
-                cx.mib.curr_estab += 1;
+                self.negotiated = true;
                 self.fall_back_in_handshake(position, FallbackReason::ThirdAckStripped);
                 self.notify_established();
             }
@@ -289,7 +289,7 @@ impl Connection {
                 self.fall_back_in_handshake(position, FallbackReason::ThirdAckStripped);
             }
         }
-        cx.mib.curr_estab += 1;
+        self.negotiated = true;
         self.notify_established();
         if self.shared.mode == Mode::Mptcp {
             self.notify_path_manager(cx, PathEvent::Established);

@@ -171,6 +171,8 @@ pub(crate) struct Connection {
     writable_wanted: bool,
     /// The application knows that the connection is open.
     announced: bool,
+    /// The handshake is complete in which Multipath TCP was asked for, whatever came of it.
+    negotiated: bool,
     /// Joins that were accepted without having been held half-open.
     stateless_joins: joins::StatelessJoins,
     closed: Option<CloseReason>,
@@ -220,6 +222,7 @@ impl Connection {
             readable_notified: false,
             writable_wanted: false,
             announced: false,
+            negotiated: false,
             stateless_joins: joins::StatelessJoins::default(),
             closed: None,
             released: false,
@@ -471,6 +474,11 @@ impl Connection {
     /// The application was told that it is closed, or does not care.
     pub(crate) fn is_over(&self) -> bool {
         self.closed.is_some()
+    }
+
+    /// Established as the kernel counts it: open, and this end has not finished.
+    pub(crate) fn is_established(&self) -> bool {
+        self.negotiated && !self.is_write_closed()
     }
 
     /// The host may forget the connection: it is over and the application let go.

@@ -229,10 +229,11 @@ impl Host {
         &self.config
     }
 
-    /// Counters.
+    /// All counters as of now. O(connections).
     #[must_use]
-    pub fn mib(&self) -> &Mib {
-        &self.mib
+    pub fn mib(&self) -> Mib {
+        let established = self.connections.iter().filter(|(_, entry)| entry.connection.is_established());
+        Mib { curr_estab: established.count() as u64, ..self.mib }
     }
 
     /// Connections that are present, those that nobody has released included.

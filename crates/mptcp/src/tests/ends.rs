@@ -284,3 +284,33 @@ fn a_released_connection_whose_peer_takes_nothing_is_given_up() {
         assert_eq!(reasons(&network.server_events), [CloseReason::Reset]);
     }
 }
+
+/// As Linux counts `MPCurrEstab`: from the handshake until this end has finished, however the connection ends.
+#[test]
+fn the_gauge_of_connections_falls_as_they_end() {
+    let gauges = |network: &Network| (network.client.mib().curr_estab, network.server.mib().curr_estab);
+    for version in VERSIONS {
+        for is_orderly in [true, false] {
+            let mut network = network(&[10], version, false, 3);
+            let client = network.connect();
+            network
+                .client
+                .send(network.now, client, Bytes::from_static(b"hello"))
+                .expect("the stream is open");
+            network.run_until(network.now + SECOND);
+            assert_eq!(gauges(&network), (1, 1));
+            let server = network.accepted();
+            if is_orderly {
+                network.client.shutdown(network.now, client);
+                network.run_until(network.now + SECOND);
+                assert_eq!(gauges(&network), (0, 1), "the server may still send");
+                network.server.shutdown(network.now, server);
+            } else {
+                network.client.abort(network.now, client);
+            }
+            // Nobody has let go of either end.
+            network.run_until(network.now + SECOND);
+            assert_eq!(gauges(&network), (0, 0));
+        }
+    }
+}

@@ -244,7 +244,7 @@ impl Stack {
     /// Counters, by the kernel's names.
     #[must_use]
     pub fn mib(&self) -> Mib {
-        self.shared.with(|state, _| *state.host.mib())
+        self.shared.with(|state, _| state.host.mib())
     }
 
     /// Counters of what lies between the stack and its peers, by name.
