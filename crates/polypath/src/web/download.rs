@@ -1,6 +1,6 @@
 //! One file, from a server to its name here: not under that name before it is known to be right.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use super::client::{Client, Error, Fetched, innermost};
 use super::digest::WANT_REPR_DIGEST;
 use super::files::{READ_BEFORE_BYTES, blocking};
 use super::identity::Identity;
-use super::part::{Found, Sink, Writer, discard, forget};
+use super::names::{Files, Origin};
+use super::part::{Found, Sink, Writer};
 
 /// A server that is not ready is not asked more often.
 const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
@@ -173,14 +174,13 @@ struct Begun {
     file: Identity,
     /// Bytes before the body that were there.
     present: u64,
-    /// Nobody knows where they are from; this many were under the final name.
-    adopted: Option<u64>,
+    origin: Origin,
 }
 
 /// What is to be done about what is there.
 enum Start {
     Anew,
-    From { sink: Box<Sink>, file: Box<Identity>, adopted: Option<u64> },
+    From { sink: Box<Sink>, file: Box<Identity>, origin: Origin },
     Whole,
 }
 
@@ -200,7 +200,7 @@ impl Download<'_> {
         let begun = match start {
             Start::Whole => return Ok(0),
             Start::Anew => self.begin(&files, None).await?,
-            Start::From { sink, file, adopted } => self.go_on(&files, *sink, *file, adopted).await?,
+            Start::From { sink, file, origin } => self.go_on(&files, *sink, *file, origin).await?,
         };
         self.receive(&files, begun, &mut progress).await
     }
@@ -226,23 +226,24 @@ impl Download<'_> {
         let found = blocking(move || Sink::find(&part)).await.map_err(|error| files.unopened(error))?;
         match found {
             Found::Damaged => Err(files.damaged(self.url, None)),
-            Found::Ours(sink, file) if file.length == Some(sink.bytes()) => {
-                self.complete(files, sink, &file).await
+            Found::Ours(sink, file, adopted) if file.length == Some(sink.bytes()) => {
+                self.complete(files, sink, &file, Origin::of_part(adopted)).await
             }
-            Found::Ours(sink, file) if sink.bytes() > 0 && file.strong_validator().is_some() => {
-                Ok(Start::From { sink: sink.into(), file: file.into(), adopted: None })
+            Found::Ours(sink, file, adopted) if sink.bytes() > 0 && file.strong_validator().is_some() => {
+                let origin = Origin::of_part(adopted);
+                Ok(Start::From { sink: sink.into(), file: file.into(), origin })
             }
-            Found::Ours(sink, _) | Found::Unknown(sink) if sink.bytes() > 0 => {
-                self.compare_beginning(files, sink, None).await
+            Found::Ours(sink, _, adopted) if sink.bytes() > 0 => {
+                self.compare_beginning(files, sink, Origin::of_part(adopted)).await
+            }
+            Found::Unknown(sink) if sink.bytes() > 0 => {
+                self.compare_beginning(files, sink, Origin::Part).await
             }
             Found::Ours(..) | Found::Unknown(_) | Found::Nothing => {
                 // As curl and wget do, what has the final name may be a part.
                 let place = files.place.clone();
                 match blocking(move || Sink::read(&place)).await {
-                    Ok(sink) if sink.bytes() > 0 => {
-                        let adopted = Some(sink.bytes());
-                        self.compare_beginning(files, sink, adopted).await
-                    }
+                    Ok(sink) if sink.bytes() > 0 => self.compare_beginning(files, sink, Origin::Final).await,
                     Err(error) if error.kind() != io::ErrorKind::NotFound => Err(files.unopened(error)),
                     _ => Ok(Start::Anew),
                 }
@@ -251,14 +252,23 @@ impl Download<'_> {
     }
 
     /// All bytes came once, and were not compared: the server was gone, or we were.
-    async fn complete(&self, files: &Files, sink: Sink, file: &Identity) -> Result<Start, DownloadError> {
+    async fn complete(
+        &self,
+        files: &Files,
+        sink: Sink,
+        file: &Identity,
+        origin: Origin,
+    ) -> Result<Start, DownloadError> {
         let Some(now) = self.ask().await? else { return Ok(Start::Anew) };
         if !now.agrees_with(file) {
             return Ok(Start::Anew);
         }
         match now.digest.or(file.digest).filter(|_| self.verify != Verify::Never) {
+            Some(told) if told != sink.digest() && origin != Origin::Part => {
+                Err(files.reject(origin, self.url))
+            }
             Some(told) if told != sink.digest() => {
-                discard(&files.part).map_err(|error| files.unopened(error))?;
+                files.discard()?;
                 Err(DownloadError::Differs { url: self.boxed_url() })
             }
             None if self.verify == Verify::Required => Err(DownloadError::NoDigest(self.boxed_url())),
@@ -274,23 +284,20 @@ impl Download<'_> {
         &self,
         files: &Files,
         sink: Sink,
-        adopted: Option<u64>,
+        origin: Origin,
     ) -> Result<Start, DownloadError> {
         let Some(file) = self.ask().await? else { return Ok(Start::Anew) };
         let (Some(told), Some(length)) = (file.digest, file.length) else { return Ok(Start::Anew) };
         if sink.bytes() < length {
-            return Ok(Start::From { sink: sink.into(), file: file.into(), adopted });
+            return Ok(Start::From { sink: sink.into(), file: file.into(), origin });
         }
         if sink.bytes() == length && sink.digest() == told {
-            if adopted.is_none() {
+            if origin != Origin::Final {
                 files.finish(sink).await?;
             }
             return Ok(Start::Whole);
         }
-        if adopted.is_some() {
-            files.adopt()?;
-        }
-        files.reject(&sink, adopted, self.url)
+        Err(files.reject(origin, self.url))
     }
 
     /// The whole file; into `sink` if it is open already.
@@ -308,24 +315,24 @@ impl Download<'_> {
         let file = Identity::of(&fetched)?;
         let sink = match sink {
             Some(sink) => sink.emptied(&files.part),
-            None => Sink::create(&files.part),
+            None => files.give_back().and_then(|_| Sink::create(&files.part)),
         };
         let sink = sink.map_err(|error| files.unopened(error))?;
-        Ok(Begun { sink, fetched, file, present: 0, adopted: None })
+        Ok(Begun { sink, fetched, file, present: 0, origin: Origin::Part })
     }
 
     /// The rest of a file; the whole of it if it is another one now.
     async fn go_on(
         &self,
         files: &Files,
-        sink: Sink,
+        mut sink: Sink,
         file: Identity,
-        adopted: Option<u64>,
+        mut origin: Origin,
     ) -> Result<Begun, DownloadError> {
         let present = sink.bytes();
         let fetched = self.get(Some((present, &file))).await?;
-        // What has the final name keeps it until the whole is there.
-        let to_empty = adopted.is_none();
+        // What somebody else made stays until the whole is there.
+        let to_empty = origin == Origin::Part;
         match fetched.response.status() {
             StatusCode::PARTIAL_CONTENT => {
                 if fetched.range().is_none_or(|(first, ..)| first != present) {
@@ -334,14 +341,15 @@ impl Download<'_> {
                 let mut now = Identity::of(&fetched)?;
                 if !now.agrees_with(&file) {
                     // The part is of no use to anybody.
-                    discard(&files.part).map_err(|error| files.unopened(error))?;
+                    files.discard()?;
                     return Err(DownloadError::Changed(self.boxed_url()));
                 }
-                if adopted.is_some() {
-                    files.adopt()?;
-                }
                 now.digest = now.digest.or(file.digest);
-                Ok(Begun { sink, fetched, file: now, present, adopted })
+                if origin == Origin::Final {
+                    origin = Origin::Adopted(present);
+                    files.adopt(&mut sink, &now)?;
+                }
+                Ok(Begun { sink, fetched, file: now, present, origin })
             }
             StatusCode::RANGE_NOT_SATISFIABLE => self.begin(files, to_empty.then_some(sink)).await,
             _ => self.begin_with(files, to_empty.then_some(sink), fetched),
@@ -354,11 +362,10 @@ impl Download<'_> {
         begun: Begun,
         progress: &mut impl FnMut(Progress),
     ) -> Result<u64, DownloadError> {
-        let Begun { mut sink, fetched, file, present, adopted } = begun;
+        let Begun { mut sink, fetched, file, present, origin } = begun;
         let is_known = file.strong_validator().is_some();
-        // Somebody else's bytes stay what they are until they are compared.
-        if is_known && adopted.is_none() {
-            sink.keep_record(&files.part, file.clone());
+        if is_known || origin != Origin::Part {
+            sink.keep_record(&files.part, file.clone(), origin.adopted_bytes());
         }
         let is_resumable = is_known || file.digest.is_some();
         let result = transfer(fetched, sink, file.length, &files.part, is_resumable, progress).await;
@@ -371,17 +378,15 @@ impl Download<'_> {
         };
         let told = match self.told(&file).await {
             Err(DownloadError::Changed(url)) => {
-                discard(&files.part).map_err(|error| files.unopened(error))?;
+                files.discard()?;
                 return Err(DownloadError::Changed(url));
             }
             told => told?,
         };
         match told {
-            Some(told) if told != sink.digest() && present > 0 => {
-                files.reject(&sink, adopted, self.url).map(|_| received)
-            }
+            Some(told) if told != sink.digest() && present > 0 => Err(files.reject(origin, self.url)),
             Some(told) if told != sink.digest() => {
-                discard(&files.part).map_err(|error| files.unopened(error))?;
+                files.discard()?;
                 Err(DownloadError::Differs { url: self.boxed_url() })
             }
             _ => {
@@ -520,60 +525,5 @@ async fn transfer(
             Err(DownloadError::BrokeOff { url, received, promised, problem, is_resumable })
         }
         None => Ok((sink, received)),
-    }
-}
-
-/// The names of a file.
-struct Files {
-    place: PathBuf,
-    part: PathBuf,
-}
-
-impl Files {
-    fn unopened(&self, source: io::Error) -> DownloadError {
-        match source.kind() {
-            io::ErrorKind::WouldBlock => DownloadError::Busy(self.part.clone()),
-            _ => DownloadError::Open { place: self.part.clone(), source },
-        }
-    }
-
-    /// Gives the part its final name.
-    async fn finish(&self, sink: Sink) -> Result<(), DownloadError> {
-        let (part, place) = (self.part.clone(), self.place.clone());
-        let finished = blocking(move || sink.finish(&part, &place)).await;
-        finished.map_err(|source| DownloadError::Write { place: self.place.clone(), source })
-    }
-
-    /// Makes a part of what has the final name, which is gone on with.
-    fn adopt(&self) -> Result<(), DownloadError> {
-        // What an older part left beside it says nothing of this one.
-        let adopted = forget(&self.part).and_then(|()| fs::rename(&self.place, &self.part));
-        adopted.map_err(|error| self.unopened(error))
-    }
-
-    fn damaged(&self, url: &Url, kept: Option<PathBuf>) -> DownloadError {
-        match discard(&self.part) {
-            Ok(()) => DownloadError::Damaged { place: self.place.clone(), url: Box::new(url.clone()), kept },
-            Err(error) => self.unopened(error),
-        }
-    }
-
-    /// The part is none of the file's. What somebody else put there is kept, as it was, under a third name.
-    fn reject(&self, sink: &Sink, adopted: Option<u64>, url: &Url) -> Result<Start, DownloadError> {
-        let Some(bytes) = adopted else { return Err(self.damaged(url, None)) };
-        let mut name = self.place.as_os_str().to_owned();
-        name.push(".rejected");
-        let kept = PathBuf::from(name);
-        sink.truncate(bytes).map_err(|error| self.unopened(error))?;
-        fs::rename(&self.part, &kept).map_err(|error| self.unopened(error))?;
-        Err(self.damaged(url, Some(kept)))
-    }
-
-    /// A part of nothing tells nothing.
-    fn remove_if_empty(&self) {
-        if fs::metadata(&self.part).is_ok_and(|part| part.len() == 0) {
-            // It does no harm if it stays.
-            let _ = discard(&self.part);
-        }
     }
 }

@@ -37,6 +37,7 @@ mod files;
 pub mod fuzzing;
 mod identity;
 mod listing;
+mod names;
 mod part;
 mod places;
 mod progress;

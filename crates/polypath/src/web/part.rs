@@ -31,6 +31,9 @@ struct Record {
     /// So much of the part has this sum.
     bytes: u64,
     sha256: String,
+    /// So many of its first bytes were a file of somebody else's, which gets them back if they are no part of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adopted_bytes: Option<u64>,
 }
 
 /// Where a download goes, and the sum of what went there.
@@ -46,6 +49,7 @@ pub(super) struct Sink {
 struct Checkpoints {
     part: PathBuf,
     file: Identity,
+    adopted_bytes: Option<u64>,
     bytes: u64,
     at: Instant,
 }
@@ -54,8 +58,8 @@ struct Checkpoints {
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,
-    /// Bytes that we wrote, of a file that we know.
-    Ours(Sink, Identity),
+    /// Bytes that we wrote, of a file that we know, after so many that were somebody else's.
+    Ours(Sink, Identity, Option<u64>),
     /// Bytes of which nothing is known.
     Unknown(Sink),
     /// Bytes that we wrote, and that are others now.
@@ -134,7 +138,8 @@ impl Sink {
         }
         // What came after the last note is not worth a doubt.
         file.set_len(record.bytes)?;
-        Ok(Found::Ours(Self { file, hasher, bytes: record.bytes, checkpoints: None }, record.file))
+        let sink = Self { file, hasher, bytes: record.bytes, checkpoints: None };
+        Ok(Found::Ours(sink, record.file, record.adopted_bytes))
     }
 
     /// A file with any name, to go on with it if it turns out to be a part.
@@ -147,9 +152,9 @@ impl Sink {
     }
 
     /// Notes from now on how far the part at this place has come, for whoever goes on with it.
-    pub(super) fn keep_record(&mut self, part: &Path, file: Identity) {
-        let part = part.to_path_buf();
-        self.checkpoints = Some(Checkpoints { part, file, bytes: self.bytes, at: Instant::now() });
+    pub(super) fn keep_record(&mut self, part: &Path, file: Identity, adopted_bytes: Option<u64>) {
+        let (part, at) = (part.to_path_buf(), Instant::now());
+        self.checkpoints = Some(Checkpoints { part, file, adopted_bytes, bytes: self.bytes, at });
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -170,11 +175,13 @@ impl Sink {
         if is_due { self.note() } else { Ok(()) }
     }
 
-    fn note(&mut self) -> io::Result<()> {
+    /// Notes how far it has come.
+    pub(super) fn note(&mut self) -> io::Result<()> {
         let sha256 = self.digest().to_hex();
         let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
         (checkpoints.bytes, checkpoints.at) = (self.bytes, Instant::now());
-        let record = Record { file: checkpoints.file.clone(), bytes: self.bytes, sha256 };
+        let (file, adopted_bytes) = (checkpoints.file.clone(), checkpoints.adopted_bytes);
+        let record = Record { file, bytes: self.bytes, sha256, adopted_bytes };
         let new = new_record_place(&checkpoints.part);
         let written = write_anew(&new, &serde_json::to_vec(&record)?);
         let result = written.and_then(|()| fs::rename(&new, record_place(&checkpoints.part)));
@@ -189,11 +196,6 @@ impl Sink {
             let _ = self.file.set_len(self.bytes);
             let _ = self.note();
         }
-    }
-
-    /// Back to the first bytes, for whoever put them there.
-    pub(super) fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
     }
 
     /// Gives the part its final name, and the permissions of the file that it replaces.
@@ -212,6 +214,21 @@ impl Sink {
 pub(super) fn discard(part: &Path) -> io::Result<()> {
     remove_if_there(part)?;
     forget(part)
+}
+
+/// Gives a part that began as a file of somebody else's its first bytes and another name, and says whether it was one.
+pub(super) fn give_back(part: &Path, name: &Path) -> io::Result<bool> {
+    let Some(bytes) = read_record(part).and_then(|record| record.adopted_bytes) else { return Ok(false) };
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = match OpenOptions::new().write(true).custom_flags(flags).open(part) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    if file.metadata()?.len() > bytes {
+        file.set_len(bytes)?;
+    }
+    fs::rename(part, name)?;
+    forget(part).map(|()| true)
 }
 
 /// Removes what stands beside a part.
@@ -298,7 +315,7 @@ mod tests {
     /// A part of 10 bytes that broke off.
     fn broken_off(place: &Path) {
         let mut sink = Sink::create(place).expect("a part");
-        sink.keep_record(place, identity());
+        sink.keep_record(place, identity(), None);
         sink.write(b"0123456789").expect("room");
         sink.settle();
     }
@@ -311,7 +328,7 @@ mod tests {
         broken_off(&place);
         // What was written after the last note, as by a process that was killed.
         OpenOptions::new().append(true).open(&place).expect("the part").write_all(b"xx").expect("room");
-        let Found::Ours(sink, file) = Sink::find(&place).expect("the part") else { panic!("not ours") };
+        let Found::Ours(sink, file, None) = Sink::find(&place).expect("the part") else { panic!("not ours") };
         assert_eq!((sink.bytes(), file), (10, identity()));
         let busy = Sink::find(&place).expect_err("another one");
         assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
@@ -335,7 +352,7 @@ mod tests {
         let others = folder.path().join("others");
         fs::write(&others, "others").expect("room");
         let mut sink = Sink::create(&place).expect("a part");
-        sink.keep_record(&place, identity());
+        sink.keep_record(&place, identity(), None);
         sink.write(b"0123456789").expect("room");
         // Somebody waits for the part to be there.
         std::os::unix::fs::symlink("others", new_record_place(&place)).expect("a link");

@@ -235,6 +235,34 @@ fn a_file_that_is_gone_on_with_stays_until_there_is_a_better_one() {
     assert!(fs::read(folder.path().join("file")).expect("the file") == content(1000));
 }
 
+/// Nor is it lost later, when it has become a part and turns out to be none.
+#[test]
+fn a_file_that_became_a_part_is_given_back() {
+    let head = || {
+        let fields = format!("Content-Length: 1000\r\nETag: \"one\"\r\nRepr-Digest: {ZEROS}\r\n");
+        whole(&fields, b"")
+    };
+    let none_left = answer("416 Range Not Satisfiable", "Content-Length: 0\r\n", b"");
+    let half = || whole("Content-Length: 1000\r\n", b"half");
+    for (name, options, answers, found_at) in [
+        ("another SHA-256", &["-C"][..], vec![rest("one", 100)], "file.rejected"),
+        ("changed", &["-C"], vec![rest("two", 100)], "file"),
+        ("no rest", &["-C"], vec![none_left, half()], "file"),
+        ("no parts", &["-C"], vec![half()], "file"),
+        ("anew", &[], vec![half()], "file"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let read = |name: &str| fs::read(folder.path().join(name)).ok();
+        fs::write(folder.path().join("file"), "somebody's").expect("room");
+        let output = get(folder.path(), &["-C", &liar(vec![head(), piece("one", 10, 99)])]);
+        only_line(name, &output, "broke off after 90 of 990 bytes");
+        assert_eq!(read("file.part").expect("the part").len(), 100, "{name}");
+        let output = get(folder.path(), &[options, &[liar(answers).as_str()][..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
+        assert_eq!(read(found_at).as_deref(), Some(&b"somebody's"[..]), "{name}: {output:?}");
+    }
+}
+
 /// A piece of the rest is kept, and the next time the rest of the rest comes.
 #[test]
 fn a_rest_that_comes_in_pieces_is_gone_on_with() {
