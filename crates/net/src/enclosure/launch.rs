@@ -35,6 +35,9 @@ pub enum RunError {
     /// It is there and can't be executed: a shell's exit code is 126.
     #[error("{0}: can't be executed ({1})")]
     NotExecutable(String, io::Error),
+    /// A signal ended it before it began, such as ^C.
+    #[error("ended by a signal before the program began")]
+    Signalled(Ended),
     /// The namespace could not be made.
     #[error("no network namespace for the program: {0}")]
     Namespace(String),
@@ -116,8 +119,24 @@ impl Launch {
             channel: ours,
             descriptors: Vec::new(),
         };
-        launch.descriptors = receive_network(launch.channel.as_fd())?;
+        launch.descriptors = match receive_network(launch.channel.as_fd()) {
+            Ok(Some(descriptors)) => descriptors,
+            Ok(None) => {
+                let early = RunError::Namespace("the process in it ended early".to_string());
+                return Err(launch.ended_early(early));
+            }
+            Err(error) => return Err(error),
+        };
         Ok(launch)
+    }
+
+    /// Why the process inside has ended, which let go of the channel: `otherwise`, unless a signal ended it.
+    fn ended_early(&mut self, otherwise: RunError) -> RunError {
+        let status = self.child.take().map(|mut child| child.wait());
+        match status {
+            Some(Ok(status)) if status.signal().is_some() => RunError::Signalled(Ended(status)),
+            _ => otherwise,
+        }
     }
 
     /// Starts the program, carries its connections with `engine`, and waits until it ends.
@@ -133,8 +152,11 @@ impl Launch {
     async fn run_here(&mut self, engine: Engine) -> Result<Ended, RunError> {
         let descriptors = std::mem::take(&mut self.descriptors);
         let gateway = gateway::start(&self.enclosure, engine, descriptors).await?;
-        rustix::net::send(&self.channel, b"G", SendFlags::NOSIGNAL)
-            .map_err(|error| system("the process that becomes the program is gone")(error.into()))?;
+        if let Err(error) = rustix::net::send(&self.channel, b"G", SendFlags::NOSIGNAL) {
+            return Err(
+                self.ended_early(system("the process that becomes the program is gone")(error.into()))
+            );
+        }
         let Some(mut child) = self.child.take() else {
             return Err(system("the program was started already")(io::ErrorKind::AlreadyExists.into()));
         };
@@ -188,7 +210,8 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-fn receive_network(channel: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, RunError> {
+/// None if the process inside has ended.
+fn receive_network(channel: BorrowedFd<'_>) -> Result<Option<Vec<OwnedFd>>, RunError> {
     let mut text = [0; 1024];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -204,7 +227,8 @@ fn receive_network(channel: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, RunError> {
         Some([tag::FAILED, reason @ ..]) => {
             return Err(RunError::Namespace(String::from_utf8_lossy(reason).into_owned()));
         }
-        _ => return Err(RunError::Namespace("the process in it ended early".to_string())),
+        Some([]) => return Ok(None),
+        _ => return Err(RunError::Namespace("the process in it says what makes no sense".to_string())),
     }
     let mut descriptors = Vec::new();
     for message in control.drain() {
@@ -212,5 +236,28 @@ fn receive_network(channel: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, RunError> {
             descriptors.extend(received);
         }
     }
-    Ok(descriptors)
+    Ok(Some(descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_before_the_program_is_no_fault_of_the_network() {
+        let ends = |script: &str| {
+            let inside = |_| {
+                let mut command = Command::new("sh");
+                command.args(["-c", script]);
+                command
+            };
+            Launch::prepare(Enclosure::new("true"), inside).expect_err("it ended")
+        };
+        let interrupted = ends("kill -INT $$");
+        assert!(
+            matches!(interrupted, RunError::Signalled(ended) if ended.exit_code() == 130),
+            "{interrupted}"
+        );
+        assert!(matches!(ends("exit 0"), RunError::Namespace(_)));
+    }
 }

@@ -2,9 +2,11 @@
 //! all, and removing it leaves nothing behind.
 
 use std::fmt::Write;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -14,7 +16,7 @@ use super::limits::Limits;
 use super::plan::{PathPlan, mark};
 use super::rule::{Match, Rule, Then, family};
 
-/// The program that the nftables library talks through.
+/// The program that changes the firewall.
 const PROGRAM: &str = "nft";
 
 /// Where it is when a user's PATH leaves out the programs of administrators.
@@ -247,33 +249,48 @@ pub(crate) fn probe() -> io::Result<()> {
 
 /// Has nft do something.
 pub(super) fn run(ruleset: &Value) -> io::Result<()> {
-    let no_arguments: [&str; 0] = [];
-    let done = nftables::helper::apply_ruleset_raw(&ruleset.to_string(), Some(program()), no_arguments);
-    done.map(drop).map_err(explain)
+    nft(&["-j", "-f", "-"], &ruleset.to_string()).map(drop)
 }
 
 /// Asks nft for objects of a kind.
 pub(super) fn list(arguments: &[&str], kind: &str) -> io::Result<Vec<Value>> {
-    let text = nftables::helper::get_current_ruleset_raw(Some(program()), arguments.iter().copied());
-    let answer: Value = serde_json::from_str(&text.map_err(explain)?)?;
+    let arguments = [&["-j"], arguments].concat();
+    let answer: Value = serde_json::from_slice(&nft(&arguments, "")?)?;
     let objects = answer["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(objects.iter().filter_map(|object| object.get(kind).cloned()).collect())
 }
 
-fn explain(error: nftables::helper::NftablesError) -> io::Error {
-    match error {
-        nftables::helper::NftablesError::NftExecution { inner, .. }
-            if inner.kind() == io::ErrorKind::NotFound =>
-        {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                "the program nft is missing, which translates addresses; install it with `apt install nftables` or the like",
-            )
-        }
-        nftables::helper::NftablesError::NftFailed { stderr, .. } => {
-            let first = stderr.lines().next().unwrap_or_default();
-            io::Error::other(format!("nft refused what it was asked for: {first}"))
-        }
-        other => io::Error::other(format!("nft: {other}")),
+/// What nft prints for an input. It is in a process group of its own, so that ^C leaves it to do its work: this process, not
+/// nft, decides what an interruption ends.
+fn nft(arguments: &[&str], input: &str) -> io::Result<Vec<u8>> {
+    let mut command = Command::new(program());
+    command.args(arguments).process_group(0);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(not_started)?;
+    // What it does not read it has refused, and says so.
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return written.map(|()| output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let reason = match (said.lines().next(), output.status.code()) {
+        (None, None) => format!("it was killed ({})", output.status),
+        (first, _) => first.unwrap_or_default().to_string(),
+    };
+    Err(io::Error::other(format!("nft refused what it was asked for: {reason}")))
+}
+
+fn not_started(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::NotFound,
+            "the program nft is missing, which translates addresses; install it with `apt install nftables` or the like",
+        ),
+        _ => io::Error::new(error.kind(), format!("nft: {error}")),
     }
 }

@@ -105,6 +105,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn failure(error: RunError) -> Failure {
     let code = match error {
+        RunError::Signalled(ended) => return Failure::Exit(ended.exit_code()),
         RunError::NotFound(_) => 127,
         RunError::NotExecutable(..) => 126,
         _ => return Failure::run(error),
