@@ -71,6 +71,23 @@ impl Place {
     }
 }
 
+/// What is wrong if no place is elsewhere: mostly the way in which `scp` names one.
+fn all_here<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    let as_scp = names.find_map(|name| {
+        let (host, path) = name.split_once(':')?;
+        (!host.is_empty() && !host.contains('/') && !Path::new(name).exists()).then_some((name, host, path))
+    });
+    match as_scp {
+        Some((name, host, path)) => {
+            let path = path.trim_start_matches('/');
+            format!(
+                "{name}: HOST:PATH is not understood; expected polypath://{host}/{path}, below what the server serves"
+            )
+        }
+        None => "all places are on this machine; expected a polypath:// URL on one side".into(),
+    }
+}
+
 struct Copier<'a> {
     arguments: &'a Arguments,
     client: Client,
@@ -83,9 +100,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     for source in &sources {
         match (source, &target) {
             (Place::Here(_), Place::Here(_)) => {
-                return Err(Failure::input(
-                    "all places are on this machine; expected a polypath:// URL on one side",
-                ));
+                let names = arguments.sources.iter().chain([&arguments.target]);
+                return Err(Failure::Input(all_here(names.map(String::as_str))));
             }
             (Place::There(_), Place::There(_)) => {
                 return Err(Failure::input(
@@ -178,7 +194,7 @@ impl Copier<'_> {
         let accept = [("accept", "application/json".to_string())];
         let fetched = self.client.get(Method::GET, url, &accept).await.map_err(failure)?;
         if !fetched.response.status().is_success() {
-            return Err(refused(url, fetched.response.status()));
+            return Err(refused(url, fetched).await);
         }
         let is_json =
             fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
@@ -312,7 +328,7 @@ impl Copier<'_> {
         let stored = self.client.put(target, &fields, body).await.map_err(failure)?;
         bar.finish_and_clear();
         if !stored.response.status().is_success() {
-            return Err(refused(target, stored.response.status()));
+            return Err(refused(target, stored).await);
         }
         if !self.arguments.no_verify {
             compare(stored.digest(), digest_of(source, None).map_err(unread)?, target)?;

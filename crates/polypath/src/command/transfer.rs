@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use http_body_util::BodyExt;
 use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polypath::web::{DownloadError, Error, Progress, Token};
+use polypath::web::{DownloadError, Error, Fetched, Progress, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
@@ -31,12 +33,34 @@ pub(super) fn download_failure(error: DownloadError) -> Failure {
     }
 }
 
-/// What a server refuses, in one line.
-pub(super) fn refused(url: &Url, status: StatusCode) -> Failure {
+/// Most bytes of what a server says that are shown.
+const MOST_SAID_BYTES: u64 = 200;
+
+/// What a server refuses, in one line: the status, and what it says in plain text, if that is short.
+pub(super) async fn refused(url: &Url, answer: Fetched) -> Failure {
+    let status = answer.response.status();
     if status == StatusCode::UNAUTHORIZED {
         return wants_token(url);
     }
-    Failure::Run(format!("{url}: the server says {status}"))
+    let kind = answer.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_plain = kind.is_some_and(|kind| kind.starts_with("text/plain"));
+    let is_short = answer.content_length().is_some_and(|length| length <= MOST_SAID_BYTES);
+    let mut said = String::new();
+    if is_plain
+        && is_short
+        && let Ok(content) = answer.response.into_body().collect().await
+    {
+        said = first_line(&content.to_bytes());
+    }
+    let colon = if said.is_empty() { "" } else { ": " };
+    Failure::Run(format!("{url}: the server says {status}{colon}{said}"))
+}
+
+/// Nothing in it moves a terminal's cursor.
+fn first_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line = text.lines().next().unwrap_or_default().trim();
+    line.chars().filter(|letter| !letter.is_control()).collect()
 }
 
 pub(super) fn wants_token(url: &Url) -> Failure {

@@ -437,7 +437,9 @@ fn failure(error: &io::Error) -> Response<Body> {
             plain(StatusCode::INSUFFICIENT_STORAGE, "there is no room left")
         }
         io::ErrorKind::TimedOut => plain(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"),
-        io::ErrorKind::WouldBlock => plain(StatusCode::CONFLICT, "somebody else uploads this file now"),
+        io::ErrorKind::WouldBlock => {
+            plain(StatusCode::CONFLICT, "another upload still holds this file; try again in a minute")
+        }
         _ => plain(StatusCode::INTERNAL_SERVER_ERROR, "the server could not do that"),
     }
 }

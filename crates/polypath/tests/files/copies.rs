@@ -34,9 +34,14 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
         same(&site.out("down"), &site.site("big.bin"));
     }
     site.fails(&["cp", "big.bin", "elsewhere"], 2, "all places are on this machine");
+    site.fails(&["cp", "big.bin", "10.0.0.1:up.bin"], 2, "expected polypath://10.0.0.1/up.bin");
     site.fails(&["cp", &site.url("/a"), &site.url("/b")], 2, "all places are elsewhere");
     site.fails(&["cp", "tree", &site.url("/")], 2, "expected --recursive");
     site.fails(&["cp", &site.url("/sub/"), "."], 2, "expected --recursive");
+    // What another upload has the lock of is refused in the server's own words.
+    let held = fs::File::create(site.site(".held.part")).expect("a file");
+    held.lock().expect("nobody has it");
+    site.fails(&["cp", "big.bin", &site.url("/held")], 1, "another upload still holds this file");
     site.fails(&["cp", "nosuch", &site.url("/")], 2, "can't be read");
     site.fails(&["cp", &site.url("/nosuch"), "."], 1, "404 Not Found");
 }
