@@ -59,7 +59,14 @@ impl Engine {
             None => connecting.await,
             Some(limit) => tokio::time::timeout(limit, connecting)
                 .await
-                .unwrap_or_else(|_| Err(timed_out(remote, limit))),
+                .unwrap_or_else(|_| Err(timed_out(remote, limit, self.expected_of_peers()))),
+        }
+    }
+
+    fn expected_of_peers(&self) -> Option<&'static str> {
+        match self {
+            Self::Stack(stack) => stack.expected_of_peers(),
+            Self::Kernel(_) => None,
         }
     }
 
@@ -246,8 +253,9 @@ impl AsyncWrite for Stream {
     }
 }
 
-pub(crate) fn timed_out(remote: SocketAddr, limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}"))
+pub(crate) fn timed_out(remote: SocketAddr, limit: Duration, expected: Option<&str>) -> io::Error {
+    let expected = expected.map(|expected| format!("; expected {expected}")).unwrap_or_default();
+    io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}{expected}"))
 }
 
 /// The unspecified address of a family.

@@ -395,7 +395,7 @@ async fn open(stack: &Stack, remote: SocketAddr, options: &ConnectOptions) -> io
         None => connecting.await,
         Some(limit) => tokio::time::timeout(limit, connecting)
             .await
-            .unwrap_or_else(|_| Err(engine::timed_out(remote, limit))),
+            .unwrap_or_else(|_| Err(engine::timed_out(remote, limit, stack.expected_of_peers()))),
     }
 }
 

@@ -61,6 +61,11 @@ pub trait Surroundings: std::fmt::Debug + Send {
     /// not be kept from others.
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
 
+    /// What a peer may lack that does not answer, if it has to have more than an open port.
+    fn expected_of_peers(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What was counted there, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -228,6 +233,11 @@ impl Stack {
     #[must_use]
     pub fn seen_at(&self, own: SocketAddr) -> SocketAddr {
         self.shared.surroundings(|around| around.seen_at(own)).unwrap_or(own)
+    }
+
+    /// What a peer may lack that does not answer.
+    pub(crate) fn expected_of_peers(&self) -> Option<&'static str> {
+        self.shared.surroundings(|around| around.expected_of_peers()).flatten()
     }
 
     /// Changes a setting of a connection, as `setsockopt` does.

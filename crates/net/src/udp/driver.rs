@@ -76,9 +76,13 @@ impl Port {
         }
         let any: SocketAddr =
             if is_v4 { (Ipv4Addr::UNSPECIFIED, port).into() } else { (Ipv6Addr::UNSPECIFIED, port).into() };
-        socket
-            .bind(&any.into())
-            .map_err(|error| io::Error::new(error.kind(), format!("can't use UDP port {port}: {error}")))?;
+        socket.bind(&any.into()).map_err(|error| {
+            let tip = match error.kind() {
+                io::ErrorKind::AddrInUse => "; another port can be had with --udp-port, at both ends",
+                _ => "",
+            };
+            io::Error::new(error.kind(), format!("can't use UDP port {port}: {error}{tip}"))
+        })?;
         let socket = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&socket).into())?;
         let is_off_loopback = interface.is_some_and(|name| name != "lo");

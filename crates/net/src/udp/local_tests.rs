@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::datagram::{Header, Kind, PathId};
 use super::*;
-use crate::engine::ConnectOptions;
+use crate::engine::{ConnectOptions, Engine};
 use crate::stack::StackStream;
 
 const PORT: u16 = 443;
@@ -156,4 +156,12 @@ fn further_uplinks_are_those_with_a_default_route() {
     // By eth0 goes the path that is bound to none.
     assert_eq!(further_uplinks(&state), ["wlan0"]);
     assert!(further_uplinks(&SystemState::default()).is_empty());
+}
+
+#[tokio::test]
+async fn who_gets_no_answer_is_told_what_the_peer_must_be() {
+    let client = Engine::Stack(client(&UdpOptions { port: 16_931, ..UdpOptions::default() }));
+    let soon = ConnectOptions { timeout: Some(Duration::from_millis(1)), ..ConnectOptions::default() };
+    let error = client.connect(([127, 0, 0, 1], PORT).into(), &soon).await.expect_err("nobody is there");
+    assert!(error.to_string().contains("expected a Polypath with --engine udp"), "{error}");
 }

@@ -233,6 +233,10 @@ struct Encapsulation {
 }
 
 impl Surroundings for Encapsulation {
+    fn expected_of_peers(&self) -> Option<&'static str> {
+        Some("a Polypath with --engine udp there, and the same --udp-port")
+    }
+
     fn listens_at(&self, local: SocketAddr) -> SocketAddr {
         // All of the stack's addresses are of IPv6.
         let addr = if local.ip().is_unspecified() { [0; 16].into() } else { stack_addr(local.ip()) };

@@ -174,5 +174,9 @@ async fn two_ends_cannot_have_one_port() {
     let options = UdpOptions { paths: Vec::new(), is_reachable: true, port: 16_824, ..UdpOptions::default() };
     let _first = Stack::udp(&namespace, &options).expect("a stack");
     let error = Stack::udp(&namespace, &options).expect_err("the port is taken");
-    assert!(error.to_string().starts_with("can't use UDP port 16824"), "{error}");
+    let error = error.to_string();
+    assert!(
+        error.starts_with("can't use UDP port 16824") && error.ends_with("--udp-port, at both ends"),
+        "{error}"
+    );
 }
