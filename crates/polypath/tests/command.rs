@@ -151,3 +151,11 @@ fn mistakes_on_the_command_line_end_with_one_clear_line() {
     let help = polypath(&["--help"]);
     assert!(help.status.success() && help.stderr.is_empty() && !help.stdout.is_empty());
 }
+
+#[test]
+fn a_program_that_is_not_there_is_said_as_a_shell_says_it() {
+    let output = polypath(&["preload", "--", "no-such-program"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(127), "{message}");
+    assert!(message.starts_with("polypath: no-such-program: command not found"), "{message}");
+}

@@ -176,7 +176,7 @@ fn mistakes_end_with_one_clear_line() {
         (&["-P", "1000"], 2, "128"),
         (&["-l", "2M"], 2, "expected 1 to 1M"),
         (&["--scheduler", "fastest"], 2, "lowest-rtt"),
-        (&["--scheduler", "round-robin"], 2, "expected --engine tun"),
+        (&["--scheduler", "round-robin"], 2, "expected --engine tun or udp"),
         (&["-R", "--bidir"], 2, "cannot be used with"),
         (&["-s"], 2, "cannot be used with"),
     ] {

@@ -125,12 +125,12 @@ pub(super) fn tun_at(device: &Path) -> Finding {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::limited(
             "tun",
             format!("{} is there, and this user may not open it", device.display()),
-            "run as root for --engine tun; --engine udp and kernel do without",
+            "run as root, or for `polypath run` without root `chmod 0666 /dev/net/tun`; else --engine udp and kernel do without",
         ),
         Err(error) => Finding::limited(
             "tun",
             format!("{} can't be used ({error})", device.display()),
-            "`modprobe tun`, or pass the device into the container; --engine udp and kernel do without",
+            "`modprobe tun`, or pass the device into the container; but for `polypath run`, --engine udp and kernel do without",
         ),
     }
 }
@@ -178,7 +178,10 @@ pub(super) fn user_namespaces(variable: &dyn Fn(&str) -> Option<String>) -> Find
         None
     };
     match switch {
-        None => Finding::good("namespaces", "user namespaces are available: `polypath run` needs no root"),
+        None => Finding::good(
+            "namespaces",
+            "user namespaces are available: `polypath run` needs no root where /dev/net/tun is for all",
+        ),
         Some(switch) => Finding::limited(
             "namespaces",
             "this system forbids user namespaces to users without permissions, so `polypath run` needs root",

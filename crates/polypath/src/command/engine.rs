@@ -138,7 +138,7 @@ impl EngineArguments {
         ];
         if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
             return Err(Failure::input(format!(
-                "{option} is for our own stack; expected --engine tun with it (the kernel's is set up with `ip mptcp` and sysctl)"
+                "{option} is for our own stack; expected --engine tun or udp with it (the kernel's is set up with `ip mptcp` and sysctl)"
             )));
         }
         if self.dry_run && self.engine != Kind::Tun {

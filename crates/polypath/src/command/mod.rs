@@ -77,7 +77,8 @@ enum Command {
     /// Run a program whose TCP connections go over Multipath TCP, on all uplinks
     ///
     /// The program needs no change and no setting. It gets a network of its own, in which every TCP connection ends at
-    /// Polypath and is carried on by the engine; UDP, DNS and ping pass. Needs no root: user namespaces do.
+    /// Polypath and is carried on by the engine; UDP, DNS and ping pass. With engines kernel and udp it needs no root
+    /// where user namespaces are allowed and all may open /dev/net/tun (mode 0666).
     Run(run::Arguments),
     /// Run a dynamically linked program with Multipath TCP sockets of the kernel in place of its TCP sockets
     ///

@@ -46,9 +46,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let options = arguments.engine.words(arguments.reachable)?;
     let name = Path::new(program).display();
-    let found = find_program(program).ok_or_else(|| {
-        Failure::input(format!("{name}: not found; expected an executable file, or the name of one in PATH"))
-    })?;
+    let Some(found) = find_program(program) else {
+        eprintln!(
+            "polypath: {name}: command not found; expected an executable file, or the name of one in PATH"
+        );
+        // As a shell has it, and `polypath run`.
+        return Err(Failure::Exit(127));
+    };
     let content =
         fs::read(&found).map_err(|error| Failure::input(format!("{name}: can't be read: {error}")))?;
     if is_static(&content) {

@@ -60,9 +60,10 @@ pub(super) fn show(dir: &Path, json: bool, worst: usize, quiet: bool) -> Result<
 }
 
 fn text(results: &Results, analysis: &Analysis<'_>) -> String {
-    let Manifest { title, form, runs, wall_s, .. } = &results.manifest;
-    let mut text =
-        format!("{title} ({}, {} of {runs} runs, {wall_s:.1} s)\n", form.name(), results.runs.len(),);
+    let Manifest { title, form, runs, wall_s, complete, .. } = &results.manifest;
+    // The time of what was interrupted is not known.
+    let time = if *complete { format!("{wall_s:.1} s") } else { "not complete".into() };
+    let mut text = format!("{title} ({}, {} of {runs} runs, {time})\n", form.name(), results.runs.len());
     let rows = analysis.rows();
     for metric in &results.experiment.metrics {
         let of_metric: Vec<&Row> = rows.iter().filter(|row| row.metric == metric.name).collect();
