@@ -127,6 +127,16 @@ impl Setup {
     }
 }
 
+impl Setup {
+    /// Where neither timestamps nor selective acknowledgments are in use, all of a window goes again after a timeout. Nothing of it
+    /// measures the round trip (RFC 6298 §3), so that the timeout stays backed off (§5.5): a window a minute is all that can be asked.
+    pub(super) fn measures_after_losses(&self) -> bool {
+        let tcp = |host: &HostConfig| host.connection.tcp.clone();
+        let [client, server] = [tcp(&self.hosts[0]), tcp(&self.hosts[1])];
+        client.timestamps && server.timestamps || client.sack && server.sack
+    }
+}
+
 impl Faults {
     pub(super) fn read(reader: &mut Reader<'_>, most: u8) -> Self {
         let mut some = || reader.byte() % most;

@@ -326,7 +326,12 @@ impl World {
             application.wants_shutdown = true;
         }
         self.work_all()?;
-        let deadline = self.now + Duration::from_secs(if self.checks_bytes() { 600 } else { 70 });
+        let most = match self.checks_bytes() {
+            false => 70,
+            true if self.setup.measures_after_losses() => 600,
+            true => 1800,
+        };
+        let deadline = self.now + Duration::from_secs(most);
         while self.applications.iter().any(|application| !application.is_over()) && self.step(deadline)? {
             // A connection that is accepted only now ends its stream as well.
             let newest = self.applications.len() - 1;
