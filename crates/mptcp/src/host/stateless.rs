@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use polypath_tcp::{Connection as TcpConnection, ListenerId, Setup, SynOptions, stateless_syn_ack};
-use polypath_units::Instant;
+use polypath_tcp::{Connection as TcpConnection, ListenerId, Setup, SynOptions, echo_age, stateless_syn_ack};
+use polypath_units::{Duration, Instant};
 use polypath_wire::{
     Ecn, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
     TcpOption,
@@ -15,6 +15,10 @@ use super::{Flow, Host};
 use crate::connection::{Birth, IncomingJoin, capable_flags};
 use crate::crypto::{Hmac160, Key};
 use crate::subflow::Stage;
+
+/// For so long after our SYN/ACK, the third ACK with the keys may still come behind a segment that overtook it, and that comes
+/// again. Later it is lost, and as the keys in it do not come again, the client had better hear of that.
+const OVERTAKEN: Duration = Duration::from_secs(3);
 
 /// What became of a SYN with MP_JOIN that is to be answered without holding anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +83,10 @@ impl Host {
         let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
         let capable = if config.mptcp { third_ack_keys(segment, Key(secret)) } else { None };
         if capable.is_none() && is_confirmed(segment, Key(secret)) {
-            return self.refuse(now, tuple, segment, None);
+            if echo_age(segment, clock).is_none_or(|age| age > OVERTAKEN) {
+                self.refuse(now, tuple, segment, None);
+            }
+            return;
         }
         // Nobody kept the token free meanwhile. If it is taken, the connection is TCP.
         let capable = capable.filter(|(_, version)| self.is_free(Key(secret), *version));

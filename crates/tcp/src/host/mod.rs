@@ -35,7 +35,7 @@ pub use counters::Counters;
 pub use event::{ConnectError, ConnectionId, HostEvent, SendError};
 pub use reset::{ReplyLimit, reset_in_reply};
 pub use secrets::{HostSecrets, TupleHash};
-pub use syn_cookie::{SynCookies, SynOptions};
+pub use syn_cookie::{SynCookies, SynOptions, echo_age};
 pub use time_wait::{TimeWait, TimeWaitNumbers, TimeWaitReaction};
 
 /// Most data that one call to [`Host::send`] takes.

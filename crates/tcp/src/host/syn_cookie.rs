@@ -112,8 +112,7 @@ impl SynCookies {
     /// True if a segment echoes a timestamp that left while cookies of now were given out. `clock` is what our timestamps show now.
     #[must_use]
     pub fn is_echo_recent(&self, segment: &Segment, clock: u32) -> bool {
-        let echo = segment.options.timestamps.map(|timestamps| timestamps.echo);
-        echo.is_some_and(|echo| u64::from(clock.wrapping_sub(echo)) <= LIFE.as_millis())
+        echo_age(segment, clock).is_some_and(|age| age <= LIFE)
     }
 
     fn pad(&self, tuple: &FourTuple, peer_isn: SeqNumber, epoch: u32) -> u32 {
@@ -123,6 +122,13 @@ impl SynCookies {
     fn secret_of(&self, tuple: &FourTuple, peer_isn: SeqNumber, epoch: u32) -> u64 {
         self.hash.hash(PURPOSE_SECRET, tuple, [peer_isn.0, epoch, 0, 0])
     }
+}
+
+/// How long ago the timestamp left that a segment echoes. `clock` is what our timestamps show now.
+#[must_use]
+pub fn echo_age(segment: &Segment, clock: u32) -> Option<Duration> {
+    let echo = segment.options.timestamps?.echo;
+    Some(Duration::from_millis(clock.wrapping_sub(echo).into()))
 }
 
 /// Which epoch of [`SynCookies`] it is.
