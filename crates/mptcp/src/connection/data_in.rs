@@ -198,7 +198,7 @@ impl Connection {
             return;
         }
         let known = shared.reassembly.end().unwrap_or(shared.receive_next).max(shared.receive_next);
-        if seq.before(known) || seq.after(shared.receive_edge()) {
+        if seq.before(known) || seq.after(shared.taken_edge()) {
             cx.mib.no_dss_in_window += 1;
             return;
         }
@@ -403,7 +403,9 @@ impl Connection {
         }
         let end = seq.add(data.len() as u64);
         let next = self.shared.receive_next;
-        let is_possible = self.shared.mode == Mode::Mptcp && !end.after(self.shared.receive_edge());
+        self.shared.most_window_bytes = self.shared.most_window_bytes.max(self.shared.receive_window_bytes());
+        let edge = self.shared.taken_edge();
+        let is_possible = self.shared.mode == Mode::Mptcp && !end.after(edge);
         if is_possible && self.shared.peer_fin.is_some_and(|fin| end.after(fin)) {
             self.data_after_fin();
         }
@@ -413,7 +415,7 @@ impl Connection {
         }
         // In TCP's order the subflow's own window is the bound. What an infinite mapping puts behind a gap is not in that order.
         let is_bounded_above = self.shared.mode == Mode::Plain && !seq.after(next);
-        if end.after(self.shared.receive_edge()) && !is_bounded_above {
+        if end.after(edge) && !is_bounded_above {
             cx.mib.no_dss_in_window += 1;
             return;
         }

@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) receive_window: ReceiveWindow,
     /// Number of the peer's DATA_FIN.
     pub(crate) peer_fin: Option<DataSeq>,
+    /// The largest window of ours when data came.
+    pub(crate) most_window_bytes: u64,
     /// Everything up to the peer's end of stream has arrived.
     pub(crate) peer_finished: bool,
     /// The peer's DATA_FIN arrived before ours was sent: TIME-WAIT is the peer's.
@@ -163,6 +165,7 @@ impl Shared {
             infinite_mapping: None,
             fastclose: false,
             views: Vec::new(),
+            most_window_bytes: 0,
             config,
         }
     }
@@ -190,7 +193,16 @@ impl Shared {
         }
     }
 
-    /// Most data of one mapping: no more than leaves as one segment, or else each is followed by a small one.
+    /// Up to where data is taken: what was promised once may be used later. Linux goes by the DATA_ACK of a segment and the window of
+    /// an older one, where TCP does not take that of the segment for newer (RFC 9293 §3.10.7.4), and sends beyond our edge. TCP has
+    /// acknowledged such data, so that it would come again only by and by, for each piece after a timeout of the connection.
+    pub(crate) fn taken_edge(&self) -> DataSeq {
+        self.receive_edge().max(self.receive_next.add(self.most_window_bytes))
+    }
+
+    /// Most data of one mapping: no more than leaves as one segment, or else each is followed by a small one. With a checksum, the peer
+    /// holds all of it before it can deliver any, and a buffer that is too short for that, what it needs for its bookkeeping
+    /// included, would never be empty again.
     pub(crate) fn most_mapped_bytes(&self) -> u64 {
         let (mapping, aggregate) = (self.config.max_mapping_bytes, self.config.tcp.max_aggregate_bytes);
         let aggregate = if aggregate == 0 { u64::MAX } else { aggregate.min(65_000).into() };
