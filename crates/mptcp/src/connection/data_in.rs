@@ -141,8 +141,9 @@ impl Connection {
         }
         // The window holds relative to this DATA_ACK, and its right edge never moves back (RFC 8684 §3.3.4).
         if let Some(subflow) = self.subflows.get(position) {
-            let edge = until.add(subflow.tcp.peer_window_bytes());
-            shared.window_end = shared.window_end.max(edge);
+            let window_bytes = subflow.tcp.peer_window_bytes();
+            shared.most_peer_window_bytes = shared.most_peer_window_bytes.max(window_bytes);
+            shared.window_end = shared.window_end.max(until.add(window_bytes));
         }
         if shared.send.acknowledge(data_until) > 0 {
             self.timers.data_retransmit_interval = polypath_units::Duration::ZERO;

@@ -445,7 +445,8 @@ impl Connection {
         self.shared.mode = Mode::Mptcp;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         subflow.meta.stage = stage;
-        self.shared.window_end = self.shared.send.start().add(subflow.tcp.peer_window_bytes());
+        self.shared.most_peer_window_bytes = subflow.tcp.peer_window_bytes();
+        self.shared.window_end = self.shared.send.start().add(self.shared.most_peer_window_bytes);
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
         self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
     }

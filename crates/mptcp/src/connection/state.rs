@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) sent: VecDeque<SentChunk>,
     /// Right edge of the peer's window.
     pub(crate) window_end: DataSeq,
+    /// The largest window of the peer.
+    pub(crate) most_peer_window_bytes: u64,
     /// How long the numbers of a DSS are now.
     pub(crate) numbers: Numbers,
     pub(crate) pace: Pace,
@@ -58,10 +60,10 @@ pub(crate) struct Shared {
     pub(crate) unread_bytes: u64,
     pub(crate) reassembly: Reassembly,
     pub(crate) receive_window: ReceiveWindow,
-    /// Number of the peer's DATA_FIN.
-    pub(crate) peer_fin: Option<DataSeq>,
     /// The largest window of ours when data came.
     pub(crate) most_window_bytes: u64,
+    /// Number of the peer's DATA_FIN.
+    pub(crate) peer_fin: Option<DataSeq>,
     /// Everything up to the peer's end of stream has arrived.
     pub(crate) peer_finished: bool,
     /// The peer's DATA_FIN arrived before ours was sent: TIME-WAIT is the peer's.
@@ -123,6 +125,11 @@ pub(crate) struct InfiniteMapping {
     pub(crate) anew: bool,
 }
 
+/// A mapping with a checksum is this share of the largest window of the peer at the most, but may be [`LEAST_SUMMED_BYTES`] long: one
+/// segment.
+const SUMMED_WINDOW_SHARE: u64 = 8;
+const LEAST_SUMMED_BYTES: u64 = 1500;
+
 impl Shared {
     pub(crate) fn new(
         config: Arc<ConnectionConfig>,
@@ -147,6 +154,7 @@ impl Shared {
             send: SendBuffer::new(first),
             sent: VecDeque::new(),
             window_end: first,
+            most_peer_window_bytes: 0,
             numbers: Numbers::default(),
             pace: Pace { since: Instant::ZERO, from: first, was_fast: false },
             write_closed: false,
@@ -157,6 +165,7 @@ impl Shared {
             unread_bytes: 0,
             reassembly: Reassembly::default(),
             receive_window: ReceiveWindow::default(),
+            most_window_bytes: 0,
             peer_fin: None,
             peer_finished: false,
             peer_fin_first: false,
@@ -165,7 +174,6 @@ impl Shared {
             infinite_mapping: None,
             fastclose: false,
             views: Vec::new(),
-            most_window_bytes: 0,
             config,
         }
     }
@@ -185,6 +193,13 @@ impl Shared {
         }
     }
 
+    /// Up to where data is taken: what was promised once may be used later. Linux goes by the DATA_ACK of a segment and the window of
+    /// an older one, where TCP does not take that of the segment for newer (RFC 9293 §3.10.7.4), and sends beyond our edge. TCP has
+    /// acknowledged such data, so that it would come again only by and by, for each piece after a timeout of the connection.
+    pub(crate) fn taken_edge(&self) -> DataSeq {
+        self.receive_edge().max(self.receive_next.add(self.most_window_bytes))
+    }
+
     pub(crate) fn receive_buffer(&self) -> receive_window::Buffer {
         receive_window::Buffer {
             next: self.receive_next,
@@ -193,20 +208,17 @@ impl Shared {
         }
     }
 
-    /// Up to where data is taken: what was promised once may be used later. Linux goes by the DATA_ACK of a segment and the window of
-    /// an older one, where TCP does not take that of the segment for newer (RFC 9293 §3.10.7.4), and sends beyond our edge. TCP has
-    /// acknowledged such data, so that it would come again only by and by, for each piece after a timeout of the connection.
-    pub(crate) fn taken_edge(&self) -> DataSeq {
-        self.receive_edge().max(self.receive_next.add(self.most_window_bytes))
-    }
-
     /// Most data of one mapping: no more than leaves as one segment, or else each is followed by a small one. With a checksum, the peer
     /// holds all of it before it can deliver any, and a buffer that is too short for that, what it needs for its bookkeeping
     /// included, would never be empty again.
     pub(crate) fn most_mapped_bytes(&self) -> u64 {
         let (mapping, aggregate) = (self.config.max_mapping_bytes, self.config.tcp.max_aggregate_bytes);
         let aggregate = if aggregate == 0 { u64::MAX } else { aggregate.min(65_000).into() };
-        u64::from(mapping).min(aggregate).max(1)
+        let gathered = match self.checksum {
+            true => (self.most_peer_window_bytes / SUMMED_WINDOW_SHARE).max(LEAST_SUMMED_BYTES),
+            false => u64::MAX,
+        };
+        u64::from(mapping).min(aggregate).min(gathered).max(1)
     }
 
     pub(crate) fn flags(&self) -> u8 {
