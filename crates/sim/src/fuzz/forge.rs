@@ -216,6 +216,11 @@ impl Forgery {
         if segment.ack.after(known) && !segment.ack.after(next.add(1)) || own.ack.is_none() {
             segment.ack = if self.salt & 2 == 0 { known } else { next.add(2 + u32::from(self.salt)) };
         }
+        // Who keeps no state of a handshake resets what is acknowledged to it (RFC 9293 §3.10.7.2): to know that number is to be on the path.
+        let may_have_no_state = peer.isn.is_some_and(|isn| peer.next == Some(isn.add(1)));
+        if may_have_no_state && segment.ack == known {
+            segment.ack = known.sub(1 + u32::from(self.salt));
+        }
     }
 
     fn payload(&self) -> Payload {
