@@ -95,12 +95,13 @@ impl Fetched {
         self.told_digest().ok().flatten()
     }
 
-    /// The same. Errors: a field that says SHA-256 and has none, since nothing would be compared with it.
+    /// The same. Errors: a field that says SHA-256 and has none, since nothing would be compared with it, or two that
+    /// differ. Several lines are one field (RFC 9110 §5.3).
     pub(super) fn told_digest(&self) -> Result<Option<Digest>, Error> {
-        let Some(field) = self.response.headers().get(REPR_DIGEST) else { return Ok(None) };
         let malformed = || Error::Digest { url: self.url.to_string() };
-        let text = field.to_str().map_err(|_| malformed())?;
-        Digest::from_field(text).map_err(|_| malformed())
+        let lines = self.response.headers().get_all(REPR_DIGEST).iter().map(HeaderValue::to_str);
+        let lines: Vec<_> = lines.collect::<Result<_, _>>().map_err(|_| malformed())?;
+        Digest::from_field(&lines.join(", ")).map_err(|_| malformed())
     }
 
     /// Length of the body, if it was told.

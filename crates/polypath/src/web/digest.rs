@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(pub [u8; 32]);
 
-/// A field has a SHA-256, and it is none.
+/// A field has a SHA-256, and it is none, or several that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedDigest;
 
@@ -35,15 +35,24 @@ impl Digest {
 
     /// The SHA-256 among the digests of a field (a dictionary, RFC 8941 §3.2); none if it has only others.
     pub(super) fn from_field(field: &str) -> Result<Option<Self>, MalformedDigest> {
-        let value = |member: &str| Some(member.trim().strip_prefix("sha-256=")?.to_string());
-        // The last of several members with the same key counts.
-        let Some(value) = field.split(',').filter_map(value).next_back() else { return Ok(None) };
+        let mut found = None;
+        for value in field.split(',').filter_map(|member| member.trim().strip_prefix("sha-256=")) {
+            let digest = Self::from_value(value)?;
+            // RFC 8941 lets the last of several count. A file can't have two, so somebody is wrong.
+            if found.replace(digest).is_some_and(|before| before != digest) {
+                return Err(MalformedDigest);
+            }
+        }
+        Ok(found)
+    }
+
+    fn from_value(value: &str) -> Result<Self, MalformedDigest> {
         // Parameters may follow; none is defined.
         let bytes = value.split(';').next().unwrap_or_default().trim();
         let text =
             bytes.strip_prefix(':').and_then(|bytes| bytes.strip_suffix(':')).ok_or(MalformedDigest)?;
         let digest = BASE64_STANDARD.decode(text).map_err(|_| MalformedDigest)?;
-        digest.try_into().map(|digest| Some(Self(digest))).map_err(|_| MalformedDigest)
+        digest.try_into().map(Self).map_err(|_| MalformedDigest)
     }
 
     /// In hexadecimal digits, as `sha256sum` writes it.
@@ -87,6 +96,9 @@ mod tests {
         let field = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
         assert_eq!(digest.to_field(), field);
         assert_eq!(Digest::from_field(&format!("md5=:AAAA:, {field};x=1")), Ok(Some(digest)));
+        assert_eq!(Digest::from_field(&format!("{field}, {field}")), Ok(Some(digest)));
+        let other = Digest([0; 32]).to_field();
+        assert_eq!(Digest::from_field(&format!("{field}, {other}")), Err(MalformedDigest));
         for other in ["", "md5=:AAAA:", "sha-512=:AAAA:"] {
             assert_eq!(Digest::from_field(other), Ok(None), "{other}");
         }

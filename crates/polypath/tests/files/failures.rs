@@ -78,6 +78,18 @@ fn beginnings() -> Vec<Case> {
         first("no content", answer("204 No Content", "", b""), "204 No Content"),
         first("a part", piece("one", 0, 99), "another part than was asked for"),
         first("another SHA-256", with_digest(ZEROS), "differs from what the server says"),
+        first(
+            "another SHA-256 in a line of its own",
+            with_digest(&format!("sha-512=:AAAA:\r\nRepr-Digest: {ZEROS}")),
+            "differs from what the server says",
+        ),
+        first(
+            "two SHA-256",
+            with_digest(&format!(
+                "sha-256=:BLolBpzfu+BZYZBJXjSpvrY3SX6FxwfrPXMjwgTy5X4=:\r\nRepr-Digest: {ZEROS}"
+            )),
+            "Repr-Digest makes no sense",
+        ),
         first("half a SHA-256", with_digest("sha-256=:AAAA:"), "Repr-Digest makes no sense"),
         first("a way to https", moved("https://127.0.0.1/file"), "https is not offered"),
         start("a circle", &[], liar(vec![moved("/file"); 11]), "more than 10 redirections"),
