@@ -57,6 +57,8 @@ impl Files {
 
     /// Makes a part of what has the final name, which is gone on with. Its record says what it was.
     pub(super) fn adopt(&self, sink: &mut Sink, file: &Identity) -> Result<(), DownloadError> {
+        let own = sink.own_alone();
+        own.map_err(|source| DownloadError::Open { place: self.place.clone(), source })?;
         sink.keep_record(&self.part, file.clone(), Some(sink.bytes()));
         let adopted = sink.note().and_then(|()| fs::rename(&self.place, &self.part));
         adopted.map_err(|error| self.unopened(error))

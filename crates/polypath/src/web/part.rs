@@ -81,19 +81,57 @@ fn beside(part: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a part for this process alone. [`io::ErrorKind::WouldBlock`] if another one writes it.
+/// Opens a part for this process alone. [`io::ErrorKind::WouldBlock`] if another one writes it. What is of another user,
+/// or has another name, is no part of ours: an error, or where a new one is wanted, that takes its place.
 fn open_alone(place: &Path, is_new: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(is_new).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     loop {
-        let file = options.open(place)?;
+        let made = is_new.then(|| OpenOptions::new().read(true).write(true).create_new(true).open(place));
+        let (file, is_made) = match made {
+            Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Some(Ok(file)) => (file, true),
+            _ => match open_regular(place, OFlags::NOFOLLOW) {
+                // It went between the two.
+                Err(error) if is_new && error.kind() == io::ErrorKind::NotFound => continue,
+                file => (file?, false),
+            },
+        };
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         // It may have become the whole file between the two.
         let (here, there) = (file.metadata()?, fs::symlink_metadata(place));
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
-            return Ok(file);
+        if !there.is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())) {
+            continue;
+        }
+        // Some file systems give what we make to another user.
+        let owned = if is_made { Ok(()) } else { own_alone(&file) };
+        match owned {
+            Ok(()) => return Ok(file),
+            Err(_) if is_new => remove_if_there(place)?,
+            Err(error) => return Err(error),
         }
     }
+}
+
+/// Opens a file to read and write. A pipe or device would make us wait for ever.
+fn open_regular(place: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = (flags | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(place)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe or a device; expected a regular file"))
+}
+
+/// An error for a file of another user, who may change it, or one with another name, where a change would show.
+fn own_alone(file: &File) -> io::Result<()> {
+    let file = file.metadata()?;
+    let problem = if file.uid() != rustix::process::geteuid().as_raw() {
+        "it is another user's; expected a file of your own"
+    } else if file.nlink() > 1 {
+        "it has another name, too (a hard link); expected a file with one name"
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 impl Sink {
@@ -144,7 +182,7 @@ impl Sink {
 
     /// A file with any name, to go on with it if it turns out to be a part.
     pub(super) fn read(place: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().read(true).write(true).open(place)?;
+        let mut file = open_regular(place, OFlags::empty())?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let hasher = hash(&mut file, None)?;
         let bytes = file.stream_position()?;
@@ -155,6 +193,11 @@ impl Sink {
     pub(super) fn keep_record(&mut self, part: &Path, file: Identity, adopted_bytes: Option<u64>) {
         let (part, at) = (part.to_path_buf(), Instant::now());
         self.checkpoints = Some(Checkpoints { part, file, adopted_bytes, bytes: self.bytes, at });
+    }
+
+    /// An error if the file is not ours alone.
+    pub(super) fn own_alone(&self) -> io::Result<()> {
+        own_alone(&self.file)
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -219,11 +262,11 @@ pub(super) fn discard(part: &Path) -> io::Result<()> {
 /// Gives a part that began as a file of somebody else's its first bytes and another name, and says whether it was one.
 pub(super) fn give_back(part: &Path, name: &Path) -> io::Result<bool> {
     let Some(bytes) = read_record(part).and_then(|record| record.adopted_bytes) else { return Ok(false) };
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = match OpenOptions::new().write(true).custom_flags(flags).open(part) {
+    let file = match open_regular(part, OFlags::NOFOLLOW) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         file => file?,
     };
+    own_alone(&file)?;
     if file.metadata()?.len() > bytes {
         file.set_len(bytes)?;
     }
@@ -256,6 +299,8 @@ fn read_record(part: &Path) -> Option<Record> {
     // A pipe must not make anybody wait.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(record_place(part)).ok()?;
+    // Another user's would have us believe anything.
+    own_alone(&file).ok()?;
     file.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
@@ -381,6 +426,38 @@ mod tests {
         let (_reader, pipe) = rustix::pipe::pipe().expect("a pipe");
         assert!(Sink::stream(pipe.into()).finish(&place, &whole).is_err());
         assert!(!whole.exists() && place.exists() && read_record(&place).is_some());
+    }
+
+    #[test]
+    fn a_pipe_is_no_part() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("file.part");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &place, kind, mode, 0).expect("a pipe");
+        for error in [Sink::find(&place).err(), Sink::create(&place).err(), Sink::read(&place).err()] {
+            assert!(error.expect("an error").to_string().contains("expected a regular file"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_alone_is_no_part() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (place, other) = (folder.path().join("file.part"), folder.path().join("other"));
+        broken_off(&place);
+        fs::hard_link(&place, &other).expect("a link");
+        assert!(Sink::find(&place).expect_err("a link").to_string().contains("a hard link"));
+        Sink::create(&place).expect("another part");
+        assert_eq!(fs::read(&other).expect("the file"), b"0123456789");
+        assert_eq!(fs::metadata(&place).expect("the part").len(), 0);
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: another user's file needs root");
+            return;
+        }
+        broken_off(&place);
+        std::os::unix::fs::chown(&place, Some(1), None).expect("root");
+        assert!(Sink::find(&place).expect_err("a file").to_string().contains("another user's"));
+        Sink::create(&place).expect("another part");
+        assert_eq!(fs::metadata(&place).expect("the part").uid(), 0);
     }
 
     #[test]
