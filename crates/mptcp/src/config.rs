@@ -123,7 +123,8 @@ pub struct HostConfig {
     /// two for each, and for each 32 768 connections. Beyond that they are dropped, and clients repeat them. Default 100 000, a tenth
     /// of a second's work or so.
     pub join_hmacs_per_second: u32,
-    /// Most memory that the receive windows of all connections may promise together, beyond 256 KiB for each. Default 1 GiB.
+    /// Most memory that the receive windows of all connections may promise together, beyond 256 KiB for each. What was promised once
+    /// is taken later, too, so that peers who go by old windows can make it twice as much. Default 1 GiB.
     pub receive_memory_bytes: u64,
     /// Most addresses of a peer that are remembered. Default 16.
     pub max_announced_addresses: usize,

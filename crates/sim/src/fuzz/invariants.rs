@@ -9,6 +9,8 @@ use super::world::World;
 
 /// Beyond the receive buffer: a segment that crosses its end, and what a probe of a closed window brings.
 const RECEIVE_SLACK_BYTES: u64 = 64 << 10;
+/// What the window of every connection may be, whatever others were promised.
+const INITIAL_WINDOW_BYTES: u64 = 256 << 10;
 
 /// After a host was given something and has said all that it has to say.
 pub(super) fn after_step(world: &World, side: Side) -> Result<(), Finding> {
@@ -21,7 +23,8 @@ pub(super) fn after_step(world: &World, side: Side) -> Result<(), Finding> {
         waiting_data_has_a_timer(host, application, &info)?;
         memory_is_bounded(host, application, &info)?;
     }
-    let most = host.config().receive_memory_bytes;
+    // What a window promised once is taken later, too: of each connection as much again, with what every connection has.
+    let most = 2 * host.config().receive_memory_bytes + host.connection_count() as u64 * INITIAL_WINDOW_BYTES;
     if host.promised_receive_bytes() > most {
         let details = format!("{side:?}: {} bytes promised of {most}", host.promised_receive_bytes());
         return Err(Finding::new(FindingKind::Memory, details));
