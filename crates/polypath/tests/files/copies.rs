@@ -38,10 +38,11 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
     site.fails(&["cp", &site.url("/a"), &site.url("/b")], 2, "all places are elsewhere");
     site.fails(&["cp", "tree", &site.url("/")], 2, "expected --recursive");
     site.fails(&["cp", &site.url("/sub/"), "."], 2, "expected --recursive");
-    // What another upload has the lock of is refused in the server's own words.
+    // What another upload has the lock of is refused in the server's own words. A file of which much is still to come may break off before
+    // they are read.
     let held = fs::File::create(site.site(".held.part")).expect("a file");
     held.lock().expect("nobody has it");
-    site.fails(&["cp", "big.bin", &site.url("/held")], 1, "another upload still holds this file");
+    site.fails(&["cp", "tree/index.html", &site.url("/held")], 1, "another upload still holds this file");
     site.fails(&["cp", "nosuch", &site.url("/")], 2, "can't be read");
     site.fails(&["cp", &site.url("/nosuch"), "."], 1, "404 Not Found");
 }
