@@ -79,7 +79,6 @@ impl Host {
             self.mib.listen_drops += 1;
             return;
         }
-        self.mib.syncookies_recv += 1;
         let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
         let capable = if config.mptcp { third_ack_keys(segment, Key(secret)) } else { None };
         if capable.is_none() && is_confirmed(segment, Key(secret)) {
@@ -88,6 +87,7 @@ impl Host {
             }
             return;
         }
+        self.mib.syncookies_recv += 1;
         // Nobody kept the token free meanwhile. If it is taken, the connection is TCP.
         let capable = capable.filter(|(_, version)| self.is_free(Key(secret), *version));
         let (version, stage) = match capable {
