@@ -211,7 +211,7 @@ impl ReceiveQueue {
 /// hold many times the memory that it counts: pieces come to 32 bytes on average at least.
 ///
 /// # Cost
-/// A call copies less than [`RUN_BYTES`], and looks at as many bytes. Where tiny pieces come one after the other, that happens
+/// A call copies less than `RUN_BYTES`, and looks at as many bytes. Where tiny pieces come one after the other, that happens
 /// with each fifteenth.
 #[inline]
 pub fn join_tiny(pieces: &mut VecDeque<Payload>, at: usize) {
