@@ -1,5 +1,7 @@
 //! Counters by the names that the Linux kernel gives them (`nstat -asz | grep MPTcpExt`).
 
+use polypath_tcp::StrangerCounts;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
         /// Counters of a host.
@@ -112,4 +114,15 @@ counters! {
     join_acks_dropped = "JoinAcksDropped",
     /// Resets withheld because there were too many in the same second.
     resets_withheld = "ResetsWithheld",
+}
+
+impl Mib {
+    /// Takes over what the host's strangers have counted.
+    pub(crate) fn add_strangers(&mut self, strangers: StrangerCounts) {
+        self.syncookies_sent += strangers.cookies_sent;
+        self.syncookies_failed += strangers.cookies_failed;
+        self.time_wait_overflow += strangers.time_wait_overflows;
+        self.reply_queue_drops += strangers.replies_dropped;
+        self.resets_withheld += strangers.resets_withheld;
+    }
 }

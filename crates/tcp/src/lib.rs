@@ -33,8 +33,8 @@ pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 pub use flow_table::FlowTable;
 pub use host::{
     ConnectError, ConnectionId, Counters, Host, HostConfig, HostEvent, HostSecrets, Population, ReplyLimit,
-    SendError, SynCookies, SynOptions, TimeWait, TimeWaitNumbers, TimeWaitReaction, TupleHash, echo_age,
-    reset_in_reply,
+    SendError, StrangerCounts, StrangerLimits, Strangers, SynCookies, SynOptions, TimeWaitNumbers, TupleHash,
+    echo_age, reset_in_reply,
 };
 pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners, source_prefix};
 pub use ready_queue::ReadyQueue;

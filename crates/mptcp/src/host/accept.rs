@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle, reset_in_reply};
+use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle};
 use polypath_units::Instant;
 use polypath_wire::{
     Ecn, Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason,
@@ -94,7 +94,7 @@ impl Host {
                 return self.accept_join_cookie(now, tuple, ecn, segment, &hmac);
             }
         }
-        if self.cookies.are_in_use(now)
+        if self.strangers.are_cookies_in_use(now)
             && let Some(listener) = self.listeners.find(tuple.local)
         {
             return self.accept_cookie(now, tuple, ecn, segment, listener);
@@ -109,16 +109,11 @@ impl Host {
         segment: &Segment,
         reason: Option<ResetReason>,
     ) {
-        let Some(mut reset) = reset_in_reply(segment) else { return };
-        if !self.reset_limit.allows(now, tuple.remote.addr) {
-            self.mib.resets_withheld += 1;
-            return;
-        }
-        if let Some(reason) = reason {
+        let option = reason.map(|reason| {
             let flags = u8::from(reason.is_transient());
-            reset.options.rest.push(TcpOption::Mptcp(MptcpOption::Reset { flags, reason }));
-        }
-        self.reply(tuple, reset);
+            TcpOption::Mptcp(MptcpOption::Reset { flags, reason })
+        });
+        self.strangers.refuse(now, tuple, segment, option);
     }
 
     fn accept(
@@ -146,11 +141,11 @@ impl Host {
         let version_in_use = version.unwrap_or_default();
         let mut setup = self.tcp_setup(now, tuple, &config, isn_after);
         let mut local_key = None;
-        if let Some(isn) = self.cookies.isn_in_use(now, &tuple, segment)
+        if let Some(isn) = self.strangers.cookie_in_use(now, &tuple, segment)
             && isn_after.is_none()
         {
             setup.isn = isn;
-            let key = crypto::Key(self.cookies.secret(now, &tuple, segment));
+            let key = crypto::Key(self.strangers.secret(now, &tuple, segment));
             local_key = Some(key).filter(|key| self.is_free(*key, version_in_use));
         }
         let local_key = local_key.unwrap_or_else(|| self.fresh_key(version_in_use));

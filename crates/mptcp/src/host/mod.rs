@@ -22,10 +22,10 @@ use core::net::IpAddr;
 use bytes::Bytes;
 use polypath_tcp::{
     FlowTable, HostSecrets, Key, ListenConfig, ListenError, ListenerId, Listeners, ReadyQueue, ReplyLimit,
-    Slab, SynCookies, TimeWait, TimerHandle, TimerWheel,
+    Slab, StrangerLimits, Strangers, SynCookies, TimerHandle, TimerWheel,
 };
 use polypath_units::Instant;
-use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Segment, Transport};
+use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Transport};
 use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -94,13 +94,6 @@ enum Flow {
     TimeWait { index: u32 },
 }
 
-/// Whose timer it is.
-#[derive(Clone, Copy, Debug)]
-enum TimerKey {
-    Connection(u32),
-    TimeWait(u32),
-}
-
 #[derive(Debug)]
 struct Entry {
     connection: Connection,
@@ -129,7 +122,7 @@ macro_rules! context {
             max_announced_addresses: $host.config.max_announced_addresses,
             memory: &mut $host.memory,
             budgets: &mut $host.budgets,
-            challenges: &mut $host.challenge_limit,
+            challenges: $host.strangers.challenges(),
         }
     };
 }
@@ -151,22 +144,18 @@ pub struct Host {
     config: HostConfig,
     random: ChaCha12Rng,
     secrets: HostSecrets,
-    cookies: SynCookies,
+    strangers: Strangers,
     joins: JoinCookies,
-    reset_limit: ReplyLimit,
-    challenge_limit: ReplyLimit,
     join_hmac_limit: ReplyLimit,
     listeners: Listeners,
     listener_configs: BTreeMap<ListenerId, Arc<ConnectionConfig>>,
     connections: Slab<Box<Entry>>,
-    time_waits: Slab<Box<TimeWait>>,
     flows: FlowTable<Flow>,
     tokens: TokenTable,
-    timers: TimerWheel<TimerKey>,
+    /// Of connections, by their index.
+    timers: TimerWheel<u32>,
     ready: ReadyQueue,
     burst: u32,
-    /// Packets that no connection sends: RSTs, SYN/ACKs with a cookie, TIME-WAIT's acknowledgments.
-    replies: VecDeque<Packet>,
     events: VecDeque<(ConnectionId, Event)>,
     mib: Mib,
     /// Promised by receive windows.
@@ -193,11 +182,17 @@ impl Host {
         let secrets = HostSecrets::new(random.next_u64());
         let mut stateless = ChaCha12Rng::from_seed(seed);
         stateless.set_stream(1);
+        let limits = StrangerLimits {
+            max_time_wait: config.max_time_wait,
+            time_wait: config.connection.tcp.time_wait,
+            max_replies: config.max_replies,
+            resets_per_second: config.resets_per_second,
+            challenge_acks_per_second: config.challenge_acks_per_second,
+        };
+        let cookies = SynCookies::new(&mut stateless);
         Self {
-            cookies: SynCookies::new(&mut stateless),
             joins: JoinCookies::new(&mut stateless),
-            reset_limit: ReplyLimit::new(config.resets_per_second, &mut stateless),
-            challenge_limit: ReplyLimit::new(config.challenge_acks_per_second, &mut stateless),
+            strangers: Strangers::new(cookies, limits, &mut stateless),
             join_hmac_limit: ReplyLimit::new(config.join_hmacs_per_second, &mut stateless),
             flows: FlowTable::new(secrets.flow_table_seed()),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
@@ -210,12 +205,10 @@ impl Host {
             listeners: Listeners::new(&mut stateless),
             listener_configs: BTreeMap::new(),
             connections: Slab::new(),
-            time_waits: Slab::new(),
             tokens: TokenTable::default(),
             timers: TimerWheel::new(),
             ready: ReadyQueue::new(),
             burst: 0,
-            replies: VecDeque::new(),
             events: VecDeque::new(),
             mib: Mib::default(),
         }
@@ -233,7 +226,9 @@ impl Host {
     #[must_use]
     pub fn mib(&self) -> Mib {
         let established = self.connections.iter().filter(|(_, entry)| entry.connection.is_established());
-        Mib { curr_estab: established.count() as u64, ..self.mib }
+        let mut mib = Mib { curr_estab: established.count() as u64, ..self.mib };
+        mib.add_strangers(self.strangers.counts());
+        mib
     }
 
     /// Connections that are present, those that nobody has released included.
@@ -268,7 +263,7 @@ impl Host {
     /// Flows in TIME-WAIT.
     #[must_use]
     pub fn time_wait_count(&self) -> usize {
-        self.time_waits.len()
+        self.strangers.time_wait_count()
     }
 
     /// State of a connection.
@@ -440,7 +435,7 @@ impl Host {
                 self.settle(now, key);
                 self.enforce_budgets(now);
             }
-            Some(Flow::TimeWait { index }) => self.handle_in_time_wait(now, tuple, index, segment),
+            Some(Flow::TimeWait { index }) => self.handle_in_time_wait(now, index, tuple, segment),
             None => self.handle_unknown(now, tuple, ecn, segment),
         }
     }
@@ -458,18 +453,16 @@ impl Host {
 
     /// Deadlines passed. Does nothing if it comes early.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(key) = self.timers.poll_expired(now) {
-            match key {
-                TimerKey::Connection(index) => {
-                    let Some((key, entry)) = self.connections.at_mut(index) else { continue };
-                    // The entry fires early when the deadline has moved; `settle` arms it again.
-                    if entry.connection.poll_timeout().is_some_and(|at| at <= now) {
-                        self.with(now, key, |connection, cx| connection.handle_timeout(cx));
-                    } else if let Some(at) = entry.connection.poll_timeout() {
-                        self.timers.schedule(&mut entry.timer, TimerKey::Connection(index), at);
-                    }
-                }
-                TimerKey::TimeWait(index) => self.handle_time_wait_timeout(now, index),
+        while let Some(tuple) = self.strangers.poll_ended(now) {
+            self.flows.remove(&tuple);
+        }
+        while let Some(index) = self.timers.poll_expired(now) {
+            let Some((key, entry)) = self.connections.at_mut(index) else { continue };
+            // The entry fires early when the deadline has moved; `settle` arms it again.
+            if entry.connection.poll_timeout().is_some_and(|at| at <= now) {
+                self.with(now, key, |connection, cx| connection.handle_timeout(cx));
+            } else if let Some(at) = entry.connection.poll_timeout() {
+                self.timers.schedule(&mut entry.timer, index, at);
             }
         }
     }
@@ -479,7 +472,7 @@ impl Host {
     /// The next packet to send; call until `None`. Connections take turns.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if let Some(packet) = self.replies.pop_front() {
+        if let Some(packet) = self.strangers.poll_transmit() {
             return Some(packet);
         }
         while let Some(index) = self.ready.peek() {
@@ -504,7 +497,7 @@ impl Host {
             self.burst = 0;
             entry.queued = false;
             if let Some(at) = entry.connection.poll_timeout() {
-                self.timers.schedule(&mut entry.timer, TimerKey::Connection(index), at);
+                self.timers.schedule(&mut entry.timer, index, at);
             }
             self.collect(now, key);
         }
@@ -514,7 +507,7 @@ impl Host {
     /// When [`Host::handle_timeout`] is due, once [`Host::poll_transmit`] has returned `None`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next_deadline()
+        [self.timers.next_deadline(), self.strangers.poll_timeout()].into_iter().flatten().min()
     }
 
     /// The next thing that applications should know.
@@ -609,14 +602,5 @@ impl Host {
             self.listeners.leave(listener, entry.remote);
         }
         // Its place in the ready queue, if it has one, finds nothing, or a successor that does no harm to ask.
-    }
-
-    /// Queues an answer that belongs to no connection. A flood of them is cut off, not stored.
-    fn reply(&mut self, tuple: FourTuple, segment: Segment) {
-        if self.replies.len() < self.config.max_replies {
-            self.replies.push_back(Packet::tcp(tuple, segment));
-        } else {
-            self.mib.reply_queue_drops += 1;
-        }
     }
 }

@@ -41,24 +41,22 @@ impl Host {
         capable: Option<MpCapable>,
     ) {
         let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection);
-        let isn = self.cookies.isn(now, &tuple, syn);
         let clock = self.secrets.timestamp(now, &tuple);
-        let mut answer = stateless_syn_ack(&config.tcp, &tuple, syn, isn, clock, config.first_window_bytes());
+        let window_bytes = config.first_window_bytes();
+        let mut answer = self.strangers.syn_ack(now, &tuple, syn, &config.tcp, clock, window_bytes);
         if let Some(capable) = capable
             && version_of(&capable, config).is_some()
         {
-            let keys = MpCapableKeys::Sender(self.cookies.secret(now, &tuple, syn));
+            let keys = MpCapableKeys::Sender(self.strangers.secret(now, &tuple, syn));
             let checksum = capable.flags & MpCapable::CHECKSUM != 0;
             let capable =
                 MpCapable { version: capable.version, flags: capable_flags(config, checksum), keys };
             answer.options.rest.push(TcpOption::Mptcp(MptcpOption::Capable(capable)));
         }
-        self.mib.syncookies_sent += 1;
-        self.reply(tuple, answer);
+        self.strangers.answer_syn(tuple, answer);
     }
 
-    /// The third ACK of a client that was answered with a cookie, if it is one. What is none but echoes a timestamp of late may be a
-    /// later segment of a client whose third ACK was lost: a reset would end what its retransmission completes.
+    /// The third ACK of a client that was answered with a cookie, if it is one.
     pub(super) fn accept_cookie(
         &mut self,
         now: Instant,
@@ -68,13 +66,7 @@ impl Host {
         listener: ListenerId,
     ) {
         let clock = self.secrets.timestamp(now, &tuple);
-        let Some((syn, secret)) = self.cookies.check(now, &tuple, segment, clock) else {
-            self.mib.syncookies_failed += 1;
-            if !self.cookies.is_echo_recent(segment, clock) {
-                self.refuse(now, tuple, segment, None);
-            }
-            return;
-        };
+        let Some((syn, secret)) = self.strangers.check_cookie(now, tuple, segment, clock) else { return };
         if self.connections.len() >= self.config.max_connections {
             self.mib.listen_drops += 1;
             return;
@@ -145,8 +137,7 @@ impl Host {
             truncated_hmac,
             nonce: numbers.nonce,
         })));
-        self.mib.syncookies_sent += 1;
-        self.reply(tuple, answer);
+        self.strangers.answer_syn(tuple, answer);
         JoinAnswer::Sent
     }
 

@@ -1,3 +1,5 @@
+use super::strangers::StrangerCounts;
+
 /// Declares the counters once, with the kernel's names beside the fields.
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident: $name:literal,)*) => {
@@ -67,6 +69,19 @@ counters! {
     challenges_withheld: "TCPACKSkippedChallenge",
     /// Resets withheld because there were too many in the same second.
     resets_withheld: "ResetsWithheld",
+}
+
+impl Counters {
+    /// Takes over what the host's strangers have counted.
+    pub(super) fn add_strangers(&mut self, strangers: StrangerCounts) {
+        self.syncookies_sent += strangers.cookies_sent;
+        self.syncookies_failed += strangers.cookies_failed;
+        self.tw += strangers.time_waits;
+        self.tw_recycled += strangers.time_waits_reopened;
+        self.tcp_time_wait_overflow += strangers.time_wait_overflows;
+        self.reply_queue_drops += strangers.replies_dropped;
+        self.resets_withheld += strangers.resets_withheld;
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 use super::*;
 use polypath_wire::{Ecn, IcmpMessage, Segment};
 
-use crate::stateless_syn_ack;
-
 impl Host {
     /// Takes a packet that is addressed to this host.
     pub fn handle_packet(&mut self, now: Instant, packet: Packet) {
@@ -16,14 +14,14 @@ impl Host {
                 match self.flows.get(&tuple).map(FlowRef::referred) {
                     Some(Referred::Connection(index)) => {
                         let Some((key, entry)) = self.connections.at_mut(index) else { return };
-                        let (ecn, limit) = (packet.ip.ecn, &mut self.challenge_limit);
+                        let (ecn, limit) = (packet.ip.ecn, self.strangers.challenges());
                         let (_, is_withheld) =
                             entry.tcp.handle_segment_within(now, ecn, &mut segment, &mut (), limit);
                         self.counters.challenges_withheld += u64::from(is_withheld);
                         self.after_input(key);
                     }
                     Some(Referred::TimeWait(index)) => {
-                        self.handle_time_wait_segment(now, index, tuple, &mut segment);
+                        self.handle_in_time_wait(now, index, tuple, &mut segment);
                     }
                     None => self.handle_unknown(now, tuple, packet.ip.ecn, &mut segment),
                 }
@@ -51,20 +49,10 @@ impl Host {
         let (is_syn, is_ack) = (segment.flags.syn(), segment.flags.ack());
         match listener {
             Some(listener) if is_syn && !is_ack => self.handle_syn(now, tuple, segment, listener, None),
-            Some(listener) if is_ack && !is_syn && self.cookies.are_in_use(now) => {
+            Some(listener) if is_ack && !is_syn && self.strangers.are_cookies_in_use(now) => {
                 self.handle_cookie(now, tuple, ecn, segment, listener);
             }
-            _ => self.refuse(now, tuple, segment),
-        }
-    }
-
-    /// Resets what belongs to nothing, as often as the host's bound allows.
-    fn refuse(&mut self, now: Instant, tuple: FourTuple, segment: &Segment) {
-        let Some(reset) = reset_in_reply(segment) else { return };
-        if self.reset_limit.allows(now, tuple.remote.addr) {
-            self.reply(Packet::tcp(tuple, reset));
-        } else {
-            self.counters.resets_withheld += 1;
+            _ => self.strangers.refuse(now, tuple, segment, None),
         }
     }
 
@@ -89,7 +77,10 @@ impl Host {
         }
         self.half_open += 1;
         self.counters.passive_opens += 1;
-        let cookie = if isn_after.is_none() { self.cookies.isn_in_use(now, &tuple, segment) } else { None };
+        let cookie = match isn_after {
+            None => self.strangers.cookie_in_use(now, &tuple, segment),
+            Some(_) => None,
+        };
         let isn = cookie.unwrap_or_else(|| self.secrets.isn_after(now, &tuple, isn_after));
         let tcp = Connection::accept(now, self.setup(tuple, isn), segment);
         self.add(tuple, tcp, Some(listener));
@@ -97,16 +88,12 @@ impl Host {
 
     fn answer_with_cookie(&mut self, now: Instant, tuple: FourTuple, syn: &Segment) {
         let config = &self.config.connection;
-        let isn = self.cookies.isn(now, &tuple, syn);
         let clock = self.secrets.timestamp(now, &tuple);
-        let answer = stateless_syn_ack(config, &tuple, syn, isn, clock, config.receive_buffer_bytes);
-        self.counters.syncookies_sent += 1;
-        self.reply(Packet::tcp(tuple, answer));
+        let window_bytes = config.receive_buffer_bytes;
+        let answer = self.strangers.syn_ack(now, &tuple, syn, config, clock, window_bytes);
+        self.strangers.answer_syn(tuple, answer);
     }
 
-    /// What is no third ACK of ours but echoes a timestamp of late may be a later segment of a client whose third ACK was lost: a
-    /// reset would end what its retransmission completes. The rest is of connections that are gone, and is reset as ever; so is, as
-    /// in Linux, such a segment of a client without timestamps.
     fn handle_cookie(
         &mut self,
         now: Instant,
@@ -116,13 +103,7 @@ impl Host {
         listener: ListenerId,
     ) {
         let clock = self.secrets.timestamp(now, &tuple);
-        let Some((syn, _)) = self.cookies.check(now, &tuple, segment, clock) else {
-            self.counters.syncookies_failed += 1;
-            if !self.cookies.is_echo_recent(segment, clock) {
-                self.refuse(now, tuple, segment);
-            }
-            return;
-        };
+        let Some((syn, _)) = self.strangers.check_cookie(now, tuple, segment, clock) else { return };
         if self.connections.len() >= self.config.max_connections {
             self.counters.listen_drops += 1;
             return;
@@ -141,29 +122,12 @@ impl Host {
         }
     }
 
-    fn handle_time_wait_segment(
-        &mut self,
-        now: Instant,
-        index: u32,
-        tuple: FourTuple,
-        segment: &mut Segment,
-    ) {
-        let time_wait = self.config.connection.time_wait;
-        let Some((key, record)) = self.time_waits.at_mut(index) else { return };
-        match record.handle_segment(now, segment, time_wait) {
-            TimeWaitReaction::Drop => {}
-            TimeWaitReaction::Acknowledge(ack) => {
-                self.timers.schedule(&mut record.timer, FlowRef::time_wait(key), record.ends_at);
-                self.reply(Packet::tcp(tuple, ack));
-            }
-            TimeWaitReaction::Reopen(isn_after) => {
-                self.remove_time_wait(key);
-                self.counters.tw_recycled += 1;
-                match self.listeners.find(tuple.local) {
-                    Some(listener) => self.handle_syn(now, tuple, segment, listener, Some(isn_after)),
-                    None => self.handle_unknown(now, tuple, Ecn::NotCapable, segment),
-                }
-            }
+    fn handle_in_time_wait(&mut self, now: Instant, index: u32, tuple: FourTuple, segment: &mut Segment) {
+        let Some(isn_after) = self.strangers.handle_in_time_wait(now, index, tuple, segment) else { return };
+        self.flows.remove(&tuple);
+        match self.listeners.find(tuple.local) {
+            Some(listener) => self.handle_syn(now, tuple, segment, listener, Some(isn_after)),
+            None => self.handle_unknown(now, tuple, Ecn::NotCapable, segment),
         }
     }
 
@@ -179,24 +143,6 @@ impl Host {
             self.after_input(key);
         } else {
             self.arm(key);
-        }
-    }
-
-    pub(super) fn handle_time_wait_timeout(&mut self, now: Instant, index: u32) {
-        let Some((key, record)) = self.time_waits.at_mut(index) else { return };
-        if record.ends_at <= now {
-            self.remove_time_wait(key);
-        } else {
-            self.timers.schedule(&mut record.timer, FlowRef::time_wait(key), record.ends_at);
-        }
-    }
-
-    /// Queues an answer that belongs to no connection. A flood of such answers is cut off, not stored.
-    fn reply(&mut self, packet: Packet) {
-        if self.replies.len() < self.config.max_replies {
-            self.replies.push_back(packet);
-        } else {
-            self.counters.reply_queue_drops += 1;
         }
     }
 

@@ -57,7 +57,7 @@ impl Host {
         if let Some(end) = entry.orphan_ends_at {
             at = Some(at.map_or(end, |at| at.min(end)));
         }
-        self.timers.arm(&mut entry.timer, FlowRef::connection(key), at);
+        self.timers.arm(&mut entry.timer, key.index, at);
     }
 
     fn take_events(&mut self, key: Key) {
@@ -140,23 +140,8 @@ impl Host {
         let ends_at = entry.tcp.poll_timeout().unwrap_or(now + self.config.connection.time_wait);
         let numbers = entry.tcp.time_wait_numbers();
         self.unbind(key);
-        if self.time_waits.len() >= self.config.max_time_wait {
-            self.counters.tcp_time_wait_overflow += 1;
-            return;
-        }
-        self.counters.tw += 1;
-        let key = self.time_waits.insert(TimeWait::new(tuple, numbers, ends_at));
-        let flow = FlowRef::time_wait(key);
-        self.flows.insert(tuple, flow);
-        if let Some(record) = self.time_waits.get_mut(key) {
-            self.timers.schedule(&mut record.timer, flow, ends_at);
-        }
-    }
-
-    pub(super) fn remove_time_wait(&mut self, key: Key) {
-        if let Some(mut record) = self.time_waits.remove(key) {
-            self.flows.remove(&record.tuple);
-            self.timers.cancel(&mut record.timer);
+        if let Some(index) = self.strangers.keep_time_wait(tuple, numbers, ends_at) {
+            self.flows.insert(tuple, FlowRef::time_wait(index));
         }
     }
 }

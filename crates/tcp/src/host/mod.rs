@@ -7,6 +7,7 @@ mod input;
 mod lifecycle;
 mod reset;
 mod secrets;
+mod strangers;
 mod syn_cookie;
 #[cfg(test)]
 mod tests;
@@ -35,8 +36,9 @@ pub use counters::Counters;
 pub use event::{ConnectError, ConnectionId, HostEvent, SendError};
 pub use reset::{ReplyLimit, reset_in_reply};
 pub use secrets::{HostSecrets, TupleHash};
+pub use strangers::{StrangerCounts, StrangerLimits, Strangers};
 pub use syn_cookie::{SynCookies, SynOptions, echo_age};
-pub use time_wait::{TimeWait, TimeWaitNumbers, TimeWaitReaction};
+pub use time_wait::TimeWaitNumbers;
 
 /// Most data that one call to [`Host::send`] takes.
 const MAX_SEND_BYTES: u64 = 1 << 30;
@@ -65,24 +67,21 @@ const MAX_SEND_BYTES: u64 = 1 << 30;
 pub struct Host {
     config: HostConfig,
     secrets: HostSecrets,
-    cookies: SynCookies,
+    strangers: Strangers,
     flows: FlowTable<FlowRef>,
     connections: Slab<Box<Entry>>,
-    time_waits: Slab<TimeWait>,
     listeners: Listeners,
-    timers: TimerWheel<FlowRef>,
+    /// Of connections, by their index.
+    timers: TimerWheel<u32>,
     ready: ReadyQueue,
-    replies: VecDeque<Packet>,
-    reset_limit: ReplyLimit,
-    challenge_limit: ReplyLimit,
     events: VecDeque<(ConnectionId, HostEvent)>,
     half_open: usize,
-    /// Of connections that are gone, and all that is counted per host.
+    /// Of connections that are gone, and all that is counted per host and not by [`Strangers`].
     counters: Counters,
 }
 
-/// What a flow or a timer belongs to: an index in one of the two slabs, whose top bit tells them apart. Flows
-/// and timers go before the entry they refer to does, so no generation is needed.
+/// What a flow belongs to: the index of a connection or of a TIME-WAIT record, whose top bit tells them apart. Flows
+/// go before the entry they refer to does, so no generation is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FlowRef(u32);
 
@@ -98,8 +97,8 @@ impl FlowRef {
         Self(key.index)
     }
 
-    fn time_wait(key: Key) -> Self {
-        Self(key.index | TIME_WAIT_BIT)
+    fn time_wait(index: u32) -> Self {
+        Self(index | TIME_WAIT_BIT)
     }
 
     fn referred(self) -> Referred {
@@ -153,7 +152,7 @@ impl fmt::Debug for Host {
         f.debug_struct("Host")
             .field("connections", &self.connections.len())
             .field("half_open", &self.half_open)
-            .field("time_waits", &self.time_waits.len())
+            .field("time_waits", &self.strangers.time_wait_count())
             .field("listeners", &self.listeners.len())
             .field("timers", &self.timers.len())
             .finish_non_exhaustive()
@@ -168,19 +167,23 @@ impl Host {
         let secrets = HostSecrets::new(seed);
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
+        let limits = StrangerLimits {
+            max_time_wait: config.max_time_wait,
+            time_wait: config.connection.time_wait,
+            max_replies: config.max_replies,
+            resets_per_second: config.resets_per_second,
+            challenge_acks_per_second: config.challenge_acks_per_second,
+        };
+        let cookies = SynCookies::new(&mut random);
         Self {
-            cookies: SynCookies::new(&mut random),
-            reset_limit: ReplyLimit::new(config.resets_per_second, &mut random),
-            challenge_limit: ReplyLimit::new(config.challenge_acks_per_second, &mut random),
+            strangers: Strangers::new(cookies, limits, &mut random),
             flows: FlowTable::new(secrets.flow_table_seed()),
             config,
             secrets,
             connections: Slab::new(),
-            time_waits: Slab::new(),
             listeners: Listeners::new(&mut random),
             timers: TimerWheel::new(),
             ready: ReadyQueue::new(),
-            replies: VecDeque::new(),
             events: VecDeque::new(),
             half_open: 0,
             counters: Counters::default(),
@@ -297,7 +300,7 @@ impl Host {
     /// The next packet to put on the wire. Connections take turns, a packet (or aggregate) each.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if let Some(packet) = self.replies.pop_front() {
+        if let Some(packet) = self.strangers.poll_transmit() {
             self.count_sent(&packet);
             return Some(packet);
         }
@@ -337,16 +340,16 @@ impl Host {
     /// When to call [`Host::handle_timeout`], provided that [`Host::poll_transmit`] has nothing to send.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.next_deadline()
+        [self.timers.next_deadline(), self.strangers.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Lets timers expire.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(timer) = self.timers.poll_expired(now) {
-            match timer.referred() {
-                Referred::Connection(index) => self.handle_connection_timeout(now, index),
-                Referred::TimeWait(index) => self.handle_time_wait_timeout(now, index),
-            }
+        while let Some(tuple) = self.strangers.poll_ended(now) {
+            self.flows.remove(&tuple);
+        }
+        while let Some(index) = self.timers.poll_expired(now) {
+            self.handle_connection_timeout(now, index);
         }
     }
 
@@ -456,6 +459,7 @@ impl Host {
         }
         // The kernel counts a retransmission as such and not as sent.
         counters.out_segs = counters.out_segs.saturating_sub(counters.retrans_segs);
+        counters.add_strangers(self.strangers.counts());
         counters
     }
 
@@ -465,9 +469,9 @@ impl Host {
         Population {
             connections: self.connections.len(),
             half_open: self.half_open,
-            time_waits: self.time_waits.len(),
+            time_waits: self.strangers.time_wait_count(),
             flows: self.flows.len(),
-            timers: self.timers.len(),
+            timers: self.timers.len() + self.strangers.timer_count(),
             listeners: self.listeners.len(),
         }
     }
@@ -494,7 +498,7 @@ pub struct Population {
     pub time_waits: usize,
     /// Entries of the flow table.
     pub flows: usize,
-    /// Entries of the timer wheel.
+    /// Timers of connections and of TIME-WAIT records.
     pub timers: usize,
     /// Listeners.
     pub listeners: usize,

@@ -1,7 +1,10 @@
+use alloc::boxed::Box;
+
 use polypath_units::{Duration, Instant};
 use polypath_wire::{FourTuple, Segment, SeqNumber, TcpFlags, Timestamps};
 
-use crate::timer_wheel::TimerHandle;
+use crate::slab::{Key, Slab};
+use crate::timer_wheel::{TimerHandle, TimerWheel};
 
 /// Least time between two acknowledgments for segments that occupy no sequence space: so two ends that
 /// disagree don't answer each other without end (as Linux's `tcp_invalid_ratelimit`).
@@ -10,15 +13,12 @@ const EMPTY_ACK_INTERVAL: Duration = Duration::from_millis(500);
 /// All that is kept of a connection in TIME-WAIT: enough to acknowledge what still comes, and to know a new
 /// SYN from an old one. About a hundred bytes instead of a whole connection.
 #[derive(Debug)]
-pub struct TimeWait {
-    /// The flow.
-    pub tuple: FourTuple,
-    /// The timer of the owner.
-    pub timer: TimerHandle,
+struct TimeWait {
+    tuple: FourTuple,
+    timer: TimerHandle,
     /// When the wait ends; a repeated FIN moves it.
-    pub ends_at: Instant,
-    /// Sequence numbers, window and timestamps.
-    pub numbers: TimeWaitNumbers,
+    ends_at: Instant,
+    numbers: TimeWaitNumbers,
     next_empty_ack_at: Instant,
 }
 
@@ -40,7 +40,7 @@ pub struct TimeWaitNumbers {
 /// What to do about a segment in TIME-WAIT.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "it is matched at once and never stored")]
-pub enum TimeWaitReaction {
+pub(super) enum TimeWaitReaction {
     /// Nothing.
     Drop,
     /// Send this acknowledgment.
@@ -49,22 +49,99 @@ pub enum TimeWaitReaction {
     Reopen(SeqNumber),
 }
 
+/// The flows of a host that are in TIME-WAIT, and their timers.
+#[derive(Debug)]
+pub(super) struct TimeWaits {
+    records: Slab<Box<TimeWait>>,
+    /// Of the records, by their index.
+    timers: TimerWheel<u32>,
+    most: usize,
+    /// How long a wait lasts after a FIN that came again.
+    length: Duration,
+}
+
+impl TimeWaits {
+    pub(super) fn new(most: usize, length: Duration) -> Self {
+        Self { records: Slab::new(), timers: TimerWheel::new(), most, length }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) fn timer_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<TimeWaitNumbers> {
+        Some(self.records.iter().next()?.1.numbers)
+    }
+
+    /// Keeps a record until `ends_at`; returns its index, or `None` if there are too many.
+    pub(super) fn insert(
+        &mut self,
+        tuple: FourTuple,
+        numbers: TimeWaitNumbers,
+        ends_at: Instant,
+    ) -> Option<u32> {
+        if self.records.len() >= self.most {
+            return None;
+        }
+        let key = self.records.insert(Box::new(TimeWait::new(tuple, numbers, ends_at)));
+        let record = self.records.get_mut(key)?;
+        self.timers.schedule(&mut record.timer, key.index, ends_at);
+        Some(key.index)
+    }
+
+    /// What to do about a segment of the flow of that record, which is gone if it is to be opened again.
+    pub(super) fn handle_segment(&mut self, now: Instant, index: u32, segment: &Segment) -> TimeWaitReaction {
+        let Some((key, record)) = self.records.at_mut(index) else { return TimeWaitReaction::Drop };
+        let reaction = record.handle_segment(now, segment, self.length);
+        match reaction {
+            TimeWaitReaction::Drop => {}
+            TimeWaitReaction::Acknowledge(_) => {
+                self.timers.schedule(&mut record.timer, index, record.ends_at);
+            }
+            TimeWaitReaction::Reopen(_) => _ = self.remove(key),
+        }
+        reaction
+    }
+
+    #[inline]
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next_deadline()
+    }
+
+    /// The next flow whose wait is over.
+    pub(super) fn poll_ended(&mut self, now: Instant) -> Option<FourTuple> {
+        while let Some(index) = self.timers.poll_expired(now) {
+            let Some((key, record)) = self.records.at_mut(index) else { continue };
+            if record.ends_at <= now {
+                return self.remove(key);
+            }
+            self.timers.schedule(&mut record.timer, index, record.ends_at);
+        }
+        None
+    }
+
+    fn remove(&mut self, key: Key) -> Option<FourTuple> {
+        let mut record = self.records.remove(key)?;
+        self.timers.cancel(&mut record.timer);
+        Some(record.tuple)
+    }
+}
+
 impl TimeWait {
     /// A wait that ends at `ends_at`.
-    #[must_use]
-    pub fn new(tuple: FourTuple, numbers: TimeWaitNumbers, ends_at: Instant) -> Self {
+    fn new(tuple: FourTuple, numbers: TimeWaitNumbers, ends_at: Instant) -> Self {
         Self { tuple, timer: TimerHandle::default(), ends_at, numbers, next_empty_ack_at: Instant::ZERO }
     }
 
     /// RFC 9293 §3.10.7.4 for TIME-WAIT, with RFC 6191 (a new SYN) and RFC 1337 (resets are ignored, lest an
     /// old duplicate ends the wait). `time_wait` is the length of the wait, which a retransmitted FIN starts
     /// again.
-    pub fn handle_segment(
-        &mut self,
-        now: Instant,
-        segment: &Segment,
-        time_wait: Duration,
-    ) -> TimeWaitReaction {
+    fn handle_segment(&mut self, now: Instant, segment: &Segment, time_wait: Duration) -> TimeWaitReaction {
         if segment.flags.rst() {
             return TimeWaitReaction::Drop;
         }

@@ -70,7 +70,7 @@ fn what_nobody_listens_for_is_reset() {
         let (tuple, segment) = syn(i, 1);
         network.inject(SERVER, tuple, Segment { flags: TcpFlags::ACK, ..segment });
     }
-    assert_eq!(network.hosts[SERVER].replies.len(), 1024);
+    assert_eq!(network.hosts[SERVER].strangers.reply_count(), 1024);
     assert!(network.hosts[SERVER].counters().reply_queue_drops > 0);
 }
 
@@ -180,7 +180,7 @@ fn time_wait_is_a_small_record_that_answers() {
     assert_eq!((population.connections, population.time_waits, population.flows), (0, 1, 1));
     assert_eq!(network.hosts[SERVER].population().flows, 0, "who finishes last does not wait");
     // A repeated FIN is acknowledged, not reset.
-    let numbers = network.hosts[CLIENT].time_waits.iter().next().unwrap().1.numbers;
+    let numbers = network.hosts[CLIENT].strangers.first_time_wait().unwrap();
     let mut fin = Segment { seq: numbers.rcv_nxt.sub(1), ack: numbers.snd_nxt, ..Segment::default() };
     fin.flags = TcpFlags::FIN.with(TcpFlags::ACK);
     network.inject(CLIENT, tuple.reversed(), fin);
@@ -208,13 +208,13 @@ fn a_new_syn_ends_time_wait() {
     let tuple = network.hosts[CLIENT].tuple(id).unwrap();
     network.run_for(Duration::from_secs(5));
     assert_eq!(network.hosts[SERVER].population().time_waits, 1);
-    let last = network.hosts[SERVER].time_waits.iter().next().unwrap().1.numbers;
+    let last = network.hosts[SERVER].strangers.first_time_wait().unwrap();
     network.hosts[CLIENT].connect(network.now, tuple.local, tuple.remote).unwrap();
     network.run_for(Duration::from_secs(1));
     assert_eq!(network.hosts[SERVER].counters().tw_recycled, 1);
     let connected = |(_, event): &&(ConnectionId, HostEvent)| *event == HostEvent::Connected;
     assert_eq!(network.apps[CLIENT].events.iter().filter(connected).count(), 2);
-    let next = network.hosts[SERVER].time_waits.iter().next().unwrap().1.numbers;
+    let next = network.hosts[SERVER].strangers.first_time_wait().unwrap();
     assert!(next.snd_nxt.after(last.snd_nxt));
     network.run_to_end();
     network.assert_nothing_left();

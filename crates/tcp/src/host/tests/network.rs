@@ -241,7 +241,7 @@ impl Network {
         for host in &self.hosts {
             let population = host.population();
             assert_eq!(population, Population { listeners: population.listeners, ..Population::default() });
-            assert!(host.ready.is_empty() && host.replies.is_empty() && host.events.is_empty());
+            assert!(host.ready.is_empty() && host.strangers.reply_count() == 0 && host.events.is_empty());
             for listener in [host.listeners.find(endpoint(SERVER, PORT))].into_iter().flatten() {
                 assert_eq!(host.listeners.get(listener).map(|listener| listener.half_open()), Some(0));
             }
