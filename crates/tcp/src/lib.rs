@@ -9,6 +9,8 @@ mod config;
 mod connection;
 mod delivery;
 mod extension;
+#[doc(hidden)]
+pub mod flood;
 mod flow_table;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -7,8 +7,7 @@ use std::vec::Vec;
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, Packet, Segment,
-    SeqNumber, TcpFlags, TcpOption, Timestamps,
+    Endpoint, FourTuple, MpJoin, MptcpOption, MptcpVersion, Packet, Segment, SeqNumber, TcpFlags,
 };
 
 use super::network::{Network, PORT, Way, client_addr, pattern, segment, server_addr};
@@ -21,35 +20,16 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// One way; a round trip is twice this.
 const DELAY_MS: u64 = 25;
 
-/// A SYN from an address that answers nobody: another with each number.
+fn server() -> Endpoint {
+    Endpoint::new(server_addr(0), PORT)
+}
+
 fn spoofed_syn(number: u32, option: MptcpOption) -> Packet {
-    let from = Ipv4Addr::from_bits(0xac10_0000 + number.wrapping_mul(2_654_435_761) % (1 << 20));
-    let tuple = FourTuple {
-        local: Endpoint::new(from.into(), 1024 + (number % 60_000) as u16),
-        remote: Endpoint::new(server_addr(0), PORT),
-    };
-    let mut syn = Segment {
-        seq: SeqNumber(number.wrapping_mul(40_503)),
-        flags: TcpFlags::SYN,
-        window: 65_535,
-        ..Segment::default()
-    };
-    syn.options.timestamps = Some(Timestamps { value: number, echo: 0 });
-    syn.options.rest.extend([
-        TcpOption::Mss(1460),
-        TcpOption::SackPermitted,
-        TcpOption::WindowScale(7),
-        TcpOption::Mptcp(option),
-    ]);
-    Packet::tcp(tuple, syn)
+    polypath_tcp::flood::syn(number, server(), option)
 }
 
 fn capable_syn(number: u32) -> Packet {
-    let (version, keys) = match number % 2 {
-        0 => (0, MpCapableKeys::Sender(u64::from(number))),
-        _ => (1, MpCapableKeys::None),
-    };
-    spoofed_syn(number, MptcpOption::Capable(MpCapable { version, flags: MpCapable::HMAC, keys }))
+    polypath_tcp::flood::capable_syn(number, server())
 }
 
 /// Gives the server a million SYNs a second for so many milliseconds, and lets everybody else live meanwhile.

@@ -4,11 +4,9 @@ use std::net::Ipv4Addr;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionId, Event, HostConfig};
+use polypath_tcp::flood::{capable_syn, packet, syn};
 use polypath_units::{Duration, Instant};
-use polypath_wire::{
-    Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, Packet, Segment, SeqNumber, TcpFlags,
-    TcpOption, Timestamps,
-};
+use polypath_wire::{Endpoint, MpJoin, MptcpOption, Packet, Segment, SeqNumber, TcpFlags};
 
 use super::Attack;
 use super::stage::{ROUND_TRIP, Stage};
@@ -19,35 +17,8 @@ const PER_MILLISECOND: u32 = 1000;
 /// How long, in milliseconds.
 const FLOOD_MS: u32 = 1000;
 
-fn from_stranger(number: u32, mut segment: Segment) -> Packet {
-    let from = Ipv4Addr::from_bits(0xac10_0000 + number.wrapping_mul(2_654_435_761) % (1 << 20));
-    let tuple = FourTuple {
-        local: Endpoint::new(from.into(), 1024 + (number % 60_000) as u16),
-        remote: Endpoint::new(server_addr(0), PORT),
-    };
-    segment.seq = SeqNumber(number.wrapping_mul(40_503));
-    Packet::tcp(tuple, segment)
-}
-
-fn syn(number: u32, option: MptcpOption) -> Packet {
-    let mut syn = Segment { flags: TcpFlags::SYN, window: 65_535, ..Segment::default() };
-    syn.options.timestamps = Some(Timestamps { value: number, echo: 0 });
-    syn.options.rest.extend([
-        TcpOption::Mss(1460),
-        TcpOption::SackPermitted,
-        TcpOption::WindowScale(7),
-        TcpOption::Mptcp(option),
-    ]);
-    from_stranger(number, syn)
-}
-
-/// Every other one asks for version 0.
-fn capable_syn(number: u32) -> Packet {
-    let (version, keys) = match number % 2 {
-        0 => (0, MpCapableKeys::Sender(u64::from(number))),
-        _ => (1, MpCapableKeys::None),
-    };
-    syn(number, MptcpOption::Capable(MpCapable { version, flags: MpCapable::HMAC, keys }))
+fn server() -> Endpoint {
+    Endpoint::new(server_addr(0), PORT)
 }
 
 /// One millisecond of a flood.
@@ -75,7 +46,7 @@ pub(super) fn syns() -> Vec<Attack> {
     let mut asked: Vec<(Instant, ConnectionId)> = Vec::new();
     let (mut received_bytes, mut most_held) = (0, 0);
     for ms in 0..FLOOD_MS {
-        received_bytes += flood(&mut stage, ms, capable_syn);
+        received_bytes += flood(&mut stage, ms, |number| capable_syn(number, server()));
         most_held = most_held.max(stage.server().connection_count());
         if ms % 25 == 0 && ms < 800 {
             let now = stage.now;
@@ -114,11 +85,11 @@ pub(super) fn joins() -> Vec<Attack> {
     let mut stage = Stage::new(2);
     let now = stage.now;
     stage.client().remove_endpoint(now, client_addr(1));
-    let Some((_, server)) = stage.connected() else { return vec![Attack::did_not_run("join-flood")] };
-    let token = stage.server().info(server).map_or(0, |info| info.local_token);
+    let Some((_, accepted)) = stage.connected() else { return vec![Attack::did_not_run("join-flood")] };
+    let token = stage.server().info(accepted).map_or(0, |info| info.local_token);
     let join = |number: u32| {
         let join = MpJoin::Syn { backup: false, address_id: number as u8, token, nonce: number };
-        syn(number, MptcpOption::Join(join))
+        syn(number, server(), MptcpOption::Join(join))
     };
     let mut asked = stage.now;
     let mut most_subflows = 0;
@@ -128,7 +99,7 @@ pub(super) fn joins() -> Vec<Attack> {
             stage.client().add_endpoint(asked, LocalEndpoint::subflow(client_addr(1), 2));
         }
         flood(&mut stage, ms, join);
-        let held = stage.server().info(server).map_or(0, |info| info.subflows.len());
+        let held = stage.server().info(accepted).map_or(0, |info| info.subflows.len());
         most_subflows = most_subflows.max(held);
     }
     let joined = stage.events.iter().find_map(|(at, side, _, event)| {
@@ -146,7 +117,11 @@ pub(super) fn strays() -> Vec<Attack> {
     let mut stage = Stage::new(3);
     for ms in 0..FLOOD_MS {
         flood(&mut stage, ms, |number| {
-            from_stranger(number, Segment { ack: SeqNumber(9), flags: TcpFlags::ACK, ..Segment::default() })
+            packet(
+                number,
+                server(),
+                Segment { ack: SeqNumber(9), flags: TcpFlags::ACK, ..Segment::default() },
+            )
         });
     }
     let answers = stage.to_strangers.packets;

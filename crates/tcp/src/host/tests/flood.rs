@@ -1,26 +1,20 @@
 //! SYNs without end from addresses that answer nobody, and clients that connect meanwhile.
 
-use core::net::Ipv4Addr;
-
 use polypath_units::Duration;
 use polypath_wire::{Segment, TcpFlags, TcpOption, Timestamps};
 
 use super::super::*;
 use super::network::PORT;
 use super::network::{CLIENT, Faults, Network, SERVER, address, endpoint, pattern};
+use crate::flood::tuple;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn spoofed(number: u32) -> (FourTuple, Segment) {
-    let from = Ipv4Addr::from_bits(0xac10_0000 + number.wrapping_mul(2_654_435_761) % (1 << 20));
-    let tuple = FourTuple {
-        local: Endpoint::new(from.into(), 1024 + (number % 60_000) as u16),
-        remote: endpoint(SERVER, PORT),
-    };
     let mut syn =
         Segment { seq: SeqNumber(number), flags: TcpFlags::SYN, window: 1000, ..Segment::default() };
     syn.options.timestamps = Some(Timestamps { value: number, echo: 0 });
-    (tuple, syn)
+    (tuple(number, endpoint(SERVER, PORT)), syn)
 }
 
 /// A thousand such SYNs in each of so many milliseconds.
