@@ -3,6 +3,8 @@
 mod accept;
 mod budgets;
 mod ending;
+mod error;
+mod getters;
 mod join_cookie;
 mod old_peers;
 mod options;
@@ -30,7 +32,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::config::{ConnectionConfig, HostConfig};
-use crate::connection::{Birth, Connection, ConnectionInfo, Context, Request};
+use crate::connection::{Birth, Connection, Context, Request};
 use crate::event::Event;
 use crate::mib::Mib;
 use crate::path_manager::PathEvent;
@@ -38,6 +40,7 @@ use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
 pub(crate) use budgets::Budgets;
+pub use error::{ConnectError, SendError};
 use join_cookie::JoinCookies;
 pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
 use old_peers::OldPeers;
@@ -55,36 +58,6 @@ impl ConnectionId {
     pub const fn index(self) -> usize {
         self.0.index as usize
     }
-}
-
-/// Why a connection could not be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// Local and remote addresses are of different families.
-    #[error("local and remote address are of different families")]
-    FamilyMismatch,
-    /// The flow exists already.
-    #[error("the connection {0:?} exists already")]
-    InUse(FourTuple),
-    /// All ephemeral ports to this destination are taken.
-    #[error("no free local port to {0}")]
-    NoPort(Endpoint),
-    /// [`HostConfig::max_connections`] is reached.
-    #[error("the limit of {0} connections is reached")]
-    TooMany(usize),
-}
-
-/// Why data was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SendError {
-    /// No such connection.
-    #[error("no such connection")]
-    Unknown,
-    /// The connection is over, or this side of it was shut down.
-    #[error("the connection takes no more data")]
-    Closed,
 }
 
 /// What a flow leads to.
@@ -212,76 +185,6 @@ impl Host {
             events: VecDeque::new(),
             mib: Mib::default(),
         }
-    }
-
-    // ---- getters
-
-    /// The host's settings.
-    #[must_use]
-    pub fn config(&self) -> &HostConfig {
-        &self.config
-    }
-
-    /// All counters as of now. O(connections).
-    #[must_use]
-    pub fn mib(&self) -> Mib {
-        let established = self.connections.iter().filter(|(_, entry)| entry.connection.is_established());
-        let mut mib = Mib { curr_estab: established.count() as u64, ..self.mib };
-        mib.add_strangers(self.strangers.counts());
-        mib
-    }
-
-    /// Connections that are present, those that nobody has released included.
-    #[must_use]
-    pub fn connection_count(&self) -> usize {
-        self.connections.len()
-    }
-
-    /// Flows that lead somewhere: subflows and TIME-WAITs.
-    #[must_use]
-    pub fn flow_count(&self) -> usize {
-        self.flows.len()
-    }
-
-    /// Both ends of every subflow.
-    pub fn subflow_tuples(&self) -> impl Iterator<Item = FourTuple> {
-        self.connections.iter().flat_map(|(_, entry)| entry.connection.tuples())
-    }
-
-    /// Tokens by which peers can join.
-    #[must_use]
-    pub fn token_count(&self) -> usize {
-        self.tokens.len()
-    }
-
-    /// Memory that the receive windows of connections have promised to peers beyond 256 KiB for each.
-    #[must_use]
-    pub fn promised_receive_bytes(&self) -> u64 {
-        self.memory.promised_bytes()
-    }
-
-    /// Flows in TIME-WAIT.
-    #[must_use]
-    pub fn time_wait_count(&self) -> usize {
-        self.strangers.time_wait_count()
-    }
-
-    /// State of a connection.
-    #[must_use]
-    pub fn info(&self, id: ConnectionId) -> Option<ConnectionInfo> {
-        Some(self.connections.get(id.0)?.connection.info())
-    }
-
-    /// When a connection does something of its own accord: retransmits, probes, gives up.
-    #[must_use]
-    pub fn connection_timeout(&self, id: ConnectionId) -> Option<Instant> {
-        self.connections.get(id.0)?.connection.poll_timeout()
-    }
-
-    /// Bytes that [`Host::send`] would take.
-    #[must_use]
-    pub fn send_room_bytes(&self, id: ConnectionId) -> u64 {
-        self.connections.get(id.0).map_or(0, |entry| entry.connection.send_room_bytes())
     }
 
     // ---- commands
