@@ -249,6 +249,7 @@ impl Connection {
         });
         if self.shared.mode == Mode::Mptcp && self.closed.is_none() {
             self.emit(Event::SubflowClosed { subflow: subflow.meta.id, tuple, error });
+            self.note_refusal(cx.now, &subflow.meta, error);
             self.reinject_from(subflow.meta.id);
         }
         if self.closed.is_some() {
@@ -392,7 +393,7 @@ impl Connection {
 
 /// An MP_JOIN was answered by who has no connection of that token any more (RFC 8684 §3.2). Who has one and no room for another
 /// subflow says so, and may have room once it knows of those that ended.
-fn is_unknown_token(error: SubflowError) -> bool {
+pub(super) fn is_unknown_token(error: SubflowError) -> bool {
     let reasons = [None, Some(ResetReason::UNSPECIFIED), Some(ResetReason::MPTCP)];
     matches!(error, SubflowError::Reset(reason) if reasons.contains(&reason))
 }

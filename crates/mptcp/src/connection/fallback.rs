@@ -18,6 +18,7 @@ impl Connection {
         self.shared.mode = Mode::Plain;
         self.shared.data_fin = None;
         self.timers.data_fin = Instant::FAR_FUTURE;
+        self.timers.confirm = Instant::FAR_FUTURE;
         self.requests.push(Request::ForgetToken);
         self.forget_reinjections();
         if let Some(subflow) = self.subflows.get_mut(position) {

@@ -135,7 +135,7 @@ impl Connection {
 
     /// Another subflow is of use to this end.
     pub(super) fn may_open(&self) -> bool {
-        self.may_join() && self.shared.confirmed && !self.is_all_said()
+        self.may_join() && (self.shared.confirmed || self.unconfirmed.is_asking()) && !self.is_all_said()
     }
 
     /// Both ends have finished, and know it of each other, as far as this end knows.
@@ -218,6 +218,7 @@ impl Connection {
             self.note_flags(flags);
             self.set_remote_key(Key(key));
             self.enter_mptcp(position, Stage::CapableAck);
+            self.await_confirmation(cx, position);
         } else {
             cx.mib.mp_capable_fallback_syn_ack += 1;
             if let (1, Some(MpCapable { version: 0, keys: MpCapableKeys::Sender(_), .. })) =
@@ -314,6 +315,7 @@ impl Connection {
     /// The first DSS arrived at the client.
     fn confirm(&mut self, cx: &mut Context<'_>, position: usize) {
         self.shared.confirmed = true;
+        self.timers.confirm = Instant::FAR_FUTURE;
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.meta.stage = Stage::Established;
         }
@@ -402,6 +404,7 @@ impl Connection {
         subflow.meta.join_retry_at = Instant::FAR_FUTURE;
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
         self.shared.confirmed = true;
+        self.timers.confirm = Instant::FAR_FUTURE;
         self.timers.no_subflow = Instant::FAR_FUTURE;
         self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
         self.notify_path_manager(cx, PathEvent::SubflowEstablished { subflow: id });

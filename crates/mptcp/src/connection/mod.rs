@@ -20,6 +20,7 @@ mod reinjection;
 mod removal;
 mod staleness;
 mod state;
+mod unconfirmed;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -104,6 +105,8 @@ struct Timers {
     stalled_at: Option<(DataSeq, bool)>,
     /// The first handshake goes out over the other paths too.
     race: Instant,
+    /// The initial subflow is to be confirmed by then: see [`unconfirmed`].
+    confirm: Instant,
 }
 
 impl Timers {
@@ -121,6 +124,7 @@ impl Timers {
         stall: Instant::FAR_FUTURE,
         stalled_at: None,
         race: Instant::FAR_FUTURE,
+        confirm: Instant::FAR_FUTURE,
     };
 
     fn earliest(&self) -> Instant {
@@ -133,6 +137,7 @@ impl Timers {
             .min(self.fail)
             .min(self.stall)
             .min(self.race)
+            .min(self.confirm)
     }
 }
 
@@ -146,6 +151,7 @@ pub(crate) struct Connection {
     scheduler: Box<dyn Scheduler>,
     addresses: Addresses,
     timers: Timers,
+    unconfirmed: unconfirmed::Unconfirmed,
     events: VecDeque<Event>,
     requests: Vec<Request>,
     /// Data that goes out again on another subflow.
@@ -201,6 +207,7 @@ impl Connection {
             shared,
             subflows: Vec::new(),
             timers: Timers::OFF,
+            unconfirmed: unconfirmed::Unconfirmed::default(),
             events: VecDeque::new(),
             requests: Vec::new(),
             reinjections: reinjection::Reinjections::default(),
@@ -381,6 +388,9 @@ impl Connection {
         if self.timers.race <= cx.now {
             self.timers.race = Instant::FAR_FUTURE;
             self.requests.push(Request::Race { initial: self.addresses.initial });
+        }
+        if self.timers.confirm <= cx.now {
+            self.watch_handshake(cx);
         }
         if self.timers.stall <= cx.now {
             self.give_up(CloseReason::TimedOut);

@@ -358,7 +358,7 @@ impl Host {
 }
 
 /// A connection to `remote` that is to be opened from `asked` may as well be opened from this endpoint.
-fn is_rival(endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
+pub(crate) fn is_rival(endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
     let addr = endpoint.addr;
     endpoint.subflow && !endpoint.backup && addr != asked && addr.is_ipv4() == remote.is_ipv4()
 }

@@ -39,6 +39,7 @@ use crate::path_manager::PathEvent;
 use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
+pub(crate) use accept::is_rival;
 pub(crate) use budgets::Budgets;
 pub use error::{ConnectError, SendError};
 use join_cookie::JoinCookies;

@@ -1,14 +1,17 @@
 //! Over which path a connection begins.
 
+use std::boxed::Box;
 use std::string::String;
+use std::vec;
 use std::vec::Vec;
 
+use bytes::Bytes;
 use polypath_units::{Duration, Instant};
 use polypath_wire::MptcpVersion;
 
-use super::network::Network;
-use super::{MINUTE, assert_exchanged, network};
-use crate::Event;
+use super::network::{Network, Way, client_addr, segment};
+use super::{MINUTE, VERSIONS, assert_exchanged, network};
+use crate::{CloseReason, ConnectionId, Event};
 
 /// The paths of the first SYNs that have left after the first `since` packets, in order.
 fn asked(network: &Network, since: usize) -> Vec<char> {
@@ -77,4 +80,91 @@ fn what_is_remembered_is_forgotten() {
     let since = network.log.len();
     connected_by(&mut network, MINUTE);
     assert_eq!(asked(&network, since), ['0', '1']);
+}
+
+/// Two paths, of which the first, which answers sooner, dies with the SYN/ACK: in both directions, or back from the server only.
+fn dying(version: MptcpVersion, dies_to_server: bool) -> Network {
+    let mut network = network(&[10, 30], version, false, 1);
+    network.meddle = Box::new(move |way, packet| {
+        let addr = if way == Way::ToServer { packet.ip.src } else { packet.ip.dst };
+        let dies = dies_to_server || way == Way::ToClient;
+        if addr == client_addr(0) && dies && !segment(&packet).flags.syn() { vec![] } else { vec![packet] }
+    });
+    network
+}
+
+fn closed(events: &[(ConnectionId, Event)]) -> Option<CloseReason> {
+    events.iter().find_map(|(_, event)| if let Event::Closed(reason) = event { Some(*reason) } else { None })
+}
+
+fn accepted(network: &Network) -> usize {
+    network.server_events.iter().filter(|(_, event)| matches!(event, Event::Accepted { .. })).count()
+}
+
+#[test]
+fn where_the_server_has_the_third_ack_and_its_answers_are_lost_another_path_goes_on() {
+    for version in VERSIONS {
+        for (upload, download) in [(10_000, 100_000), (0, 1000), (300_000, 0)] {
+            let mut network = dying(version, false);
+            // The end of the subflow on the dead path is waited for.
+            assert_exchanged(&mut network, upload, download, MINUTE * 2);
+            assert_eq!(accepted(&network), 1);
+            let joined = network.log.iter().find(|line| line.contains("join")).map_or("", |line| line);
+            assert!(joined < "4.1", "{joined}, from 1 s on");
+        }
+    }
+}
+
+#[test]
+fn what_was_sent_to_a_server_without_a_connection_is_not_sent_in_another_handshake() {
+    for version in VERSIONS {
+        let mut network = dying(version, true);
+        let from = network.now;
+        let id = network.connect();
+        assert_eq!(network.client.send(network.now, id, Bytes::from_static(b"once")), Ok(4));
+        while closed(&network.client_events).is_none() && network.step() {}
+        let log = network.log.join("\n");
+        assert_eq!(closed(&network.client_events), Some(CloseReason::TimedOut), "{log}");
+        // Three seconds from the SYN/ACK, which took 20 ms.
+        assert_eq!(network.now.since(from), Duration::from_millis(3020), "{log}");
+        assert_eq!(accepted(&network), 0, "{log}");
+    }
+}
+
+#[test]
+fn where_nothing_has_left_the_handshake_begins_anew_over_another_path() {
+    for version in VERSIONS {
+        let mut network = dying(version, true);
+        let id = network.connect();
+        network.run_until(network.now + Duration::from_secs(5));
+        let log = network.log.join("\n");
+        assert_eq!(accepted(&network), 1, "{log}");
+        assert_eq!(closed(&network.client_events), None, "{log}");
+        let at_server = network.accepted();
+        network.server.send(network.now, at_server, Bytes::from_static(b"hello")).expect("it is open");
+        network.client.send(network.now, id, Bytes::from_static(b"thanks")).expect("it is open");
+        network.run_until(network.now + Duration::from_secs(1));
+        let heard = network.client.recv(network.now, id).map(|data| data.to_vec());
+        assert_eq!(heard.as_deref(), Some(&b"hello"[..]), "{}", network.log.join("\n"));
+        let heard = network.server.recv(network.now, at_server).map(|data| data.to_vec());
+        assert_eq!(heard.as_deref(), Some(&b"thanks"[..]), "{}", network.log.join("\n"));
+    }
+}
+
+/// A server of other make may say nothing after the third ACK, and its application nothing for long.
+#[test]
+fn a_silent_server_is_asked_over_its_own_path_first() {
+    let mut network = network(&[10, 30], MptcpVersion::V1, false, 1);
+    let mut answers = 0;
+    network.meddle = Box::new(move |way, packet| {
+        let is_answer = way == Way::ToClient && !segment(&packet).flags.syn();
+        answers += usize::from(is_answer);
+        if is_answer && answers == 1 { vec![] } else { vec![packet] }
+    });
+    network.connect();
+    network.run_until(network.now + Duration::from_secs(5));
+    let log = network.log.join("\n");
+    let of_join = |what: &str| network.log.iter().position(|line| line.contains(what));
+    assert!(of_join("join") > of_join("< TcpFlags(ACK) 0 dss"), "{log}");
+    assert_eq!((accepted(&network), network.server.mib().mp_join_ack_rx), (1, 1), "{log}");
 }
