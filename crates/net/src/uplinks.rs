@@ -311,6 +311,38 @@ mod tests {
         }
     }
 
+    /// As after an interruption of a program in the middle of an upload.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_peer_of_a_stack_whose_runtime_ends_is_told() {
+        if !is_root_or_skip("the end of a stack on uplinks") {
+            return;
+        }
+        let testbed = testbed();
+        let kernel = Engine::Kernel(KernelEngine::new().in_namespace(testbed.server.clone()));
+        let at = SocketAddr::from((Testbed::server_v4(0), 8001));
+        let listener = kernel.listen(at).await.expect("a listener");
+        let namespace = testbed.client.clone();
+        let uploading = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let client = Stack::on_uplinks(&namespace, UplinkOptions::default()).expect("a stack");
+                let mut near = client.connect(at, &ConnectOptions::default()).await.expect("connects");
+                near.write_all(&[1; 100_000]).await.expect("writes");
+                // Its stream and its stack are dropped with the runtime.
+                tokio::spawn(async move { near.write_all(&vec![1; 100 << 20]).await });
+                tokio::task::yield_now().await;
+            });
+        });
+        let (mut far, _) = listener.accept().await.expect("is accepted");
+        uploading.await.expect("a thread");
+        let reading = async {
+            while far.read(&mut [0; 65_536]).await? > 0 {}
+            Ok::<_, io::Error>(())
+        };
+        let told = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("the peer is told");
+        assert_eq!(told.expect_err("no end in order").kind(), io::ErrorKind::ConnectionReset);
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_address_elsewhere_is_announced_with_its_port() {
         if !is_root_or_skip("announcing addresses elsewhere") {

@@ -11,6 +11,15 @@ impl Host {
         self.connections.iter().filter(|(_, entry)| entry.connection.is_delivering()).count()
     }
 
+    /// Aborts those connections: nothing more will be sent on them, and their peers are not to wait for it.
+    pub fn abort_undelivered(&mut self, now: Instant) {
+        self.each_connection(now, |connection, _| {
+            if connection.is_delivering() {
+                connection.abort();
+            }
+        });
+    }
+
     /// Ends every connection at once, as [`Host::abort`] ends one.
     pub fn abort_all(&mut self, now: Instant) {
         self.each_connection(now, |connection, _| connection.abort());

@@ -179,6 +179,14 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the surroundings are
+    /// still there.
+    fn drop(&mut self) {
+        self.with(|state, now| state.host.abort_undelivered(now));
+    }
+}
+
 impl State {
     fn settle(&mut self, now: Instant, timer: &Timer) {
         let mut sent = Ok(());

@@ -59,6 +59,33 @@ async fn the_first_syn_leaves() {
     assert_eq!((info.subflows[0].tcp.timeouts, info.subflows[0].tcp.retransmits), (0, 0));
 }
 
+/// As after an interruption of a program in the middle of an upload.
+#[tokio::test]
+async fn the_peer_of_a_stack_whose_runtime_ends_is_told() {
+    let (server, options) = server(16_906);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let uploading = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let client = client(&options);
+            let to = ([127, 0, 0, 1], PORT).into();
+            let mut near = client.connect(to, &ConnectOptions::default()).await.expect("connects");
+            near.write_all(&[1; 100_000]).await.expect("writes");
+            // Its stream and its stack are dropped with the runtime.
+            tokio::spawn(async move { near.write_all(&vec![1; 100 << 20]).await });
+            tokio::task::yield_now().await;
+        });
+    });
+    let (mut far, _) = listener.accept().await.expect("is accepted");
+    uploading.await.expect("a thread");
+    let reading = async {
+        while far.read(&mut [0; 65_536]).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    let told = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("the peer is told");
+    assert_eq!(told.expect_err("no end in order").kind(), std::io::ErrorKind::ConnectionReset);
+}
+
 #[tokio::test]
 async fn who_knows_an_identifier_gets_no_traffic_of_the_path() {
     let (server, options) = server(16_902);
