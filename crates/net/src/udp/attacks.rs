@@ -5,15 +5,13 @@ use std::net::SocketAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Segment;
 
-use super::datagram::{CHALLENGE_BYTES, Kind, OwnPath, PathId};
+use super::datagram::{CHALLENGE_BYTES, Kind, OPENING_BYTES, OwnPath, PathId};
 use super::driver::{RECEIVE_BUFFER_BYTES, compact};
 use super::keys::{HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
-use super::peers::{PeerLimits, Peers, Ports, Reaction, Route};
+use super::peers::{PeerLimits, Peers, Reaction, Route};
 use crate::stack::BufferPool;
 
-const SYN_BYTES: usize = 72;
-const PORTS: Ports = Ports { owner: 50_000, own: 443 };
 const HONEST: u16 = 100;
 
 fn at(millis: u64) -> Instant {
@@ -61,7 +59,7 @@ impl Owner {
     }
 
     fn connects(&mut self, peers: &mut Peers, now: Instant, route: Route) -> bool {
-        let reaction = peers.handle_segment(now, self.path, route, SYN_BYTES, Some(PORTS));
+        let reaction = peers.handle_segment(now, self.path, route, OPENING_BYTES, true);
         self.answers(peers, now, route, reaction)
     }
 }
@@ -79,7 +77,7 @@ pub fn datagrams_to_a_thief() -> Option<usize> {
     let mut stolen = 0;
     for millis in 0..1000 {
         let now = at(millis);
-        let segment = peers.handle_segment(now, owner.path, thief, 1400, None);
+        let segment = peers.handle_segment(now, owner.path, thief, 1400, false);
         let keep_alive = peers.handle_keep_alive(now, owner.path, thief, CHALLENGE_BYTES);
         for reaction in [segment, keep_alive] {
             if let Some(challenge) = reaction.challenge {
@@ -87,7 +85,7 @@ pub fn datagrams_to_a_thief() -> Option<usize> {
                 peers.handle_introduction(now, owner.path, thief, challenge, PathKey([0; 16]));
                 owner.answers(&mut peers, now, home, Reaction { is_stranger: false, ..reaction });
             }
-            stolen += usize::from(peers.route(owner.path, 1400, None) != Some(home));
+            stolen += usize::from(peers.route(owner.path, 1400) != Some(home));
         }
     }
     Some(stolen)
@@ -108,7 +106,7 @@ pub fn paths_lost_in_a_flood() -> (usize, usize) {
     for number in 0..70_000_u32 {
         let spoofed = route((number.wrapping_mul(2_654_435_761).to_be_bytes(), 9));
         let now = at(u64::from(number) / 70);
-        peers.handle_segment(now, PathId(number.into()), spoofed, SYN_BYTES, Some(PORTS));
+        peers.handle_segment(now, PathId(number.into()), spoofed, OPENING_BYTES, true);
         if number % 700 == 350 {
             let late = HONEST + (number / 700) as u16;
             locked_out += usize::from(!Owner::new(late).connects(&mut peers, now, honest_route(late)));

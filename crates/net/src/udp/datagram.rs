@@ -13,12 +13,17 @@
 //! | kind | from | bytes from 12 on |
 //! |---|---|---|
 //! | 1 segment | both | a TCP header with options, and payload; its checksum field means nothing, since UDP's covers it |
+//! |   | | behind the header of a SYN that goes to a peer there are zeros, up to 160 bytes in all: its answers are no longer |
 //! | 2 keep-alive | owner | 8 zero bytes, so that a challenge is no longer than what caused it |
 //! | 3 its answer | peer | nothing |
 //! | 4 challenge | peer | nonce (8) |
 //! | 5 challenge of a path that the peer does not know | peer | nonce (8) |
 //! | 6 proof | owner | nonce (8), the first 128 bits of HMAC-SHA256(path key, nonce) |
 //! | 7 introduction | owner | nonce (8), path key (16) |
+//! | 8 challenge in place of a SYN that was not taken | peer | nonce (8), the SYN's ports (4), as they were in it |
+//! | 9 the same for a path that the peer does not know | peer | nonce (8), the SYN's ports (4) |
+//!
+//! Behind the answer to 8 or 9 the owner sends that SYN again.
 //!
 //! The owner of a path is the end that opens connections. For each of its interfaces and each address that it dials it has a
 //! path key of 128 bits; the path identifier is the first 64 bits of SHA-256 over a label and the key ([`super::keys`]). So
@@ -54,15 +59,29 @@ const CHALLENGE: u8 = 4;
 const CHALLENGE_OF_STRANGER: u8 = 5;
 const PROOF: u8 = 6;
 const INTRODUCTION: u8 = 7;
+const RETRY: u8 = 8;
+const RETRY_OF_STRANGER: u8 = 9;
 
 /// Length of a datagram with a challenge. Nothing shorter is answered by one.
 pub(super) const CHALLENGE_BYTES: usize = HEADER_BYTES + 8;
+
+/// Length of a datagram with a challenge in place of a SYN, which is longer.
+pub(super) const RETRY_BYTES: usize = CHALLENGE_BYTES + 4;
+
+/// Least length of a datagram with a SYN of an owner. With their IP and UDP headers, a challenge and the longest SYN/ACK are
+/// no longer together.
+pub(super) const OPENING_BYTES: usize = 160;
+
+/// What a datagram takes on the way beside its content: headers of IPv6 and UDP.
+pub(super) const OVERHEAD_BYTES: usize = IPV6_HEADER_BYTES + 8;
 
 /// Where the sequence number and the flags are in a TCP header, and where its checksum.
 const SEQUENCE: std::ops::Range<usize> = 4..8;
 const FLAGS: usize = 13;
 const CHECKSUM: std::ops::Range<usize> = 16..18;
 const FIN_AND_PUSH: u8 = 0x09;
+const SYN: u8 = 0x02;
+const SYN_AND_ACK: u8 = 0x12;
 
 /// A path identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,6 +155,40 @@ pub(super) enum Kind {
     ChallengeOfStranger(Challenge),
     Proof(Challenge, Proof),
     Introduction(Challenge, PathKey),
+    /// Is a challenge, of a stranger or not, and says that a SYN was not taken: it is to come again behind the answer.
+    Retry(Challenge, Ports, bool),
+}
+
+/// Ports of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports {
+    /// Of the path's owner.
+    pub(super) owner: u16,
+    /// Of the other end.
+    pub(super) peer: u16,
+}
+
+impl Ports {
+    /// As in the TCP header of a datagram from the owner.
+    fn to_bytes(self) -> [u8; 4] {
+        (u32::from(self.owner) << 16 | u32::from(self.peer)).to_be_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; 4]) -> Self {
+        let [a, b, c, d] = bytes;
+        Self { owner: u16::from_be_bytes([a, b]), peer: u16::from_be_bytes([c, d]) }
+    }
+}
+
+/// The ports of a datagram's segment if that is a SYN without an acknowledgment, read without parsing it.
+pub(super) fn syn_ports(datagram: &[u8]) -> Option<Ports> {
+    let tcp = datagram.get(HEADER_BYTES..)?;
+    (tcp.get(FLAGS)? & SYN_AND_ACK == SYN).then(|| tcp.first_chunk().copied().map(Ports::from_bytes))?
+}
+
+/// Lengthens a datagram with a SYN of an owner as is due.
+pub(super) fn pad_opening(datagram: &mut Vec<u8>) {
+    datagram.resize(datagram.len().max(OPENING_BYTES), 0);
 }
 
 /// A datagram's header, and all that follows it unless that is a segment.
@@ -167,6 +220,8 @@ impl Header {
             Kind::ChallengeOfStranger(_) => CHALLENGE_OF_STRANGER,
             Kind::Proof(..) => PROOF,
             Kind::Introduction(..) => INTRODUCTION,
+            Kind::Retry(_, _, false) => RETRY,
+            Kind::Retry(_, _, true) => RETRY_OF_STRANGER,
         };
         let mut bytes = [0; HEADER_BYTES];
         bytes[..2].copy_from_slice(&[VERSION << 4 | kind, u8::from(self.to_owner)]);
@@ -189,6 +244,10 @@ impl Header {
                 out.extend_from_slice(&nonce.0);
                 out.extend_from_slice(&key.0);
             }
+            Kind::Retry(nonce, syn, _) => {
+                out.extend_from_slice(&nonce.0);
+                out.extend_from_slice(&syn.to_bytes());
+            }
         }
         out
     }
@@ -208,6 +267,7 @@ impl Header {
         let path = PathId(u64::from_be_bytes(*path));
         let nonce = || body.first_chunk().copied().map(Challenge);
         let rest = || body.get(8..).and_then(<[u8]>::first_chunk).copied();
+        let ports = || body.get(8..).and_then(<[u8]>::first_chunk).copied().map(Ports::from_bytes);
         let kind = match first & 0xf {
             SEGMENT => Kind::Segment,
             KEEP_ALIVE => Kind::KeepAlive,
@@ -216,11 +276,14 @@ impl Header {
             CHALLENGE_OF_STRANGER => Kind::ChallengeOfStranger(nonce()?),
             PROOF => Kind::Proof(nonce()?, Proof(rest()?)),
             INTRODUCTION => Kind::Introduction(nonce()?, PathKey(rest()?)),
+            kind @ (RETRY | RETRY_OF_STRANGER) => Kind::Retry(nonce()?, ports()?, kind == RETRY_OF_STRANGER),
             _ => return None,
         };
         let goes_to_owner = match kind {
             Kind::Segment => to_owner == 1,
-            Kind::KeepAliveAnswer | Kind::Challenge(_) | Kind::ChallengeOfStranger(_) => true,
+            Kind::KeepAliveAnswer | Kind::Challenge(_) | Kind::ChallengeOfStranger(_) | Kind::Retry(..) => {
+                true
+            }
             Kind::KeepAlive | Kind::Proof(..) | Kind::Introduction(..) => false,
         };
         (to_owner == u8::from(goes_to_owner)).then_some(Self { kind, to_owner: goes_to_owner, path })
@@ -285,8 +348,6 @@ struct Merging {
 pub(super) struct Merged {
     pub(super) header: Header,
     pub(super) segment: Segment,
-    /// One header, and all payload.
-    pub(super) len_bytes: usize,
 }
 
 /// Most payload of an aggregate: it must fit an IP packet.
@@ -300,7 +361,9 @@ impl Merger {
         }
         let done = self.finish();
         let header_len = header_len(datagram)?;
-        let segment = Segment::parse(datagram.slice(HEADER_BYTES..)).ok()?;
+        // What is behind the header of a SYN is padding.
+        let end = if syn_ports(datagram).is_some() { header_len } else { datagram.len() };
+        let segment = Segment::parse(datagram.slice(HEADER_BYTES..end)).ok()?;
         let piece_bytes = segment.payload.len();
         let next_seq = segment.seq.0.wrapping_add(piece_bytes as u32);
         let may_grow = piece_bytes > 0 && segment.flags.0 & !FIN_AND_PUSH == 0x10 && segment.flags.0 & 1 == 0;
@@ -344,8 +407,7 @@ impl Merger {
     /// What was put together last.
     pub(super) fn finish(&mut self) -> Option<Merged> {
         let done = self.current.take()?;
-        let len_bytes = done.header.len() + done.segment.payload.len();
-        Some(Merged { header: Header::parse(&done.header).ok()?, segment: done.segment, len_bytes })
+        Some(Merged { header: Header::parse(&done.header).ok()?, segment: done.segment })
     }
 }
 
@@ -369,6 +431,8 @@ mod tests {
     use super::*;
 
     const PATH: PathId = PathId(0x0123_4567_89ab_cdef);
+
+    const PORTS: Ports = Ports { owner: 50_000, peer: 443 };
 
     fn packet(payload: Payload, segment_size: u16, flags: TcpFlags) -> Packet {
         let tuple = FourTuple {
@@ -417,12 +481,15 @@ mod tests {
             (Kind::ChallengeOfStranger(nonce), true),
             (Kind::Proof(nonce, Proof([3; 16])), false),
             (Kind::Introduction(nonce, PathKey([4; 16])), false),
+            (Kind::Retry(nonce, PORTS, false), true),
+            (Kind::Retry(nonce, PORTS, true), true),
         ] {
             let header = Header { kind, to_owner, path: PATH };
             let bytes = header.to_bytes();
             assert_eq!(Header::parse(&bytes), Ok(header));
             // Only the answer of a challenge may be longer than what it answers, since it goes to one who was dialled.
             assert!(!matches!(kind, Kind::Challenge(_)) || bytes.len() == CHALLENGE_BYTES);
+            assert!(!matches!(kind, Kind::Retry(..)) || bytes.len() == RETRY_BYTES);
             let mut cut = bytes.clone();
             cut.pop();
             assert!(kind == Kind::KeepAlive || Header::parse(&cut) == Err(Strange::Malformed));
@@ -430,6 +497,25 @@ mod tests {
             turned[1] ^= 1;
             assert!(kind == Kind::Segment || Header::parse(&turned) == Err(Strange::Malformed));
         }
+    }
+
+    #[test]
+    fn a_syn_is_known_without_parsing_and_its_padding_is_no_payload() {
+        let bytes = |flags| {
+            let mut bytes = Vec::new();
+            emit(header(), &packet(Payload::EMPTY, 0, flags), &mut bytes).expect("TCP");
+            bytes
+        };
+        let mut syn = bytes(TcpFlags::SYN);
+        pad_opening(&mut syn);
+        assert_eq!(syn.len(), OPENING_BYTES);
+        assert_eq!(syn_ports(&syn), Some(Ports { owner: 5, peer: 80 }));
+        assert_eq!(syn_ports(&syn[..20]), None);
+        assert_eq!(syn_ports(&bytes(TcpFlags::SYN.with(TcpFlags::ACK))), None);
+        assert_eq!(syn_ports(&bytes(TcpFlags::ACK)), None);
+        let mut merger = Merger::default();
+        merger.push(&syn.into());
+        assert_eq!(merger.finish().expect("a SYN").segment.payload.len(), 0);
     }
 
     #[test]

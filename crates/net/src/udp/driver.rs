@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple, Packet, Segment, Transport};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
@@ -16,12 +15,12 @@ use tokio::net::UdpSocket;
 
 use super::UdpOptions;
 use super::datagram::{
-    self, Header, Kind, Merged, Merger, OwnPath, PathId, Strange, network_addr, stack_addr,
+    self, Header, Kind, Merged, Merger, OwnPath, PathId, Ports, Strange, network_addr, stack_addr,
 };
-use super::keys::HostSecret;
+use super::keys::{Challenge, HostSecret};
 use super::own::OwnPaths;
-use super::peers::{Peers, Ports, Reaction, Route};
-use crate::stack::{BufferPool, Receive, Transmit};
+use super::peers::{Peers, Reaction, Route};
+use crate::stack::{Buffer, BufferPool, Receive, Transmit};
 use crate::{WallClock, WeakStack};
 
 /// Buffers of the kernel for each socket. A millisecond at 10 Gbit/s must fit; with room for more, all that may be under way stands
@@ -280,18 +279,19 @@ impl UdpTransmit {
         let path = shared.traffic().own.note_sent(shared.clock.now(), (own, remote), is_syn);
         let header = Header { kind: Kind::Segment, to_owner: false, path };
         let Some(size) = datagram::emit(header, packet, &mut self.train) else { return Ok(()) };
+        if is_syn {
+            datagram::pad_opening(&mut self.train);
+            shared.traffic().own.keep_syn((own, remote), &self.train);
+            return port.send(remote, None, &self.train, None);
+        }
         port.send_train(remote, None, &self.train, size)
     }
 
     /// To a peer that dialled this end.
-    fn transmit_to_owner(&mut self, path: PathId, segment: &Segment, packet: &Packet) -> io::Result<()> {
+    fn transmit_to_owner(&mut self, path: PathId, packet: &Packet) -> io::Result<()> {
         let header = Header { kind: Kind::Segment, to_owner: true, path };
         let Some(size) = datagram::emit(header, packet, &mut self.train) else { return Ok(()) };
-        let ports = Ports { owner: segment.dst_port, own: segment.src_port };
-        let syn_ack = segment.flags.syn().then_some(ports);
-        let Some(route) = self.shared.traffic().peers.route(path, self.train.len(), syn_ack) else {
-            return Ok(());
-        };
+        let Some(route) = self.shared.traffic().peers.route(path, self.train.len()) else { return Ok(()) };
         let Some(port) = self.shared.ports.get(route.socket) else { return Ok(()) };
         port.send_train(route.remote, route.local, &self.train, size)
     }
@@ -305,7 +305,7 @@ impl Transmit for UdpTransmit {
             return self.transmit_to_peer(own, segment, &packet);
         }
         match PathId::of(packet.ip.dst) {
-            Some(path) => self.transmit_to_owner(path, segment, &packet),
+            Some(path) => self.transmit_to_owner(path, &packet),
             None => Ok(()),
         }
     }
@@ -330,6 +330,12 @@ pub(super) struct UdpReceive {
     most_held_bytes: usize,
 }
 
+/// The path whose datagrams pass without asking, while those of one route are handled: it is known by that route.
+#[derive(Debug, Default)]
+struct Gate {
+    open_for: Option<PathId>,
+}
+
 impl UdpReceive {
     /// Takes what is there with one system call.
     fn receive(&self, packets: &mut Vec<Packet>) -> io::Result<()> {
@@ -344,29 +350,59 @@ impl UdpReceive {
             })?
         };
         for (buffer, meta) in buffers.into_iter().zip(metas).take(count) {
-            let bytes = buffer.freeze(meta.len);
-            self.take(&bytes, &meta, packets);
+            self.take(buffer, &meta, packets);
         }
         self.shared.make_room();
         Ok(())
     }
 
-    fn take(&self, bytes: &Bytes, meta: &RecvMeta, packets: &mut Vec<Packet>) {
-        let mut merger = Merger::default();
+    /// Handles the datagrams in a buffer, all of which came by one route. What is not for the stack costs no allocation.
+    fn take(&self, buffer: Buffer, meta: &RecvMeta, packets: &mut Vec<Packet>) {
         let stride = meta.stride.max(1);
-        for at in (0..bytes.len()).step_by(stride) {
-            let datagram = bytes.slice(at..bytes.len().min(at + stride));
-            match Header::parse(&datagram) {
-                Ok(Header { kind: Kind::Segment, .. }) => {
-                    if let Some(done) = merger.push(&datagram) {
-                        packets.extend(self.packet(done, meta));
-                    }
-                }
-                Ok(header) => self.handle_control(header, datagram.len(), meta),
-                Err(strange) => self.count(strange),
+        let starts = (0..meta.len).step_by(stride);
+        let range = |at: usize| at..meta.len.min(at + stride);
+        let mut gate = Gate::default();
+        let admitted: Vec<usize> =
+            starts.filter(|&at| self.is_for_stack(&buffer[range(at)], meta, &mut gate)).collect();
+        if admitted.is_empty() {
+            return;
+        }
+        let bytes = buffer.freeze(meta.len);
+        let mut merger = Merger::default();
+        for at in admitted {
+            if let Some(done) = merger.push(&bytes.slice(range(at))) {
+                packets.extend(self.packet(done, meta));
             }
         }
         packets.extend(merger.finish().and_then(|done| self.packet(done, meta)));
+    }
+
+    /// Whether a datagram holds a segment that the stack is to have. Whatever else it asks for is done.
+    fn is_for_stack(&self, datagram: &[u8], meta: &RecvMeta, gate: &mut Gate) -> bool {
+        let header = match Header::parse(datagram) {
+            Ok(header) => header,
+            Err(strange) => {
+                self.count(strange);
+                return false;
+            }
+        };
+        if header.kind != Kind::Segment {
+            self.handle_control(header, datagram.len(), meta);
+            return false;
+        }
+        // Whether a path is ours, its way tells once the segment is read.
+        if header.to_owner || gate.open_for == Some(header.path) {
+            return true;
+        }
+        let syn = datagram::syn_ports(datagram);
+        let (route, now) = (self.route_of(meta), self.shared.clock.now());
+        let peers = &mut self.shared.traffic().peers;
+        let reaction = peers.handle_segment(now, header.path, route, datagram.len(), syn.is_some());
+        if reaction.is_accepted && !reaction.is_stranger {
+            gate.open_for = Some(header.path);
+        }
+        self.challenge(header.path, reaction, syn, meta);
+        reaction.is_accepted
     }
 
     fn count(&self, strange: Strange) {
@@ -383,7 +419,7 @@ impl UdpReceive {
 
     /// A segment with the addresses that the stack knows; none if nobody is to know of it.
     fn packet(&self, merged: Merged, meta: &RecvMeta) -> Option<Packet> {
-        let Merged { header, mut segment, len_bytes } = merged;
+        let Merged { header, mut segment } = merged;
         let (own, peer) = if header.to_owner {
             // Ours: is it of that peer, and does this socket serve it?
             let (path, remote) = self.shared.traffic().own.way(header.path, meta.addr)?;
@@ -391,13 +427,7 @@ impl UdpReceive {
             ours.then(|| (path.addr(), stack_addr(remote.ip())))?
         } else {
             let local = meta.dst_ip?;
-            let ports = Ports { owner: segment.src_port, own: segment.dst_port };
-            let syn = (segment.flags.syn() && !segment.flags.ack()).then_some(ports);
-            let (route, now) = (self.route_of(meta), self.shared.clock.now());
-            let reaction =
-                self.shared.traffic().peers.handle_segment(now, header.path, route, len_bytes, syn);
-            self.challenge(header.path, reaction, meta);
-            reaction.is_accepted.then(|| (stack_addr(local), header.path.addr()))?
+            (stack_addr(local), header.path.addr())
         };
         compact(&mut segment, &self.pool, self.most_held_bytes);
         let tuple = FourTuple {
@@ -413,7 +443,7 @@ impl UdpReceive {
         match header.kind {
             Kind::KeepAlive => {
                 let reaction = shared.traffic().peers.handle_keep_alive(now, path, route, len_bytes);
-                self.challenge(path, reaction, meta);
+                self.challenge(path, reaction, None, meta);
                 if reaction.is_accepted {
                     self.reply(Header { kind: Kind::KeepAliveAnswer, to_owner: true, path }, meta);
                 }
@@ -424,11 +454,15 @@ impl UdpReceive {
             Kind::Proof(challenge, proof) => {
                 shared.traffic().peers.handle_proof(now, path, route, challenge, proof);
             }
-            Kind::Challenge(challenge) | Kind::ChallengeOfStranger(challenge) => {
-                let is_stranger = matches!(header.kind, Kind::ChallengeOfStranger(_));
-                let answer = shared.traffic().own.answer(now, path, meta.addr, challenge, is_stranger);
-                if let Some(answer) = answer {
-                    self.reply(answer, meta);
+            Kind::Challenge(challenge) => {
+                self.answer(path, challenge, false, meta);
+            }
+            Kind::ChallengeOfStranger(challenge) => {
+                self.answer(path, challenge, true, meta);
+            }
+            Kind::Retry(challenge, syn, is_stranger) => {
+                if self.answer(path, challenge, is_stranger, meta) {
+                    self.repeat_syn(path, syn, meta);
                 }
             }
             // Nothing to do: on its way it kept the bindings. Segments are no control.
@@ -436,12 +470,28 @@ impl UdpReceive {
         }
     }
 
-    fn challenge(&self, path: PathId, reaction: Reaction, meta: &RecvMeta) {
+    /// Gives back a challenge of a path of ours, if there is something to say.
+    fn answer(&self, path: PathId, challenge: Challenge, is_stranger: bool, meta: &RecvMeta) -> bool {
+        let (shared, now) = (&self.shared, self.shared.clock.now());
+        let answer = shared.traffic().own.answer(now, path, meta.addr, challenge, is_stranger);
+        answer.inspect(|answer| self.reply(*answer, meta)).is_some()
+    }
+
+    /// Sends a SYN again that the peer did not take.
+    fn repeat_syn(&self, path: PathId, syn: Ports, meta: &RecvMeta) {
+        let datagram = self.shared.traffic().own.syn_again(path, meta.addr, syn);
+        if let Some(datagram) = datagram {
+            let _ = self.shared.ports[self.port].send(meta.addr, None, &datagram, None);
+        }
+    }
+
+    /// Challenges whoever sent a datagram, which held `syn`, if that is due.
+    fn challenge(&self, path: PathId, reaction: Reaction, syn: Option<Ports>, meta: &RecvMeta) {
         let Some(challenge) = reaction.challenge else { return };
-        let kind = if reaction.is_stranger {
-            Kind::ChallengeOfStranger(challenge)
-        } else {
-            Kind::Challenge(challenge)
+        let kind = match syn {
+            Some(ports) if !reaction.is_accepted => Kind::Retry(challenge, ports, reaction.is_stranger),
+            _ if reaction.is_stranger => Kind::ChallengeOfStranger(challenge),
+            _ => Kind::Challenge(challenge),
         };
         self.reply(Header { kind, to_owner: true, path }, meta);
     }
@@ -459,7 +509,11 @@ impl Receive for UdpReceive {
         loop {
             std::task::ready!(self.shared.ports[self.port].socket.poll_recv_ready(cx))?;
             match self.receive(packets) {
-                Ok(()) if packets.is_empty() => {}
+                // Nothing for the stack: a flood of strangers does not keep the task from its timer.
+                Ok(()) if packets.is_empty() => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // What the network reports of datagrams sent before concerns TCP's timers, not the socket.
@@ -471,81 +525,4 @@ impl Receive for UdpReceive {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-
-    use polypath_wire::{IpHeader, TcpFlags};
-
-    use super::*;
-    use crate::udp::keys::PathKey;
-
-    const KEY: PathKey = PathKey([8; 16]);
-
-    /// A receiver at a free port, and where that is.
-    fn receiver(most_held_bytes: usize) -> (UdpReceive, SocketAddr) {
-        let port = Port::open(true, 0, None, None).expect("a socket");
-        let at = SocketAddr::from(([127, 0, 0, 1], port.socket.local_addr().expect("an address").port()));
-        let shared = Arc::new(Shared::new(vec![port], &UdpOptions::default(), &[3; 64]));
-        (shared.receivers(most_held_bytes).remove(0), at)
-    }
-
-    /// Datagrams of one segment, and the size of each.
-    fn datagrams(payload_bytes: usize, segment_size: u16, flags: TcpFlags) -> (Vec<u8>, usize) {
-        let payload = vec![7; payload_bytes].into();
-        let segment =
-            Segment { src_port: 1, dst_port: 2, flags, payload, segment_size, ..Segment::default() };
-        let ip = IpHeader::new([0; 16].into(), KEY.id().addr());
-        let packet = Packet { ip, transport: Transport::Tcp(segment) };
-        let header = Header { kind: Kind::Segment, to_owner: false, path: KEY.id() };
-        let mut train = Vec::new();
-        let size = datagram::emit(header, &packet, &mut train).expect("TCP");
-        (train, size)
-    }
-
-    async fn receive_all(receiver: &mut UdpReceive, packets: &mut Vec<Packet>, payload_bytes: usize) {
-        let len = |packet: &Packet| packet.payload_slices().iter().map(Bytes::len).sum::<usize>();
-        while packets.iter().map(len).sum::<usize>() < payload_bytes {
-            poll_fn(|cx| receiver.poll_receive(cx, packets)).await.expect("packets");
-        }
-    }
-
-    #[tokio::test]
-    async fn small_datagrams_hold_no_large_buffers() {
-        let (mut receiver, at) = receiver(usize::MAX);
-        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let (datagram, _) = datagrams(10, 0, TcpFlags::SYN);
-        let mut packets = Vec::new();
-        for count in 1..=1000 {
-            sender.send_to(&datagram, at).expect("sends");
-            receive_all(&mut receiver, &mut packets, count * 10).await;
-        }
-        assert_eq!(receiver.pool.held_bytes(), 0);
-    }
-
-    #[tokio::test]
-    async fn large_segments_keep_their_buffers_up_to_a_bound() {
-        const MOST_HELD_BYTES: usize = 20 * RECEIVE_BUFFER_BYTES;
-        let (mut receiver, at) = receiver(MOST_HELD_BYTES);
-        let sender = Port::open(true, 0, None, None).expect("a socket");
-        let from = SocketAddr::from(([127, 0, 0, 1], sender.socket.local_addr().expect("an address").port()));
-        let route = Route { socket: 0, remote: from, local: Some(at.ip()) };
-        {
-            let (peers, now) = (&mut receiver.shared.traffic().peers, receiver.shared.clock.now());
-            let ports = Ports { owner: 1, own: 2 };
-            let reaction = peers.handle_segment(now, KEY.id(), route, 72, Some(ports));
-            let challenge = reaction.challenge.expect("a challenge");
-            assert!(peers.handle_introduction(now, KEY.id(), route, challenge, KEY));
-        }
-        let (train, size) = datagrams(40_000, 1400, TcpFlags::ACK);
-        let mut packets = Vec::new();
-        let mut most_held = 0;
-        for count in 1..=100 {
-            sender.send_train(at, None, &train, size).expect("sends");
-            receive_all(&mut receiver, &mut packets, count * 40_000).await;
-            most_held = most_held.max(receiver.pool.held_bytes());
-        }
-        assert!(most_held <= MOST_HELD_BYTES + BATCH_SIZE * RECEIVE_BUFFER_BYTES, "{most_held}");
-        packets.clear();
-        assert_eq!(receiver.pool.held_bytes(), 0);
-    }
-}
+mod tests;

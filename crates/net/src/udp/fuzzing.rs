@@ -6,13 +6,24 @@ use std::net::SocketAddr;
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{CHALLENGE_BYTES, Header, Kind, OwnPath, PathId};
+use super::datagram::{
+    CHALLENGE_BYTES, Header, Kind, OPENING_BYTES, OVERHEAD_BYTES, OwnPath, PathId, RETRY_BYTES,
+};
 use super::keys::{Challenge, HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
-use super::peers::{AMPLIFICATION, PeerLimits, Peers, Ports, Reaction, Route};
+use super::peers::{PeerLimits, Peers, Reaction, Route};
 
 const OWNERS: u8 = 4;
-const LIMITS: PeerLimits = PeerLimits { paths: 3, paths_of_source: 2, waiting: 8, waiting_of_source: 2 };
+const LIMITS: PeerLimits = PeerLimits {
+    paths: 3,
+    paths_of_source: 2,
+    waiting: 8,
+    waiting_of_source: 2,
+    unproven_per_second: 8,
+    unproven_per_second_of_source: 4,
+    challenges_per_second: 100,
+    challenges_per_second_of_source: 50,
+};
 
 /// Any bytes as a plan of owners and attackers who share routes, in virtual time.
 pub fn paths(plan: &[u8]) {
@@ -59,10 +70,6 @@ fn route(number: u8) -> Route {
     Route { socket: usize::from(number / 128), remote, local: Some(server().ip()) }
 }
 
-fn ports(number: u8) -> Ports {
-    Ports { owner: 50_000 + u16::from(number % 3), own: 443 }
-}
-
 impl World {
     fn new() -> Self {
         let now = Instant::from_secs(100);
@@ -91,52 +98,57 @@ impl World {
             1 => {
                 let (path, route) = (self.owners[owner].path, self.owners[owner].route);
                 self.owners[owner].own.note_sent(self.now, (OwnPath(1), server()), true);
-                self.segment(path, route, 72, Some(ports(how)));
+                self.segment(path, route, OPENING_BYTES, true);
             }
-            2 => self.segment(self.owners[owner].path, self.owners[owner].route, 1400, None),
+            2 => self.segment(self.owners[owner].path, self.owners[owner].route, 1400, false),
             3 => self.keep_alive(self.owners[owner].path, self.owners[owner].route, CHALLENGE_BYTES),
             4 => self.owners[owner].route = route(how & !1),
             5 => self.answer(owner),
-            6 => self.segment(self.owners[owner].path, elsewhere, 32, None),
-            7 => self.segment(self.owners[owner].path, elsewhere, 72, Some(ports(who))),
+            6 => self.segment(self.owners[owner].path, elsewhere, 32, false),
+            7 => self.segment(self.owners[owner].path, elsewhere, 32 + usize::from(who), true),
             8 => self.keep_alive(self.owners[owner].path, elsewhere, usize::from(how % 40)),
             9 => self.forge(how, elsewhere),
             // An identifier that nobody owns, as often as places go around.
-            10 => self.segment(PathId(u64::from(who)), elsewhere, 72, Some(ports(how))),
+            10 => self.segment(PathId(u64::from(who)), elsewhere, OPENING_BYTES, true),
             _ => self.census(how),
         }
         // The stack sends whatever it wants to whom it wants.
-        let syn_ack = how.is_multiple_of(2).then(|| ports(who));
-        if let Some(route) = self.peers.route(self.owners[owner].path, 72, syn_ack) {
+        if let Some(route) = self.peers.route(self.owners[owner].path, 72) {
             self.note_sent(route, 72);
         }
     }
 
     fn note_sent(&mut self, route: Route, len_bytes: usize) {
-        *self.sent.entry(route).or_default() += len_bytes;
+        *self.sent.entry(route).or_default() += len_bytes + OVERHEAD_BYTES;
     }
 
-    fn segment(&mut self, path: PathId, route: Route, len_bytes: usize, syn: Option<Ports>) {
-        *self.received.entry(route).or_default() += len_bytes;
-        let reaction = self.peers.handle_segment(self.now, path, route, len_bytes, syn);
-        assert!(syn.is_none() || reaction.is_accepted, "a SYN is the stack's");
-        self.take(path, route, reaction);
+    fn segment(&mut self, path: PathId, route: Route, len_bytes: usize, is_syn: bool) {
+        *self.received.entry(route).or_default() += len_bytes + OVERHEAD_BYTES;
+        let reaction = self.peers.handle_segment(self.now, path, route, len_bytes, is_syn);
+        let is_known = self.peers.known_route(path).is_some_and(|known| known == route);
+        assert!(
+            !reaction.is_accepted || reaction.is_stranger != is_known,
+            "taken from an address that is not proven"
+        );
+        assert!(!is_known || reaction.is_accepted);
+        let is_retry = is_syn && !reaction.is_accepted;
+        self.take(path, route, reaction, if is_retry { RETRY_BYTES } else { CHALLENGE_BYTES });
     }
 
     fn keep_alive(&mut self, path: PathId, route: Route, len_bytes: usize) {
-        *self.received.entry(route).or_default() += len_bytes;
+        *self.received.entry(route).or_default() += len_bytes + OVERHEAD_BYTES;
         let reaction = self.peers.handle_keep_alive(self.now, path, route, len_bytes);
         assert!(
             !reaction.is_accepted || self.proven.contains(&route),
             "answered to an address that is not proven"
         );
-        self.take(path, route, reaction);
+        self.take(path, route, reaction, CHALLENGE_BYTES);
     }
 
     /// A challenge goes where the datagram came from.
-    fn take(&mut self, path: PathId, route: Route, reaction: Reaction) {
+    fn take(&mut self, path: PathId, route: Route, reaction: Reaction, len_bytes: usize) {
         let Some(challenge) = reaction.challenge else { return };
-        self.note_sent(route, CHALLENGE_BYTES);
+        self.note_sent(route, len_bytes);
         match self.owners.iter_mut().find(|owner| owner.path == path && owner.route == route) {
             Some(owner) => owner.challenges.push((challenge, reaction.is_stranger)),
             None => self.captured.push((path, challenge, route)),
@@ -201,7 +213,7 @@ impl World {
         }
         for (route, sent) in self.sent.iter().filter(|(route, _)| !self.proven.contains(route)) {
             let received = self.received.get(route).copied().unwrap_or(0);
-            assert!(*sent <= AMPLIFICATION * received, "{sent} bytes for {received} to {route:?}");
+            assert!(*sent <= received, "{sent} bytes for {received} to {route:?}");
         }
         let (known, waiting) = self.peers.counts();
         assert!(known <= LIMITS.paths && waiting <= LIMITS.waiting);

@@ -157,6 +157,26 @@ async fn a_full_table_makes_room_for_who_has_a_use_for_it() {
     exchange(&mut far, &mut near, 1000).await;
 }
 
+#[tokio::test]
+async fn strangers_beyond_the_budget_connect_all_the_same() {
+    let options = UdpOptions { port: 16_906, ..UdpOptions::default() };
+    let mut reachable = UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() };
+    reachable.peers.unproven_per_second_of_source = 1;
+    let server = client(&reachable);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    for _ in 0..5 {
+        // Each has a path of its own, and its SYN is dropped for a challenge but for the first.
+        let client = client(&options);
+        let as_usual = ConnectOptions::default();
+        let to = ([127, 0, 0, 1], PORT).into();
+        let (near, far) = tokio::join!(client.connect(to, &as_usual), listener.accept());
+        let (mut near, mut far) = (near.expect("connects"), far.expect("is accepted").0);
+        exchange(&mut near, &mut far, 1000).await;
+        let info = near.connection_info().expect("it lives");
+        assert_eq!(info.subflows[0].tcp.timeouts, 0, "no timer was needed");
+    }
+}
+
 #[test]
 fn further_uplinks_are_those_with_a_default_route() {
     let link = |index: u32, name: &str, last: u8| Link {

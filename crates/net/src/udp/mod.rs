@@ -6,12 +6,13 @@
 //!
 //! | who | can | cannot |
 //! |---|---|---|
-//! | knows an identifier, and sends from anywhere | cause one challenge for each datagram, never longer than that | take a path over, see any of its datagrams |
+//! | knows an identifier, and sends from anywhere | cause one challenge for each datagram, never longer than that | take a path over, see any of its datagrams, have the stack see one of its own |
 //! | is dialled by the same host as others | know the key of its own path | link that to paths of others, or speak for them |
-//! | makes up addresses | take places in a table of fixed size, its network's share of it | push a known path out, get more than three bytes for one |
+//! | makes up addresses | take places in a table of fixed size, its network's share of it; have so many segments a second reach the stack | push a known path out, get more than one byte for one, cost newcomers more than a round trip |
 //! | opens many paths from real addresses | have as many as its network's share | push out a path that a flow uses |
 //! | sees all datagrams, the introduction too | all that it could with TCP | |
 
+mod allowance;
 #[doc(hidden)]
 pub mod attacks;
 mod datagram;

@@ -1,11 +1,11 @@
 //! The paths of this end to those whom it dials: identifiers, and answers to challenges.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{Header, Kind, OwnPath, PathId};
+use super::datagram::{Header, Kind, OwnPath, PathId, Ports, syn_ports};
 use super::keys::{Challenge, HostSecret, PathKey};
 
 /// For so long after a SYN this end tells a peer the key of the path.
@@ -16,6 +16,12 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Answers to challenges in a second, for one path.
 const ANSWERS_PER_SECOND: u32 = 100;
+
+/// SYNs that may have to be sent again, for one path: about 200 bytes each.
+const KEPT_SYNS: usize = 64;
+
+/// So often, at the most, is a SYN sent again because a peer asks for it.
+const MOST_REPEATS: u8 = 3;
 
 /// A path to a peer: by which path of ours, and to which address.
 pub(super) type Way = (OwnPath, SocketAddr);
@@ -36,6 +42,15 @@ struct OwnState {
     syn_at: Option<Instant>,
     /// The second of the latest answer, and how many there were in it.
     answers: (u64, u32),
+    /// The latest ones that left, in that order.
+    syns: VecDeque<SentSyn>,
+}
+
+#[derive(Debug)]
+struct SentSyn {
+    ports: Ports,
+    datagram: Vec<u8>,
+    repeats: u8,
 }
 
 impl OwnPaths {
@@ -50,13 +65,32 @@ impl OwnPaths {
             let key = PathKey::derive(&self.secret, way.0, way.1);
             let id = key.id();
             self.ways.insert(id, way);
-            OwnState { key, id, sent_at: now, syn_at: None, answers: (0, 0) }
+            OwnState { key, id, sent_at: now, syn_at: None, answers: (0, 0), syns: VecDeque::new() }
         });
         state.sent_at = now;
         if is_syn {
             state.syn_at = Some(now);
         }
         state.id
+    }
+
+    /// A datagram with a SYN leaves by a way; the peer may not take it, and ask for it again.
+    pub(super) fn keep_syn(&mut self, way: Way, datagram: &[u8]) {
+        let Some((state, ports)) = self.paths.get_mut(&way).zip(syn_ports(datagram)) else { return };
+        state.syns.retain(|syn| syn.ports != ports);
+        if state.syns.len() >= KEPT_SYNS {
+            state.syns.pop_front();
+        }
+        state.syns.push_back(SentSyn { ports, datagram: datagram.to_vec(), repeats: 0 });
+    }
+
+    /// A SYN that left for `remote`, which asks for it again.
+    pub(super) fn syn_again(&mut self, path: PathId, remote: SocketAddr, ports: Ports) -> Option<Vec<u8>> {
+        let way = self.way(path, remote)?;
+        let syns = &mut self.paths.get_mut(&way)?.syns;
+        let syn = syns.iter_mut().find(|syn| syn.ports == ports && syn.repeats < MOST_REPEATS)?;
+        syn.repeats += 1;
+        Some(syn.datagram.clone())
     }
 
     /// The way that a datagram of a path of ours came, if its other end is `remote`.
@@ -164,6 +198,24 @@ mod tests {
         assert_eq!(own.answer(at(63), path, way(1).1, nonce, true), None, "too late");
         let answer = own.answer(at(63), path, way(1).1, nonce, false).expect("a proof");
         assert!(matches!(answer.kind, Kind::Proof(_, proof) if key.is_proof(nonce, proof)));
+    }
+
+    #[test]
+    fn a_syn_is_repeated_for_its_peer_and_a_few_times_only() {
+        let mut own = own();
+        let path = own.note_sent(at(1), way(1), true);
+        let syn = |port: u8| {
+            let mut datagram = Header { kind: Kind::Segment, to_owner: false, path }.to_bytes();
+            datagram.extend_from_slice(&[0, port, 1, 187, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02, 0, 0]);
+            datagram
+        };
+        (0..=KEPT_SYNS as u8).for_each(|port| own.keep_syn(way(1), &syn(port)));
+        let ports = |port: u8| Ports { owner: port.into(), peer: 443 };
+        assert_eq!(own.syn_again(path, way(1).1, ports(0)), None, "too many at once");
+        assert_eq!(own.syn_again(path, way(2).1, ports(1)), None, "another peer");
+        let repeats: Vec<_> =
+            std::iter::from_fn(|| own.syn_again(path, way(1).1, ports(1))).take(9).collect();
+        assert_eq!(repeats, vec![syn(1); MOST_REPEATS.into()]);
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! §9), with keys in the place of encryption:
 //!
 //! - A path that nobody knows *waits*: its SYN goes to the stack, and the stack's answers go back by the way that the SYN
-//!   came, at most three times as many bytes as came (RFC 9000 §8.1). Waiting costs a place in a small table in which each
-//!   network of sources has its share, and what loses its place loses nothing but this.
+//!   came, no more bytes than came (RFC 9000 §8.1 allows three times as many). Waiting costs a place in a small table in which
+//!   each network of sources has its share, and what loses its place loses nothing but this.
 //! - With the SYN/ACK goes a challenge. Who gives it back from the same address, with a key from which the identifier follows,
 //!   has its path *known*. The challenge is a keyed hash of identifier, route and time, so nothing is kept for it.
-//! - A datagram of a known path by another route is challenged there. Nothing but the answer to a SYN that came so is sent
-//!   there before a proof with the path's key comes back from there; until then the old route stays in use.
-//! - A challenge is never longer than the datagram that caused it.
+//! - Only so many segments a second reach the stack from addresses that are not proven. A SYN beyond that costs one hash: it
+//!   is dropped for a challenge, and comes again behind the answer. That takes its owner one more round trip.
+//! - A datagram of a known path by another route is challenged there, and dropped. Nothing is sent there before a proof with
+//!   the path's key comes back from there; until then the old route stays in use.
+//! - A challenge is never longer than the datagram that caused it, and only so many a second leave.
 //! - A known path is forgotten only when there is no room, and only if no flow uses it; its owner introduces itself again.
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +20,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{CHALLENGE_BYTES, PathId};
+use super::allowance::Allowance;
+use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES, PathId};
 use super::keys::{Challenge, PathKey, Proof};
 use super::secrets::PeerSecrets;
 use super::waiting::Waiting;
@@ -34,16 +37,31 @@ pub struct PeerLimits {
     pub waiting: usize,
     /// Of those, paths from one network of sources, and maybe some others that share its place. Default 64.
     pub waiting_of_source: usize,
+    /// Segments that reach the stack from addresses that are not proven, in a second. A SYN beyond that takes its owner one more
+    /// round trip. Default 1000: about a hundredth of a processor.
+    pub unproven_per_second: u32,
+    /// Of those, segments from one network of sources, and maybe some others that share its place. Default 100.
+    pub unproven_per_second_of_source: u32,
+    /// Challenges in a second. Default 100 000.
+    pub challenges_per_second: u32,
+    /// Of those, challenges to one network of sources, and maybe some others that share its place. Default 10 000.
+    pub challenges_per_second_of_source: u32,
 }
 
 impl Default for PeerLimits {
     fn default() -> Self {
-        Self { paths: 65_536, paths_of_source: 8192, waiting: 8192, waiting_of_source: 64 }
+        Self {
+            paths: 65_536,
+            paths_of_source: 8192,
+            waiting: 8192,
+            waiting_of_source: 64,
+            unproven_per_second: 1000,
+            unproven_per_second_of_source: 100,
+            challenges_per_second: 100_000,
+            challenges_per_second_of_source: 10_000,
+        }
     }
 }
-
-/// What may be sent to an address that is not proven, for each byte from there (RFC 9000 §8.1).
-pub(super) const AMPLIFICATION: usize = 3;
 
 /// A challenge holds for one to two of these.
 const CHALLENGE_EPOCH: Duration = Duration::from_secs(8);
@@ -56,9 +74,6 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// So often, at the most, is it worth asking which paths are in use.
 const CENSUS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Challenges of datagrams that belong to nothing, in a second.
-const STRAYS_PER_SECOND: u32 = 1000;
 
 /// How a peer's path is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,19 +144,6 @@ struct Known {
 struct Candidate {
     route: Route,
     challenged_at: Instant,
-    /// Ports of the SYN that came by it last. Its answer goes back there, as if the path were unknown.
-    syn: Option<Ports>,
-    /// What may still be sent there.
-    room_bytes: usize,
-}
-
-/// Ports of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ports {
-    /// Of the path's owner.
-    pub(super) owner: u16,
-    /// Of this end.
-    pub(super) own: u16,
 }
 
 /// The paths of all peers.
@@ -153,7 +155,9 @@ pub(super) struct Peers {
     /// How many known paths there are of each source.
     of_source: HashMap<Source, usize>,
     waiting: Waiting,
-    strays: Strays,
+    /// Segments for the stack from addresses that are not proven.
+    unproven: Allowance,
+    challenges: Allowance,
     wants_census: bool,
     last_census: Option<Instant>,
     counters: PeerCounters,
@@ -168,7 +172,8 @@ impl Peers {
             known: HashMap::new(),
             of_source: HashMap::new(),
             waiting: Waiting::new(limits.waiting, limits.waiting_of_source),
-            strays: Strays::default(),
+            unproven: Allowance::new(limits.unproven_per_second, limits.unproven_per_second_of_source),
+            challenges: Allowance::new(limits.challenges_per_second, limits.challenges_per_second_of_source),
             wants_census: false,
             last_census: None,
             counters: PeerCounters::default(),
@@ -180,32 +185,49 @@ impl Peers {
         self.counters
     }
 
-    /// A segment, or several as one, came by a route; `len_bytes` is what all datagrams of it held. `syn` is there if it is
-    /// a SYN without an acknowledgment.
+    /// A datagram of `len_bytes` with a segment came by a route. `is_syn` says that it is a SYN without an acknowledgment.
     pub(super) fn handle_segment(
         &mut self,
         now: Instant,
         path: PathId,
         route: Route,
         len_bytes: usize,
-        syn: Option<Ports>,
+        is_syn: bool,
     ) -> Reaction {
-        if let Some(known) = self.known.get_mut(&path) {
-            if syn.is_some() {
-                known.fresh_at = now;
+        match self.known.get_mut(&path) {
+            Some(known) if known.route == route => {
+                if is_syn {
+                    known.fresh_at = now;
+                }
+                Reaction { is_accepted: true, ..Reaction::default() }
             }
-            // As TCP, the stack believes sequence numbers from wherever they come; only answers need a proven address.
-            let is_due = known.route != route && known.note_candidate(now, route, len_bytes, syn);
-            return self.react(now, path, route, true, is_due);
+            Some(_) => self.challenge_candidate(now, path, route, len_bytes, is_syn),
+            None => self.handle_stranger(now, path, route, len_bytes, is_syn),
         }
-        if syn.is_some() || self.waiting.is_from(path, route) {
-            let place = self.secrets.place(route.source());
-            let is_due = self.waiting.note(now, place, path, route, len_bytes, CHALLENGE_INTERVAL);
-            return Reaction { is_stranger: true, ..self.react(now, path, route, true, is_due) };
-        }
-        // It lost its place, or this end forgot it: who shows its key is known again.
-        let is_due = len_bytes >= CHALLENGE_BYTES && self.strays.take(now);
-        Reaction { is_stranger: true, ..self.react(now, path, route, false, is_due) }
+    }
+
+    /// Nobody knows the path. It lost its place, this end forgot it, or it is new: who shows its key is known.
+    fn handle_stranger(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        route: Route,
+        len_bytes: usize,
+        is_syn: bool,
+    ) -> Reaction {
+        let place = self.secrets.place(route.source());
+        let is_expected = match self.waiting.route(path) {
+            Some(waiting) => waiting == route,
+            None => is_syn && len_bytes >= OPENING_BYTES,
+        };
+        let is_accepted = is_expected && self.unproven.take(now, place);
+        let is_due = if is_accepted {
+            self.waiting.note(now, place, path, route, len_bytes, CHALLENGE_INTERVAL)
+        } else {
+            self.may_challenge(now, route, len_bytes)
+        };
+        let challenge = self.challenge(now, path, route, is_due);
+        Reaction { is_accepted, challenge, is_stranger: true }
     }
 
     /// A keep-alive of `len_bytes` came by a route. It is answered if it came by the route of its path.
@@ -216,12 +238,26 @@ impl Peers {
         route: Route,
         len_bytes: usize,
     ) -> Reaction {
-        let Some(known) = self.known.get_mut(&path) else { return Reaction::default() };
-        if known.route == route {
-            return Reaction { is_accepted: true, ..Reaction::default() };
+        match self.known.get(&path) {
+            Some(known) if known.route == route => Reaction { is_accepted: true, ..Reaction::default() },
+            Some(_) => self.challenge_candidate(now, path, route, len_bytes, false),
+            None => Reaction::default(),
         }
-        let is_due = len_bytes >= CHALLENGE_BYTES && known.note_candidate(now, route, len_bytes, None);
-        self.react(now, path, route, false, is_due)
+    }
+
+    /// A datagram of a known path came by another route. It is not accepted: who sends it has to prove itself first.
+    /// `is_urgent` says that its owner waits for a challenge.
+    fn challenge_candidate(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        route: Route,
+        len_bytes: usize,
+        is_urgent: bool,
+    ) -> Reaction {
+        let is_new = self.known.get_mut(&path).is_some_and(|known| known.note_candidate(now, route));
+        let is_due = (is_new || is_urgent) && self.may_challenge(now, route, len_bytes);
+        Reaction { challenge: self.challenge(now, path, route, is_due), ..Reaction::default() }
     }
 
     /// The owner of a path says who it is. True if the path is known now, by this route.
@@ -276,11 +312,10 @@ impl Peers {
         is_right
     }
 
-    /// Where `len_bytes` for a path may go; `syn_ack` is there if they are the answer to a SYN.
-    pub(super) fn route(&mut self, path: PathId, len_bytes: usize, syn_ack: Option<Ports>) -> Option<Route> {
-        if let Some(known) = self.known.get_mut(&path) {
-            let elsewhere = syn_ack.and_then(|ports| known.candidate.as_mut()?.spend(len_bytes, ports));
-            return Some(elsewhere.unwrap_or(known.route));
+    /// Where `len_bytes` for a path may go.
+    pub(super) fn route(&mut self, path: PathId, len_bytes: usize) -> Option<Route> {
+        if let Some(known) = self.known.get(&path) {
+            return Some(known.route);
         }
         let route = self.waiting.spend(path, len_bytes);
         self.counters.unproven_drops += u64::from(route.is_none());
@@ -316,17 +351,14 @@ impl Peers {
         (self.known.len(), self.waiting.len())
     }
 
-    fn react(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        route: Route,
-        is_accepted: bool,
-        is_due: bool,
-    ) -> Reaction {
+    /// Whether a datagram of `len_bytes` from an address that is not proven may be answered by a challenge.
+    fn may_challenge(&mut self, now: Instant, route: Route, len_bytes: usize) -> bool {
+        len_bytes >= CHALLENGE_BYTES && self.challenges.take(now, self.secrets.place(route.source()))
+    }
+
+    fn challenge(&mut self, now: Instant, path: PathId, route: Route, is_due: bool) -> Option<Challenge> {
         self.counters.challenges += u64::from(is_due);
-        let challenge = is_due.then(|| self.secrets.challenge(path, route, epoch(now)));
-        Reaction { is_accepted, challenge, is_stranger: false }
+        is_due.then(|| self.secrets.challenge(path, route, epoch(now)))
     }
 
     /// Whether this end challenged a path so, there, of late.
@@ -350,54 +382,13 @@ impl Peers {
 
 impl Known {
     /// A datagram came by another route; true if a challenge is due there.
-    fn note_candidate(&mut self, now: Instant, route: Route, len_bytes: usize, syn: Option<Ports>) -> bool {
-        let room_bytes = len_bytes.saturating_mul(AMPLIFICATION);
-        match self.candidate.as_deref_mut().filter(|candidate| candidate.route == route) {
-            Some(candidate) => {
-                let is_due = now.since(candidate.challenged_at) >= CHALLENGE_INTERVAL;
-                if is_due {
-                    candidate.challenged_at = now;
-                }
-                candidate.syn = syn.or(candidate.syn);
-                let spent_bytes = if is_due { CHALLENGE_BYTES } else { 0 };
-                candidate.room_bytes =
-                    candidate.room_bytes.saturating_add(room_bytes).saturating_sub(spent_bytes);
-                is_due
-            }
-            None => {
-                let room_bytes = room_bytes.saturating_sub(CHALLENGE_BYTES);
-                let candidate = Candidate { route, challenged_at: now, syn, room_bytes };
-                self.candidate = Some(Box::new(candidate));
-                true
-            }
+    fn note_candidate(&mut self, now: Instant, route: Route) -> bool {
+        let before = self.candidate.as_deref().filter(|candidate| candidate.route == route);
+        let is_due = before.is_none_or(|candidate| now.since(candidate.challenged_at) >= CHALLENGE_INTERVAL);
+        if is_due {
+            self.candidate = Some(Box::new(Candidate { route, challenged_at: now }));
         }
-    }
-}
-
-impl Candidate {
-    /// The route, if an answer of `len_bytes` to a SYN may go there.
-    fn spend(&mut self, len_bytes: usize, ports: Ports) -> Option<Route> {
-        let left = self.room_bytes.checked_sub(len_bytes).filter(|_| self.syn == Some(ports))?;
-        self.room_bytes = left;
-        Some(self.route)
-    }
-}
-
-/// How many stray datagrams may still be answered in this second.
-#[derive(Debug, Default)]
-struct Strays {
-    second: u64,
-    taken: u32,
-}
-
-impl Strays {
-    fn take(&mut self, now: Instant) -> bool {
-        let second = now.as_micros() / 1_000_000;
-        if second != self.second {
-            *self = Self { second, taken: 0 };
-        }
-        self.taken += 1;
-        self.taken <= STRAYS_PER_SECOND
+        is_due
     }
 }
 

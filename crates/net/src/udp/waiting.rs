@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{CHALLENGE_BYTES, PathId};
-use super::peers::{AMPLIFICATION, Route};
+use super::datagram::{CHALLENGE_BYTES, OVERHEAD_BYTES, PathId};
+use super::peers::Route;
 
 /// Paths that wait, in sets. A network of sources has one of the sets, in which the newest takes the place of the oldest.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(super) struct Waiting {
 struct Slot {
     path: PathId,
     route: Route,
-    received_bytes: usize,
-    sent_bytes: usize,
+    /// What may still be sent by the route: what came by it, less what left, with the headers around each datagram.
+    room_bytes: usize,
     challenged_at: Instant,
 }
 
@@ -41,12 +41,12 @@ impl Waiting {
         self.index.len()
     }
 
-    /// Whether a path waits that came by this route.
-    pub(super) fn is_from(&self, path: PathId, route: Route) -> bool {
-        self.slot(path).is_some_and(|slot| slot.route == route)
+    /// The route by which a path came, if it waits.
+    pub(super) fn route(&self, path: PathId) -> Option<Route> {
+        Some(self.slots.get(*self.index.get(&path)?)?.as_ref()?.route)
     }
 
-    /// A path whose source belongs to `place` came with `len_bytes` by a route. True if it is to be challenged: at once, and
+    /// A path whose source belongs to `place` came with a datagram of `len_bytes` by a route. True if it is to be challenged: at once, and
     /// again after `interval`.
     pub(super) fn note(
         &mut self,
@@ -58,11 +58,10 @@ impl Waiting {
         interval: Duration,
     ) -> bool {
         if let Some(slot) = self.slot_mut(path).filter(|slot| slot.route == route) {
-            slot.received_bytes = slot.received_bytes.saturating_add(len_bytes);
-            let is_due = now.since(slot.challenged_at) >= interval;
+            slot.room_bytes = slot.room_bytes.saturating_add(len_bytes + OVERHEAD_BYTES);
+            let is_due = now.since(slot.challenged_at) >= interval && slot.spend(CHALLENGE_BYTES);
             if is_due {
                 slot.challenged_at = now;
-                slot.sent_bytes = slot.sent_bytes.saturating_add(CHALLENGE_BYTES);
             }
             return is_due;
         }
@@ -75,24 +74,19 @@ impl Waiting {
         let within = usize::from(self.oldest[set]);
         self.oldest[set] = ((within + 1) % self.set_len) as u16;
         let at = set * self.set_len + within;
-        let (received_bytes, sent_bytes) = (len_bytes, CHALLENGE_BYTES);
-        let slot = Slot { path, route, received_bytes, sent_bytes, challenged_at: now };
+        let mut slot = Slot { path, route, room_bytes: len_bytes + OVERHEAD_BYTES, challenged_at: now };
+        let is_due = slot.spend(CHALLENGE_BYTES);
         if let Some(before) = self.slots[at].replace(slot) {
             self.index.remove(&before.path);
         }
         self.index.insert(path, at);
-        true
+        is_due
     }
 
     /// The route of a path, if `len_bytes` may be sent there.
     pub(super) fn spend(&mut self, path: PathId, len_bytes: usize) -> Option<Route> {
         let slot = self.slot_mut(path)?;
-        let sent = slot.sent_bytes.saturating_add(len_bytes);
-        if sent > slot.received_bytes.saturating_mul(AMPLIFICATION) {
-            return None;
-        }
-        slot.sent_bytes = sent;
-        Some(slot.route)
+        slot.spend(len_bytes).then_some(slot.route)
     }
 
     /// A path waits no more.
@@ -102,11 +96,16 @@ impl Waiting {
         }
     }
 
-    fn slot(&self, path: PathId) -> Option<&Slot> {
-        self.slots.get(*self.index.get(&path)?)?.as_ref()
-    }
-
     fn slot_mut(&mut self, path: PathId) -> Option<&mut Slot> {
         self.slots.get_mut(*self.index.get(&path)?)?.as_mut()
+    }
+}
+
+impl Slot {
+    /// Whether there is room for a datagram of `len_bytes`. If so, it is taken.
+    fn spend(&mut self, len_bytes: usize) -> bool {
+        let left = self.room_bytes.checked_sub(len_bytes.saturating_add(OVERHEAD_BYTES));
+        self.room_bytes = left.unwrap_or(self.room_bytes);
+        left.is_some()
     }
 }

@@ -1,13 +1,12 @@
 //! Owners and attackers against the table, in virtual time.
 
-use super::super::datagram::{Header, Kind, OwnPath};
+use super::super::datagram::{Header, Kind, OVERHEAD_BYTES, OwnPath, RETRY_BYTES};
 use super::super::keys::HostSecret;
 use super::super::own::OwnPaths;
 use super::*;
 
-const SYN_BYTES: usize = 72;
-const SYN_ACK_BYTES: usize = 72;
-const PORTS: Ports = Ports { owner: 50_000, own: 443 };
+/// Our header, and TCP's with as many options as fit.
+const LONGEST_SYN_ACK_BYTES: usize = 72;
 
 fn at(millis: u64) -> Instant {
     Instant::from_secs(1000) + Duration::from_millis(millis)
@@ -22,7 +21,13 @@ fn peers() -> Peers {
 }
 
 fn small(paths: usize, of_source: usize) -> Peers {
-    let limits = PeerLimits { paths, paths_of_source: of_source, waiting: 64, waiting_of_source: 4 };
+    let limits = PeerLimits {
+        paths,
+        paths_of_source: of_source,
+        waiting: 64,
+        waiting_of_source: 4,
+        ..PeerLimits::default()
+    };
     Peers::new(limits, [9; 32])
 }
 
@@ -53,8 +58,7 @@ impl Owner {
 
     /// Opens a connection; true if the path is known then.
     fn connect(&mut self, peers: &mut Peers, now: Instant, route: Route) -> bool {
-        let reaction = peers.handle_segment(now, self.path, route, SYN_BYTES, Some(PORTS));
-        assert!(reaction.is_accepted);
+        let reaction = peers.handle_segment(now, self.path, route, OPENING_BYTES, true);
         self.answer(peers, now, route, reaction)
     }
 }
@@ -72,14 +76,14 @@ fn hand_in(peers: &mut Peers, now: Instant, route: Route, header: Header) -> boo
 #[test]
 fn a_path_is_known_when_its_owner_answers_and_not_before() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
-    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), SYN_BYTES, Some(PORTS));
+    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), OPENING_BYTES, true);
     assert!(reaction.is_accepted && reaction.is_stranger);
     assert_eq!(peers.counts(), (0, 1));
     // The SYN/ACK leaves at once all the same: no round trip is added.
-    assert_eq!(peers.route(owner.path, SYN_ACK_BYTES, Some(PORTS)), Some(route(1, 1)));
+    assert_eq!(peers.route(owner.path, LONGEST_SYN_ACK_BYTES), Some(route(1, 1)));
     assert!(owner.answer(&mut peers, at(20), route(1, 1), reaction));
     assert_eq!(peers.counts(), (1, 0));
-    assert_eq!(peers.route(owner.path, 1 << 20, None), Some(route(1, 1)));
+    assert_eq!(peers.route(owner.path, 1 << 20), Some(route(1, 1)));
 }
 
 #[test]
@@ -89,17 +93,17 @@ fn an_identifier_from_elsewhere_takes_nothing() {
     let (home, thief) = (route(1, 1), route(66, 666));
     for millis in 0..1000 {
         let now = at(millis);
-        peers.handle_segment(now, owner.path, thief, 32, None);
+        peers.handle_segment(now, owner.path, thief, 32, false);
         let reaction = peers.handle_keep_alive(now, owner.path, thief, CHALLENGE_BYTES);
         assert!(!reaction.is_accepted, "no answer before a proof");
-        assert_eq!(peers.route(owner.path, 1400, None), Some(home));
+        assert_eq!(peers.route(owner.path, 1400), Some(home));
         let Some(challenge) = reaction.challenge else { continue };
         // It receives its challenges, and knows everything but the key.
         assert!(!peers.handle_proof(now, owner.path, thief, challenge, Proof([0; 16])));
         assert!(!peers.handle_introduction(now, owner.path, thief, challenge, PathKey([0; 16])));
         // It makes the owner answer, whose answer comes from where the owner is.
         assert!(!owner.answer(&mut peers, now, home, Reaction { is_stranger: false, ..reaction }));
-        assert_eq!(peers.route(owner.path, 1400, None), Some(home));
+        assert_eq!(peers.route(owner.path, 1400), Some(home));
     }
     assert_eq!(peers.counters().route_changes, 0);
 }
@@ -110,27 +114,27 @@ fn the_owner_takes_its_path_along() {
     owner.connect(&mut peers, at(0), route(1, 1));
     let elsewhere = route(2, 7);
     let reaction = peers.handle_keep_alive(at(50), owner.path, elsewhere, CHALLENGE_BYTES);
-    assert_eq!(peers.route(owner.path, 1400, None), Some(route(1, 1)), "until the answer");
+    assert_eq!(peers.route(owner.path, 1400), Some(route(1, 1)), "until the answer");
     assert!(owner.answer(&mut peers, at(80), elsewhere, reaction));
-    assert_eq!(peers.route(owner.path, 1400, None), Some(elsewhere));
+    assert_eq!(peers.route(owner.path, 1400), Some(elsewhere));
     assert!(peers.handle_keep_alive(at(90), owner.path, elsewhere, CHALLENGE_BYTES).is_accepted);
     // Others who try at the same time do not keep it from that.
     let third = route(3, 8);
     let mut latest = None;
     for millis in 100..200 {
-        peers.handle_segment(at(millis), owner.path, route(66, millis as u16), 32, None);
-        let reaction = peers.handle_segment(at(millis), owner.path, third, 1400, None);
+        peers.handle_segment(at(millis), owner.path, route(66, millis as u16), 32, false);
+        let reaction = peers.handle_segment(at(millis), owner.path, third, 1400, false);
         latest = reaction.challenge.map(|_| reaction).or(latest);
     }
     assert!(owner.answer(&mut peers, at(200), third, latest.expect("a challenge")));
-    assert_eq!(peers.route(owner.path, 1400, None), Some(third));
+    assert_eq!(peers.route(owner.path, 1400), Some(third));
 }
 
 #[test]
 fn a_challenge_holds_for_its_route_and_some_seconds() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
     owner.connect(&mut peers, at(0), route(1, 1));
-    let reaction = peers.handle_segment(at(0), owner.path, route(2, 2), 1400, None);
+    let reaction = peers.handle_segment(at(0), owner.path, route(2, 2), 1400, false);
     let challenge = reaction.challenge.expect("a challenge");
     let answer = owner.own.answer(at(0), owner.path, owner.server, challenge, false).expect("an answer");
     assert!(!hand_in(&mut peers, at(0), route(2, 3), answer), "another port");
@@ -142,7 +146,7 @@ fn a_challenge_holds_for_its_route_and_some_seconds() {
 #[test]
 fn nobody_introduces_a_path_whose_key_is_not_theirs() {
     let (mut peers, owner, mut other) = (peers(), Owner::new(1), Owner::new(2));
-    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), SYN_BYTES, Some(PORTS));
+    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), OPENING_BYTES, true);
     let challenge = reaction.challenge.expect("a challenge");
     let answer = other.own.answer(at(0), other.path, other.server, challenge, true).expect("an answer");
     let Kind::Introduction(_, key) = answer.kind else { panic!("{answer:?}") };
@@ -151,40 +155,109 @@ fn nobody_introduces_a_path_whose_key_is_not_theirs() {
 }
 
 #[test]
-fn an_unproven_address_gets_three_bytes_for_one_at_most() {
+fn an_unproven_address_gets_no_more_bytes_than_it_sends() {
     let mut peers = peers();
     let path = Owner::new(1).path;
     let (mut received, mut sent) = (0, 0);
+    let on_the_wire = |len: usize| len + OVERHEAD_BYTES;
     for millis in 0..5000 {
         if millis % 500 == 0 {
-            received += SYN_BYTES;
-            let reaction = peers.handle_segment(at(millis), path, route(1, 1), SYN_BYTES, Some(PORTS));
-            sent += reaction.challenge.map_or(0, |_| CHALLENGE_BYTES);
+            let len = if millis == 2000 { 32 } else { OPENING_BYTES };
+            received += on_the_wire(len);
+            let reaction = peers.handle_segment(at(millis), path, route(1, 1), len, true);
+            sent += reaction.challenge.map_or(0, |_| on_the_wire(CHALLENGE_BYTES));
         }
-        sent += peers.route(path, SYN_ACK_BYTES, Some(PORTS)).map_or(0, |_| SYN_ACK_BYTES);
-        assert!(sent <= 3 * received, "{sent} for {received}");
+        sent += peers.route(path, LONGEST_SYN_ACK_BYTES).map_or(0, |_| on_the_wire(LONGEST_SYN_ACK_BYTES));
+        assert!(sent <= received, "{sent} for {received}");
+        assert!(millis > 0 || sent > on_the_wire(LONGEST_SYN_ACK_BYTES), "both are sent at once");
     }
     assert!(peers.counters().unproven_drops > 0);
+    // A SYN that is shorter than it has to be is not taken, and its challenge is no longer.
+    let reaction = peers.handle_segment(at(0), PathId(4), route(1, 1), OPENING_BYTES - 1, true);
+    assert!(!reaction.is_accepted && reaction.challenge.is_some());
+    const { assert!(RETRY_BYTES < 32, "no SYN is shorter") };
     // A datagram that is no longer than a challenge causes none where nothing is known.
     assert_eq!(peers.handle_keep_alive(at(0), PathId(5), route(1, 1), 12), Reaction::default());
-    assert_eq!(peers.handle_segment(at(0), PathId(5), route(1, 1), 19, None).challenge, None);
+    assert_eq!(peers.handle_segment(at(0), PathId(5), route(1, 1), 19, false).challenge, None);
 }
 
 #[test]
-fn the_answer_to_a_syn_from_a_new_address_goes_there() {
+fn nothing_from_an_unproven_address_reaches_the_stack_and_nothing_goes_there() {
+    let (mut peers, mut owner) = (peers(), Owner::new(1));
+    owner.connect(&mut peers, at(0), route(1, 1));
+    for (millis, is_syn) in (0..1000).zip([false, true].into_iter().cycle()) {
+        let thief = route(66, millis as u16 % 3);
+        let reaction = peers.handle_segment(at(millis), owner.path, thief, OPENING_BYTES, is_syn);
+        assert!(!reaction.is_accepted);
+        assert_eq!(peers.route(owner.path, 1400), Some(route(1, 1)));
+        assert!(peers.handle_segment(at(millis), owner.path, route(1, 1), 1400, false).is_accepted);
+    }
+    // While the path waits, too.
+    let mut late = Owner::new(2);
+    let reaction = peers.handle_segment(at(0), late.path, route(1, 1), OPENING_BYTES, true);
+    for is_syn in [true, false] {
+        let stolen = peers.handle_segment(at(1), late.path, route(66, 1), OPENING_BYTES, is_syn);
+        assert!(!stolen.is_accepted);
+    }
+    assert_eq!(peers.route(late.path, LONGEST_SYN_ACK_BYTES), Some(route(1, 1)));
+    assert!(late.answer(&mut peers, at(20), route(1, 1), reaction));
+}
+
+#[test]
+fn a_syn_from_a_new_address_is_taken_behind_the_proof() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
     owner.connect(&mut peers, at(0), route(1, 1));
     let elsewhere = route(1, 2);
-    let ports = Ports { owner: 50_001, ..PORTS };
-    let reaction = peers.handle_segment(at(9000), owner.path, elsewhere, SYN_BYTES, Some(ports));
-    assert_eq!(peers.route(owner.path, SYN_ACK_BYTES, Some(ports)), Some(elsewhere));
-    // Only that, and not for ever.
-    assert_eq!(peers.route(owner.path, SYN_ACK_BYTES, Some(PORTS)), Some(route(1, 1)));
-    assert_eq!(peers.route(owner.path, SYN_ACK_BYTES, None), Some(route(1, 1)));
-    let more = (0..9).filter(|_| peers.route(owner.path, SYN_ACK_BYTES, Some(ports)) == Some(elsewhere));
-    assert!(more.count() < 3);
+    // Each is challenged, however many come: its owner waits.
+    for _ in 0..3 {
+        let reaction = peers.handle_segment(at(9000), owner.path, elsewhere, OPENING_BYTES, true);
+        assert!(!reaction.is_accepted && !reaction.is_stranger && reaction.challenge.is_some());
+    }
+    let reaction = peers.handle_segment(at(9000), owner.path, elsewhere, OPENING_BYTES, true);
     assert!(owner.answer(&mut peers, at(9020), elsewhere, reaction));
-    assert_eq!(peers.route(owner.path, 1400, None), Some(elsewhere));
+    assert!(peers.handle_segment(at(9020), owner.path, elsewhere, OPENING_BYTES, true).is_accepted);
+    assert_eq!(peers.route(owner.path, 1400), Some(elsewhere));
+}
+
+/// A second of SYNs from addresses that `spoofed` makes up, and an honest connect every ten milliseconds: how many of those needed
+/// one round trip, and how many two.
+fn connects_beside_a_flood(per_second: u64, spoofed: impl Fn(u64) -> Route) -> (usize, usize) {
+    let mut peers = peers();
+    let (mut in_one, mut in_two, mut reached_the_stack) = (0, 0, 0);
+    for number in 0..per_second {
+        let now = at(0) + Duration::from_nanos(number * 1_000_000_000 / per_second);
+        let syn = peers.handle_segment(now, PathId(number), spoofed(number), OPENING_BYTES, true);
+        reached_the_stack += u32::from(syn.is_accepted);
+        if number % (per_second / 100) == 0 {
+            let (mut owner, home) = (Owner::new(number), route(1, number as u16));
+            let reaction = peers.handle_segment(now, owner.path, home, OPENING_BYTES, true);
+            in_one += usize::from(reaction.is_accepted);
+            if !reaction.is_accepted && owner.answer(&mut peers, now, home, reaction) {
+                let again = peers.handle_segment(now, owner.path, home, OPENING_BYTES, true);
+                in_two += usize::from(again.is_accepted);
+            }
+        }
+    }
+    let limits = PeerLimits::default();
+    assert!(reached_the_stack <= 2 * limits.unproven_per_second, "{reached_the_stack}");
+    assert!(peers.counts().1 <= limits.waiting);
+    (in_one, in_two)
+}
+
+#[test]
+fn honest_connects_beside_a_flood_need_one_more_round_trip_at_most() {
+    let one_address = |number: u64| route(66, number as u16);
+    let made_up = |number: u64| {
+        let bits = (number as u32).wrapping_mul(2_654_435_761);
+        Route { remote: (bits.to_be_bytes(), 9).into(), ..route(0, 0) }
+    };
+    // One network spends its own share only.
+    assert_eq!(connects_beside_a_flood(5000, one_address), (100, 0));
+    assert_eq!(connects_beside_a_flood(70_000, one_address), (100, 0));
+    for per_second in [5000, 70_000] {
+        let (in_one, in_two) = connects_beside_a_flood(per_second, made_up);
+        assert_eq!(in_one + in_two, 100, "{per_second} a second: {in_one} in one, {in_two} in two");
+    }
 }
 
 #[test]
@@ -195,46 +268,46 @@ fn a_flood_of_syns_evicts_no_known_path_and_locks_nobody_out() {
         assert!(owner.connect(&mut peers, at(0), route(1, port)));
     }
     let mut late = Owner::new(1000);
-    let reaction = peers.handle_segment(at(0), late.path, route(2, 1), SYN_BYTES, Some(PORTS));
+    let reaction = peers.handle_segment(at(0), late.path, route(2, 1), OPENING_BYTES, true);
     for number in 0..70_000_u64 {
         let spoofed = ([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 9).into();
         let spoofed = Route { remote: spoofed, ..route(0, 0) };
-        peers.handle_segment(at(number / 100), PathId(number), spoofed, SYN_BYTES, Some(PORTS));
+        peers.handle_segment(at(number / 100), PathId(number), spoofed, OPENING_BYTES, true);
         assert!(peers.counts().1 <= PeerLimits::default().waiting);
     }
     for (owner, port) in owners.iter().zip(1..) {
-        assert_eq!(peers.route(owner.path, 1400, None), Some(route(1, port)));
+        assert_eq!(peers.route(owner.path, 1400), Some(route(1, port)));
     }
     // Its place is gone, or not: its answer counts all the same, since the challenge needs no memory.
     peers.waiting.remove(late.path);
     assert!(late.answer(&mut peers, at(100), route(2, 1), reaction));
-    assert_eq!(peers.route(late.path, 1400, None), Some(route(2, 1)));
+    assert_eq!(peers.route(late.path, 1400), Some(route(2, 1)));
 }
 
 #[test]
 fn one_source_takes_its_share_of_the_waiting_room_only() {
     let mut peers = peers();
     let owner = Owner::new(1);
-    peers.handle_segment(at(0), owner.path, route(1, 1), SYN_BYTES, Some(PORTS));
+    peers.handle_segment(at(0), owner.path, route(1, 1), OPENING_BYTES, true);
     for number in 0..70_000_u64 {
-        peers.handle_segment(at(0), PathId(number), route(66, number as u16), SYN_BYTES, Some(PORTS));
+        peers.handle_segment(at(0), PathId(number), route(66, number as u16), OPENING_BYTES, true);
     }
     assert!(peers.counts().1 <= 1 + PeerLimits::default().waiting_of_source);
-    assert!(peers.route(owner.path, SYN_ACK_BYTES, Some(PORTS)).is_some());
+    assert!(peers.route(owner.path, LONGEST_SYN_ACK_BYTES).is_some());
 }
 
 #[test]
 fn who_lost_its_place_and_its_challenge_is_asked_again() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
-    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), 1400, None);
+    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), 1400, false);
     assert!(!reaction.is_accepted && reaction.is_stranger);
     assert!(owner.answer(&mut peers, at(20), route(1, 1), reaction));
-    assert!(peers.handle_segment(at(40), owner.path, route(1, 1), 1400, None).is_accepted);
+    assert!(peers.handle_segment(at(40), owner.path, route(1, 1), 1400, false).is_accepted);
     // At most so many of what belongs to nothing are answered.
-    let answered = (0..5000).filter(|&path| {
-        peers.handle_segment(at(50), PathId(path), route(66, 1), 1400, None).challenge.is_some()
+    let answered = (0..20_000).filter(|&path| {
+        peers.handle_segment(at(50), PathId(path), route(66, 1), 1400, false).challenge.is_some()
     });
-    assert!(answered.count() <= STRAYS_PER_SECOND as usize);
+    assert_eq!(answered.count(), PeerLimits::default().challenges_per_second_of_source as usize);
 }
 
 #[test]
@@ -246,13 +319,13 @@ fn a_full_table_forgets_what_no_flow_uses_and_nothing_else() {
     }
     let in_use = owners[..3].iter().map(|owner| owner.path).collect();
     assert!(!peers.wants_census(at(0)));
-    let reaction = peers.handle_segment(at(5000), owners[9].path, route(9, 1), SYN_BYTES, Some(PORTS));
+    let reaction = peers.handle_segment(at(5000), owners[9].path, route(9, 1), OPENING_BYTES, true);
     assert!(!owners[9].answer(&mut peers, at(5000), route(9, 1), reaction), "full");
     assert!(peers.wants_census(at(5000)));
     peers.handle_census(at(5000), &in_use);
     assert_eq!(peers.counts().0, 8, "a flow may come of each still");
     // A new SYN says so too.
-    peers.handle_segment(at(9000), owners[4].path, route(4, 1), SYN_BYTES, Some(PORTS));
+    peers.handle_segment(at(9000), owners[4].path, route(4, 1), OPENING_BYTES, true);
     assert!(!owners[9].connect(&mut peers, at(10_500), route(9, 1)));
     assert!(peers.wants_census(at(10_500)));
     peers.handle_census(at(10_500), &in_use);
@@ -274,7 +347,7 @@ fn one_source_cannot_fill_the_table() {
     let mut owner = Owner::new(1000);
     assert!(owner.connect(&mut peers, at(0), route(1, 1)));
     // Moving does not get around it for long: the share follows.
-    let reaction = peers.handle_segment(at(0), owner.path, route(2, 1), SYN_BYTES, None);
+    let reaction = peers.handle_segment(at(0), owner.path, route(2, 1), OPENING_BYTES, false);
     assert!(owner.answer(&mut peers, at(0), route(2, 1), reaction));
     assert_eq!(peers.of_source.values().sum::<usize>(), peers.known.len());
     assert!(!peers.of_source.contains_key(&route(1, 1).source()));
