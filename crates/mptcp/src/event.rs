@@ -107,6 +107,8 @@ pub enum CloseReason {
     Refused,
     /// Nothing came back.
     TimedOut,
+    /// The network said that the SYN can't be delivered (ICMP unreachable).
+    Unreachable,
     /// A middlebox damaged the stream beyond repair.
     Damaged,
 }

@@ -298,6 +298,7 @@ impl Connection {
                 Some(TcpCloseReason::Refused) => CloseReason::Refused,
                 Some(TcpCloseReason::Reset) => CloseReason::Reset,
                 Some(TcpCloseReason::Aborted) => CloseReason::Aborted,
+                Some(TcpCloseReason::Unreachable) => CloseReason::Unreachable,
                 Some(_) => CloseReason::TimedOut,
             };
             self.fail(reason);

@@ -149,6 +149,7 @@ impl Stack {
                 io::Error::new(error.kind(), format!("{remote} refused the connection"))
             }
             io::ErrorKind::TimedOut => io::Error::new(error.kind(), format!("{remote} did not answer")),
+            io::ErrorKind::HostUnreachable => self.unreachable(remote),
             _ => error,
         })?;
         Ok(stream)
@@ -238,6 +239,12 @@ impl Stack {
     /// What a peer may lack that does not answer.
     pub(crate) fn expected_of_peers(&self) -> Option<&'static str> {
         self.shared.surroundings(|around| around.expected_of_peers()).flatten()
+    }
+
+    fn unreachable(&self, remote: SocketAddr) -> io::Error {
+        let expected = self.expected_of_peers().map(|expected| format!("; expected {expected}"));
+        let text = format!("nobody listens at {remote}, the network says{}", expected.unwrap_or_default());
+        io::Error::new(io::ErrorKind::HostUnreachable, text)
     }
 
     /// Changes a setting of a connection, as `setsockopt` does.

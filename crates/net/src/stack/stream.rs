@@ -238,6 +238,7 @@ fn close_error(reason: CloseReason) -> io::Error {
         CloseReason::Reset => (io::ErrorKind::ConnectionReset, "the peer reset the connection"),
         CloseReason::Refused => (io::ErrorKind::ConnectionRefused, "the peer refused the connection"),
         CloseReason::TimedOut => (io::ErrorKind::TimedOut, "the peer no longer answers"),
+        CloseReason::Unreachable => (io::ErrorKind::HostUnreachable, "the network can't reach the peer"),
         CloseReason::Damaged => {
             (io::ErrorKind::InvalidData, "something on the path damaged the connection beyond repair")
         }

@@ -186,6 +186,13 @@ pub(super) fn syn_ports(datagram: &[u8]) -> Option<Ports> {
     (tcp.get(FLAGS)? & SYN_AND_ACK == SYN).then(|| tcp.first_chunk().copied().map(Ports::from_bytes))?
 }
 
+/// The ports and the sequence number in the first bytes of an owner's datagram.
+pub(super) fn quoted_flow(quoted: &[u8]) -> Option<(Ports, u32)> {
+    let tcp = quoted.get(HEADER_BYTES..)?;
+    let seq = tcp.get(SEQUENCE)?.first_chunk().copied().map(u32::from_be_bytes)?;
+    Some((Ports::from_bytes(*tcp.first_chunk()?), seq))
+}
+
 /// Lengthens a datagram with a SYN of an owner as is due.
 pub(super) fn pad_opening(datagram: &mut Vec<u8>) {
     datagram.resize(datagram.len().max(OPENING_BYTES), 0);

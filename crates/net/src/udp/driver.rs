@@ -1,12 +1,14 @@
 use std::collections::HashSet;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Endpoint, FourTuple, Packet, Segment, Transport};
+use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, SeqNumber, Transport};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -20,6 +22,7 @@ use super::datagram::{
 use super::keys::{Challenge, HostSecret};
 use super::own::OwnPaths;
 use super::peers::{Peers, Reaction, Route};
+use super::refusals::next_refusal;
 use crate::stack::{Buffer, BufferPool, Receive, Transmit};
 use crate::{WallClock, WeakStack};
 
@@ -32,6 +35,9 @@ const MOST_SENT_BYTES: usize = 65_000;
 
 /// A datagram train that the kernel hands over fits this.
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 65_536;
+
+/// The code of RFC 792.
+const PORT_UNREACHABLE: u8 = 3;
 
 /// Payload that is less than one part in so many of its buffer is copied out.
 const LEAST_SHARE: usize = 8;
@@ -84,6 +90,10 @@ impl Port {
         })?;
         let socket = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&socket).into())?;
+        if path.is_some() {
+            // A peer that is not there shows at once.
+            state.enable_transport_errors((&socket).into())?;
+        }
         let is_off_loopback = interface.is_some_and(|name| name != "lo");
         Ok(Self { socket, state, path, is_v4, is_off_loopback })
     }
@@ -107,7 +117,14 @@ impl Port {
             segment_size: size,
             src_ip: local,
         };
-        match self.state.try_send((&self.socket).into(), &transmit) {
+        // What the network reported of an earlier datagram, it says instead of sending this one, once.
+        let sent = match self.state.try_send((&self.socket).into(), &transmit) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.state.try_send((&self.socket).into(), &transmit)
+            }
+            sent => sent,
+        };
+        match sent {
             // No room, or no way just now: the datagrams are lost as they may be anywhere on their way.
             Err(error) if is_fatal(&error) => Err(error),
             _ => Ok(()),
@@ -130,6 +147,19 @@ impl Port {
             self.send(remote, local, part, Some(size))?;
         }
         Ok(())
+    }
+
+    /// Waits until the network says that a peer's port is closed, and gives what it quotes of a datagram that went there.
+    async fn refusal(&self) -> io::Result<Vec<u8>> {
+        loop {
+            self.socket.ready(Interest::ERROR).await?;
+            match self.socket.try_io(Interest::ERROR, || next_refusal(self.socket.as_fd())) {
+                Ok(Some(quoted)) => return Ok(quoted),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// An interface does not lead to this host itself, and an address of one link means nothing without its link.
@@ -196,8 +226,38 @@ impl Shared {
     /// One receiver for each socket.
     pub(super) fn receivers(self: &Arc<Self>, most_held_bytes: usize) -> Vec<UdpReceive> {
         let pool = BufferPool::new(RECEIVE_BUFFER_BYTES, 4 * BATCH_SIZE);
-        let receiver = |port| UdpReceive { shared: self.clone(), port, pool: pool.clone(), most_held_bytes };
+        let receiver = |port| UdpReceive {
+            shared: self.clone(),
+            port,
+            pool: pool.clone(),
+            most_held_bytes,
+            refusal: self.refusal(port),
+        };
         (0..self.ports.len()).map(receiver).collect()
+    }
+
+    /// Waits for the next word of the network on a socket: none for those that only answer.
+    fn refusal(self: &Arc<Self>, port: usize) -> Option<Refusal> {
+        let shared = self.clone();
+        let is_waited_for = shared.ports.get(port)?.path.is_some();
+        is_waited_for.then(|| -> Refusal { Box::pin(async move { shared.ports[port].refusal().await }) })
+    }
+
+    /// That nobody listens where a datagram went, as the stack is told it. Only who saw the datagram can make up its identifier
+    /// and sequence number (RFC 5927).
+    fn refused(&self, quoted: &[u8]) -> Option<Packet> {
+        let Header { kind: Kind::Segment, to_owner: false, path } = Header::parse(quoted).ok()? else {
+            return None;
+        };
+        let (ports, seq) = datagram::quoted_flow(quoted)?;
+        let (own, remote) = self.traffic().own.way_of(path)?;
+        let flow = FourTuple {
+            local: Endpoint::new(own.addr(), ports.owner),
+            remote: Endpoint::new(stack_addr(remote.ip()), ports.peer),
+        };
+        let message = IcmpMessage::Unreachable { code: PORT_UNREACHABLE, flow, seq: SeqNumber(seq) };
+        let ip = IpHeader::new(flow.remote.addr, flow.local.addr);
+        Some(Packet { ip, transport: Transport::Icmp(message) })
     }
 
     /// What happened, by name.
@@ -322,13 +382,16 @@ pub(super) fn compact(segment: &mut Segment, pool: &BufferPool, most_held_bytes:
 }
 
 /// Receives datagrams of one socket as packets.
-#[derive(Debug)]
 pub(super) struct UdpReceive {
     shared: Arc<Shared>,
     port: usize,
     pool: BufferPool,
     most_held_bytes: usize,
+    refusal: Option<Refusal>,
 }
+
+/// The next word of the network that a peer's port is closed, with what it quotes.
+type Refusal = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
 /// The path whose datagrams pass without asking, while those of one route are handled: it is known by that route.
 #[derive(Debug, Default)]
@@ -437,6 +500,18 @@ impl UdpReceive {
         Some(Packet::tcp(tuple, segment))
     }
 
+    /// Adds what the network says of datagrams that it could not deliver; true if there was something.
+    fn poll_refusals(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> io::Result<bool> {
+        let Some(Poll::Ready(quoted)) = self.refusal.as_mut().map(|refusal| refusal.as_mut().poll(cx)) else {
+            return Ok(false);
+        };
+        self.refusal = self.shared.refusal(self.port);
+        packets.extend(self.shared.refused(&quoted?));
+        // The new wait has to be polled, too.
+        cx.waker().wake_by_ref();
+        Ok(!packets.is_empty())
+    }
+
     fn handle_control(&self, header: Header, len_bytes: usize, meta: &RecvMeta) {
         let (shared, path) = (&self.shared, header.path);
         let (route, now) = (self.route_of(meta), shared.clock.now());
@@ -506,6 +581,9 @@ impl UdpReceive {
 
 impl Receive for UdpReceive {
     fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
+        if self.poll_refusals(cx, packets)? {
+            return Poll::Ready(Ok(()));
+        }
         loop {
             std::task::ready!(self.shared.ports[self.port].socket.poll_recv_ready(cx))?;
             match self.receive(packets) {

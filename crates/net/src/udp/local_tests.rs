@@ -158,6 +158,19 @@ async fn a_full_table_makes_room_for_who_has_a_use_for_it() {
 }
 
 #[tokio::test]
+async fn a_port_where_nobody_listens_is_told_at_once() {
+    let client = client(&UdpOptions { port: 16_932, ..UdpOptions::default() });
+    for nobody in ["127.0.0.1:443", "[::1]:443"] {
+        let to = nobody.parse().expect("an address");
+        let error = client.connect(to, &ConnectOptions::default()).await.expect_err("nobody is there");
+        assert_eq!(error.kind(), io::ErrorKind::HostUnreachable, "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("nobody listens at {nobody}")), "{text}");
+        assert!(text.contains("expected a Polypath with --engine udp"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn strangers_beyond_the_budget_connect_all_the_same() {
     let options = UdpOptions { port: 16_906, ..UdpOptions::default() };
     let mut reachable = UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() };

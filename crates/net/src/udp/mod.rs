@@ -24,6 +24,7 @@ mod keys;
 mod local_tests;
 mod own;
 mod peers;
+mod refusals;
 mod secrets;
 #[cfg(test)]
 mod tests;

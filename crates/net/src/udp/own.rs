@@ -98,6 +98,11 @@ impl OwnPaths {
         self.ways.get(&path).copied().filter(|way| is_same(way.1, remote))
     }
 
+    /// The way of a path.
+    pub(super) fn way_of(&self, path: PathId) -> Option<Way> {
+        self.ways.get(&path).copied()
+    }
+
     /// What to say to a challenge from `remote`, if anything.
     pub(super) fn answer(
         &mut self,

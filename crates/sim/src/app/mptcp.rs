@@ -88,6 +88,7 @@ fn close_words(reason: CloseReason) -> &'static str {
         CloseReason::Reset => "reset by the peer",
         CloseReason::Refused => "refused",
         CloseReason::TimedOut => "timed out",
+        CloseReason::Unreachable => "unreachable",
         CloseReason::Damaged => "damaged by a middlebox",
     }
 }

@@ -236,6 +236,7 @@ fn words(event: &polypath_mptcp::Event) -> String {
                 CloseReason::Reset => "reset",
                 CloseReason::Refused => "refused",
                 CloseReason::TimedOut => "timed out",
+                CloseReason::Unreachable => "unreachable",
                 CloseReason::Damaged => "damaged",
             };
             format!("closed: {reason}")

@@ -69,6 +69,20 @@ async fn a_reset_from_an_unproven_address_is_not_for_the_stack() {
 }
 
 #[tokio::test]
+async fn a_made_up_refusal_has_to_quote_what_was_sent() {
+    let (receiver, _) = receiver(usize::MAX);
+    let way = (OwnPath(1), SocketAddr::from(([192, 0, 2, 1], 6824)));
+    let path = receiver.shared.traffic().own.note_sent(Instant::ZERO, way, true);
+    let (mut quoted, _) = datagrams(0, 0, TcpFlags::SYN);
+    assert!(receiver.shared.refused(&quoted).is_none(), "a path that is not ours");
+    quoted[4..12].copy_from_slice(&path.0.to_be_bytes());
+    let packet = receiver.shared.refused(&quoted).expect("a message");
+    let Transport::Icmp(IcmpMessage::Unreachable { flow, .. }) = packet.transport else { panic!() };
+    assert_eq!((flow.local.addr, flow.local.port, flow.remote.port), (OwnPath(1).addr(), 1, 2));
+    assert!(receiver.shared.refused(&quoted[..19]).is_none(), "cut");
+}
+
+#[tokio::test]
 async fn small_datagrams_hold_no_large_buffers() {
     let (mut receiver, at) = receiver(usize::MAX);
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
