@@ -10,7 +10,7 @@ mod server;
 mod stack;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -64,6 +64,11 @@ pub struct Answer {
     /// What is wrong with the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// Removes the sockets of processes that died without a word.
+pub(crate) fn clear(directory: &Path) -> io::Result<()> {
+    server::remove_stale(directory)
 }
 
 /// Where the sockets of this user's stacks are: `POLYPATH_RUNTIME_DIR` if it is set, `/run/polypath` for root, and

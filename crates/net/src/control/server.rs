@@ -12,6 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use super::{Answer, Ask, EventKind, EventReport, Observed, Question};
+use crate::process;
 
 /// Clients at once; further ones wait.
 const MAX_CLIENTS: usize = 32;
@@ -76,8 +77,12 @@ fn bind(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
 }
 
 /// Removes sockets at which nobody listens. A process that lives may be about to listen.
-fn remove_stale(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
+pub(super) fn remove_stale(directory: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         let is_socket = fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
         if is_socket && is_deserted(&path) && !is_owner_alive(&path) {
@@ -96,7 +101,7 @@ pub(super) fn is_deserted(path: &Path) -> bool {
 fn is_owner_alive(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let pid = name.split(['.', '-']).next().and_then(|number| number.parse::<u32>().ok());
-    pid.is_some_and(|pid| pid != std::process::id() && Path::new("/proc").join(pid.to_string()).exists())
+    pid.is_some_and(|pid| pid != std::process::id() && process::is_alive(pid))
 }
 
 fn remove(path: &Path) {

@@ -7,7 +7,7 @@ use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, scheduler};
 
 use crate::engine::Keepalive;
-use crate::setup::SetupOptions;
+use crate::setup::{GuardianCommand, SetupOptions};
 use crate::udp::{UdpOptions, UdpPath};
 use crate::uplinks::{UplinkOptions, UplinkPreference};
 
@@ -53,6 +53,8 @@ pub struct RelayChoices {
     udp_port: Option<u16>,
     is_reachable: bool,
     keepalive: Option<Keepalive>,
+    /// How to start the process that takes down what was set up if this one is killed (driver TUN). Default: none.
+    pub guardian: Option<GuardianCommand>,
 }
 
 const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun or engine=udp";
@@ -105,6 +107,7 @@ impl RelayChoices {
             udp_port: None,
             is_reachable: false,
             keepalive: None,
+            guardian: None,
         }
     }
 
@@ -167,6 +170,7 @@ impl RelayChoices {
         let setup = SetupOptions {
             uplinks: self.interfaces.clone(),
             backups: self.backups.clone(),
+            guardian: self.guardian.clone(),
             ..SetupOptions::default()
         };
         let announced = self.announced.clone();

@@ -3,6 +3,7 @@
 
 mod action;
 mod forward;
+mod guardian;
 mod limits;
 mod nat;
 mod plan;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use action::Action;
+pub use guardian::{GuardianCommand, clear, guard};
 pub(crate) use nat::probe as probe_nft;
 pub use plan::{NetworkPlan, PathPlan, SetupOptions};
 pub use state::{Link, Route, SystemState};
@@ -29,6 +31,7 @@ pub use watch::Watch;
 
 use crate::{Namespace, Netlink, control};
 use action::is_router;
+use guardian::Guardian;
 use limits::Limits;
 use nat::Translation;
 use record::Record;
@@ -104,6 +107,8 @@ pub struct NetworkSetup {
     /// Until it is left.
     variables: Option<SharedVariables>,
     record: Record,
+    /// Takes it down if this process can't.
+    guardian: Option<Guardian>,
     /// Keep the exposed ports from everyone else.
     reserved: Vec<Socket>,
     /// Exposed ports at which a socket of the kernel listens too: the system's own clients reach that one.
@@ -145,7 +150,13 @@ impl NetworkSetup {
         let directory: PathBuf = directory.into();
         namespace.run(|| {
             let netlink = Netlink::new()?;
+            // What is in the way of this one is an error below.
+            if let Err(error) = guardian::clear_in(&directory) {
+                tracing::warn!(%error, "what instances that died have left can't all be removed");
+            }
             netlink.set_up(tun)?;
+            // From the first record on.
+            let mut guardian = start_guardian(&options, &directory);
             for slot in 0..plan::SLOTS {
                 let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
                 // Before they are read: what is found set stays so.
@@ -161,6 +172,7 @@ impl NetworkSetup {
                 let mut setup = Self {
                     namespace: namespace.clone(),
                     tun: tun.to_string(),
+                    guardian: guardian.take(),
                     options,
                     numbers: BTreeMap::new(),
                     installed,
@@ -317,7 +329,7 @@ impl NetworkSetup {
         let Some(variables) = self.variables.take() else { return Ok(()) };
         let paths = std::mem::take(&mut self.installed.paths);
         let slot = self.installed.slot;
-        self.namespace.run(|| {
+        let result = self.namespace.run(|| {
             let netlink = Netlink::new()?;
             // The limits of what is forwarded go last: not for a moment is this a router for others.
             let mut result = variables.leave(&netlink);
@@ -325,8 +337,17 @@ impl NetworkSetup {
                 result = result.and(action.undo(&netlink));
             }
             result.and(nat::remove(slot))
-        })?
+        })?;
+        // Not before: until here this process may still be killed.
+        drop(self.guardian.take());
+        result
     }
+}
+
+/// Without one, the next start takes down what is left if this process is killed.
+fn start_guardian(options: &SetupOptions, directory: &Path) -> Option<Guardian> {
+    let started = Guardian::start(options.guardian.as_ref()?, directory);
+    started.inspect_err(|error| tracing::warn!(%error, "nobody will take this down if it is killed")).ok()
 }
 
 /// A socket that has a port, so that nobody else can listen there, and takes no connections.

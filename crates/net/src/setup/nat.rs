@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::{Value, json};
 
 use super::forward;
@@ -261,10 +262,15 @@ pub(super) fn list(arguments: &[&str], kind: &str) -> io::Result<Vec<Value>> {
 }
 
 /// What nft prints for an input. It is in a process group of its own, so that ^C leaves it to do its work: this process, not
-/// nft, decides what an interruption ends.
+/// nft, decides what an interruption ends. If this one is killed, so is nft: it must not change what was just put back.
 fn nft(arguments: &[&str], input: &str) -> io::Result<Vec<u8>> {
     let mut command = Command::new(program());
     command.args(arguments).process_group(0);
+    // SAFETY: between fork and exec there is one system call, and no memory is taken.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

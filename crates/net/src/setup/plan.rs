@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::SetupError;
 use super::action::Action;
+use super::guardian::GuardianCommand;
 use super::state::{Link, SystemState, is_accept_ra};
 
 /// Whether the system forwards IPv4, whatever interface it comes by. Nothing that set-up changes.
@@ -69,6 +70,9 @@ pub struct SetupOptions {
     pub backups: Vec<String>,
     /// TCP ports at which the stack listens, reached at every uplink's address.
     pub exposed_ports: Vec<u16>,
+    /// How to start the process that takes down what was set up if this one is killed. Without one, the next start in the same
+    /// network does, or [`super::clear`].
+    pub guardian: Option<GuardianCommand>,
 }
 
 /// How one uplink becomes a path of the stack.

@@ -3,6 +3,8 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,31 +14,13 @@ use serde::{Deserialize, Serialize};
 use super::action::Action;
 use super::nat;
 use crate::Netlink;
+use crate::process::Process;
 
 /// An instance's claim to a slot. The file goes with it.
 #[derive(Debug)]
 pub(super) struct Record {
     path: PathBuf,
     content: Content,
-}
-
-/// A process, told apart from later ones with the same number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Process {
-    pid: u32,
-    /// When it began, in the system's ticks.
-    started: u64,
-}
-
-impl Process {
-    pub(super) fn current() -> Self {
-        let pid = std::process::id();
-        Self { pid, started: start_time(pid).unwrap_or_default() }
-    }
-
-    pub(super) fn is_alive(&self) -> bool {
-        start_time(self.pid) == Some(self.started)
-    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,7 +39,7 @@ impl Record {
         // dead one left is removed once.
         let _lock = lock_directory(directory)?;
         // What another namespace's instance left stays on file until a start there.
-        let path = directory.join(format!("setup-{}-{slot}.json", namespace()?));
+        let path = place(directory, slot)?;
         clear_leftover(&path, netlink)?;
         let content = Content { process: Process::current(), slot, actions: Vec::new() };
         let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
@@ -146,6 +130,31 @@ pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+fn place(directory: &Path, slot: u8) -> io::Result<PathBuf> {
+    Ok(directory.join(format!("setup-{}-{slot}.json", namespace()?)))
+}
+
+/// Whether anything is on file for the calling thread's namespace.
+pub(super) fn has_some(directory: &Path) -> io::Result<bool> {
+    let namespace = namespace()?;
+    let (setup, variables) = (format!("setup-{namespace}-"), format!("variables-{namespace}."));
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries.map_err(|error| at(directory, &error))?,
+    };
+    Ok(entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(&setup) || name.starts_with(&variables)
+    }))
+}
+
+/// Undoes what an instance with this slot has left in this namespace, if it is dead.
+pub(super) fn clear(directory: &Path, slot: u8, netlink: &Netlink) -> io::Result<()> {
+    let _lock = lock_directory(directory)?;
+    clear_leftover(&place(directory, slot)?, netlink)
+}
+
 /// Undoes what a dead instance left in this namespace.
 fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
     let Some(text) = read(path)? else { return Ok(()) };
@@ -163,14 +172,35 @@ fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
     fs::remove_file(path).map_err(|error| at(path, &error))
 }
 
-/// Inode of the calling thread's network namespace.
+/// What tells the calling thread's network namespace from all others, those too that are gone: the numbers of their files are
+/// given again.
 pub(super) fn namespace() -> io::Result<u64> {
-    Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    match cookie(&socket) {
+        // Before Linux 5.14.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
+        }
+        cookie => cookie,
+    }
 }
 
-/// Field 22 of `/proc/PID/stat`, if the process lives.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, a name in parentheses, may contain anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+#[allow(unsafe_code)]
+fn cookie(socket: &UdpSocket) -> io::Result<u64> {
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to the number, and both live through the call.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if status == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
+
+/// socket(7); the libc crate has no name for it.
+const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{Action, is_router};
 use super::limits::Limits;
-use super::record::{self, Process};
+use super::record;
 use crate::Netlink;
+use crate::process::Process;
 
 /// An instance's part in the shared variables. It ends with [`SharedVariables::leave`].
 #[derive(Debug)]
@@ -32,11 +33,27 @@ struct User {
     slot: u8,
 }
 
+impl Content {
+    fn put_back_if_unused(&mut self, netlink: &Netlink) -> io::Result<()> {
+        if !self.users.is_empty() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for action in std::mem::take(&mut self.set).iter().rev() {
+            result = result.and(action.undo(netlink));
+        }
+        result
+    }
+}
+
+fn place(directory: &Path) -> io::Result<PathBuf> {
+    Ok(directory.join(format!("variables-{}.json", record::namespace()?)))
+}
+
 impl SharedVariables {
     /// Takes part. What instances that died have set stays set, and is put back by the last that leaves.
     pub(super) fn join(directory: &Path, slot: u8) -> io::Result<Self> {
-        let path = directory.join(format!("variables-{}.json", record::namespace()?));
-        let shared = Self { path, slot };
+        let shared = Self { path: place(directory)?, slot };
         let user = User { process: Process::current(), slot };
         shared.change(|content| {
             content.users.push(user);
@@ -76,15 +93,15 @@ impl SharedVariables {
         let me = User { process: Process::current(), slot: self.slot };
         self.change(|content| {
             content.users.retain(|user| *user != me);
-            if !content.users.is_empty() {
-                return Ok(());
-            }
-            let mut result = Ok(());
-            for action in std::mem::take(&mut content.set).iter().rev() {
-                result = result.and(action.undo(netlink));
-            }
-            result
+            content.put_back_if_unused(netlink)
         })
+    }
+
+    /// Puts the variables back if all that take part are dead.
+    pub(super) fn clear(directory: &Path, netlink: &Netlink) -> io::Result<()> {
+        // It takes no part itself, so that the number of its instance does not matter.
+        let shared = Self { path: place(directory)?, slot: 0 };
+        shared.change(|content| content.put_back_if_unused(netlink))
     }
 
     /// Changes what is on file, one process at a time. Processes that died take part no more.

@@ -1,6 +1,7 @@
 //! The choice of engine, as every command that opens connections offers it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use polypath_net::control::{directory, offer};
 use polypath_net::engine::{Keepalive, KernelEngine};
-use polypath_net::setup::{NetworkSetup, SetupError, SetupOptions};
+use polypath_net::setup::{self, GuardianCommand, NetworkSetup, SetupError, SetupOptions};
 use polypath_net::udp::{self, UdpOptions, UdpPath};
 use polypath_net::uplinks::{UplinkError, UplinkOptions, UplinkPreference};
 use polypath_net::{Engine, Namespace, Stack};
@@ -177,6 +178,7 @@ impl EngineArguments {
 
     fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
         self.end_if_dry()?;
+        clear_leftovers();
         let engine = match self.engine {
             Kind::Tun => self.start_tun()?,
             Kind::Udp => self.start_udp(is_reachable)?,
@@ -246,6 +248,7 @@ impl EngineArguments {
             uplinks: uplinks.map(|interface| interface.name.clone()).collect(),
             backups: backups.map(|interface| interface.name.clone()).collect(),
             exposed_ports: Vec::new(),
+            guardian: Some(guardian()),
         }
     }
 
@@ -264,6 +267,32 @@ impl EngineArguments {
             UplinkError::Setup(error) => setup_failure(error),
             error => Failure::run(error),
         })
+    }
+}
+
+/// The subcommand of a process that waits to take down what another one has set up.
+pub(super) const GUARDIAN: &str = "set-up-guardian";
+
+/// What [`GUARDIAN`] is told.
+#[derive(Debug, Args)]
+pub(super) struct GuardianArguments {
+    directory: PathBuf,
+}
+
+/// How this program becomes a guardian.
+pub(super) fn guardian() -> GuardianCommand {
+    GuardianCommand { program: "/proc/self/exe".into(), arguments: vec![GUARDIAN.into()] }
+}
+
+/// Waits for the end of the process that started this one.
+pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
+    setup::guard(&arguments.directory).map_err(Failure::run)
+}
+
+/// Takes down what processes that were killed have left, whatever their engine. Only who may change the network has records.
+fn clear_leftovers() {
+    if let Err(error) = setup::clear() {
+        eprintln!("polypath: what an earlier process has set up can't be taken down: {error}");
     }
 }
 

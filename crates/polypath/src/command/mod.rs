@@ -91,6 +91,8 @@ enum Command {
     RunInside(run::InsideArguments),
     #[command(name = preload::KEEPER, hide = true)]
     PreloadKeeper,
+    #[command(name = engine::GUARDIAN, hide = true)]
+    SetUpGuardian(engine::GuardianArguments),
 }
 
 /// Why a command did not succeed.
@@ -138,6 +140,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Preload(arguments) => preload::run(&arguments),
         Command::RunInside(arguments) => run::run_inside(arguments),
         Command::PreloadKeeper => preload::keep(),
+        Command::SetUpGuardian(arguments) => engine::guard(&arguments),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,

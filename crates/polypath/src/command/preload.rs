@@ -12,7 +12,7 @@ use clap::Args;
 use polypath_net::relay::EngineChoice;
 use polypath_net::relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
-use super::engine::EngineArguments;
+use super::engine::{EngineArguments, guardian};
 use super::{Failure, network};
 
 /// The subcommand that keeps the connections of preloaded programs; the library starts it.
@@ -96,7 +96,10 @@ fn keeper_from_environment() -> Result<Option<Keeper>, String> {
         variable(KEEPER_VARIABLE)?.parse().map_err(|error| format!("{KEEPER_VARIABLE}: {error}"))?;
     let choice = EngineChoice::parse(&variable(OPTIONS_VARIABLE)?);
     match choice.map_err(|error| format!("{OPTIONS_VARIABLE}: {error}"))? {
-        EngineChoice::Relay(choices) => Keeper::start(address, choices).map_err(|error| error.to_string()),
+        EngineChoice::Relay(mut choices) => {
+            choices.guardian = Some(guardian());
+            Keeper::start(address, choices).map_err(|error| error.to_string())
+        }
         _ => Err(format!("{OPTIONS_VARIABLE}: expected engine=tun or engine=udp")),
     }
 }

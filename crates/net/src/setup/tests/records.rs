@@ -71,6 +71,47 @@ fn what_a_crash_left_goes_at_the_next_start() {
 }
 
 #[test]
+fn one_start_removes_what_several_have_left() {
+    if !is_root_or_skip("leftovers of several crashes") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tuns = [host.tun(), host.tun(), host.tun()];
+    for tun in &tuns {
+        std::mem::forget(host.apply(tun, SetupOptions::default()).expect("set-up"));
+    }
+    host.pretend_death();
+    drop(tuns);
+    assert!(host.snapshot().contains("table inet polypath2"), "{}", host.snapshot());
+    let tun = host.tun();
+    host.apply(&tun, SetupOptions::default()).expect("the next start").remove().unwrap();
+    drop(tun);
+    host.assert_becomes(&before);
+    assert_eq!(fs::read_dir(host.directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_guardian_takes_down_what_its_parent_has_left() {
+    if !is_root_or_skip("what a guardian does") {
+        return;
+    }
+    let host = Host::new();
+    let before = host.snapshot();
+    let tun = host.tun();
+    std::mem::forget(host.apply(&tun, SetupOptions::default()).expect("set-up"));
+    drop(tun);
+    let clear = || host.testbed.client.run(|| guardian::clear_in(host.directory.path())).unwrap();
+    let during = host.snapshot();
+    clear().expect("nothing to do");
+    assert_eq!(host.snapshot(), during, "its owner lives");
+    host.pretend_death();
+    clear().expect("it is taken down");
+    host.assert_becomes(&before);
+    assert_eq!(fs::read_dir(host.directory.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_record_that_others_may_write_or_that_leads_elsewhere_is_refused() {
     if !is_root_or_skip("records") {
         return;

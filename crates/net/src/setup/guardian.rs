@@ -1,0 +1,99 @@
+//! The process that stays when its parent is killed, and takes down what the parent had set up.
+//!
+//! A process that gets SIGKILL, or that the kernel ends when memory runs out, can't put the network back. So set-up starts a
+//! child before the first change, which does nothing but wait for its parent's end.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::plan;
+use super::record;
+use super::variables::SharedVariables;
+use crate::{Namespace, Netlink, control};
+
+/// The command that becomes a guardian: a program that calls [`guard`] with the one argument that follows these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardianCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<OsString>,
+}
+
+/// A guardian that waits. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Guardian(Child);
+
+impl Guardian {
+    /// Starts one for this process, in the calling thread's network namespace.
+    pub(super) fn start(command: &GuardianCommand, directory: &Path) -> io::Result<Self> {
+        let parent = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let mut process = Command::new(&command.program);
+        process.args(&command.arguments).arg(directory);
+        // What a terminal sends to its foreground process group is not for it; and it keeps nobody's pipe open.
+        process.process_group(0).current_dir("/");
+        process.stdin(parent).stdout(Stdio::null()).stderr(Stdio::null());
+        process.spawn().map(Self)
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        // Its own child, and not yet waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the process has ended whose descriptor (pidfd_open(2)) is standard input, and takes down what it has left in the
+/// network of this process. `directory` is where its records are.
+pub fn guard(directory: &Path) -> io::Result<()> {
+    ignore_signals();
+    let parent = io::stdin();
+    let mut watched = [PollFd::from_borrowed_fd(parent.as_fd(), PollFlags::IN)];
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut watched, None))?;
+    clear_in(directory)
+}
+
+/// A service manager asks all processes of a service to end; this one ends when its parent has.
+#[allow(unsafe_code)]
+fn ignore_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: to ignore a signal runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Takes down what processes that died have left in the calling thread's network, where this user's records say so, and the
+/// sockets at which they were asked.
+pub fn clear() -> io::Result<()> {
+    // Where there is no directory, there are no records.
+    let Ok(directory) = control::directory() else { return Ok(()) };
+    // One that stays does no harm.
+    let _ = control::clear(&directory);
+    if !record::has_some(&directory)? {
+        return Ok(());
+    }
+    // The caller may be in a runtime, which must not wait.
+    Namespace::current()?.run(|| clear_in(&directory))?
+}
+
+pub(super) fn clear_in(directory: &Path) -> io::Result<()> {
+    if !record::has_some(directory)? {
+        return Ok(());
+    }
+    let netlink = Netlink::new()?;
+    // Before the rules that limit what is forwarded: not for a moment is this a router for others.
+    let mut result = SharedVariables::clear(directory, &netlink);
+    for slot in 0..plan::SLOTS {
+        result = result.and(record::clear(directory, slot, &netlink));
+    }
+    result.and(control::clear(directory))
+}
