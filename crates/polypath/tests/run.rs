@@ -4,7 +4,7 @@ mod lab;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
@@ -265,19 +265,30 @@ fn a_published_port_leads_to_the_program_which_sees_who_calls() {
     if !has_or_skip("python3", "published port") {
         return;
     }
+    lab.add_default_routes();
     let script = "import socket
-l=socket.create_server(('0.0.0.0',80)); print('ready',flush=True)
-c,a=l.accept(); c.sendall(('you are '+a[0]+c.makefile().read()).encode()); c.close()";
-    let mut running = lab.start(&mut lab.polypath(&["-p", "8080:80"], &[&"python3", &"-c", &script]));
-    running.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
-    let to = (Testbed::client_v4(0), 8080);
-    let mut caller = lab.testbed.server.run(|| std::net::TcpStream::connect(to)).unwrap().unwrap();
-    caller.write_all(b", caller").unwrap();
-    caller.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut answer = String::new();
-    caller.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "you are 10.77.0.2, caller");
-    assert_eq!(finish(running).status.code(), Some(0));
+l=socket.create_server(('::',80),family=socket.AF_INET6,dualstack_ipv6=True); print('ready',flush=True)
+for _ in range(2):
+  c,a=l.accept(); c.sendall(('you are '+a[0]+c.makefile().read()).encode()); c.close()";
+    for engine in ["kernel", "tun"] {
+        let options = ["--engine", engine, "-p", "8080:80"];
+        let mut running = lab.start(&mut lab.polypath(&options, &[&"python3", &"-c", &script]));
+        running.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+        let of_path = [
+            (Testbed::client_v4(0).into(), "::ffff:10.77.0.2"),
+            (IpAddr::from(Testbed::client_v6(0)), "fd77::2"),
+        ];
+        for (addr, caller) in of_path {
+            let connect = || std::net::TcpStream::connect((addr, 8080));
+            let mut connection = lab.testbed.server.run(connect).unwrap().unwrap();
+            connection.write_all(b", caller").unwrap();
+            connection.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, format!("you are {caller}, caller"), "{engine}");
+        }
+        assert_eq!(finish(running).status.code(), Some(0));
+    }
 }
 
 #[test]
@@ -386,7 +397,7 @@ fn what_is_missing_is_said_in_one_line() {
     let taken = lab.testbed.client.run(|| TcpListener::bind("0.0.0.0:8080")).unwrap().unwrap();
     let output = lab.output(&mut lab.polypath(&["-p", "8080:80"], &[&"true"]));
     let (_, errors) = text(&output);
-    assert!(errors.starts_with("polypath: can't publish 0.0.0.0:8080: "), "{errors}");
+    assert!(errors.starts_with("polypath: can't publish port 8080: "), "{errors}");
     assert_eq!((output.status.code(), errors.lines().count()), (Some(1), 1));
     drop(taken);
 }

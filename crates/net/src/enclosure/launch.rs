@@ -42,10 +42,10 @@ pub enum RunError {
     #[error("no network namespace for the program: {0}")]
     Namespace(String),
     /// A published port could not be opened.
-    #[error("can't publish {at}: {error}")]
+    #[error("can't publish port {port}: {error}")]
     Publish {
-        /// Where it was to listen.
-        at: std::net::SocketAddr,
+        /// The port outside.
+        port: u16,
         /// What the engine said.
         error: io::Error,
     },

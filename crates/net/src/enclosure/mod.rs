@@ -18,7 +18,7 @@ mod launch;
 mod signals;
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use inside::{Inside, channel, enter_and_execute};
 pub use launch::{Ended, Launch, RunError};
@@ -71,8 +71,10 @@ impl Enclosure {
 /// A port that is open to the outside and leads to one of the program's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// Where the engine listens.
-    pub outside: SocketAddr,
+    /// Where the engine listens; without it, at all addresses of both families.
+    pub addr: Option<IpAddr>,
+    /// The port there.
+    pub outside: u16,
     /// The program's port.
     pub inside: u16,
 }

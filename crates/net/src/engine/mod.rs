@@ -7,7 +7,7 @@ mod kernel;
 mod kernel_info;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -75,6 +75,17 @@ impl Engine {
         match self {
             Self::Stack(stack) => stack.listen(local).map(Listener::Stack),
             Self::Kernel(engine) => engine.listen(local).map(Listener::Kernel),
+        }
+    }
+
+    /// Listens at all addresses: of both families, where there are both.
+    pub async fn listen_everywhere(&self, port: u16) -> io::Result<Listener> {
+        match self.listen((Ipv6Addr::UNSPECIFIED, port).into()).await {
+            // No IPv6 here.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                self.listen((Ipv4Addr::UNSPECIFIED, port).into()).await
+            }
+            result => result,
         }
     }
 

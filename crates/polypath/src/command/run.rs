@@ -1,7 +1,7 @@
 //! `polypath run`: any program, in a network whose TCP connections go over Multipath TCP.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
 use clap::Args;
@@ -12,7 +12,8 @@ use super::{Failure, network};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses if none is named)
+    /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses of
+    /// both families if none is named)
     #[arg(short, long, value_name = "[ADDR:]HOSTPORT[:PORT]", value_parser = parse_publish)]
     publish: Vec<Publish>,
     /// An address by which the program reaches this host's loopback interface, for example 10.0.2.2
@@ -59,12 +60,9 @@ fn parse_publish(text: &str) -> Result<Publish, String> {
             _ => (None, text),
         },
     };
-    let addr: IpAddr = match addr {
-        Some(addr) => addr.parse().map_err(|_| expected())?,
-        None => Ipv4Addr::UNSPECIFIED.into(),
-    };
+    let addr = addr.map(str::parse).transpose().map_err(|_| expected())?;
     let (outside, inside) = ports.split_once(':').unwrap_or((ports, ports));
-    Ok(Publish { outside: SocketAddr::new(addr, port(outside)?), inside: port(inside)? })
+    Ok(Publish { addr, outside: port(outside)?, inside: port(inside)? })
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -129,11 +127,15 @@ mod tests {
 
     #[test]
     fn ports_to_publish_are_read_as_people_write_them() {
-        let publish = |outside: &str, inside| Publish { outside: outside.parse().unwrap(), inside };
-        assert_eq!(parse_publish("8080:80"), Ok(publish("0.0.0.0:8080", 80)));
-        assert_eq!(parse_publish("5201"), Ok(publish("0.0.0.0:5201", 5201)));
-        assert_eq!(parse_publish("192.0.2.1:8080:80"), Ok(publish("192.0.2.1:8080", 80)));
-        assert_eq!(parse_publish("[::]:8080:80"), Ok(publish("[::]:8080", 80)));
+        let publish = |addr: Option<&str>, outside, inside| Publish {
+            addr: addr.map(|addr| addr.parse().unwrap()),
+            outside,
+            inside,
+        };
+        assert_eq!(parse_publish("8080:80"), Ok(publish(None, 8080, 80)));
+        assert_eq!(parse_publish("5201"), Ok(publish(None, 5201, 5201)));
+        assert_eq!(parse_publish("192.0.2.1:8080:80"), Ok(publish(Some("192.0.2.1"), 8080, 80)));
+        assert_eq!(parse_publish("[::]:8080:80"), Ok(publish(Some("::"), 8080, 80)));
         for wrong in ["", "0", "80:0", "x:80", "1:2:3:4", "[::1]80", "70000"] {
             assert!(parse_publish(wrong).is_err(), "{wrong}");
         }

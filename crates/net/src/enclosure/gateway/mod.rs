@@ -102,9 +102,12 @@ pub(super) async fn start(
         host_loopback: enclosure.host_loopback.clone(),
         is_verbose: enclosure.is_verbose,
     });
-    for &Publish { outside, inside } in &enclosure.publish {
-        let listener = gateway.engine.listen(outside).await;
-        let listener = listener.map_err(|error| RunError::Publish { at: outside, error })?;
+    for &Publish { addr, outside, inside } in &enclosure.publish {
+        let listener = match addr {
+            Some(addr) => gateway.engine.listen((addr, outside).into()).await,
+            None => gateway.engine.listen_everywhere(outside).await,
+        };
+        let listener = listener.map_err(|error| RunError::Publish { port: outside, error })?;
         spawn_local(tcp::publish(gateway.clone(), listener, inside));
     }
     for &resolver in &enclosure.resolvers {
