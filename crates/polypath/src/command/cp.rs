@@ -17,7 +17,7 @@ use url::Url;
 
 use super::Failure;
 use super::engine::EngineArguments;
-use super::network::block_on_interruptibly;
+use super::network::{Interruption, block_on_saving};
 use super::transfer::{
     Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, refused, summary,
     survive_file_size_limit, wants_token,
@@ -91,6 +91,7 @@ fn all_here<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
 struct Copier<'a> {
     arguments: &'a Arguments,
     client: Client,
+    interruption: &'a Interruption,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -113,12 +114,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let is_many = sources.len() > 1;
     let token = arguments.credentials.token()?;
-    block_on_interruptibly(async {
+    block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token);
-        let copier = Copier { arguments, client };
+        let copier = Copier { arguments, client, interruption };
         match &target {
             Place::Here(target) if is_many && !target.is_dir() => {
                 return Err(Failure::Input(format!(
@@ -219,14 +220,17 @@ impl Copier<'_> {
         let download = Download { client: &self.client, url, verify, refuses_directories: true };
         let target = Target::File { place: target.into(), part, resume: self.arguments.resume };
         let mut shown = Shown::new(&name, self.arguments.quiet);
-        let received = download.run(target, |progress| shown.show(progress)).await;
+        let received = self.interruption.hold(async |signal| {
+            download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
+        });
+        let received = received.await;
+        drop(shown);
         let received = received.map_err(|error| match error {
             DownloadError::Directory(url) => {
                 Failure::Input(format!("{url}: a directory; expected --recursive"))
             }
-            error => download_failure(error),
+            error => download_failure(error, self.interruption),
         })?;
-        drop(shown);
         summary(&name, received, started, self.arguments.quiet);
         Ok(())
     }

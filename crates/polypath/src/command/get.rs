@@ -12,7 +12,7 @@ use url::Url;
 
 use super::Failure;
 use super::engine::EngineArguments;
-use super::network::block_on_interruptibly;
+use super::network::{Interruption, block_on_saving};
 use super::transfer::{
     Credentials, Patience, Shown, download_failure, failure, file_name, summary, survive_file_size_limit,
 };
@@ -50,14 +50,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let urls: Vec<Url> =
         arguments.urls.iter().map(|url| Client::parse(url)).collect::<Result<_, _>>().map_err(failure)?;
     let token = arguments.credentials.token()?;
-    block_on_interruptibly(async {
+    block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token);
         let mut failures = Vec::new();
         for url in &urls {
-            match download(arguments, &client, url).await {
+            match download(arguments, &client, url, interruption).await {
                 Ok(()) => {}
                 // The others may still be had.
                 Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
@@ -71,7 +71,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
 }
 
-async fn download(arguments: &Arguments, client: &Client, url: &Url) -> Result<(), Failure> {
+async fn download(
+    arguments: &Arguments,
+    client: &Client,
+    url: &Url,
+    interruption: &Interruption,
+) -> Result<(), Failure> {
     let started = Instant::now();
     let named = file_name(url).unwrap_or_else(|| "index.html".into());
     let place = arguments.output.clone().unwrap_or_else(|| named.into());
@@ -82,8 +87,12 @@ async fn download(arguments: &Arguments, client: &Client, url: &Url) -> Result<(
     let verify = if arguments.no_verify { Verify::Never } else { Verify::IfTold };
     let download = Download { client, url, verify, refuses_directories: false };
     let mut shown = Shown::new(&name, is_quiet);
-    let received = download.run(target, |progress| shown.show(progress)).await.map_err(download_failure)?;
+    let received = interruption.hold(async |signal| {
+        download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
+    });
+    let received = received.await;
     drop(shown);
+    let received = received.map_err(|error| download_failure(error, interruption))?;
     summary(&name, received, started, is_quiet);
     Ok(())
 }

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 use super::Failure;
 
@@ -23,30 +24,111 @@ pub(super) fn block_on_interruptibly<T>(
     block_on_until(&[SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()], work)
 }
 
+/// As [`block_on_interruptibly`], for work that has something to save: while it holds the interruption, the first signal is its
+/// own to deal with.
+pub(super) fn block_on_saving<T>(
+    work: impl AsyncFnOnce(&Interruption) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let interruption = Interruption(watch::Sender::new(Asked::default()));
+    let signals = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
+    in_runtime(async {
+        let mut ended = ended_by(&signals)?;
+        let listen = async {
+            loop {
+                let code = exit_code(std::future::poll_fn(|cx| ended.poll(cx)).await);
+                interruption.0.send_modify(|asked| {
+                    asked.times += 1;
+                    asked.code = asked.code.or(Some(code));
+                });
+            }
+        };
+        let mut state = interruption.0.subscribe();
+        let unheeded = state.wait_for(|asked| asked.times > usize::from(asked.is_held));
+        tokio::select! {
+            result = work(&interruption) => result,
+            _ = unheeded => Err(interruption.exit()),
+            never = listen => never,
+        }
+    })
+}
+
+/// Signals that ask for the end.
+pub(super) struct Interruption(watch::Sender<Asked>);
+
+#[derive(Default)]
+struct Asked {
+    times: usize,
+    /// The exit code that the first one stands for.
+    code: Option<u8>,
+    is_held: bool,
+}
+
+impl Interruption {
+    /// How the command ends after it.
+    pub(super) fn exit(&self) -> Failure {
+        Failure::Exit(self.0.borrow().code.unwrap_or(1))
+    }
+
+    /// Does something that ends by itself soon when the future is over that it is given: with the first signal.
+    pub(super) async fn hold<T>(&self, work: impl AsyncFnOnce(Signalled) -> T) -> T {
+        let hold = |is_held| self.0.send_modify(|asked| asked.is_held = is_held);
+        hold(true);
+        let result = work(Signalled(self.0.subscribe())).await;
+        hold(false);
+        result
+    }
+}
+
+/// Whoever waits for a signal.
+pub(super) struct Signalled(watch::Receiver<Asked>);
+
+impl Signalled {
+    pub(super) async fn wait(mut self) {
+        if self.0.wait_for(|asked| asked.times > 0).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 fn block_on_until<T>(
     signals: &[SignalKind],
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
-    runtime.block_on(async {
-        let mut handlers = signals
-            .iter()
-            .map(|kind| signal(*kind).map(|handler| (*kind, handler)))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|error| Failure::Run(format!("can't handle signals: {error}")))?;
-        let ended = std::future::poll_fn(|cx| {
-            let fired = handlers
-                .iter_mut()
-                .find_map(|(kind, handler)| handler.poll_recv(cx).is_ready().then_some(*kind));
-            fired.map_or(Poll::Pending, Poll::Ready)
-        });
+    in_runtime(async {
+        let mut ended = ended_by(signals)?;
         tokio::select! {
             result = work => result,
-            // As a shell says that a signal ended a program.
-            kind = ended => Err(Failure::Exit(u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX))),
+            kind = std::future::poll_fn(|cx| ended.poll(cx)) => Err(Failure::Exit(exit_code(kind))),
         }
     })
+}
+
+fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
+    runtime.block_on(work)
+}
+
+/// Handlers of signals.
+struct Handlers(Vec<(SignalKind, Signal)>);
+
+fn ended_by(signals: &[SignalKind]) -> Result<Handlers, Failure> {
+    let handlers = signals.iter().map(|kind| signal(*kind).map(|handler| (*kind, handler)));
+    let handlers = handlers.collect::<io::Result<Vec<_>>>();
+    handlers.map(Handlers).map_err(|error| Failure::Run(format!("can't handle signals: {error}")))
+}
+
+impl Handlers {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<SignalKind> {
+        let mut fired = self.0.iter_mut();
+        let fired = fired.find_map(|(kind, handler)| handler.poll_recv(cx).is_ready().then_some(*kind));
+        fired.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// As a shell says that a signal ended a program.
+fn exit_code(kind: SignalKind) -> u8 {
+    u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX)
 }
 
 /// The first address of a host that is acceptable.

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
 use super::Failure;
-use super::network::is_given;
+use super::network::{Interruption, is_given};
 
 pub(super) fn failure(error: Error) -> Failure {
     match error {
@@ -25,8 +25,14 @@ pub(super) fn failure(error: Error) -> Failure {
     }
 }
 
-pub(super) fn download_failure(error: DownloadError) -> Failure {
+pub(super) fn download_failure(error: DownloadError, interruption: &Interruption) -> Failure {
     match error {
+        DownloadError::Interrupted { kept_bytes, .. } => {
+            if kept_bytes > 0 {
+                eprintln!("polypath: {error}");
+            }
+            interruption.exit()
+        }
         DownloadError::Request(error) => failure(error),
         DownloadError::Open { .. } => Failure::input(error),
         _ => Failure::run(error),

@@ -1,8 +1,10 @@
 //! One file, from a server to its name here: not under that name before it is known to be right.
 
 use std::fs::File;
+use std::future::{Future, pending};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -20,6 +22,9 @@ use super::part::{Found, Sink, Writer};
 
 /// A server that is not ready is not asked more often.
 const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
+
+/// How long is read on when the end is asked for: what waits in buffers is had.
+const LAST_MOMENTS: Duration = Duration::from_millis(100);
 
 /// How much a digest matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,6 +141,18 @@ pub enum DownloadError {
     /// The server sends what was not asked for.
     #[error("{0}: the server sends another part than was asked for")]
     AnotherPart(Box<Url>),
+    /// Its end was asked for.
+    #[error("{}: interrupted; {kept_bytes} bytes are kept in {}{}", .place.display(), .part.display(), resume_tip(*.is_resumable))]
+    Interrupted {
+        /// The file.
+        place: PathBuf,
+        /// Where its beginning is.
+        part: PathBuf,
+        /// Bytes there.
+        kept_bytes: u64,
+        /// They can be gone on with.
+        is_resumable: bool,
+    },
     /// There is nothing to compare with.
     #[error("{0}: the server tells no SHA-256; expected --no-verify for such a server")]
     NoDigest(Box<Url>),
@@ -186,23 +203,42 @@ enum Start {
 
 impl Download<'_> {
     /// Downloads the file. How many bytes came; zero if the whole file was there, and right.
-    pub async fn run(
+    pub async fn run(&self, target: Target, progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
+        self.run_until(target, pending(), progress).await
+    }
+
+    /// As [`Download::run`], unless `stop` is over before: then what is here by now is written to the part, and it ends with
+    /// [`DownloadError::Interrupted`].
+    pub async fn run_until(
         &self,
         target: Target,
+        stop: impl Future<Output = ()>,
         mut progress: impl FnMut(Progress),
     ) -> Result<u64, DownloadError> {
+        let mut stop = pin!(stop);
         let (place, part, resume) = match target {
             Target::File { place, part, resume } => (place, part, resume),
-            Target::Stream(file) => return self.to_stream(file, progress).await,
+            Target::Stream(file) => {
+                let nothing = || Files::of_stream().interrupted(0, false);
+                return unless(stop, nothing, self.to_stream(file, progress)).await;
+            }
         };
         let files = Files { place, part };
-        let start = if resume { self.look(&files).await? } else { Start::Anew };
-        let begun = match start {
-            Start::Whole => return Ok(0),
-            Start::Anew => self.begin(&files, None).await?,
-            Start::From { sink, file, origin } => self.go_on(&files, *sink, *file, origin).await?,
-        };
-        self.receive(&files, begun, &mut progress).await
+        let begun = unless(stop.as_mut(), || files.interrupted(0, false), self.start(&files, resume)).await?;
+        match begun {
+            Some(begun) => self.receive(&files, begun, stop, &mut progress).await,
+            None => Ok(0),
+        }
+    }
+
+    /// None if the whole file was there.
+    async fn start(&self, files: &Files, resume: bool) -> Result<Option<Begun>, DownloadError> {
+        let start = if resume { self.look(files).await? } else { Start::Anew };
+        Ok(Some(match start {
+            Start::Whole => return Ok(None),
+            Start::Anew => self.begin(files, None).await?,
+            Start::From { sink, file, origin } => self.go_on(files, *sink, *file, origin).await?,
+        }))
     }
 
     fn boxed_url(&self) -> Box<Url> {
@@ -212,8 +248,10 @@ impl Download<'_> {
     async fn to_stream(&self, file: File, mut progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
         let fetched = self.get_whole().await?;
         let identity = Identity::of(&fetched)?;
-        let (sink, place) = (Sink::stream(file), PathBuf::from("output"));
-        let (sink, received) = transfer(fetched, sink, identity.length, &place, false, &mut progress).await?;
+        let (sink, files) = (Sink::stream(file), Files::of_stream());
+        let stop = pin!(pending());
+        let (sink, received) =
+            transfer(fetched, sink, identity.length, &files, false, stop, &mut progress).await?;
         match self.told(&identity).await? {
             Some(told) if told != sink.digest() => Err(DownloadError::Differs { url: self.boxed_url() }),
             _ => Ok(received),
@@ -360,6 +398,7 @@ impl Download<'_> {
         &self,
         files: &Files,
         begun: Begun,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
         progress: &mut impl FnMut(Progress),
     ) -> Result<u64, DownloadError> {
         let Begun { mut sink, fetched, file, present, origin } = begun;
@@ -368,7 +407,7 @@ impl Download<'_> {
             sink.keep_record(&files.part, file.clone(), origin.adopted_bytes());
         }
         let is_resumable = is_known || file.digest.is_some();
-        let result = transfer(fetched, sink, file.length, &files.part, is_resumable, progress).await;
+        let result = transfer(fetched, sink, file.length, files, is_resumable, stop.as_mut(), progress).await;
         let (sink, received) = match result {
             Ok(result) => result,
             Err(failure) => {
@@ -376,7 +415,8 @@ impl Download<'_> {
                 return Err(failure);
             }
         };
-        let told = match self.told(&file).await {
+        let interrupted = || files.interrupted(sink.bytes(), is_resumable);
+        let told = match unless(stop, interrupted, self.told(&file)).await {
             Err(DownloadError::Changed(url)) => {
                 files.discard()?;
                 return Err(DownloadError::Changed(url));
@@ -472,17 +512,31 @@ impl Download<'_> {
     }
 }
 
+/// Does something, unless `stop` is over before.
+async fn unless<T>(
+    stop: Pin<&mut impl Future<Output = ()>>,
+    interrupted: impl FnOnce() -> DownloadError,
+    work: impl Future<Output = Result<T, DownloadError>>,
+) -> Result<T, DownloadError> {
+    tokio::select! {
+        biased;
+        () = stop => Err(interrupted()),
+        result = work => result,
+    }
+}
+
 /// Writes a body to a sink, to the end of a file that has `length` bytes: all of them, and no more, or it is an error. A
 /// server may send less than the rest that it was asked for (RFC 9110 §15.3.7).
 async fn transfer(
     fetched: Fetched,
     sink: Sink,
     length: Option<u64>,
-    place: &Path,
+    files: &Files,
     is_resumable: bool,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
     progress: &mut impl FnMut(Progress),
 ) -> Result<(Sink, u64), DownloadError> {
-    let unwritten = |source| DownloadError::Write { place: place.to_path_buf(), source };
+    let unwritten = |source| DownloadError::Write { place: files.part.clone(), source };
     let present = sink.bytes();
     let rest = length.map(|length| length.saturating_sub(present));
     let promised = rest.or(fetched.content_length());
@@ -492,7 +546,18 @@ async fn transfer(
     let writer = Writer::start(sink).map_err(unwritten)?;
     let mut received = 0;
     let mut problem = None;
-    while let Some(frame) = body.frame().await {
+    let mut last_moment = None;
+    loop {
+        let frame = tokio::select! {
+            biased;
+            () = stop.as_mut(), if last_moment.is_none() => {
+                last_moment = Some(Instant::now() + LAST_MOMENTS);
+                continue;
+            }
+            () = sleep_until(last_moment.unwrap_or_else(Instant::now)), if last_moment.is_some() => break,
+            frame = body.frame() => frame,
+        };
+        let Some(frame) = frame else { break };
         match frame {
             Ok(frame) => {
                 let Ok(block) = frame.into_data() else { continue };
@@ -518,6 +583,9 @@ async fn transfer(
     let sink = sink.ok_or_else(|| unwritten(io::ErrorKind::Other.into()))?;
     if promised.is_some_and(|promised| promised != received) {
         problem = problem.or_else(|| Some("the server ended it".into()));
+    }
+    if last_moment.is_some() {
+        return Err(files.interrupted(sink.bytes(), is_resumable));
     }
     match problem {
         Some(problem) => {

@@ -41,6 +41,16 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// What has no name that can be taken back.
+    pub(super) fn of_stream() -> Self {
+        Self { place: "output".into(), part: "output".into() }
+    }
+
+    pub(super) fn interrupted(&self, kept_bytes: u64, is_resumable: bool) -> DownloadError {
+        let (place, part) = (self.place.clone(), self.part.clone());
+        DownloadError::Interrupted { place, part, kept_bytes, is_resumable }
+    }
+
     pub(super) fn unopened(&self, source: io::Error) -> DownloadError {
         match source.kind() {
             io::ErrorKind::WouldBlock => DownloadError::Busy(self.part.clone()),

@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::liar::{answer, leave_part, liar, rest};
+use rustix::process::{Pid, Signal};
+
+use crate::liar::{answer, leave_part, liar, rest, silent_liar};
 use crate::site::{Site, content, nothing_of, same};
 
 #[test]
@@ -50,6 +53,40 @@ fn a_part_goes_on_where_it_broke_off() {
     let anew = answer("200 OK", "Content-Length: 3\r\nETag: \"two\"\r\n", b"new");
     site.succeeds(&["get", "-C", &liar(vec![anew])]);
     assert_eq!(fs::read(site.out("file")).expect("the file"), b"new");
+}
+
+/// Starts a download from a server that sends some bytes and then nothing, and sends a signal when so many are in the part.
+fn interrupted(site: &Site, url: &str, command: &[&str], bytes: u64, signal: Signal) -> Output {
+    let mut client = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    client.args(command).args(["--engine", "tcp", url]).current_dir(site.out(""));
+    let client = client.stderr(Stdio::piped()).spawn().expect("the command runs");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fs::metadata(site.out("file.part")).is_ok_and(|part| part.len() == bytes) {
+        assert!(Instant::now() < deadline, "no bytes come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(Pid::from_child(&client), signal).expect("our own child");
+    client.wait_with_output().expect("its end")
+}
+
+#[test]
+fn what_came_before_an_interruption_is_kept() {
+    let site = Site::new(&["--quiet"]);
+    for (signal, code, bytes) in [(Signal::INT, 130, 400), (Signal::TERM, 143, 700)] {
+        let fields = "Content-Length: 1000\r\nETag: \"one\"\r\n";
+        let url = silent_liar(vec![answer("200 OK", fields, &content(1000)[..bytes])]);
+        let output = interrupted(&site, &url, &["get", "-q"], bytes as u64, signal);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let wanted = format!(
+            "polypath: file: interrupted; {bytes} bytes are kept in file.part; --resume goes on from there\n"
+        );
+        assert_eq!((output.status.code(), &*said), (Some(code), &*wanted));
+        // Nothing of it is sent again.
+        site.succeeds(&["get", "-C", &liar(vec![rest("one", bytes)])]);
+        assert!(fs::read(site.out("file")).expect("the file") == content(1000));
+        nothing_of(&site, "file.");
+        fs::remove_file(site.out("file")).expect("a file");
+    }
 }
 
 #[test]
