@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 struct Server {
@@ -140,6 +141,45 @@ fn the_json_has_the_fields_of_iperf3() {
             assert_eq!(report.pointer(path), reference.pointer(path), "{options:?}: {path}");
         }
     }
+}
+
+/// Starts an endless measurement, interrupts it when the server has seen data, and waits for its end.
+fn interrupted(server: &mut Server, options: &[&str], signal: Signal) -> Output {
+    let port = server.port.clone();
+    let mut client = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    client.args(["perf", "-c", "127.0.0.1", "--engine", "tcp", "-t", "3600", "-p", &port]).args(options);
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs");
+    let mut line = String::new();
+    while !line.contains("bits/sec") {
+        line.clear();
+        assert!(server.output.read_line(&mut line).expect("a line") > 0, "the server ended");
+    }
+    rustix::process::kill_process(Pid::from_child(&client), signal).expect("our own child");
+    let output = client.wait_with_output().expect("its end");
+    while !line.contains("Server listening") {
+        line.clear();
+        assert!(server.output.read_line(&mut line).expect("a line") > 0, "the server ended");
+    }
+    output
+}
+
+#[test]
+fn an_interrupted_measurement_says_so_as_iperf3_does() {
+    let mut server = Server::new(&["-i", "0.1"]);
+    let words = "interrupt - the client has terminated";
+    for signal in [Signal::INT, Signal::TERM] {
+        let output = interrupted(&mut server, &["-J"], signal);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let report = json(&output);
+        assert_eq!(report["error"], words);
+        assert!(report["end"]["sum_sent"]["bytes"].as_u64() > Some(0), "{report}");
+        assert!(report["end"]["sum_received"]["bytes"].as_u64() > Some(0), "{report}");
+        assert!(!report["intervals"].as_array().expect("intervals").is_empty(), "{report}");
+    }
+    let output = interrupted(&mut server, &[], Signal::INT);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains("receiver") && !out.contains("Done."), "{out}");
+    assert_eq!((output.status.code(), err.trim()), (Some(1), &*format!("polypath: {words}")));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use polypath_net::engine::ConnectOptions;
 use serde_json::json;
 
 use super::engine::EngineArguments;
-use super::network::{block_on, is_given, resolve};
+use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
 use super::transfer::{Patience, seconds};
 use super::{Failure, print_json, print_line};
 
@@ -92,12 +92,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let result = block_on(async {
-        match &arguments.client {
-            Some(host) => client(arguments, host).await,
-            None => server(arguments).await,
-        }
-    });
+    let result = match &arguments.client {
+        Some(host) => block_on_saving(async |interruption| client(arguments, host, interruption).await),
+        None => block_on(server(arguments)),
+    };
     if let (true, Err(Failure::Input(message) | Failure::Run(message))) = (arguments.json, &result) {
         // Scripts look for it where iperf3 says it.
         print_json(&json!({ "error": message }))?;
@@ -105,7 +103,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     result
 }
 
-async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
+async fn client(arguments: &Arguments, host: &str, interruption: &Interruption) -> Result<(), Failure> {
     let engine = arguments.engine.start().await?;
     let connect = connect_options(arguments, &engine)?;
     let family = |address: &SocketAddr| {
@@ -116,20 +114,21 @@ async fn client(arguments: &Arguments, host: &str) -> Result<(), Failure> {
     let client =
         Client { server_name: host.into(), connect, ..Client::new(engine, server, parameters(arguments)?) };
     let client = Client { progress_limit: arguments.patience.limit(), ..client };
-    let stop = async {
-        // Without signals there is still the time limit.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
     let mut printer = Printer::new(arguments);
-    let report = client.run(stop, |progress| printer.show(&progress)).await.map_err(failure)?;
-    draining.drain(Duration::from_secs(1)).await;
+    let measure = async |signal: Signalled| {
+        let report = client.run(signal.wait(), |progress| printer.show(&progress)).await;
+        draining.drain(Duration::from_secs(1)).await;
+        report
+    };
+    let report = interruption.hold(measure).await.map_err(failure)?;
     printer.finish(&report)?;
-    if !arguments.json {
-        print_line("\npolypath perf Done.")?;
+    match report.error {
+        // It is in the report.
+        Some(_) if arguments.json => Err(Failure::Exit(1)),
+        Some(error) => Err(Failure::Run(error)),
+        None if arguments.json => Ok(()),
+        None => print_line("\npolypath perf Done."),
     }
-    Ok(())
 }
 
 async fn server(arguments: &Arguments) -> Result<(), Failure> {

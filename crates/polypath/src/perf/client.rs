@@ -9,6 +9,7 @@ use polypath_net::engine::{ConnectOptions, Stream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use super::error::INTERRUPTED;
 use super::flow::Flow;
 use super::measurement::Measurement;
 use super::protocol::{Control, Message, greet};
@@ -44,7 +45,7 @@ impl Client {
         Self { engine, server, server_name, parameters, connect, progress_limit }
     }
 
-    /// Measures. A `stop` that completes ends the measurement early, with a report of what was until then.
+    /// Measures. A `stop` that completes ends the measurement early, with a report of what was until then, which says so.
     ///
     /// Errors: see [`Error`]; among them that the server is busy.
     pub async fn run(
@@ -55,30 +56,21 @@ impl Client {
         let parameters = &self.parameters;
         parameters.check().map_err(Error::Parameters)?;
         let cookie = cookie();
-        let hello = Message::Control { cookie: cookie.clone(), parameters: parameters.clone() };
-        let mut control = Control::new(self.open(&hello).await?);
-        match control.next_soon().await? {
-            Message::Accepted => {}
-            Message::Refused { reason } => return Err(Error::Refused(reason)),
-            other => return Err(other.unexpected()),
-        }
-        let mut flows = Vec::new();
-        for number in 0..parameters.connections() {
-            let stream = self.open(&Message::Data { cookie: cookie.clone(), number }).await?;
-            choose_congestion(&stream, parameters)?;
-            let flow = Flow::new(number, Role::Client.sends(parameters, number), stream);
-            flows.push(flow.map_err(|error| Error::lost("data connection", error))?);
-        }
-        match control.next_soon().await? {
-            Message::Start => {}
-            Message::Refused { reason } => return Err(Error::Refused(reason)),
-            other => return Err(other.unexpected()),
-        }
+        let mut stop = pin!(stop);
+        let (mut control, flows) = tokio::select! {
+            connected = self.connect(&cookie) => connected?,
+            () = stop.as_mut() => return Err(Error::Interrupted),
+        };
         let mut start = Start::new(parameters, &cookie, Measurement::connected(&flows));
         start.connecting_to = Some(HostPort { host: self.server_name.clone(), port: self.server.port() });
         progress(Progress::Started(&start));
         let (mut measurement, drained) = Measurement::start(parameters, Role::Client, flows);
         measurement.limit_progress(self.progress_limit);
+        let mut error = None;
+        let stop = async {
+            stop.await;
+            error = Some(INTERRUPTED.to_string());
+        };
         let until = wait_for_end(&mut control, parameters, drained, stop);
         measurement.run(until, &mut progress).await?;
         let own = measurement.results();
@@ -88,7 +80,31 @@ impl Client {
         control.close().await;
         let end = End::new(parameters, measurement.role(), &own, &peer);
         let intervals = measurement.finish().await;
-        Ok(Report { start, intervals, end })
+        Ok(Report { start, intervals, end, error })
+    }
+
+    /// The connections, when the server lets them begin.
+    async fn connect(&self, cookie: &str) -> Result<(Control, Vec<Flow>), Error> {
+        let parameters = &self.parameters;
+        let hello = Message::Control { cookie: cookie.into(), parameters: parameters.clone() };
+        let mut control = Control::new(self.open(&hello).await?);
+        match control.next_soon().await? {
+            Message::Accepted => {}
+            Message::Refused { reason } => return Err(Error::Refused(reason)),
+            other => return Err(other.unexpected()),
+        }
+        let mut flows = Vec::new();
+        for number in 0..parameters.connections() {
+            let stream = self.open(&Message::Data { cookie: cookie.into(), number }).await?;
+            choose_congestion(&stream, parameters)?;
+            let flow = Flow::new(number, Role::Client.sends(parameters, number), stream);
+            flows.push(flow.map_err(|error| Error::lost("data connection", error))?);
+        }
+        match control.next_soon().await? {
+            Message::Start => Ok((control, flows)),
+            Message::Refused { reason } => Err(Error::Refused(reason)),
+            other => Err(other.unexpected()),
+        }
     }
 
     async fn open(&self, hello: &Message) -> Result<Stream, Error> {

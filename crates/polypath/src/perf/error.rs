@@ -1,6 +1,9 @@
 use std::io;
 use std::net::SocketAddr;
 
+/// What iperf3 says then.
+pub(super) const INTERRUPTED: &str = "interrupt - the client has terminated";
+
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,6 +36,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The client's own user ended it; in iperf3's words.
+    #[error("{}", INTERRUPTED)]
+    Interrupted,
     /// Nothing has moved for the limit.
     #[error("the peer is silent: nothing has moved for {0:?}")]
     Stalled(std::time::Duration),

@@ -20,6 +20,9 @@ pub struct Report {
     pub intervals: Vec<Interval>,
     /// The totals.
     pub end: End,
+    /// Why it ended before its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What is measured, between whom.

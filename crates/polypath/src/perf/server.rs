@@ -101,7 +101,7 @@ impl Server {
         };
         let end = End::new(&parameters, measurement.role(), &own, &peer);
         let intervals = measurement.finish().await;
-        Ok(Report { start, intervals, end })
+        Ok(Report { start, intervals, end, error: None })
     }
 
     async fn next_client(&mut self) -> Result<(String, Parameters, Stream, SocketAddr), Error> {
