@@ -1,16 +1,24 @@
 //! How connections end, one half long before the other, and who asks for checksums.
 
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use polypath::mptcp::ConnectionConfig;
-use polypath::net::stack::default_connection;
+use polypath::net::stack::{StackStream, default_connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
 /// Longer than any timer of a live connection but its keep-alives.
 const LONG: Duration = Duration::from_secs(3);
+
+/// Both ends of a connection that has so many subflows, and has carried so many bytes each way.
+async fn begun(lab: &Lab, subflows: usize, bytes: u64) -> (StackStream, TcpStream) {
+    let (mut ours, kernel) = lab.connect().await;
+    lab.subflows(&ours, subflows).await;
+    exchange(&mut ours, &kernel, bytes, bytes).await;
+    (ours, kernel)
+}
 
 #[test]
 fn one_end_alone_asks_for_checksums() {
@@ -22,9 +30,7 @@ fn one_end_alone_asks_for_checksums() {
             if cell.ours == Side::Server {
                 lab.kernel_endpoint(1, cell.is_v6, "subflow");
             }
-            let (mut ours, kernel) = lab.connect().await;
-            lab.subflows(&ours, if cell.ours == Side::Client { 2 } else { 3 }).await;
-            exchange(&mut ours, &kernel, 8 * MIB, 8 * MIB).await;
+            let (ours, kernel) = begun(&lab, if cell.ours == Side::Client { 2 } else { 3 }, 8 * MIB).await;
             let info = Lab::info(&ours);
             assert!(info.mptcp && info.checksum, "either end's wish counts (RFC 8684 §3.1)");
             lab.assert_clean();
@@ -37,9 +43,7 @@ fn one_end_alone_asks_for_checksums() {
 fn the_kernel_writes_long_after_our_half_has_ended() {
     in_cells("the kernel writes late", Cell::all(), async |cell| {
         let mut lab = cell.lab();
-        let (mut ours, kernel) = lab.connect().await;
-        lab.subflows(&ours, 2).await;
-        exchange(&mut ours, &kernel, MIB, MIB).await;
+        let (mut ours, kernel) = begun(&lab, 2, MIB).await;
         ours.shutdown().await.expect("we end our half");
         let end = kernel_reads_end(&kernel);
         joined(end).await.expect("the kernel sees the end at once");
@@ -57,9 +61,7 @@ fn the_kernel_writes_long_after_our_half_has_ended() {
 fn we_write_long_after_the_kernels_half_has_ended() {
     in_cells("we write late", Cell::all(), async |cell| {
         let mut lab = cell.lab();
-        let (mut ours, kernel) = lab.connect().await;
-        lab.subflows(&ours, 2).await;
-        exchange(&mut ours, &kernel, MIB, MIB).await;
+        let (mut ours, kernel) = begun(&lab, 2, MIB).await;
         kernel.shutdown(Shutdown::Write).expect("ends its half");
         assert_eq!(ours.read(&mut [0; 8]).await.expect("the end"), 0);
         tokio::time::sleep(LONG).await;
