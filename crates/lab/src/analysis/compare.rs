@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Analysis;
+use crate::experiment::Better;
 use crate::metrics::Distribution;
 
 /// Why two results can't be compared.
@@ -25,6 +26,8 @@ pub struct Difference {
     pub point: String,
     /// The metric.
     pub metric: &'static str,
+    /// Which of its values are better.
+    pub better: Better,
     /// Sets that both have a value of.
     pub sets: usize,
     /// Median in the first result.
@@ -32,7 +35,7 @@ pub struct Difference {
     /// Median in the second result.
     pub new_median: f64,
     /// By how much the median is worse: a difference for ratios such as the aggregation benefit, else a share of the
-    /// old one. Negative is better.
+    /// old one. Negative is better. Where values nearer to one are better, it is the median of how far they are from that.
     pub worse_by: f64,
     /// The same for each set, as a distribution over the sets.
     pub worse_by_set: Distribution,
@@ -80,21 +83,26 @@ pub fn compare(old: &Analysis<'_>, new: &Analysis<'_>, threshold: f64) -> Result
                 .filter(|(old, new)| !old.is_nan() && !new.is_nan())
                 .collect();
                 let worse = pairs.iter().map(|(old, new)| metric.worsening(*old, *new));
-                let (Some(olds), Some(news), Some(worse_by_set)) = (
-                    Distribution::of(pairs.iter().map(|(old, _)| *old)),
-                    Distribution::of(pairs.iter().map(|(_, new)| *new)),
-                    Distribution::of(worse.clone()),
-                ) else {
+                let median = |value: &dyn Fn(&(f64, f64)) -> f64| {
+                    Distribution::of(pairs.iter().map(value)).map(|all| all.median)
+                };
+                let (Some(old_median), Some(new_median), Some(worse_by_set)) =
+                    (median(&|(old, _)| *old), median(&|(_, new)| *new), Distribution::of(worse.clone()))
+                else {
                     continue;
                 };
-                let worse_by = metric.worsening(olds.median, news.median);
+                let worse_by = metric.worsening(
+                    median(&|(old, _)| metric.better.one_sided(*old)).unwrap_or(old_median),
+                    median(&|(_, new)| metric.better.one_sided(*new)).unwrap_or(new_median),
+                );
                 differences.push(Difference {
                     variant: variant.name.clone(),
                     point: point.label.clone(),
                     metric: metric.name,
+                    better: metric.better,
                     sets: pairs.len(),
-                    old_median: olds.median,
-                    new_median: news.median,
+                    old_median,
+                    new_median,
                     worse_by,
                     worse_by_set,
                     worse_share: worse.filter(|worse| *worse > threshold).count() as f64 / pairs.len() as f64,

@@ -132,6 +132,62 @@ fn a_comparison_finds_what_became_worse_and_only_that() {
     assert_eq!(compare(&old, &nothing, 0.1).unwrap_err(), CompareError::NothingInCommon);
 }
 
+const SHARED: &str = r#"
+name = "x"
+title = "x"
+metrics = ["fairness"]
+[topology]
+kind = "shared"
+paths = 1
+[[sets]]
+name = "one"
+paths = [{ rate = "4mbit", rtt = "20ms", queue = "100ms" }]
+[[sets]]
+name = "other"
+paths = [{ rate = "8mbit", rtt = "20ms", queue = "100ms" }]
+[[sets]]
+name = "third"
+paths = [{ rate = "9mbit", rtt = "20ms", queue = "100ms" }]
+[[flows]]
+name = "TCP"
+paths = [1]
+tcp = "reno"
+[[flows]]
+name = "MPTCP"
+paths = [1, 1]
+[traffic]
+kind = "bulk"
+duration = "12s"
+[[variants]]
+name = "LIA"
+"#;
+
+#[test]
+fn more_than_a_fair_share_is_worse_and_so_is_less() {
+    let experiment = Experiment::parse("x.toml", SHARED, Form::Full).unwrap();
+    let runs = |fairness: [f64; 3]| -> BTreeMap<RunKey, Outcome> {
+        let outcome = |fairness| Outcome { fairness: Some(fairness), ..Outcome::default() };
+        let key = |set| RunKey { set, point: 0, variant: 0, repeat: 0 };
+        fairness.into_iter().enumerate().map(|(set, fairness)| (key(set), outcome(fairness))).collect()
+    };
+    let worse_by = |old: [f64; 3], new: [f64; 3]| {
+        let (old, new) = (runs(old), runs(new));
+        let [old, new] = [&old, &new].map(|runs| Analysis::new(&experiment, runs));
+        let comparison = compare(&old, &new, 0.05).unwrap();
+        assert_eq!(comparison.regressed, comparison.differences[0].worse_by > 0.05);
+        comparison.differences[0].worse_by
+    };
+    let fair = [1.0, 1.01, 0.99];
+    assert!((worse_by(fair, [1.5, 1.5, 1.5]) - 0.49).abs() < 1e-9, "it takes from others");
+    assert!((worse_by(fair, [0.5, 0.5, 0.5]) - 0.49).abs() < 1e-9, "others take from it");
+    assert!((worse_by(fair, [0.5, 1.0, 1.5]) - 0.49).abs() < 1e-9, "the median alone is the same");
+    assert!(worse_by([1.5, 1.5, 1.5], [1.2, 1.2, 0.8]) < -0.2);
+
+    let runs = runs([1.3, 0.6, 1.0]);
+    let worst = Analysis::new(&experiment, &runs).worst_sets(3);
+    assert_eq!(worst.iter().map(|set| set.set.as_str()).collect::<Vec<_>>(), ["other", "one", "third"]);
+}
+
 #[test]
 fn the_worst_sets_come_first_whichever_way_is_better() {
     let experiment = experiment();

@@ -41,10 +41,8 @@ impl Analysis<'_> {
                         .zip(values.iter().copied())
                         .filter(|(_, v)| !v.is_nan())
                         .collect();
-                    sets.sort_by(|(_, one), (_, other)| one.total_cmp(other));
-                    if !metric.higher_is_better {
-                        sets.reverse();
-                    }
+                    let badness = |value: &f64| metric.better.badness(*value);
+                    sets.sort_by(|(_, one), (_, other)| badness(other).total_cmp(&badness(one)));
                     worst.extend(sets.into_iter().take(count).map(|(set, value)| WorstSet {
                         variant: variant.name.clone(),
                         point: sweep.label.clone(),

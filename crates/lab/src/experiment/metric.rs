@@ -1,7 +1,53 @@
+use std::fmt;
+
 use serde::Serialize;
 
+/// Which values of a metric are better.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// The larger.
+    More,
+    /// The smaller.
+    Less,
+    /// Those nearer to this one, from either side.
+    Nearest(f64),
+}
+
+impl Better {
+    /// How bad a value is, in the metric's unit: the smaller the better.
+    #[must_use]
+    pub fn badness(self, value: f64) -> f64 {
+        match self {
+            Self::More => -value,
+            Self::Less => value,
+            Self::Nearest(target) => (value - target).abs(),
+        }
+    }
+
+    /// A value as good as this one, on one side of the best: so that a median of values does not lie between those that are too
+    /// small and those that are too large.
+    #[must_use]
+    pub fn one_sided(self, value: f64) -> f64 {
+        match self {
+            Self::More | Self::Less => value,
+            Self::Nearest(target) => target + (value - target).abs(),
+        }
+    }
+}
+
+impl fmt::Display for Better {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::More => write!(f, "more is better"),
+            Self::Less => write!(f, "less is better"),
+            Self::Nearest(target) => write!(f, "nearest to {target} is best"),
+        }
+    }
+}
+
 /// A number that is computed from a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Metric {
     /// The name by which files choose it.
     pub name: &'static str,
@@ -9,8 +55,8 @@ pub struct Metric {
     pub title: &'static str,
     /// Unit; empty for ratios.
     pub unit: &'static str,
-    /// More is better.
-    pub higher_is_better: bool,
+    /// Which values are better.
+    pub better: Better,
     /// Two values are compared by their difference; otherwise by their ratio.
     pub absolute: bool,
     /// What it is.
@@ -43,7 +89,7 @@ impl Metric {
             name: "aggregation-benefit",
             title: "Aggregation benefit",
             unit: "",
-            higher_is_better: true,
+            better: Better::More,
             absolute: true,
             kind: MetricKind::AggregationBenefit,
         },
@@ -52,7 +98,7 @@ impl Metric {
             name: "benefit-over-tcp",
             title: "Aggregation benefit over what TCP gets on each path",
             unit: "",
-            higher_is_better: true,
+            better: Better::More,
             absolute: true,
             kind: MetricKind::BenefitOverTcp,
         },
@@ -60,7 +106,7 @@ impl Metric {
             name: "goodput",
             title: "Goodput",
             unit: "Mbit/s",
-            higher_is_better: true,
+            better: Better::More,
             absolute: false,
             kind: MetricKind::Goodput,
         },
@@ -68,7 +114,7 @@ impl Metric {
             name: "completion-time",
             title: "Completion time",
             unit: "s",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::Completion,
         },
@@ -77,7 +123,7 @@ impl Metric {
             name: "completion-ratio",
             title: "Completion time over that of TCP on the best path",
             unit: "",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: true,
             kind: MetricKind::CompletionRatio,
         },
@@ -87,7 +133,7 @@ impl Metric {
             name: "load-balancing",
             title: "Aggregate goodput over the upper bound",
             unit: "",
-            higher_is_better: true,
+            better: Better::More,
             absolute: true,
             kind: MetricKind::LoadBalancing,
         },
@@ -96,7 +142,7 @@ impl Metric {
             name: "fairness",
             title: "Goodput over that of plain TCP on the same path",
             unit: "",
-            higher_is_better: true,
+            better: Better::Nearest(1.0),
             absolute: true,
             kind: MetricKind::Fairness,
         },
@@ -104,7 +150,7 @@ impl Metric {
             name: "delay",
             title: "Median application delay",
             unit: "ms",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::DelayMedian,
         },
@@ -112,7 +158,7 @@ impl Metric {
             name: "delay-p99",
             title: "99th percentile of the application delay",
             unit: "ms",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::DelayP99,
         },
@@ -121,7 +167,7 @@ impl Metric {
             name: "delay-increase",
             title: "99th percentile of the application delay above the lowest",
             unit: "%",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::DelayIncrease,
         },
@@ -130,7 +176,7 @@ impl Metric {
             name: "delay-increase-worst",
             title: "Longest application delay above the lowest",
             unit: "%",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::WorstDelayIncrease,
         },
@@ -138,7 +184,7 @@ impl Metric {
             name: "receive-buffer",
             title: "Largest receive buffer",
             unit: "MB",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::ReceiveBuffer,
         },
@@ -147,7 +193,7 @@ impl Metric {
             name: "slow-start",
             title: "Time until the fastest path's window is as large as slow start makes it",
             unit: "ms",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: false,
             kind: MetricKind::SlowStart,
         },
@@ -156,7 +202,7 @@ impl Metric {
             name: "slow-start-lag",
             title: "The same, later than with the reference",
             unit: "ms",
-            higher_is_better: false,
+            better: Better::Less,
             absolute: true,
             kind: MetricKind::SlowStartLag,
         },
@@ -195,14 +241,14 @@ impl Metric {
     /// By how much `new` is worse than `old`: a difference, or a share of `old`. Negative is better.
     #[must_use]
     pub fn worsening(&self, old: f64, new: f64) -> f64 {
-        let difference = if self.higher_is_better { old - new } else { new - old };
+        let (old_badness, new_badness) = (self.better.badness(old), self.better.badness(new));
         // Equal infinities: neither arrived.
-        if old == new {
+        if old_badness == new_badness {
             0.0
         } else if self.absolute {
-            difference
+            new_badness - old_badness
         } else {
-            difference / old.abs().max(1e-12)
+            (new_badness - old_badness) / old.abs().max(1e-12)
         }
     }
 }
@@ -219,5 +265,24 @@ mod tests {
         assert!((worsening("completion-time", 10.0, 9.0) + 0.1).abs() < 1e-12);
         assert_eq!(worsening("completion-time", f64::INFINITY, f64::INFINITY), 0.0);
         assert_eq!(Metric::by_name("speed"), None);
+    }
+
+    #[test]
+    fn a_fair_share_is_best_and_more_is_as_bad_as_less() {
+        let fairness = Metric::by_name("fairness").unwrap();
+        let worsening = |old, new| fairness.worsening(old, new);
+        assert!((worsening(1.0, 1.2) - 0.2).abs() < 1e-12, "it takes from others");
+        assert!((worsening(1.0, 0.8) - 0.2).abs() < 1e-12, "others take from it");
+        assert!((worsening(1.5, 1.1) + 0.4).abs() < 1e-12);
+        assert_eq!(worsening(0.75, 1.25), 0.0);
+        assert_eq!(worsening(f64::INFINITY, f64::INFINITY), 0.0);
+    }
+
+    #[test]
+    fn every_direction_has_words() {
+        let words = |name| Metric::by_name(name).unwrap().better.to_string();
+        assert_eq!(words("goodput"), "more is better");
+        assert_eq!(words("delay"), "less is better");
+        assert_eq!(words("fairness"), "nearest to 1 is best");
     }
 }

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use job::{Job, RunKey};
-pub use metric::Metric;
 pub(crate) use metric::MetricKind;
+pub use metric::{Better, Metric};
 pub use polypath_sim::scenario::ScenarioError as ExperimentError;
 use polypath_sim::scenario::{Source, read, read_text};
 use polypath_units::{BitRate, Duration};

@@ -134,6 +134,11 @@ fn axis(metric: &Metric) -> String {
     }
 }
 
+/// The heading of a metric's table.
+fn heading(metric: &Metric) -> String {
+    format!("{} <small>{}</small>", escape(&axis(metric)), metric.better)
+}
+
 fn write_figures(
     page: &mut String,
     analysis: &Analysis<'_>,
@@ -248,7 +253,7 @@ fn write_distributions(
     let has_points = experiment.points.len() > 1;
     let rows: Vec<_> =
         analysis.rows().into_iter().filter(|row| row.metric == experiment.metrics[index].name).collect();
-    write!(page, "<section><h2>{}</h2><table><thead><tr><th></th>", escape(&axis(metric)))?;
+    write!(page, "<section><h2>{}</h2><table><thead><tr><th></th>", heading(metric))?;
     if has_points {
         page.push_str("<th></th>");
     }
@@ -300,7 +305,7 @@ fn write_values(
     metric: &Metric,
 ) -> std::fmt::Result {
     let experiment = analysis.experiment();
-    write!(page, "<section><h2>{}</h2><table><thead><tr><th></th>", escape(&axis(metric)))?;
+    write!(page, "<section><h2>{}</h2><table><thead><tr><th></th>", heading(metric))?;
     for variant in &experiment.variants {
         write!(page, "<th>{}</th>", escape(&variant.name))?;
     }
@@ -327,9 +332,10 @@ fn write_worst(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
     let worst = analysis.worst_sets(WORST_SETS);
     write!(
         page,
-        "<section><h2>Worst sets <small>{}</small></h2><table><thead><tr><th></th><th>set</th><th>value</th>\
+        "<section><h2>Worst sets <small>{}, {}</small></h2><table><thead><tr><th></th><th>set</th><th>value</th>\
          <th class=\"words\">rate, round-trip time and queue of each path</th></tr></thead><tbody>",
-        escape(&axis(metric))
+        escape(&axis(metric)),
+        metric.better
     )?;
     for set in worst.iter().filter(|set| set.metric == metric.name) {
         let point = if set.point.is_empty() { String::new() } else { format!(", {}", escape(&set.point)) };

@@ -53,6 +53,8 @@ fn the_page_needs_nothing_from_outside_and_shows_what_there_is() {
     assert_eq!(results.runs.values().next().unwrap().series.len(), 4);
     assert!(page.contains("LIA, one &amp; only") && page.contains("MPTCP, address 2 on path 1"));
     assert!(page.contains("class=\"good\"") && page.contains("at most 100"));
+    assert!(page.contains("the same path <small>nearest to 1 is best"));
+    assert!(page.contains("Goodput (Mbit/s) <small>more is better"));
 }
 
 #[test]

@@ -45,9 +45,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let point =
                 if difference.point.is_empty() { String::new() } else { format!(", {}", difference.point) };
             print_line(&format!(
-                "{} {}, {}{point}: median {} -> {} over {} sets, worse by {} (worse in {:.0} % of sets)",
+                "{} {} ({}), {}{point}: median {} -> {} over {} sets, worse by {} (worse in {:.0} % of sets)",
                 if difference.regressed { "✗" } else { " " },
                 difference.metric,
+                difference.better,
                 difference.variant,
                 number(difference.old_median),
                 number(difference.new_median),

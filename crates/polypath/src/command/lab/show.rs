@@ -74,7 +74,7 @@ fn text(results: &Results, analysis: &Analysis<'_>) -> String {
         };
         let width = of_metric.iter().map(|row| label(row).chars().count()).max().unwrap_or(0).max(12);
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n{}{unit}\n  {:width$}", metric.title, "");
+        let _ = write!(text, "\n{}{unit}, {}\n  {:width$}", metric.title, metric.better, "");
         for name in ["min", "p5", "p25", "median", "p75", "p95", "max"] {
             let _ = write!(text, "{name:>10}");
         }
