@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polypath_link::{Change, LinkConfig, Loss, QueueLimit};
 use polypath_mptcp::HostConfig;
 use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
-use polypath_sim::conversation::Conversation;
+use polypath_sim::conversation::{Conversation, Ends};
 use polypath_sim::network::{LinkId, Network};
 use polypath_sim::topologies::{ParallelPaths, PathConfig, parallel_paths};
 use polypath_units::{BitRate, Duration, Instant};
@@ -275,6 +275,16 @@ impl Workload {
         Instant::ZERO + span
     }
 
+    /// Nothing happens any more that a result would show: the last byte has arrived.
+    fn is_complete(&self, network: &Network, ends: Ends) -> bool {
+        match *self {
+            Self::Bulk { .. } => false,
+            Self::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
+            Self::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
+            Self::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
+        }
+    }
+
     /// What the ends of connection number `index` do.
     pub(super) fn plans_of(&self, index: u64) -> (TrafficPlan, TrafficPlan) {
         let (mut opener, mut acceptor) = Conversation::plans(index, None, None);
@@ -345,13 +355,7 @@ fn run(
     if variant.acquainted && matches!(workload, Workload::Bulk { .. } | Workload::Transfer { .. }) {
         start = make_acquainted(&mut network, &net, initial_path);
     }
-    for (path, link) in set.paths.iter().zip(&net.links) {
-        let Some(RateChange { after, rate }) = path.change else { continue };
-        let channels = [link.forward(), link.backward()];
-        network.schedule(start + after, move |network| {
-            channels.into_iter().for_each(|channel| network.change(channel, Change::Rate(Some(rate))));
-        });
-    }
+    schedule_changes(&mut network, set, &net, start);
     let (opener, acceptor) = workload.plans_of(0);
     let ends = network.converse(Conversation {
         from: net.client,
@@ -364,17 +368,10 @@ fn run(
         acceptor,
     });
     let end = start + workload.end().since(Instant::ZERO);
-    // Nothing happens after the last byte that a result would show.
-    let complete = |network: &Network| match *workload {
-        Workload::Bulk { .. } => false,
-        Workload::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
-        Workload::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
-        Workload::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
-    };
     let observation = observation.filter(|_| matches!(workload, Workload::Bulk { .. }));
     let mut observer = observation.map(|what| Observer::new(what, set, &net, start));
     let step = if observer.is_some() { Observer::INTERVAL } else { step(workload) };
-    while network.now() < end && !complete(&network) {
+    while network.now() < end && !workload.is_complete(&network, ends) {
         let mut next = network.now() + step;
         match &mut observer {
             Some(observer) => {
@@ -393,7 +390,7 @@ fn run(
         _ => ends.acceptor,
     };
     let report = network.report(receiving);
-    let is_complete = complete(&network) && !matches!(workload, Workload::Bulk { .. });
+    let is_complete = workload.is_complete(&network, ends);
     let last = report.last_received_at.unwrap_or(end);
     let span = if is_complete { last.since(start) } else { network.now().since(start) };
     Outcome {
@@ -413,6 +410,17 @@ fn run(
             BlockDelays::new(sender.blocks_made.len() as u64, delays.collect())
         }),
         events: network.events(),
+    }
+}
+
+/// Lets the paths change while the connection that begins at `start` goes on.
+fn schedule_changes(network: &mut Network, set: &PathSet, net: &ParallelPaths, start: Instant) {
+    for (path, link) in set.paths.iter().zip(&net.links) {
+        let Some(RateChange { after, rate }) = path.change else { continue };
+        let channels = [link.forward(), link.backward()];
+        network.schedule(start + after, move |network| {
+            channels.into_iter().for_each(|channel| network.change(channel, Change::Rate(Some(rate))));
+        });
     }
 }
 
