@@ -252,3 +252,85 @@ impl Strangers {
         self.time_waits.poll_ended(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use polypath_wire::{Endpoint, TcpFlags, Transport};
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::SeedableRng;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_secs(10);
+    const WAIT: Duration = Duration::from_secs(60);
+
+    fn strangers() -> Strangers {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let limits = StrangerLimits {
+            max_time_wait: 2,
+            time_wait: WAIT,
+            max_replies: 3,
+            resets_per_second: 100,
+            challenge_acks_per_second: 100,
+        };
+        Strangers::new(SynCookies::new(&mut random), limits, &mut random)
+    }
+
+    fn tuple(port: u16) -> FourTuple {
+        FourTuple {
+            local: Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).into(), 80),
+            remote: Endpoint::new(Ipv4Addr::new(10, 0, 0, 2).into(), port),
+        }
+    }
+
+    fn segment(seq: u32, ack: u32, flags: TcpFlags) -> Segment {
+        Segment { seq: SeqNumber(seq), ack: SeqNumber(ack), flags, ..Segment::default() }
+    }
+
+    #[test]
+    fn a_time_wait_ends_by_a_new_syn_or_when_its_time_is_over() {
+        let mut strangers = strangers();
+        let (snd_nxt, rcv_nxt) = (SeqNumber(1000), SeqNumber(2000));
+        let numbers = TimeWaitNumbers { snd_nxt, rcv_nxt, window: 5, ts_recent: None, timestamp_offset: 0 };
+        let kept = [1, 2, 3].map(|port| strangers.keep_time_wait(tuple(port), numbers, NOW + WAIT));
+        let [Some(first), Some(second), None] = kept else { panic!("{kept:?}") };
+        assert_eq!((strangers.time_wait_count(), strangers.poll_timeout()), (2, Some(NOW + WAIT)));
+
+        let syn = segment(3000, 0, TcpFlags::SYN);
+        assert_eq!(strangers.handle_in_time_wait(NOW, first, tuple(1), &syn), Some(snd_nxt));
+        assert_eq!(strangers.handle_in_time_wait(NOW, first, tuple(1), &syn), None, "it is gone");
+        let (fin, later) = (segment(1999, 1000, TcpFlags::FIN.with(TcpFlags::ACK)), NOW + WAIT);
+        assert_eq!(strangers.handle_in_time_wait(later, second, tuple(2), &fin), None);
+        assert!(strangers.poll_transmit().is_some() && strangers.poll_transmit().is_none());
+        assert_eq!(strangers.poll_ended(later), None, "the FIN has prolonged it");
+        assert_eq!(strangers.poll_ended(later + WAIT), Some(tuple(2)));
+        assert_eq!((strangers.poll_ended(later + WAIT), strangers.poll_timeout()), (None, None));
+        assert_eq!((strangers.time_wait_count(), strangers.timer_count()), (0, 0));
+        let counts = StrangerCounts { time_waits: 2, time_waits_reopened: 1, ..StrangerCounts::default() };
+        assert_eq!(strangers.counts(), StrangerCounts { time_wait_overflows: 1, ..counts });
+    }
+
+    #[test]
+    fn what_brings_no_cookie_back_is_reset_and_few_answers_wait() {
+        let mut strangers = strangers();
+        let (syn, config) = (segment(7, 0, TcpFlags::SYN), Config::default());
+        assert!(!strangers.are_cookies_in_use(NOW));
+        let answer = strangers.syn_ack(NOW, &tuple(1), &syn, &config, 0, 65_535);
+        assert!(strangers.are_cookies_in_use(NOW));
+        let ack = segment(8, answer.seq.add(1).0, TcpFlags::ACK);
+        assert!(
+            strangers.check_cookie(NOW, tuple(1), &ack, 0).is_some_and(|(known, _)| known.seq == syn.seq)
+        );
+        assert!(strangers.check_cookie(NOW, tuple(2), &ack, 0).is_none(), "it is another's");
+        let Some(Transport::Tcp(reset)) = strangers.poll_transmit().map(|packet| packet.transport) else {
+            panic!("no reset")
+        };
+        assert_eq!((reset.flags, reset.seq), (TcpFlags::RST, ack.ack));
+        (0..5).for_each(|_| strangers.answer_syn(tuple(1), answer.clone()));
+        assert_eq!(core::iter::from_fn(|| strangers.poll_transmit()).count(), 3);
+        let counts = StrangerCounts { cookies_sent: 5, cookies_failed: 1, ..StrangerCounts::default() };
+        assert_eq!(strangers.counts(), StrangerCounts { replies_dropped: 2, ..counts });
+    }
+}
