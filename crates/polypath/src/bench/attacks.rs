@@ -8,6 +8,10 @@ use crate::web::attacks as web;
 /// What a payload may hold, for one byte of it.
 const MOST_HELD: f64 = 8.0;
 
+const MEBIBYTE: f64 = 1_048_576.0;
+/// Of files for whose digests nobody waits: what each of two workers has begun.
+const MOST_IN_VAIN_MIB: f64 = 16.0;
+
 const OWN: [Group; 2] = [("the UDP engine", engine), ("a file server", server)];
 
 /// All groups of attacks.
@@ -39,7 +43,19 @@ fn server() -> Vec<Attack> {
         Ok((stored, true)) => stored as f64,
         _ => f64::INFINITY,
     };
+    let beside = web::beside_digests();
+    let unserved = beside.as_ref().map_or(f64::INFINITY, |beside| beside.starved as f64);
+    let read = beside.map_or(f64::INFINITY, |beside| beside.read_for_nobody as f64 / MEBIBYTE);
+    let (held, bound) = web::held_for_those_who_do_not_read().unwrap_or((f64::INFINITY, 0.0));
     vec![
+        Attack::at_most("8 digests of 50 GiB: others not served with theirs", "of 32", unserved, 0.0),
+        Attack::at_most(
+            "8 digests of 50 GiB: read when nobody waits any more",
+            "MiB",
+            read,
+            MOST_IN_VAIN_MIB,
+        ),
+        Attack::at_most("200 downloads that nobody reads: held for each", "bytes", held, bound),
         Attack::at_most("200 clients that stop in a request: others not served", "of 32", starved, 0.0),
         Attack::at_most("storing files without the token: attempts that did", "of 5", stored, 0.0),
     ]
@@ -54,6 +70,6 @@ mod tests {
         let attacks = attack::run(&OWN, |_| {});
         let open: Vec<_> = attacks.iter().filter(|attack| !attack.held).collect();
         assert!(open.is_empty(), "{open:#?}");
-        assert_eq!(attacks.len(), 6);
+        assert_eq!(attacks.len(), 9);
     }
 }

@@ -345,8 +345,7 @@ impl Copier<'_> {
     async fn present(&self, source: &Path, total: u64, target: &Url) -> Result<u64, Failure> {
         let Some(name) = file_name(target) else { return Ok(0) };
         let part = target.join(&format!("./{}", encoded(&part_name(&name)))).map_err(Failure::run)?;
-        let wish = [("want-repr-digest", "sha-256=1".to_string())];
-        let known = self.client.get(Method::HEAD, &part, &wish).await.map_err(failure)?;
+        let known = self.client.describe(&part).await.map_err(failure)?;
         let there = known.content_length().filter(|_| known.response.status().is_success()).unwrap_or(0);
         // An end without a byte to send can't be said in HTTP.
         if there == 0 || there >= total {

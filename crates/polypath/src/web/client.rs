@@ -9,10 +9,11 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
 use polypath_net::engine::{ConnectOptions, Stream};
+use tokio::time::{Instant, sleep_until};
 use url::{Position, Url};
 
 use super::credentials::Token;
-use super::digest::{Digest, REPR_DIGEST};
+use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
 use super::progress::ProgressLimit;
 use super::range::content_range;
 use super::{Body, DEFAULT_PORT, empty};
@@ -24,6 +25,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a connection may stand still while it is waited for.
 pub const DEFAULT_PROGRESS_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a server may read a file for its digest before it answers that it goes on (RFC 7240 §4.3).
+const DIGEST_WAIT: Duration = Duration::from_secs(10);
+/// A server that is not ready is not asked more often.
+const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
+/// Slower than any server reads a file.
+const LEAST_DIGEST_BYTES_PER_SECOND: u64 = 10_000_000;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +74,14 @@ pub enum Error {
     Digest {
         /// What was asked for.
         url: String,
+    },
+    /// A digest that does not come.
+    #[error("{url}: the server has told no SHA-256 within {} seconds; expected --no-verify or a longer --stall-timeout", .waited.as_secs())]
+    LateDigest {
+        /// What was asked for.
+        url: String,
+        /// How long it was asked.
+        waited: Duration,
     },
     /// It goes from one place to the next without end.
     #[error("{0}: more than {MAX_REDIRECTIONS} redirections")]
@@ -202,6 +218,37 @@ impl Client {
             }
         }
         Err(Error::Redirections(url.into()))
+    }
+
+    /// What is known of a file, and its digest. A server that is not ready with it is asked again, for as long as nothing may
+    /// move and a second for every 10 MB of the file.
+    pub async fn describe(&self, url: &Url) -> Result<Fetched, Error> {
+        let wait = self.progress_limit.map_or(DIGEST_WAIT, |limit| DIGEST_WAIT.min(limit / 2));
+        let prefer = format!("respond-async, wait={}", wait.as_secs());
+        let fields = [(WANT_REPR_DIGEST, "sha-256=1".into()), ("prefer", prefer)];
+        let began = Instant::now();
+        let mut most = None;
+        loop {
+            let next = Instant::now() + LEAST_BETWEEN_QUESTIONS;
+            let fetched = self.get(Method::HEAD, url, &fields).await?;
+            let fields = fetched.response.headers();
+            // It reads the file, and has not come to its end (RFC 7240 §4.1).
+            if fetched.response.status() != StatusCode::ACCEPTED || !fields.contains_key("preference-applied")
+            {
+                return Ok(fetched);
+            }
+            if most.is_none() {
+                let length = self.get(Method::HEAD, url, &[]).await?.content_length();
+                most = self.progress_limit.map(|limit| {
+                    let seconds = length.unwrap_or(0) / LEAST_DIGEST_BYTES_PER_SECOND;
+                    limit.saturating_add(Duration::from_secs(seconds))
+                });
+            }
+            if most.is_some_and(|most| began.elapsed() >= most) {
+                return Err(Error::LateDigest { url: url.to_string(), waited: began.elapsed() });
+            }
+            sleep_until(next).await;
+        }
     }
 
     /// Puts something. A server that refuses before it has read all is heard.

@@ -20,9 +20,6 @@ use super::identity::Identity;
 use super::names::{Files, Origin};
 use super::part::{Found, Sink, Writer};
 
-/// A server that is not ready is not asked more often.
-const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
-
 /// How long is read on when the end is asked for: what waits in buffers is had.
 const LAST_MOMENTS: Duration = Duration::from_millis(100);
 
@@ -457,26 +454,14 @@ impl Download<'_> {
 
     /// What the server says of the file; none if it does not answer such questions.
     async fn ask(&self) -> Result<Option<Identity>, DownloadError> {
-        let fields = self.wishes();
-        loop {
-            let next = Instant::now() + LEAST_BETWEEN_QUESTIONS;
-            let fetched = self.client.get(Method::HEAD, self.url, &fields).await?;
-            match fetched.response.status() {
-                // It reads the file, and has not come to its end (RFC 7240 §4.1).
-                StatusCode::ACCEPTED if fetched.response.headers().contains_key("preference-applied") => {
-                    sleep_until(next).await;
-                }
-                StatusCode::OK => return Ok(Some(Identity::of(&fetched)?)),
-                _ => return Ok(None),
-            }
+        let fetched = match self.verify {
+            Verify::Never => self.client.get(Method::HEAD, self.url, &[]).await?,
+            Verify::Required | Verify::IfTold => self.client.describe(self.url).await?,
+        };
+        match fetched.response.status() {
+            StatusCode::OK => Ok(Some(Identity::of(&fetched)?)),
+            _ => Ok(None),
         }
-    }
-
-    fn wishes(&self) -> Vec<(&'static str, String)> {
-        if self.verify == Verify::Never {
-            return Vec::new();
-        }
-        vec![(WANT_REPR_DIGEST, "sha-256=1".into()), ("prefer", "respond-async, wait=10".into())]
     }
 
     /// The whole, which nobody may send a part of who was not asked for one.
@@ -490,8 +475,10 @@ impl Download<'_> {
 
     /// The whole, or the rest of this file.
     async fn get(&self, rest: Option<(u64, &Identity)>) -> Result<Fetched, DownloadError> {
-        let mut fields = self.wishes();
-        fields.retain(|(name, _)| *name == WANT_REPR_DIGEST);
+        let mut fields = Vec::new();
+        if self.verify != Verify::Never {
+            fields.push((WANT_REPR_DIGEST, "sha-256=1".into()));
+        }
         if let Some((present, file)) = rest {
             fields.push(("range", format!("bytes={present}-")));
             fields.extend(file.strong_validator().map(|validator| ("if-range", validator.to_string())));

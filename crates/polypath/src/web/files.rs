@@ -1,27 +1,25 @@
 //! Requests become answers.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::stream;
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::{Frame, Incoming};
+use bytes::Bytes;
+use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName,
     HeaderValue, LAST_MODIFIED, LOCATION, ORIGIN, RANGE, VARY, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use tokio::io::AsyncReadExt;
 
+use super::blocks::Memory;
 use super::conditions::{Validators, Verdict, allows_range, check, text};
 use super::credentials::{Token, is_of_this_machine};
 use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
-use super::digest_cache::DigestCache;
+use super::digest_cache::{DigestCache, Wait};
 use super::listing::{Entry, EntryKind, encoded, page};
 use super::range::{Wanted, wanted};
 use super::root::{Root, is_hidden, names, read_directory};
@@ -30,11 +28,11 @@ use super::{Body, empty, full};
 /// Files that are shorter are read for their digest before the answer, if a client wants it; clients of ours ask for that of
 /// longer ones afterwards.
 pub(super) const READ_BEFORE_BYTES: u64 = 4 << 20;
-/// The longest time that a client may wait for a digest if it can ask again.
+/// Nobody waits longer for a digest. Whoever asks again finds what was read until then.
 const MOST_WAITED: Duration = Duration::from_secs(20);
+/// Who waits less gets no turn of reading.
+const LEAST_WAITED: Duration = Duration::from_secs(1);
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-/// Read from a file at once.
-const BLOCK_BYTES: usize = 256 << 10;
 
 /// Answers requests for the files in a directory.
 #[derive(Clone, Debug)]
@@ -44,6 +42,7 @@ pub struct FileServer {
     token: Option<Token>,
     shows_hidden: bool,
     digests: DigestCache,
+    memory: Memory,
 }
 
 /// What a client may do besides reading.
@@ -65,7 +64,14 @@ impl FileServer {
     /// For a directory. If it `is_writable`, clients may put files there.
     pub fn new(directory: &Path, is_writable: bool) -> io::Result<Self> {
         let root = Arc::new(Root::new(directory)?);
-        Ok(Self { root, is_writable, token: None, shows_hidden: false, digests: DigestCache::default() })
+        Ok(Self {
+            root,
+            is_writable,
+            token: None,
+            shows_hidden: false,
+            digests: DigestCache::default(),
+            memory: Memory::default(),
+        })
     }
 
     /// The same, where only clients that show this token may store files. Without one everybody may who reaches a writable
@@ -81,6 +87,16 @@ impl FileServer {
     pub fn with_hidden_files(mut self) -> Self {
         self.shows_hidden = true;
         self
+    }
+
+    /// Bytes of answers that clients have not taken.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.memory.held_bytes()
+    }
+
+    /// Bytes that were read for digests so far, and whether any are being read.
+    pub(super) fn digest_activity(&self) -> (u64, bool) {
+        self.digests.activity()
     }
 
     /// What the sender of a request may do.
@@ -158,7 +174,7 @@ impl FileServer {
                 _ => {}
             }
         }
-        list(request, file, wants_json, self.shows_hidden).await
+        list(request, file, wants_json, self.shows_hidden, &self.memory).await
     }
 
     async fn send_file(
@@ -189,6 +205,7 @@ impl FileServer {
         let mime = if mime.type_() == "text" { format!("{mime}; charset=utf-8") } else { mime.to_string() };
         fields.insert(CONTENT_TYPE, value(&mime));
         let length = metadata.len();
+        let mut under_way = None;
         match self.digest(request, &file, metadata).await? {
             DigestAnswer::Told(digest) => {
                 response.headers_mut().insert(REPR_DIGEST, value(&digest.to_field()));
@@ -198,6 +215,7 @@ impl FileServer {
                 response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
                 return Ok(response);
             }
+            DigestAnswer::UnderWay(wait) => under_way = Some(wait),
             DigestAnswer::Untold => {}
         }
         let range = text(headers, RANGE).filter(|_| request.method() == Method::GET);
@@ -219,13 +237,13 @@ impl FileServer {
         };
         response.headers_mut().insert(CONTENT_LENGTH, count.into());
         if request.method() == Method::GET {
-            *response.body_mut() = watched_body(file, metadata, first, count)?;
+            *response.body_mut() = self.memory.watched_body(file, metadata, first, count, under_way)?;
         }
         Ok(response)
     }
 
     /// The digest, if it is wanted. Small files are read before the answer, large ones only if the answer has no body; then
-    /// whoever asks again later, as RFC 7240 lets a client say, holds no connection meanwhile.
+    /// whoever asks again later, as RFC 7240 lets a client say, holds no connection meanwhile. Nobody waits without bound.
     async fn digest(
         &self,
         request: &Request<Incoming>,
@@ -239,19 +257,17 @@ impl FileServer {
         }
         let is_head = request.method() == Method::HEAD;
         let wait = text(headers, HeaderName::from_static("prefer")).and_then(wait_of_prefer);
-        let Some(pending) = self.digests.digest(file, metadata)? else {
-            let Some(wait) = wait.filter(|_| is_head) else { return Ok(DigestAnswer::Untold) };
-            // Who can't even wait in line asks again after the same time.
-            tokio::time::sleep(wait).await;
-            return Ok(DigestAnswer::Later);
-        };
-        let told = |digest: Option<Digest>| digest.map_or(DigestAnswer::Untold, DigestAnswer::Told);
-        match wait.filter(|_| is_head) {
-            Some(wait) => Ok(tokio::time::timeout(wait, pending).await.map_or(DigestAnswer::Later, told)),
-            None if is_head || metadata.len() < READ_BEFORE_BYTES => Ok(told(pending.await)),
-            // It is computed while the body is sent.
-            None => Ok(told(pending.peek().copied().flatten())),
-        }
+        let wait = wait.filter(|_| is_head);
+        let is_small = metadata.len() < READ_BEFORE_BYTES;
+        let most = if is_head || is_small { MOST_WAITED } else { Duration::ZERO };
+        let mut pending = self.digests.digest(file, metadata)?;
+        let digest = tokio::time::timeout(wait.unwrap_or(most), pending.digest()).await;
+        Ok(match digest {
+            Ok(Some(digest)) => DigestAnswer::Told(digest),
+            Ok(None) => DigestAnswer::Untold,
+            Err(_) if wait.is_some() => DigestAnswer::Later,
+            Err(_) => DigestAnswer::UnderWay(pending),
+        })
     }
 
     async fn open(&self, names: Vec<String>) -> io::Result<(File, Metadata)> {
@@ -278,8 +294,10 @@ fn is_from_here(headers: &HeaderMap) -> bool {
 /// What is said of a file's digest.
 enum DigestAnswer {
     Told(Digest),
-    /// It is being computed.
+    /// Who asks again may find it.
     Later,
+    /// It is read while the body is sent.
+    UnderWay(Wait),
     Untold,
 }
 
@@ -288,53 +306,7 @@ fn wait_of_prefer(field: &str) -> Option<Duration> {
     let mut preferences = field.split([',', ';']).map(str::trim);
     preferences.clone().find(|preference| *preference == "respond-async")?;
     let seconds = preferences.find_map(|preference| preference.strip_prefix("wait=")?.parse().ok());
-    Some(Duration::from_secs(seconds.unwrap_or(0)).min(MOST_WAITED))
-}
-
-/// As [`file_body`], and no clean end if the file was changed meanwhile.
-fn watched_body(file: File, metadata: &Metadata, first: u64, count: u64) -> io::Result<Body> {
-    let watched = file.try_clone()?;
-    let before = content_version(metadata);
-    let body = file_body(file, first, count, |_| ())?;
-    let start = (body, watched, count, before);
-    let checked = stream::try_unfold(start, |(mut body, watched, left, before)| async move {
-        let Some(frame) = body.frame().await.transpose()? else { return Ok(None) };
-        let left = left - frame.data_ref().map_or(0, |data| data.len() as u64);
-        // Before the last block is let go.
-        if left == 0 && content_version(&watched.metadata()?) != before {
-            return Err(io::Error::other("the file was changed while it was sent"));
-        }
-        Ok(Some((frame, (body, watched, left, before))))
-    });
-    Ok(BodyExt::boxed(StreamBody::new(checked)))
-}
-
-/// A part of a file, block by block; `progress` is told the bytes of each. If the file shrinks meanwhile, the body ends
-/// with an error.
-pub fn file_body(
-    mut file: File,
-    first: u64,
-    count: u64,
-    progress: impl Fn(u64) + Send + Sync + 'static,
-) -> io::Result<Body> {
-    file.seek(SeekFrom::Start(first))?;
-    let mut file = tokio::fs::File::from_std(file);
-    file.set_max_buf_size(BLOCK_BYTES);
-    let blocks = stream::try_unfold((file, count, progress), |(mut file, left, progress)| async move {
-        if left == 0 {
-            return Ok(None);
-        }
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK_BYTES);
-        let mut block = BytesMut::with_capacity(most);
-        // The capacity may be more than was asked for.
-        let read = (&mut file).take(most as u64).read_buf(&mut block).await?;
-        if read == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter"));
-        }
-        progress(read as u64);
-        Ok(Some((Frame::data(block.freeze()), (file, left - read as u64, progress))))
-    });
-    Ok(BodyExt::boxed(StreamBody::new(blocks)))
+    Some(Duration::from_secs(seconds.unwrap_or(0)).clamp(LEAST_WAITED, MOST_WAITED))
 }
 
 async fn list(
@@ -342,6 +314,7 @@ async fn list(
     directory: File,
     as_json: bool,
     with_hidden: bool,
+    memory: &Memory,
 ) -> io::Result<Response<Body>> {
     let found = blocking(move || read_directory(&directory, with_hidden)).await?;
     let entry = |(name, is_directory, size, modified)| {
@@ -360,6 +333,9 @@ async fn list(
     response.headers_mut().insert(CONTENT_LENGTH, content.len().into());
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
     if request.method() == Method::GET {
+        let Some(content) = memory.list(content) else {
+            return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "too many lists are on their way; try again"));
+        };
         *response.body_mut() = full(content);
     }
     Ok(response)
@@ -384,11 +360,6 @@ fn etag(metadata: &Metadata) -> String {
     let modified = nanos(metadata.mtime(), metadata.mtime_nsec());
     let changed = nanos(metadata.ctime(), metadata.ctime_nsec());
     format!("\"{modified:x}-{changed:x}-{:x}\"", metadata.len())
-}
-
-/// The same without the time that changes when the file gets another name, or another one gets its name.
-fn content_version(metadata: &Metadata) -> (i64, i64, u64) {
-    (metadata.mtime(), metadata.mtime_nsec(), metadata.len())
 }
 
 fn options(right: Right, is_asked: bool) -> Response<Body> {

@@ -17,7 +17,11 @@
 //! The fields of a request have to come within [`HEADER_LIMIT`], and bodies, in either direction, at
 //! [`LEAST_BODY_BYTES`] in each [`BODY_LIMIT`]. At most [`MAX_CONNECTIONS`] are served at once, or as many as there are file
 //! descriptors for; when they are taken, those that wait for a request make room, then those of the client that has the
-//! most. Digests are computed once for each state of a file, two at a time.
+//! most. Digests are computed once for each state of a file, while somebody waits for them: small files first, large ones
+//! by turns, and nobody waits longer than 20 seconds at a time.
+//!
+//! What is sent is in memory block by block: 16 KiB for each connection, and 32 MiB in larger blocks for all of them
+//! together; so are lists of directories, in 64 MiB. The fields of a request may have 32 KiB.
 //!
 //! Files whose names begin with a dot are not there, unless [`FileServer::with_hidden_files`] says so.
 //!
@@ -26,6 +30,7 @@
 
 #[doc(hidden)]
 pub mod attacks;
+mod blocks;
 mod client;
 mod conditions;
 mod credentials;
@@ -49,11 +54,12 @@ mod upload;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 
+pub use blocks::file_body;
 pub use client::{Client, DEFAULT_PROGRESS_LIMIT, Error, Fetched};
 pub use credentials::{InvalidToken, Token};
 pub use digest::{Digest, digest_of};
 pub use download::{Download, DownloadError, Progress, Target, Verify};
-pub use files::{FileServer, file_body, part_name};
+pub use files::{FileServer, part_name};
 pub use listing::{Entry, EntryKind, encoded};
 pub use server::{Access, BODY_LIMIT, HEADER_LIMIT, LEAST_BODY_BYTES, MAX_CONNECTIONS, serve};
 

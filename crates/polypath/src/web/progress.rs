@@ -1,6 +1,6 @@
 //! A limit to how long a connection may stand still.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -8,6 +8,9 @@ use std::time::Duration;
 use polypath_net::engine::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Pieces that are shorter are written together.
+const MOST_JOINED_BYTES: usize = 16 << 10;
 
 /// A connection that can tell what its network has carried.
 pub(super) trait Carried {
@@ -169,6 +172,31 @@ impl<S: AsyncWrite + Carried + Unpin> AsyncWrite for SlowReaderLimit<S> {
             Poll::Ready(failed) => Poll::Ready(failed),
             Poll::Pending => self.poll_too_slow(cx).map(Err),
         }
+    }
+
+    /// Several pieces, such as the fields of an answer and the beginning of its body, leave in one packet if they fit, and
+    /// large ones are not copied.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&[][..], |piece| piece);
+        if first.len() >= MOST_JOINED_BYTES || pieces.len() < 2 {
+            return self.poll_write(cx, first);
+        }
+        let mut joined = [0; MOST_JOINED_BYTES];
+        let mut length = 0;
+        for piece in pieces {
+            let bytes = piece.len().min(joined.len() - length);
+            joined[length..length + bytes].copy_from_slice(&piece[..bytes]);
+            length += bytes;
+        }
+        self.poll_write(cx, &joined[..length])
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

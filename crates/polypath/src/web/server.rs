@@ -34,6 +34,9 @@ pub const HEADER_LIMIT: Duration = Duration::from_secs(20);
 pub const BODY_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of a body in each [`BODY_LIMIT`]: 500 a second.
 pub const LEAST_BODY_BYTES: u64 = 15_000;
+/// What a connection holds of a request at once, such as all of its fields, and of what it is about to send besides a
+/// block of a file.
+const BUFFER_BYTES: usize = 32 << 10;
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -151,7 +154,11 @@ async fn connection(
     });
     let stream = SlowReaderLimit::new(stream, BODY_LIMIT, LEAST_BODY_BYTES);
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT).half_close(true);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_LIMIT)
+        .half_close(true)
+        .max_buf_size(BUFFER_BYTES);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         // What goes wrong on a connection is the client's business, and it knows.
