@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::header::{ALLOW, WWW_AUTHENTICATE};
 use polypath::web::{
@@ -26,7 +25,7 @@ use super::transfer::{
 /// Directories within directories.
 const MAX_DEPTH: usize = 64;
 /// A list of a directory's content.
-const MAX_LIST_BYTES: u64 = 64 << 20;
+const MAX_LIST_BYTES: usize = 64 << 20;
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -199,12 +198,12 @@ impl Copier<'_> {
         }
         let is_json =
             fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
-        if !is_json || fetched.content_length().is_none_or(|length| length > MAX_LIST_BYTES) {
+        if !is_json {
             return Err(Failure::Run(format!(
                 "{url}: the server gives no list; expected `polypath serve` there"
             )));
         }
-        let content = fetched.response.into_body().collect().await.map_err(Failure::run)?.to_bytes();
+        let content = fetched.content(MAX_LIST_BYTES).await.map_err(failure)?;
         serde_json::from_slice(&content)
             .map_err(|error| Failure::Run(format!("{url}: the server's list makes no sense: {error}")))
     }

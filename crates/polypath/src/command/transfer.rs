@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,7 +39,7 @@ pub(super) fn download_failure(error: DownloadError, interruption: &Interruption
 }
 
 /// Most bytes of what a server says that are shown.
-const MOST_SAID_BYTES: u64 = 200;
+const MOST_SAID_BYTES: usize = 200;
 
 /// What a server refuses, in one line: the status, and what it says in plain text, if that is short.
 pub(super) async fn refused(url: &Url, answer: Fetched) -> Failure {
@@ -50,13 +49,9 @@ pub(super) async fn refused(url: &Url, answer: Fetched) -> Failure {
     }
     let kind = answer.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_plain = kind.is_some_and(|kind| kind.starts_with("text/plain"));
-    let is_short = answer.content_length().is_some_and(|length| length <= MOST_SAID_BYTES);
     let mut said = String::new();
-    if is_plain
-        && is_short
-        && let Ok(content) = answer.response.into_body().collect().await
-    {
-        said = first_line(&content.to_bytes());
+    if is_plain && let Ok(content) = answer.content(MOST_SAID_BYTES).await {
+        said = first_line(&content);
     }
     let colon = if said.is_empty() { "" } else { ": " };
     Failure::Run(format!("{url}: the server says {status}{colon}{said}"))

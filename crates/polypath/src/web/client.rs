@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
@@ -69,6 +71,14 @@ pub enum Error {
         /// What is wrong.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// More than anybody should have to hold.
+    #[error("{url}: the answer is longer than {most_bytes} bytes")]
+    TooLong {
+        /// What was asked for.
+        url: String,
+        /// The bound.
+        most_bytes: usize,
+    },
     /// A digest that is none.
     #[error("{url}: the server's Repr-Digest makes no sense; expected sha-256=:BASE64:")]
     Digest {
@@ -120,10 +130,25 @@ impl Fetched {
         Digest::from_field(&lines.join(", ")).map_err(|_| malformed())
     }
 
-    /// Length of the body, if it was told.
+    /// Length of the body, if it was told. Where the body comes in chunks, what else is said of its length counts for
+    /// nothing (RFC 9112 §6.3).
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
+        if self.response.headers().contains_key(TRANSFER_ENCODING) {
+            return None;
+        }
         self.response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    }
+
+    /// The body, if it has no more than so many bytes, whatever was told of its length. Errors: it has more, or it breaks off.
+    pub async fn content(self, most_bytes: usize) -> Result<Bytes, Error> {
+        let url = self.url.to_string();
+        let body = Limited::new(self.response.into_body(), most_bytes);
+        match body.collect().await {
+            Ok(content) => Ok(content.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLong { url, most_bytes }),
+            Err(source) => Err(Error::Http { url, source }),
+        }
     }
 
     /// First byte, last byte and length of the whole, of a part. Other answers have none, whatever their fields say

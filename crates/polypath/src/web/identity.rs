@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hyper::header::{CONTENT_LENGTH, DATE, ETAG, HeaderName, LAST_MODIFIED};
+use hyper::header::{DATE, ETAG, HeaderName, LAST_MODIFIED};
 use serde::{Deserialize, Serialize};
 
 use super::Digest;
@@ -29,7 +29,7 @@ impl Identity {
         };
         let length = match fetched.range() {
             Some((.., total)) => Some(total),
-            None => field(CONTENT_LENGTH).and_then(|length| length.parse().ok()),
+            None => fetched.content_length(),
         };
         let last_modified = field(LAST_MODIFIED);
         let date = |text: &Option<String>| httpdate::parse_http_date(text.as_deref()?).ok();

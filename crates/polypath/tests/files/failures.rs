@@ -306,3 +306,17 @@ fn a_full_disk_leaves_no_file() {
     assert!(!left.lines().any(|name| name == "big.bin" || name.ends_with(".new")), "{left}");
     only_line("a full disk", &Output { stdout: Vec::new(), ..output }, "big.bin.part: can't be written");
 }
+
+/// Both lengths at once: the chunks count (RFC 9112 §6.3), and they have a bound.
+#[test]
+fn a_list_without_end_is_not_held() {
+    let fields =
+        "Content-Type: application/json\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n";
+    let spaces = [&b"4000000\r\n"[..], &vec![b' '; 64 << 20], b"\r\n1\r\n[\r\n"].concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = liar(vec![whole(fields, &spaces)]).replace("/file", "/");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["cp", "--engine", "tcp", "-r", &url, "here"]).current_dir(folder.path());
+    let output = command.output().expect("the command runs");
+    only_line("a list without end", &output, "the answer is longer than 67108864 bytes");
+}
