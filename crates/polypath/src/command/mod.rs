@@ -13,6 +13,7 @@ mod monitor;
 mod network;
 mod perf;
 mod preload;
+mod request_log;
 mod run;
 mod serve;
 mod sim;

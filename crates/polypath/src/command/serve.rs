@@ -1,7 +1,9 @@
 //! `polypath serve`.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -9,11 +11,15 @@ use polypath::web::{self, Access, FileServer, Token};
 
 use super::engine::EngineArguments;
 use super::network::block_on;
+use super::request_log::Log;
 use super::transfer::token_in;
 use super::{Failure, print_line};
 
 /// What connections may take to close after the end.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long a reader of the log has for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -33,7 +39,7 @@ pub(super) struct Arguments {
     /// Serve files whose names begin with a dot, too
     #[arg(long)]
     hidden: bool,
-    /// Write no line for each request
+    /// Write no line for each request; lines that nobody reads in time go missing, and are counted
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -58,11 +64,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
         print_line(&exposure(arguments, address, token.as_ref()))?;
-        let is_quiet = arguments.quiet;
+        let (requests, written) = Log::new(io::stdout()).map_err(Failure::run)?;
+        let requests = Arc::new(requests);
+        let (is_quiet, lines) = (arguments.quiet, requests.clone());
         let log = move |access: &Access| {
             if !is_quiet {
-                // Whoever reads the log may have gone; the files are served nevertheless.
-                let _ = print_line(&line(access, SystemTime::now()));
+                lines.line(&line(access, SystemTime::now()));
             }
         };
         let stop = async {
@@ -73,6 +80,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let finished = async {
             web::serve(files, listener, stop, log).await;
             engine.drain(DRAIN).await;
+            if let Some(requests) = Arc::into_inner(requests) {
+                requests.finish(&written, LAST_LINES);
+            }
         };
         let impatience = async {
             // The first signal asks to finish, the second to leave.

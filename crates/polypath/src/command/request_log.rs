@@ -1,0 +1,123 @@
+//! Lines for whoever reads them. Whoever reads slowly, or not at all, holds up nobody: lines go missing, and are counted.
+
+use std::io::Write;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Lines that wait to be written.
+const MOST_LINES: usize = 1024;
+/// Longer ones are cut.
+const MOST_CHARACTERS: usize = 2048;
+
+/// Lines on their way to a thread that writes them.
+#[derive(Debug)]
+pub(super) struct Log {
+    lines: SyncSender<String>,
+    /// Lines that there was no room for since the last that there was room for.
+    missing: Arc<Mutex<u64>>,
+}
+
+fn lock(missing: &Mutex<u64>) -> MutexGuard<'_, u64> {
+    missing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note(missing: u64) -> String {
+    format!("({missing} lines are missing: they were not read in time)")
+}
+
+/// Ends when all is written.
+#[derive(Debug)]
+pub(super) struct Written(Receiver<()>);
+
+impl Log {
+    /// Errors: there can be no further thread.
+    pub(super) fn new(mut output: impl Write + Send + 'static) -> std::io::Result<(Self, Written)> {
+        let (lines, waiting) = sync_channel::<String>(MOST_LINES);
+        let (done, written) = sync_channel(1);
+        let missing = Arc::<Mutex<u64>>::default();
+        let missing_last = missing.clone();
+        std::thread::Builder::new().name("log".into()).spawn(move || {
+            let _done = done;
+            for line in waiting {
+                // Whoever reads it may have gone; that is no failure of ours.
+                let _ = writeln!(output, "{line}");
+            }
+            let missing = *lock(&missing_last);
+            if missing > 0 {
+                let _ = writeln!(output, "{}", note(missing));
+            }
+        })?;
+        Ok((Self { lines, missing }, Written(written)))
+    }
+
+    /// Never waits.
+    pub(super) fn line(&self, text: &str) {
+        let mut missing = lock(&self.missing);
+        if self.tell(*missing) {
+            *missing = 0;
+            let line = text.chars().take(MOST_CHARACTERS).collect();
+            *missing += u64::from(self.lines.try_send(line).is_err());
+        } else {
+            *missing += 1;
+        }
+    }
+
+    /// Says that lines are missing, if there is room for that.
+    fn tell(&self, missing: u64) -> bool {
+        missing == 0 || self.lines.try_send(note(missing)).is_ok()
+    }
+
+    /// Waits until all is written, but not longer than this.
+    pub(super) fn finish(self, written: &Written, limit: Duration) {
+        drop(self.lines);
+        // Either way it is over.
+        let _ = written.0.recv_timeout(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// A reader that takes nothing until it is told to.
+    struct Reader {
+        go_on: Receiver<()>,
+        read: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Reader {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            // The end of the other side lets it read for good.
+            let _ = self.go_on.recv();
+            self.read.lock().expect("one thread").extend_from_slice(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stops_holds_up_nobody_and_is_told_what_is_missing() {
+        let (hold, go_on) = channel();
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let (log, written) = Log::new(Reader { go_on, read: read.clone() }).expect("a thread");
+        let lines = 10 * MOST_LINES;
+        for number in 0..lines {
+            log.line(&format!("{number}{}", "x".repeat(2 * MOST_CHARACTERS)));
+        }
+        drop(hold);
+        log.finish(&written, Duration::from_secs(60));
+        let read = String::from_utf8(read.lock().expect("one thread").clone()).expect("UTF-8");
+        // One or two are with the thread when the others have filled the room.
+        let whole = read.lines().filter(|line| line.len() == MOST_CHARACTERS).count();
+        assert!((MOST_LINES..=MOST_LINES + 1).contains(&whole), "{whole}");
+        let last = read.lines().last().expect("a line");
+        assert_eq!(last, format!("({} lines are missing: they were not read in time)", lines - whole));
+    }
+}
