@@ -178,7 +178,8 @@ pub(super) fn token_in(place: &Path) -> Result<Token, Failure> {
 /// How long clients wait.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Patience {
-    /// Give up when nothing has moved for so long; 0 to wait for ever
+    /// Give up when nothing has moved for so long, when a server has not begun to send what was asked for that long after it
+    /// was asked, or when it needs that long and a second for each 10 MB to tell a SHA-256; 0 to wait for ever
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     stall_timeout: Duration,
 }

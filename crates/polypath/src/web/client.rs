@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
@@ -179,7 +181,8 @@ impl Client {
         Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT), token: None }
     }
 
-    /// The same with another limit to how long a connection may stand still while it is waited for; none waits for ever.
+    /// The same with another limit to how long a connection may stand still while it is waited for; none waits for ever. The
+    /// fields of an answer have to be all there within the same time after the request has arrived.
     /// Default [`DEFAULT_PROGRESS_LIMIT`].
     #[must_use]
     pub fn with_progress_limit(mut self, limit: Option<Duration>) -> Self {
@@ -298,6 +301,7 @@ impl Client {
         let failed = |source| Error::Http { url: url.to_string(), source };
         let stream = self.connect(url).await?;
         let stream = ProgressLimit::new(stream, self.progress_limit.unwrap_or(Duration::MAX));
+        let answered = stream.answered();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| failed(error.into()))?;
@@ -317,7 +321,9 @@ impl Client {
             request = request.header(*name, value);
         }
         let request = request.body(body).map_err(|error| failed(error.into()))?;
-        sender.send_request(request).await.map_err(|error| failed(error.into()))
+        let response = sender.send_request(request).await.map_err(|error| failed(error.into()))?;
+        answered.tell();
+        Ok(response)
     }
 
     /// To the first address that answers.

@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,20 +19,46 @@ pub(super) trait Carried {
     /// A number that changes when bytes are acknowledged or received. What was written may still be on its way when
     /// nothing more can be read or written.
     fn carried(&self) -> u64;
+
+    /// The same of what was acknowledged alone.
+    fn acknowledged(&self) -> u64;
 }
 
 impl Carried for Stream {
     fn carried(&self) -> u64 {
         self.info().map_or(0, |info| info.bytes_carried())
     }
+
+    fn acknowledged(&self) -> u64 {
+        let Ok(info) = self.info() else { return 0 };
+        info.subflows.iter().filter_map(|subflow| subflow.bytes_acked).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Says that the fields of an answer are all there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answered(Arc<AtomicBool>);
+
+impl Answered {
+    pub(super) fn tell(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_told(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] when somebody has waited for it and nothing has moved for the
-/// limit. Whoever does not read or write may take any time.
+/// limit. Until the fields of the answer are all there, what comes does not count: whoever sends them byte by byte, or
+/// says for ever that it goes on, is as good as silent. Whoever does not read or write may take any time.
 #[derive(Debug)]
 pub(super) struct ProgressLimit<S> {
     inner: S,
     limit: Duration,
+    answered: Answered,
+    /// What it was when it was last asked.
+    was_answered: bool,
     /// Since when somebody waits.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -39,33 +67,63 @@ pub(super) struct ProgressLimit<S> {
 
 impl<S: Carried> ProgressLimit<S> {
     pub(super) fn new(inner: S, limit: Duration) -> Self {
-        Self { inner, limit, since: None, timer: None, carried: 0 }
+        let answered = Answered::default();
+        Self { inner, limit, answered, was_answered: false, since: None, timer: None, carried: 0 }
+    }
+
+    /// Has to be told.
+    pub(super) fn answered(&self) -> Answered {
+        self.answered.clone()
+    }
+
+    fn carried(&self) -> u64 {
+        if self.was_answered { self.inner.carried() } else { self.inner.acknowledged() }
     }
 
     /// Somebody waits: ready once it is in vain.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let mut since = *self.since.get_or_insert_with(Instant::now);
+        let since = *self.since.get_or_insert_with(Instant::now);
         // The clock of a year ahead is far enough for whoever wants no limit.
         let due = |since: Instant, limit| since.checked_add(limit).unwrap_or_else(far_future);
         if self.timer.is_none() {
-            self.carried = self.inner.carried();
+            self.was_answered = self.answered.is_told();
+            self.carried = self.carried();
         }
+        let limit = self.limit;
         loop {
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due(since, self.limit))));
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due(since, limit))));
             ready!(timer.as_mut().poll(cx));
-            let carried = self.inner.carried();
-            if since.elapsed() >= self.limit {
-                if carried == self.carried {
-                    let limit = self.limit;
-                    let problem = format!("the peer is silent: nothing has moved for {limit:?}");
-                    return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, problem));
-                }
-                since = Instant::now();
-                self.since = Some(since);
+            if self.is_late() {
+                return Poll::Ready(self.silence());
             }
-            self.carried = carried;
-            timer.as_mut().reset(due(since, self.limit));
+            self.carried = self.carried();
+            let since = self.since.unwrap_or(since);
+            if let Some(timer) = &mut self.timer {
+                timer.as_mut().reset(due(since, limit));
+            }
         }
+    }
+
+    /// Whether nothing has moved for the limit. If something has, the wait begins anew.
+    fn is_late(&mut self) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.limit {
+            return false;
+        }
+        let is_news = !self.was_answered && self.answered.is_told();
+        self.was_answered |= is_news;
+        let carried = self.carried();
+        if carried == self.carried && !is_news {
+            return true;
+        }
+        (self.carried, self.since) = (carried, Some(Instant::now()));
+        false
+    }
+
+    fn silence(&self) -> io::Error {
+        let what = if self.was_answered { "nothing has moved" } else { "no answer has come" };
+        let problem = format!("the peer is silent: {what} for {:?}", self.limit);
+        io::Error::new(io::ErrorKind::TimedOut, problem)
     }
 
     fn after<T>(
@@ -75,6 +133,11 @@ impl<S: Carried> ProgressLimit<S> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         match polled {
+            // What comes before an answer is none.
+            Poll::Ready(Ok(_)) if is_read && !self.answered.is_told() && self.is_late() => {
+                Poll::Ready(Err(self.silence()))
+            }
+            Poll::Ready(result) if is_read && !self.answered.is_told() => Poll::Ready(result),
             Poll::Ready(result) => {
                 // Whoever waits to read waits on while it can write, and the wait begins anew.
                 self.since = self.since.filter(|_| !is_read).map(|_| Instant::now());
@@ -229,6 +292,10 @@ mod tests {
         fn carried(&self) -> u64 {
             self.1.load(Ordering::Relaxed)
         }
+
+        fn acknowledged(&self) -> u64 {
+            self.carried()
+        }
     }
 
     impl AsyncRead for Pipe {
@@ -258,7 +325,40 @@ mod tests {
     fn pair() -> (ProgressLimit<Pipe>, DuplexStream, Arc<AtomicU64>) {
         let (near, far) = duplex(16);
         let carried = Arc::new(AtomicU64::new(0));
-        (ProgressLimit::new(Pipe(near, carried.clone()), LIMIT), far, carried)
+        let near = ProgressLimit::new(Pipe(near, carried.clone()), LIMIT);
+        near.answered().tell();
+        (near, far, carried)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_has_to_be_there_within_the_limit() {
+        let (near, mut far) = duplex(16);
+        let mut near = ProgressLimit::new(Pipe(near, Arc::default()), LIMIT);
+        let answered = near.answered();
+        let trickle = async {
+            while far.write_all(b"x").await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reading = async {
+            let began = Instant::now();
+            let error = loop {
+                if let Err(error) = near.read_u8().await {
+                    break error;
+                }
+            };
+            assert_eq!(began.elapsed().as_secs(), LIMIT.as_secs());
+            assert!(error.to_string().contains("no answer has come"), "{error}");
+            // What comes of a body counts, as slow as it is.
+            answered.tell();
+            for _ in 0..3 * LIMIT.as_secs() {
+                near.read_u8().await.expect("a byte");
+            }
+        };
+        tokio::select! {
+            () = trickle => panic!("it ended"),
+            () = reading => {}
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,6 +41,19 @@ fn serve(answers: Vec<Vec<u8>>, is_silent: bool) -> String {
     url
 }
 
+/// Says that an answer will come, until nobody listens any more.
+pub(super) fn babbler() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let url = format!("http://{}/file", listener.local_addr().expect("its address"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        assert!(stream.read(&mut [0; 4096]).expect("a request") > 0);
+        let promises = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000);
+        while stream.write_all(&promises).is_ok() {}
+    });
+    url
+}
+
 pub(super) fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     [format!("HTTP/1.1 {status}\r\n{fields}\r\n").as_bytes(), body].concat()
 }
