@@ -4,16 +4,20 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use futures_util::{TryFutureExt, TryStreamExt};
+use http_body_util::{BodyExt, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::ext::on_informational;
 use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HOST, HeaderValue, LOCATION, TRANSFER_ENCODING, USER_AGENT,
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HOST, HeaderValue, LOCATION, TRANSFER_ENCODING,
+    USER_AGENT,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
 use polypath_net::engine::{ConnectOptions, Stream};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::{Position, Url};
 
 use super::credentials::Token;
@@ -36,6 +40,13 @@ const DIGEST_WAIT: Duration = Duration::from_secs(10);
 const LEAST_BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 /// Slower than any server reads a file.
 const LEAST_DIGEST_BYTES_PER_SECOND: u64 = 10_000_000;
+
+/// Bodies that are shorter are sent at once: they fit into what a connection takes unread.
+const LEAST_ASKED_FOR_BYTES: u64 = 64 << 10;
+/// How long a server has to ask for a body (RFC 9110 §10.1.1); some never do.
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+/// How long reading a refusal may take.
+const REFUSAL_WAIT: Duration = Duration::from_secs(30);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -320,7 +331,24 @@ impl Client {
         for (name, value) in fields {
             request = request.header(*name, value);
         }
-        let request = request.body(body).map_err(|error| failed(error.into()))?;
+        let waits = fields.iter().any(|(name, length)| {
+            *name == CONTENT_LENGTH && length.parse().is_ok_and(|length: u64| length >= LEAST_ASKED_FOR_BYTES)
+        });
+        let request = if waits {
+            let (ask, asked) = watch::channel(());
+            let request = request.header(EXPECT, "100-continue").body(when_asked_for(body, asked));
+            request.map(|mut request| {
+                on_informational(&mut request, move |answer| {
+                    if answer.status() == StatusCode::CONTINUE {
+                        ask.send_replace(());
+                    }
+                });
+                request
+            })
+        } else {
+            request.body(body)
+        };
+        let request = request.map_err(|error| failed(error.into()))?;
         let response = sender.send_request(request).await.map_err(|error| failed(error.into()))?;
         answered.tell();
         Ok(response)
@@ -340,6 +368,22 @@ impl Client {
         }
         Err(Error::Connect { host: format!("{host}:{port}"), source: last })
     }
+}
+
+/// A body that waits until the server asks for it, or until it is clear that it does not know how to. An answer in place
+/// of that is a refusal: nothing is sent then.
+fn when_asked_for(body: Body, mut asked: watch::Receiver<()>) -> Body {
+    let asking = async move {
+        match timeout(CONTINUE_WAIT, asked.changed()).await {
+            // Who asks goes with the answer.
+            Ok(Err(_)) => {
+                sleep(REFUSAL_WAIT).await;
+                Err(io::Error::other("the server refused it"))
+            }
+            Ok(Ok(())) | Err(_) => Ok(body.into_data_stream().map_ok(Frame::data)),
+        }
+    };
+    BodyExt::boxed(StreamBody::new(asking.try_flatten_stream()))
 }
 
 /// A URL forgets a port that is HTTP's own; whoever wrote it meant it.

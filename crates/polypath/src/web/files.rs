@@ -20,6 +20,7 @@ use super::conditions::{Validators, Verdict, allows_range, check, text};
 use super::credentials::{Token, is_of_this_machine};
 use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
 use super::digest_cache::{DigestCache, Wait};
+use super::inbound::Inbound;
 use super::listing::{Entry, EntryKind, encoded, page};
 use super::range::{Wanted, wanted};
 use super::root::{Root, is_hidden, names, read_directory};
@@ -122,6 +123,15 @@ impl FileServer {
 
     /// Answers a request.
     pub async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+        let (fields, body) = request.into_parts();
+        let request = Request::from_parts(fields, ());
+        let mut body = Inbound::new(body, request.headers());
+        let response = self.answer(&request, &mut body).await;
+        body.finish();
+        response
+    }
+
+    async fn answer(&self, request: &Request<()>, body: &mut Inbound) -> Response<Body> {
         let Some(names) = names(request.uri().path()) else {
             return plain(StatusCode::BAD_REQUEST, "this path makes no sense");
         };
@@ -129,7 +139,7 @@ impl FileServer {
         let is_visible = self.may_see(&names, right);
         let result = match *request.method() {
             Method::GET | Method::HEAD if !is_visible => Err(io::ErrorKind::NotFound.into()),
-            Method::GET | Method::HEAD => self.read(&request, names).await,
+            Method::GET | Method::HEAD => self.read(request, names).await,
             Method::PUT if right == Right::ShowToken => Ok(unauthorized()),
             Method::PUT if right == Right::None => Ok(plain(
                 StatusCode::FORBIDDEN,
@@ -139,13 +149,13 @@ impl FileServer {
                 StatusCode::FORBIDDEN,
                 "hidden files can't be stored here; expected polypath serve --hidden",
             )),
-            Method::PUT => self.put(request, names).await,
+            Method::PUT => self.put(request, body, names).await,
             ref other => Ok(options(right, other == Method::OPTIONS)),
         };
         result.unwrap_or_else(|error| failure(&error))
     }
 
-    async fn read(&self, request: &Request<Incoming>, mut names: Vec<String>) -> io::Result<Response<Body>> {
+    async fn read(&self, request: &Request<()>, mut names: Vec<String>) -> io::Result<Response<Body>> {
         let has_slash = names.last().is_some_and(String::is_empty);
         if has_slash {
             names.pop();
@@ -179,7 +189,7 @@ impl FileServer {
 
     async fn send_file(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<()>,
         file: File,
         metadata: &Metadata,
         name: &str,
@@ -246,7 +256,7 @@ impl FileServer {
     /// whoever asks again later, as RFC 7240 lets a client say, holds no connection meanwhile. Nobody waits without bound.
     async fn digest(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<()>,
         file: &File,
         metadata: &Metadata,
     ) -> io::Result<DigestAnswer> {
@@ -310,7 +320,7 @@ fn wait_of_prefer(field: &str) -> Option<Duration> {
 }
 
 async fn list(
-    request: &Request<Incoming>,
+    request: &Request<()>,
     directory: File,
     as_json: bool,
     with_hidden: bool,

@@ -41,6 +41,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod inbound;
 mod listing;
 mod names;
 mod part;

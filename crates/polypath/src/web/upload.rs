@@ -5,8 +5,6 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_RANGE, HeaderName};
 use hyper::{Request, Response, StatusCode};
 use rustix::fs::{FlockOperation, flock};
@@ -17,6 +15,7 @@ use super::Body;
 use super::conditions::{Preconditions, text};
 use super::digest::{Digest, REPR_DIGEST, hash};
 use super::files::{FileServer, blocking, part_name, plain, validators, value};
+use super::inbound::{BrokenOff, Inbound};
 use super::range::content_range;
 use super::root::Root;
 use super::server::{BODY_LIMIT, LEAST_BODY_BYTES};
@@ -24,7 +23,8 @@ use super::server::{BODY_LIMIT, LEAST_BODY_BYTES};
 impl FileServer {
     pub(super) async fn put(
         &self,
-        request: Request<Incoming>,
+        request: &Request<()>,
+        body: &mut Inbound,
         names: Vec<String>,
     ) -> io::Result<Response<Body>> {
         let Some(name) = names.last().filter(|name| !name.is_empty()) else {
@@ -47,7 +47,7 @@ impl FileServer {
             },
         };
         let first = range.map_or(0, |(first, _)| first);
-        let announced = request.body().size_hint().exact();
+        let announced = body.length();
         let upload = Upload { root: self.root.clone(), part, names, conditions };
         let (upload, opened) = blocking(move || {
             let opened = upload.open(first)?;
@@ -61,7 +61,9 @@ impl FileServer {
             }
             Opened::Unwanted => return Ok(unwanted()),
         };
-        let (file, stored, digest) = receive(request.into_body(), file, hasher).await?;
+        let Received::Whole(file, stored, digest) = receive(body, file, hasher).await? else {
+            return Ok(plain(StatusCode::BAD_REQUEST, "the upload ends too early, or makes no sense"));
+        };
         let total = first + stored;
         if announced.is_some_and(|bytes| bytes != stored) || range.is_some_and(|(_, wanted)| wanted != total)
         {
@@ -202,12 +204,24 @@ impl LeastRate {
     }
 }
 
-/// Writes a body to a file; how many bytes it had, and the digest of the whole file.
-async fn receive(mut body: Incoming, mut file: File, mut hasher: Sha256) -> io::Result<(File, u64, Digest)> {
+/// What came of a body.
+enum Received {
+    /// The file, how many bytes came, and the digest of all that is in the file.
+    Whole(File, u64, Digest),
+    /// The client broke off. What came stays in the part.
+    BrokenOff,
+}
+
+/// Writes a body to a file.
+async fn receive(body: &mut Inbound, mut file: File, mut hasher: Sha256) -> io::Result<Received> {
     let mut stored = 0;
     let mut rate = LeastRate::new(BODY_LIMIT, LEAST_BODY_BYTES);
-    while let Some(frame) = rate.wait_for(body.frame()).await? {
-        let Ok(block) = frame.map_err(io::Error::other)?.into_data() else { continue };
+    loop {
+        let block = match rate.wait_for(body.block()).await? {
+            Ok(Some(block)) => block,
+            Ok(None) => return Ok(Received::Whole(file, stored, Digest::of(hasher))),
+            Err(BrokenOff) => return Ok(Received::BrokenOff),
+        };
         stored += block.len() as u64;
         rate.came(block.len() as u64);
         (file, hasher) = blocking(move || {
@@ -217,7 +231,6 @@ async fn receive(mut body: Incoming, mut file: File, mut hasher: Sha256) -> io::
         })
         .await?;
     }
-    Ok((file, stored, Digest::of(hasher)))
 }
 
 #[cfg(test)]

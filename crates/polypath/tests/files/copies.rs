@@ -1,6 +1,9 @@
 //! Files that go both ways.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::process::Command;
 
 use crate::site::{Site, content, same};
 
@@ -38,11 +41,53 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
     site.fails(&["cp", &site.url("/a"), &site.url("/b")], 2, "all places are elsewhere");
     site.fails(&["cp", "tree", &site.url("/")], 2, "expected --recursive");
     site.fails(&["cp", &site.url("/sub/"), "."], 2, "expected --recursive");
-    // What another upload has the lock of is refused in the server's own words. A file of which much is still to come may break off before
-    // they are read.
+    // What another upload has the lock of is refused in the server's own words, however much is still to come.
     let held = fs::File::create(site.site(".held.part")).expect("a file");
     held.lock().expect("nobody has it");
-    site.fails(&["cp", "tree/index.html", &site.url("/held")], 1, "another upload still holds this file");
+    fs::write(site.out("long"), content(24_000_000)).expect("room");
+    for name in ["tree/index.html", "long"] {
+        site.fails(&["cp", name, &site.url("/held")], 1, "another upload still holds this file");
+    }
     site.fails(&["cp", "nosuch", &site.url("/")], 2, "can't be read");
     site.fails(&["cp", &site.url("/nosuch"), "."], 1, "404 Not Found");
+}
+
+/// A refusal costs nothing of what would follow: nothing is sent before the server asks for it.
+#[test]
+fn what_is_refused_is_not_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("long"), content(3_000_000)).expect("room");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let url = format!("http://{}/long", listener.local_addr().expect("its address"));
+    let serving = std::thread::spawn(move || {
+        for answer in [
+            "200 OK\r\nAllow: PUT\r\nContent-Length: 0\r\n\r\n",
+            "404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "412 Precondition Failed\r\nContent-Type: text/plain\r\nContent-Length: 7\r\n\r\nnot now",
+        ] {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut block = [0; 4096];
+                let bytes = stream.read(&mut block).expect("a request");
+                assert!(bytes > 0, "no body follows: {}", String::from_utf8_lossy(&request));
+                request.extend(&block[..bytes]);
+            }
+            let is_put = request.starts_with(b"PUT ");
+            let head = String::from_utf8(request).expect("no body yet");
+            assert_eq!(head.contains("expect: 100-continue"), is_put, "{head}");
+            stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).expect("room");
+            stream.shutdown(Shutdown::Write).expect("a connection");
+            let mut rest = Vec::new();
+            // However it ends.
+            let _ = stream.read_to_end(&mut rest);
+            assert!(rest.is_empty(), "{} bytes", rest.len());
+        }
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["cp", "-q", "--engine", "tcp", "long", &url]).current_dir(folder.path());
+    let output = command.output().expect("the command runs");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("412 Precondition Failed: not now"), "{message}");
+    serving.join().expect("what was expected");
 }
