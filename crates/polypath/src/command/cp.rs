@@ -14,13 +14,13 @@ use polypath::web::{
 };
 use url::Url;
 
-use super::Failure;
 use super::engine::EngineArguments;
 use super::network::{Interruption, block_on_saving};
 use super::transfer::{
     Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, refused, summary,
     survive_file_size_limit, wants_token,
 };
+use super::{Failure, complain};
 
 /// Directories within directories.
 const MAX_DEPTH: usize = 64;
@@ -304,7 +304,7 @@ impl Copier<'_> {
             } else if metadata.is_file() {
                 self.upload_file(&path, &next).await?;
             } else {
-                eprintln!("polypath: {}: left out, it is no file", path.display());
+                complain(&format!("{}: left out, it is no file", path.display()));
             }
         }
         Ok(())

@@ -10,12 +10,12 @@ use clap::Args;
 use polypath::web::{Client, Download, Target, Verify};
 use url::Url;
 
-use super::Failure;
 use super::engine::EngineArguments;
 use super::network::{Interruption, block_on_saving};
 use super::transfer::{
     Credentials, Patience, Shown, download_failure, failure, file_name, summary, survive_file_size_limit,
 };
+use super::{Failure, complain};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         engine.drain(Duration::from_secs(1)).await;
         let last = failures.pop();
-        failures.iter().for_each(|message| eprintln!("polypath: {message}"));
+        failures.iter().for_each(|message| complain(message));
         last.map_or(Ok(()), |message| Err(Failure::Run(message)))
     })
 }

@@ -149,8 +149,30 @@ pub(crate) fn run() -> ExitCode {
         Err(Failure::Run(message)) => (message, 1),
         Err(Failure::Exit(code)) => return ExitCode::from(code),
     };
-    eprintln!("polypath: {message}");
+    complain(&message);
     ExitCode::from(code)
+}
+
+/// Says what is wrong, in one line.
+fn complain(message: &str) {
+    eprintln!("polypath: {}", harmless(message));
+}
+
+/// Text in which a peer may have put what it likes: nothing in it moves a terminal's cursor, begins a line or turns around
+/// what follows.
+fn harmless(text: &str) -> String {
+    let does_harm = |letter: char| {
+        letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut harmless = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if does_harm(letter) {
+            harmless.extend(letter.escape_default());
+        } else {
+            harmless.push(letter);
+        }
+    }
+    harmless
 }
 
 /// Help goes to standard output as it is; a mistake becomes one line.
@@ -161,7 +183,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
-    eprintln!("polypath: {}", one_line(&error.to_string()));
+    complain(&one_line(&error.to_string()));
     ExitCode::from(2)
 }
 
@@ -176,6 +198,14 @@ fn one_line(message: &str) -> String {
 /// Prints a result as JSON.
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::run)?;
+    // JSON escapes only the first of them; they can be nowhere but in strings.
+    let escaped = |letter: char| match letter {
+        '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(letter)),
+        other => other.to_string(),
+    };
+    if text.contains(|letter| ('\u{7f}'..='\u{9f}').contains(&letter)) {
+        return print_line(&text.chars().map(escaped).collect::<String>());
+    }
     print_line(&text)
 }
 
@@ -217,6 +247,18 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_peer_says_moves_the_cursor() {
+        for (said, shown) in [
+            ("a b\u{e9}", "a b\u{e9}"),
+            ("\u{1b}[2Ja\r\n\t\0", "\\u{1b}[2Ja\\r\\n\\t\\u{0}"),
+            ("\u{7f}\u{9b}31m", "\\u{7f}\\u{9b}31m"),
+            ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
+        ] {
+            assert_eq!(harmless(said), shown);
+        }
+    }
 
     #[test]
     fn finding_out_that_a_file_can_be_written_leaves_none() {

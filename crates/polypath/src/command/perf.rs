@@ -20,7 +20,7 @@ use serde_json::json;
 use super::engine::EngineArguments;
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
 use super::transfer::{Patience, seconds};
-use super::{Failure, print_json, print_line};
+use super::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("end").required(true).args(["client", "server"])))]
@@ -151,7 +151,7 @@ async fn server(arguments: &Arguments) -> Result<(), Failure> {
             Err(error @ Error::Listen(_)) => return Err(failure(error)),
             Err(error) if arguments.one_off => return Err(failure(error)),
             Err(error) if arguments.json => print_json(&json!({ "error": error.to_string() }))?,
-            Err(error) => eprintln!("polypath: {error}"),
+            Err(error) => complain(&error.to_string()),
         }
         if arguments.one_off {
             break;

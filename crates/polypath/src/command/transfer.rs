@@ -14,8 +14,8 @@ use polypath::web::{DownloadError, Error, Fetched, Progress, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
-use super::Failure;
 use super::network::{Interruption, is_given};
+use super::{Failure, complain, harmless};
 
 pub(super) fn failure(error: Error) -> Failure {
     match error {
@@ -28,7 +28,7 @@ pub(super) fn download_failure(error: DownloadError, interruption: &Interruption
     match error {
         DownloadError::Interrupted { kept_bytes, .. } => {
             if kept_bytes > 0 {
-                eprintln!("polypath: {error}");
+                complain(&error.to_string());
             }
             interruption.exit()
         }
@@ -57,11 +57,8 @@ pub(super) async fn refused(url: &Url, answer: Fetched) -> Failure {
     Failure::Run(format!("{url}: the server says {status}{colon}{said}"))
 }
 
-/// Nothing in it moves a terminal's cursor.
 fn first_line(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let line = text.lines().next().unwrap_or_default().trim();
-    line.chars().filter(|letter| !letter.is_control()).collect()
+    String::from_utf8_lossy(text).lines().next().unwrap_or_default().trim().to_string()
 }
 
 pub(super) fn wants_token(url: &Url) -> Failure {
@@ -83,7 +80,7 @@ pub(super) fn bar(name: &str, total: Option<u64>, done: u64, is_quiet: bool) -> 
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("━╸─"));
-    bar.set_prefix(name.to_string());
+    bar.set_prefix(harmless(name));
     bar.set_position(done);
     bar.reset_eta();
     bar
@@ -94,6 +91,7 @@ pub(super) fn summary(name: &str, bytes: u64, started: Instant, is_quiet: bool) 
     if !is_quiet {
         let seconds = started.elapsed().as_secs_f64();
         let rate = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
+        let name = harmless(name);
         eprintln!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s)");
     }
 }
@@ -205,7 +203,25 @@ pub(super) fn file_name(url: &Url) -> Option<String> {
     is_plain_name(&name).then_some(name)
 }
 
-/// A name that can't lead anywhere else.
+/// A name that can't lead anywhere else, and that does nothing to the terminal of whoever lists it.
 pub(super) fn is_plain_name(name: &str) -> bool {
-    !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
+    !name.is_empty()
+        && name != "."
+        && name != ".."
+        && !name.contains(|letter: char| letter == '/' || letter.is_control())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_nowhere_and_do_nothing_to_a_terminal() {
+        for name in ["", ".", "..", "a/b", "/", "a\0", "\u{1b}[2J", "a\nb", "\u{9b}31m", "\u{7f}"] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
+        for name in ["a", "...", ".a", "a b\u{e9}\u{1f600}"] {
+            assert!(is_plain_name(name), "{name:?}");
+        }
+    }
 }
