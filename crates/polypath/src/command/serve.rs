@@ -36,6 +36,10 @@ pub(super) struct Arguments {
     /// The token of clients that store files, 16 characters or more
     #[arg(long, value_name = "FILE", requires = "writable")]
     token_file: Option<PathBuf>,
+    /// A name by which clients call this server; without a token they may store files only at its names, addresses and
+    /// localhost, so that no page of others can have a browser do it
+    #[arg(long, value_name = "HOST", requires = "writable")]
+    name: Vec<String>,
     /// Serve files whose names begin with a dot, too
     #[arg(long)]
     hidden: bool,
@@ -51,6 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut files = FileServer::new(directory, arguments.writable).map_err(|error| {
         Failure::Input(format!("{}: {error}; expected a directory that can be read", directory.display()))
     })?;
+    files = files.with_names(arguments.name.clone());
     if arguments.hidden {
         files = files.with_hidden_files();
     }

@@ -78,7 +78,7 @@ pub fn starved_by_slow_clients() -> io::Result<usize> {
     beside(None, async |at, _, _| {
         let mut slow = Vec::new();
         for number in 0..SLOW {
-            let put = format!("PUT /{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nbegun");
+            let put = format!("PUT /{number} HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 100000\r\n\r\nbegun");
             for request in ["GET /file HTTP/1.1\r\nHost: x\r\n", &put] {
                 let mut stream = TcpStream::connect(at).await?;
                 stream.write_all(request.as_bytes()).await?;

@@ -106,6 +106,23 @@ pub(super) fn is_of_this_machine(origin: &str, host: Option<&str>) -> bool {
     }
 }
 
+/// Whether a request was sent to an address or to a name that is this machine's, by what it says in `Host` or in its target.
+/// A browser that looked up somebody else's name and found our address (DNS rebinding) has that name there, and a page of
+/// theirs may send what it likes. Addresses can't be forged so, whichever they are: translators on the way have their own.
+pub(super) fn is_sent_to_us(host: &str, names: &[String]) -> bool {
+    let Ok(url) = Url::parse(&format!("http://{}", host.trim())) else { return false };
+    match url.host() {
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) => true,
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.');
+            let is = |other: &String| name.eq_ignore_ascii_case(other.trim_end_matches('.'));
+            // RFC 6761 §6.3.
+            name == "localhost" || name.ends_with(".localhost") || names.iter().any(is)
+        }
+        None => false,
+    }
+}
+
 /// Whether a request went to the origin's own address and port.
 fn is_named(origin: &Url, host: Option<&str>) -> bool {
     let Some(host) = host.and_then(|host| Url::parse(&format!("http://{}", host.trim())).ok()) else {
@@ -153,6 +170,32 @@ mod tests {
         let (one, other) = (Token::random().expect("bytes"), Token::random().expect("bytes"));
         assert!(one != other && Token::new(one.reveal()).as_ref() == Ok(&one));
         assert_eq!(format!("{one:?}"), "Token(…)");
+    }
+
+    #[test]
+    fn names_of_others_are_not_ours() {
+        let names = ["nas.example".to_string()];
+        for ours in [
+            "127.0.0.1:8077",
+            "[::1]:1",
+            "192.0.2.7",
+            "localhost:8077",
+            "LocalHost",
+            "a.localhost.",
+            "NAS.example:80",
+        ] {
+            assert!(is_sent_to_us(ours, &names), "{ours}");
+        }
+        for other in [
+            "evil.example:8077",
+            "x",
+            "",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "nas.example.evil",
+        ] {
+            assert!(!is_sent_to_us(other, &names), "{other}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
 use super::blocks::Memory;
 use super::conditions::{Validators, Verdict, allows_range, check, text};
-use super::credentials::{Token, is_of_this_machine};
+use super::credentials::{Token, is_of_this_machine, is_sent_to_us};
 use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
 use super::digest_cache::{DigestCache, Wait};
 use super::inbound::Inbound;
@@ -41,6 +41,8 @@ pub struct FileServer {
     pub(super) root: Arc<Root>,
     is_writable: bool,
     token: Option<Token>,
+    /// By which clients without a token may call this server when they store files.
+    names: Vec<String>,
     shows_hidden: bool,
     digests: DigestCache,
     memory: Memory,
@@ -52,6 +54,8 @@ enum Right {
     Write,
     /// It may once it has shown the token.
     ShowToken,
+    /// It may if it calls the server by a name of its own.
+    NameUs,
     None,
 }
 
@@ -69,6 +73,7 @@ impl FileServer {
             root,
             is_writable,
             token: None,
+            names: Vec::new(),
             shows_hidden: false,
             digests: DigestCache::default(),
             memory: Memory::default(),
@@ -80,6 +85,14 @@ impl FileServer {
     #[must_use]
     pub fn with_token(mut self, token: Token) -> Self {
         self.token = Some(token);
+        self
+    }
+
+    /// The same, where clients without a token may call this server by these names when they store files, and not only by an
+    /// address or `localhost`.
+    #[must_use]
+    pub fn with_names(mut self, names: Vec<String>) -> Self {
+        self.names = names;
         self
     }
 
@@ -101,15 +114,22 @@ impl FileServer {
     }
 
     /// What the sender of a request may do.
-    fn right(&self, headers: &HeaderMap) -> Right {
+    fn right(&self, request: &Request<()>) -> Right {
+        let headers = request.headers();
         match &self.token {
             _ if !self.is_writable => Right::None,
             Some(token) if token.is_in(headers) => Right::Write,
             Some(_) => Right::ShowToken,
             // Whoever relies on an address that strangers can't reach must not be tricked by a browser.
-            None if is_from_here(headers) => Right::Write,
-            None => Right::None,
+            None if !is_from_here(headers) => Right::None,
+            None if !hosts(request).all(|host| self.is_ours(host)) => Right::NameUs,
+            None => Right::Write,
         }
+    }
+
+    /// Whether this is a name of ours, as whoever can't be tricked calls us.
+    fn is_ours(&self, host: &[u8]) -> bool {
+        std::str::from_utf8(host).is_ok_and(|host| is_sent_to_us(host, &self.names))
     }
 
     /// Uploads under way are hidden from all but those who may go on with them.
@@ -135,12 +155,16 @@ impl FileServer {
         let Some(names) = names(request.uri().path()) else {
             return plain(StatusCode::BAD_REQUEST, "this path makes no sense");
         };
-        let right = self.right(request.headers());
+        let right = self.right(request);
         let is_visible = self.may_see(&names, right);
         let result = match *request.method() {
             Method::GET | Method::HEAD if !is_visible => Err(io::ErrorKind::NotFound.into()),
             Method::GET | Method::HEAD => self.read(request, names).await,
             Method::PUT if right == Right::ShowToken => Ok(unauthorized()),
+            Method::PUT if right == Right::NameUs => Ok(plain(
+                StatusCode::MISDIRECTED_REQUEST,
+                "without a token, storing needs an address or localhost in the URL; expected that, or polypath serve --name",
+            )),
             Method::PUT if right == Right::None => Ok(plain(
                 StatusCode::FORBIDDEN,
                 "nothing can be stored here; expected polypath serve --writable",
@@ -293,6 +317,12 @@ impl FileServer {
         })
         .await
     }
+}
+
+/// How a request names the server it is for: in its target, or in each `Host` field (RFC 9112 §3.2.2).
+fn hosts(request: &Request<()>) -> impl Iterator<Item = &[u8]> {
+    let target = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    target.into_iter().chain(request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes))
 }
 
 /// Whether no page of somebody else's made a browser send this.

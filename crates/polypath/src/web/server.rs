@@ -216,7 +216,7 @@ mod tests {
             let (_, seconds) = answer(request, drip).await;
             assert_eq!(seconds, HEADER_LIMIT.as_secs(), "{request:?}, {drip:?}");
         }
-        let put = "PUT /file HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nbegun";
+        let put = "PUT /file HTTP/1.1\r\nHost: [::1]\r\nContent-Length: 100000\r\n\r\nbegun";
         for drip in ["", "a"] {
             let (answer, seconds) = answer(put, drip).await;
             assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");

@@ -1,7 +1,8 @@
 //! What a server answers, and to whom.
 
 use std::fs::{self, Permissions};
-use std::net::TcpStream;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -193,6 +194,63 @@ fn pages_of_others_store_nothing() {
         let fields = format!("Origin: {origin}\r\nContent-Length: 0\r\n");
         assert_eq!(site.ask("PUT", "/new", &fields).0, status, "{origin}");
     }
+}
+
+/// Sends the beginning of a request with a body, the body, and no more.
+fn put(site: &Site, fields: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", site.port)).expect("the server");
+    let head = format!("PUT /new HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(head.as_bytes()).expect("room");
+    stream.write_all(body).expect("a server that reads it, wanted or not");
+    stream.shutdown(Shutdown::Write).expect("a connection");
+    Site::answer(stream)
+}
+
+/// A name that somebody else has lead to us (DNS rebinding) is in `Host`, and there may be no `Origin`.
+#[test]
+fn who_calls_us_by_names_of_others_stores_nothing() {
+    for (options, host, status) in [
+        (&[][..], "evil.example:8077", 421),
+        (&["--name", "nas.example"], "evil.example", 421),
+        (&["--name", "nas.example"], "NAS.example:8077", 201),
+        (&[], "localhost:8077", 201),
+        (&[], "[::1]", 201),
+        (&[], "127.0.0.1\r\nHost: evil.example", 421),
+    ] {
+        let site = Site::new(&[&["--writable", "--quiet"], options].concat());
+        let (answered, head, body) = put(&site, &format!("Host: {host}\r\nContent-Length: 4\r\n"), b"data");
+        assert_eq!(answered, status, "{host}: {head}");
+        assert_eq!(site.site("new").exists(), status == 201);
+        assert_eq!(String::from_utf8_lossy(&body).contains("--name"), status == 421);
+    }
+}
+
+#[test]
+fn an_upload_that_ends_early_is_the_clients_mistake_and_no_file() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    for (framing, body) in [
+        ("Content-Length: 100", &b"begun"[..]),
+        ("Transfer-Encoding: chunked", b"9\r\nbegun"),
+        ("Transfer-Encoding: chunked", b"5\r\nbegun\r\n"),
+        ("Transfer-Encoding: chunked", b"no number\r\n"),
+    ] {
+        let (status, head, _) = put(&site, &format!("Host: [::1]\r\n{framing}\r\n"), body);
+        assert_eq!(status, 400, "{framing}, {body:?}: {head}");
+        assert!(!site.site("new").exists(), "{framing}, {body:?}");
+    }
+}
+
+#[test]
+fn who_writes_before_reading_finds_the_refusal() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    let body = content(24_000_000);
+    let fields = format!("Host: evil.example\r\nContent-Length: {}\r\n", body.len());
+    assert_eq!(put(&site, &fields, &body).0, 421);
+    // Who waits to be asked is not.
+    let (status, head, body) = put(&site, &format!("{fields}Expect: 100-continue\r\n"), b"");
+    assert!(status == 421 && String::from_utf8_lossy(&body).contains("--name"), "{head}");
+    let (status, ..) = put(&site, "Host: [::1]\r\nExpect: 100-continue\r\nContent-Length: 4\r\n", b"data");
+    assert_eq!(status, 100);
 }
 
 #[test]

@@ -97,8 +97,16 @@ impl Site {
     /// A request as it stands; the fields of the answer with names in lower case, and the body.
     pub(super) fn ask(&self, method: &str, path: &str, fields: &str) -> (u16, String, Vec<u8>) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server");
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
+        let port = self.port;
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{fields}\r\n"
+        );
         stream.write_all(request.as_bytes()).expect("room");
+        Self::answer(stream)
+    }
+
+    /// What comes back, as of [`Self::ask`].
+    pub(super) fn answer(mut stream: TcpStream) -> (u16, String, Vec<u8>) {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("an answer");
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the end of the fields");
