@@ -102,7 +102,7 @@ pub struct HostConfig {
     /// Most half-open incoming connections per listener, about 3 KB each. Further SYNs, MP_CAPABLE included, are answered with a
     /// cookie ([`polypath_tcp::SynCookies`]), for which nothing is held. With 0 every SYN is. Default 4096.
     pub backlog: usize,
-    /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 64 bits. Default 1024.
+    /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 56 bits. Default 1024.
     pub backlog_per_source: usize,
     /// Most half-open incoming subflows of a connection, about 2 KB each. Further MP_JOINs are answered without holding anything
     /// if their sender has timestamps; otherwise they take the place of the oldest. Default 8.

@@ -18,7 +18,7 @@ pub struct ListenConfig {
     /// Most connections whose handshake is not complete, about 2 KB each. A SYN beyond them is answered with a cookie
     /// ([`crate::SynCookies`]), for which nothing is held. With 0 every SYN is. Default 1024.
     pub backlog: usize,
-    /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 64 bits: so one that opens
+    /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 56 bits: so one that opens
     /// connections without end leaves room for others. Default 256.
     pub backlog_per_source: usize,
 }
@@ -93,12 +93,14 @@ impl SourceCounts {
     }
 }
 
-/// What counts as one source: an IPv4 network of 24 bits, an IPv6 network of 64. Who has one address of it can have them all.
+/// What counts as one source: an IPv4 network of 24 bits, or an IPv6 network of 56, which is what one household is given (RFC 6177
+/// §2). Who has one address of it can easily have many. An IPv4 address that IPv6 maps counts as what it is.
 #[must_use]
 pub fn source_prefix(addr: IpAddr) -> u64 {
-    match addr {
+    match addr.to_canonical() {
         IpAddr::V4(addr) => u64::from(addr.to_bits() >> 8),
-        IpAddr::V6(addr) => (addr.to_bits() >> 64) as u64,
+        // Never one of the above.
+        IpAddr::V6(addr) => (addr.to_bits() >> 72) as u64 | 1 << 63,
     }
 }
 
@@ -266,6 +268,16 @@ mod tests {
         listeners.leave(id, from(1, 0));
         assert!(listeners.admit(id, from(1, 0)) && !listeners.admit(id, from(1, 1)));
         assert_eq!(listeners.get(id).map(Listener::half_open), Some(6));
+    }
+
+    #[test]
+    fn a_household_is_one_source() {
+        let of = |text: &str| source_prefix(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:ff::2"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:100::1"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.77"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_ne!(of("::1"), of("0.0.0.1"));
     }
 
     #[test]

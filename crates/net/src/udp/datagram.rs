@@ -88,14 +88,20 @@ const SYN_AND_ACK: u8 = 0x12;
 pub(super) struct PathId(pub(super) u64);
 
 impl PathId {
-    /// The address by which the stack knows the path of a peer.
+    /// The address by which the stack knows the path of a peer. Each path is in a network of its own, since the stack gives each
+    /// network of sources a share of what peers may take ([`polypath_tcp::source_prefix`]).
     pub(super) fn addr(self) -> IpAddr {
-        internal_addr(PEER_NETWORK, self.0)
+        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (self.0 >> shift) as u16);
+        Ipv6Addr::new(STACK_NETWORK[0], STACK_NETWORK[1], a, b, PEER_GROUPS[0], PEER_GROUPS[1], c, d).into()
     }
 
     /// The path that such an address stands for.
     pub(super) fn of(addr: IpAddr) -> Option<Self> {
-        internal_bits(PEER_NETWORK, addr).map(Self)
+        let IpAddr::V6(addr) = addr else { return None };
+        let [first, second, a, b, kind, zero, c, d] = addr.segments();
+        let is_of_peer = [first, second] == STACK_NETWORK && [kind, zero] == PEER_GROUPS;
+        let bits = [a, b, c, d].into_iter().fold(0, |bits, group| bits << 16 | u64::from(group));
+        is_of_peer.then_some(Self(bits))
     }
 }
 
@@ -104,31 +110,27 @@ impl PathId {
 pub(super) struct OwnPath(pub(super) u8);
 
 impl OwnPath {
+    /// The first half of the addresses of this end's paths.
+    const NETWORK: u128 = 0xfd70_6f6c_7971_0001;
+
     /// The address by which the stack knows the path.
     pub(super) fn addr(self) -> IpAddr {
-        internal_addr(OWN_NETWORK, self.0.into())
+        Ipv6Addr::from_bits(Self::NETWORK << 64 | u128::from(self.0)).into()
     }
 
     /// The path that such an address stands for.
     pub(super) fn of(addr: IpAddr) -> Option<Self> {
-        u8::try_from(internal_bits(OWN_NETWORK, addr)?).ok().map(Self)
+        let IpAddr::V6(addr) = addr else { return None };
+        let number = u8::try_from(addr.to_bits() as u64).ok().map(Self);
+        number.filter(|_| addr.to_bits() >> 64 == Self::NETWORK)
     }
 }
 
-/// Addresses of the stack that stand for paths; the last group tells whose (RFC 4193 §3).
-const PEER_NETWORK: [u16; 4] = [0xfd70, 0x6f6c, 0x7971, 0];
-const OWN_NETWORK: [u16; 4] = [0xfd70, 0x6f6c, 0x7971, 1];
+/// Addresses of the stack that stand for paths begin so (RFC 4193 §3), ...
+const STACK_NETWORK: [u16; 2] = [0xfd70, 0x6f6c];
 
-fn internal_addr(network: [u16; 4], bits: u64) -> IpAddr {
-    let [a, b, c, d] = network;
-    let network = Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_bits();
-    IpAddr::V6(Ipv6Addr::from_bits(network | u128::from(bits)))
-}
-
-fn internal_bits(network: [u16; 4], addr: IpAddr) -> Option<u64> {
-    let IpAddr::V6(addr) = addr else { return None };
-    (addr.segments()[..4] == network).then_some(addr.to_bits() as u64)
-}
+/// ... and those of peers' paths have these groups between the halves of the identifier.
+const PEER_GROUPS: [u16; 2] = [0x7971, 0];
 
 /// An address of the network as the stack sees it: all are of IPv6, so that families mix.
 pub(super) fn stack_addr(addr: IpAddr) -> IpAddr {
@@ -472,6 +474,27 @@ mod tests {
         assert_eq!((PathId::of(PATH.addr()), OwnPath::of(PATH.addr())), (Some(PATH), None));
         assert_eq!((OwnPath::of(OwnPath(7).addr()), PathId::of(OwnPath(7).addr())), (Some(OwnPath(7)), None));
         assert_eq!(PathId::of(stack_addr([192, 0, 2, 1].into())), None);
+        // Whatever identifier a peer chooses.
+        for bits in [0, u64::MAX, 0x7971_0001_0000_0000, 0x7971_0001_0000_0001] {
+            assert_eq!(
+                (PathId::of(PathId(bits).addr()), OwnPath::of(PathId(bits).addr())),
+                (Some(PathId(bits)), None)
+            );
+        }
+    }
+
+    #[test]
+    fn what_one_path_takes_is_not_the_share_of_others() {
+        let sources = [0x0123_4567_89ab_cdef, 0x1123_4567_89ab_cdef, 0x0123_f567_89ab_cdef];
+        let sources = sources.map(|bits| polypath_tcp::source_prefix(PathId(bits).addr()));
+        assert!(
+            sources[0] != sources[1] && sources[1] != sources[2] && sources[0] != sources[2],
+            "{sources:?}"
+        );
+    }
+
+    #[test]
+    fn addresses_are_translated() {
         assert_eq!(network_addr(stack_addr([192, 0, 2, 1].into())), IpAddr::from([192, 0, 2, 1]));
         assert_eq!(stack_mtu(1500), 1480);
     }

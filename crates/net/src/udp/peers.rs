@@ -18,6 +18,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
+use polypath_tcp::source_prefix;
 use polypath_units::{Duration, Instant};
 
 use super::allowance::Allowance;
@@ -31,7 +32,7 @@ use super::waiting::Waiting;
 pub struct PeerLimits {
     /// Paths that are known at a time, about 200 bytes each. Default 65 536.
     pub paths: usize,
-    /// Of those, paths from one network of sources: a /24 of IPv4 or a /56 of IPv6. Default 8192.
+    /// Of those, paths from one network of sources ([`source_prefix`]). Default 8192.
     pub paths_of_source: usize,
     /// Paths that wait to be known, about 150 bytes each. Default 8192.
     pub waiting: usize,
@@ -87,19 +88,11 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// The network that the peer's address belongs to: what one attacker can easily have many addresses of.
-    pub(super) fn source(&self) -> Source {
-        match self.remote.ip().to_canonical() {
-            IpAddr::V4(addr) => Source(u64::from(addr.to_bits() >> 8)),
-            // Never one of the above: the first bits of addresses in use aren't zero.
-            IpAddr::V6(addr) => Source((addr.to_bits() >> 72) as u64 | 1 << 63),
-        }
+    /// The network of sources that the peer's address belongs to.
+    pub(super) fn source(&self) -> u64 {
+        source_prefix(self.remote.ip())
     }
 }
-
-/// A network of sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Source(pub(super) u64);
 
 /// What is to be done with a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,7 +146,7 @@ pub(super) struct Peers {
     secrets: PeerSecrets,
     known: HashMap<PathId, Known>,
     /// How many known paths there are of each source.
-    of_source: HashMap<Source, usize>,
+    of_source: HashMap<u64, usize>,
     waiting: Waiting,
     /// Segments for the stack from addresses that are not proven.
     unproven: Allowance,
@@ -396,7 +389,7 @@ fn epoch(now: Instant) -> u64 {
     now.as_nanos() / CHALLENGE_EPOCH.as_nanos()
 }
 
-fn leave(of_source: &mut HashMap<Source, usize>, source: Source) {
+fn leave(of_source: &mut HashMap<u64, usize>, source: u64) {
     if let Some(count) = of_source.get_mut(&source) {
         *count -= 1;
         if *count == 0 {

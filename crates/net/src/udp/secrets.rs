@@ -4,7 +4,7 @@ use siphasher::sip::SipHasher24;
 
 use super::datagram::PathId;
 use super::keys::{Challenge, addr_bytes};
-use super::peers::{Route, Source};
+use super::peers::Route;
 
 /// Keys of hashes that peers can't foresee.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl PeerSecrets {
         Challenge(self.challenge.hash(&bytes).to_be_bytes())
     }
 
-    /// Where sources have their share of a table.
-    pub(super) fn place(&self, source: Source) -> u64 {
-        self.place.hash(&source.0.to_be_bytes())
+    /// Where a network of sources has its share of a table.
+    pub(super) fn place(&self, source: u64) -> u64 {
+        self.place.hash(&source.to_be_bytes())
     }
 }

@@ -1,22 +1,28 @@
 //! Who is served when more come than can be.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use polypath_tcp::source_prefix;
 use tokio::task::AbortHandle;
 
-/// Whom an address belongs to: a network of 64 bits gives IPv6 addresses to one host as it likes.
+/// Whom an address belongs to, which a handshake has proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Client(IpAddr);
+enum Client {
+    /// Whole networks of IPv4 belong to few.
+    Host(Ipv4Addr),
+    /// A household has an IPv6 network ([`source_prefix`]).
+    Network(u64),
+}
 
 impl Client {
     fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-            v4 @ IpAddr::V4(_) => v4,
-        })
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::Host(address),
+            address @ IpAddr::V6(_) => Self::Network(source_prefix(address)),
+        }
     }
 }
 
@@ -179,7 +185,7 @@ mod tests {
         let mut places = Places::new(10);
         places.take(at("2001:db8::1")).expect("room");
         places.take(at("2001:db8::ffff:0:0:1")).expect("room");
-        places.take(at("2001:db8:0:1::1")).expect("room");
+        places.take(at("2001:db8:0:100::1")).expect("room");
         places.take(at("::ffff:192.0.2.1")).expect("room");
         assert_eq!((places.count("2001:db8::2"), places.count("192.0.2.1")), (2, 1));
     }
