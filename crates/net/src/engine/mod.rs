@@ -63,6 +63,13 @@ impl Engine {
         }
     }
 
+    /// In words, that `remote` has not answered so far, and what it must be to answer.
+    #[must_use]
+    pub fn describe_silence(&self, remote: SocketAddr) -> String {
+        let expected = self.expected_of_peers().map(|expected| format!("; expected {expected}"));
+        format!("no answer from {remote} yet{}", expected.unwrap_or_default())
+    }
+
     fn expected_of_peers(&self) -> Option<&'static str> {
         match self {
             Self::Stack(stack) => stack.expected_of_peers(),

@@ -17,8 +17,8 @@ use url::Url;
 use super::engine::EngineArguments;
 use super::network::{Interruption, block_on_saving};
 use super::transfer::{
-    Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, refused, summary,
-    survive_file_size_limit, wants_token,
+    Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, notices, refused,
+    summary, survive_file_size_limit, wants_token,
 };
 use super::{Failure, complain};
 
@@ -117,7 +117,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
-        let client = client.with_token(token);
+        let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let copier = Copier { arguments, client, interruption };
         match &target {
             Place::Here(target) if is_many && !target.is_dir() => {

@@ -13,7 +13,8 @@ use url::Url;
 use super::engine::EngineArguments;
 use super::network::{Interruption, block_on_saving};
 use super::transfer::{
-    Credentials, Patience, Shown, download_failure, failure, file_name, summary, survive_file_size_limit,
+    Credentials, Patience, Shown, download_failure, failure, file_name, notices, summary,
+    survive_file_size_limit,
 };
 use super::{Failure, complain};
 
@@ -54,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
-        let client = client.with_token(token);
+        let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let mut failures = Vec::new();
         for url in &urls {
             match download(arguments, &client, url, interruption).await {

@@ -196,6 +196,11 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds, such as 10 or 0.5".into())
 }
 
+/// Where clients say what they wait for.
+pub(super) fn notices(is_quiet: bool) -> Option<fn(&str)> {
+    (!is_quiet).then_some(|text| eprintln!("polypath: {text}"))
+}
+
 /// The last name in a URL's path.
 pub(super) fn file_name(url: &Url) -> Option<String> {
     let last = url.path_segments()?.rfind(|segment| !segment.is_empty())?;

@@ -1,6 +1,8 @@
 //! Requests over an engine.
 
 use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,6 +49,9 @@ const LEAST_ASKED_FOR_BYTES: u64 = 64 << 10;
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// How long reading a refusal may take.
 const REFUSAL_WAIT: Duration = Duration::from_secs(30);
+
+/// After so many parts of the time to connect, a client says that there is no answer yet.
+const SILENCE_PARTS: u32 = 10;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -182,6 +187,7 @@ pub struct Client {
     options: ConnectOptions,
     progress_limit: Option<Duration>,
     token: Option<Token>,
+    say: Option<fn(&str)>,
 }
 
 impl Client {
@@ -189,15 +195,24 @@ impl Client {
     #[must_use]
     pub fn new(engine: Engine) -> Self {
         let options = ConnectOptions { timeout: Some(CONNECT_TIMEOUT), ..ConnectOptions::default() };
-        Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT), token: None }
+        Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT), token: None, say: None }
     }
 
     /// The same with another limit to how long a connection may stand still while it is waited for; none waits for ever. The
     /// fields of an answer have to be all there within the same time after the request has arrived.
-    /// Default [`DEFAULT_PROGRESS_LIMIT`].
+    /// Default [`DEFAULT_PROGRESS_LIMIT`]. A server that does not answer at all is waited for no longer than 30 s.
     #[must_use]
     pub fn with_progress_limit(mut self, limit: Option<Duration>) -> Self {
         self.progress_limit = limit;
+        self.options.timeout = Some(limit.map_or(CONNECT_TIMEOUT, |limit| limit.min(CONNECT_TIMEOUT)));
+        self
+    }
+
+    /// The same with somebody to tell, in one line, that a server has not answered yet: after 3 s, or a tenth of the time to
+    /// connect.
+    #[must_use]
+    pub fn with_notices(mut self, say: Option<fn(&str)>) -> Self {
+        self.say = say;
         self
     }
 
@@ -354,6 +369,22 @@ impl Client {
         Ok(response)
     }
 
+    /// Says so if there is no answer for a while.
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<Stream> {
+        let mut connecting = pin!(self.engine.connect(address, &self.options));
+        let limit = self.options.timeout.unwrap_or(CONNECT_TIMEOUT);
+        match tokio::time::timeout(limit / SILENCE_PARTS, &mut connecting).await {
+            Ok(connected) => connected,
+            Err(_) => {
+                if let Some(say) = self.say {
+                    let silence = self.engine.describe_silence(address);
+                    say(&format!("{silence}; giving up after {limit:?}"));
+                }
+                connecting.await
+            }
+        }
+    }
+
     /// To the first address that answers.
     async fn connect(&self, url: &Url) -> Result<Stream, Error> {
         let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
@@ -361,7 +392,7 @@ impl Client {
         let unknown = |source| Error::Name { host: host.into(), source };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "it has no address");
         for address in tokio::net::lookup_host((host, port)).await.map_err(unknown)? {
-            match self.engine.connect(address, &self.options).await {
+            match self.connect_to(address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -394,4 +425,37 @@ fn names_port_80(text: &str) -> bool {
 
 fn is_redirection(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use polypath_net::Namespace;
+    use polypath_net::stack::Stack;
+    use polypath_net::udp::UdpOptions;
+
+    use super::*;
+
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[tokio::test]
+    async fn a_silent_server_is_told_of_before_it_is_given_up() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let options =
+            UdpOptions { port: silent.local_addr().expect("an address").port(), ..UdpOptions::default() };
+        let stack = Stack::udp(&Namespace::current().expect("this one"), &options).expect("a stack");
+        let client = Client::new(Engine::Stack(stack))
+            .with_progress_limit(Some(Duration::from_millis(100)))
+            .with_notices(Some(|text| SAID.lock().expect("nobody fails").push(text.into())));
+        let url = Client::parse("http://127.0.0.1:8077/").expect("a URL");
+        let error = client.get(Method::GET, &url, &[]).await.map(|_| ()).expect_err("nobody answers");
+        let expected = "expected a Polypath with --engine udp there, and the same --udp-port";
+        assert_eq!(
+            *SAID.lock().expect("nobody fails"),
+            [format!("no answer from 127.0.0.1:8077 yet; {expected}; giving up after 100ms")]
+        );
+        let error = error.to_string();
+        assert!(error.contains("did not answer within 100ms") && error.contains(expected), "{error}");
+    }
 }
