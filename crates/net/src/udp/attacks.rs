@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Segment;
 
-use super::datagram::{CHALLENGE_BYTES, Kind, OPENING_BYTES, OwnPath, PathId};
+use super::datagram::{CHALLENGE_BYTES, Kind, OPENING_BYTES, OVERHEAD_BYTES, OwnPath, PathId, RETRY_BYTES};
 use super::driver::{RECEIVE_BUFFER_BYTES, compact};
 use super::keys::{HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
@@ -13,6 +13,7 @@ use super::peers::{PeerLimits, Peers, Reaction, Route};
 use crate::stack::BufferPool;
 
 const HONEST: u16 = 100;
+const SYN_ACK_BYTES: usize = 72;
 
 fn at(millis: u64) -> Instant {
     Instant::from_secs(1000) + Duration::from_millis(millis)
@@ -117,6 +118,59 @@ pub fn paths_lost_in_a_flood() -> (usize, usize) {
     };
     let left = (0..).zip(&known).filter(|known| leads_home(*known)).count();
     (usize::from(HONEST) - left, locked_out)
+}
+
+/// A second of 5000 SYNs from one network, or from made-up addresses, with paths that nobody has: how many of them reach the stack,
+/// how many bytes they get for one that they send, and how many round trips the slowest of 100 honest connects needs meanwhile
+/// (infinitely many, if one does not connect).
+#[must_use]
+pub fn strange_syns(are_addresses_made_up: bool) -> StrangeSyns {
+    let mut peers = Peers::new(PeerLimits::default(), [9; 32]);
+    let (mut reached_stack, mut sent_bytes, mut most_round_trips) = (0, 0, 0.0_f64);
+    for number in 0..5000_u32 {
+        let now = at(u64::from(number) / 5);
+        let made_up = if are_addresses_made_up { number.wrapping_mul(2_654_435_761) } else { number & 0xff };
+        let stranger = route((made_up.to_be_bytes(), number as u16));
+        let path = PathId(number.into());
+        let reaction = peers.handle_segment(now, path, stranger, OPENING_BYTES, true);
+        reached_stack += usize::from(reaction.is_accepted);
+        let challenge_bytes = if reaction.is_accepted { CHALLENGE_BYTES } else { RETRY_BYTES };
+        sent_bytes += reaction.challenge.map_or(0, |_| challenge_bytes + OVERHEAD_BYTES);
+        // Whatever the stack has to say, as often as there is room for.
+        while peers.route(path, SYN_ACK_BYTES).is_some() {
+            sent_bytes += SYN_ACK_BYTES + OVERHEAD_BYTES;
+        }
+        if number % 50 == 25 {
+            let honest = (number / 50) as u16;
+            most_round_trips = most_round_trips.max(round_trips(&mut peers, now, honest));
+        }
+    }
+    let bytes_for_one = sent_bytes as f64 / (5000 * (OPENING_BYTES + OVERHEAD_BYTES)) as f64;
+    StrangeSyns { reached_stack, bytes_for_one, most_round_trips }
+}
+
+/// What strange SYNs got.
+#[derive(Clone, Copy, Debug)]
+pub struct StrangeSyns {
+    /// SYNs that the stack saw.
+    pub reached_stack: usize,
+    /// Bytes for one byte, with headers of IP and UDP.
+    pub bytes_for_one: f64,
+    /// Round trips of the slowest honest connect.
+    pub most_round_trips: f64,
+}
+
+/// Round trips until an owner's SYN is the stack's.
+fn round_trips(peers: &mut Peers, now: Instant, number: u16) -> f64 {
+    let (mut owner, home) = (Owner::new(number), honest_route(number));
+    for count in 1..=2 {
+        let reaction = peers.handle_segment(now, owner.path, home, OPENING_BYTES, true);
+        if reaction.is_accepted {
+            return f64::from(count);
+        }
+        owner.answers(peers, now, home, reaction);
+    }
+    f64::INFINITY
 }
 
 /// Memory that 33 330 datagrams of ten bytes hold, for each byte of their payload.

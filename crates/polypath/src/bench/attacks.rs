@@ -23,8 +23,33 @@ pub fn groups() -> Vec<Group> {
 fn engine() -> Vec<Attack> {
     let (evicted, locked_out) = udp::paths_lost_in_a_flood();
     let stolen = udp::datagrams_to_a_thief().map_or(f64::INFINITY, |stolen| stolen as f64);
+    let (of_one, made_up) = (udp::strange_syns(false), udp::strange_syns(true));
     vec![
         Attack::at_most("a path's identifier from elsewhere: datagrams stolen", "of 2000", stolen, 0.0),
+        Attack::at_most(
+            "5000 SYNs a second from one network: seen by the stack",
+            "of 5000",
+            of_one.reached_stack as f64,
+            300.0,
+        ),
+        Attack::at_most(
+            "the same from made-up addresses: seen by the stack",
+            "of 5000",
+            made_up.reached_stack as f64,
+            2000.0,
+        ),
+        Attack::at_most(
+            "the same: bytes sent to them",
+            "for one of theirs",
+            of_one.bytes_for_one.max(made_up.bytes_for_one),
+            1.0,
+        ),
+        Attack::at_most(
+            "the same: the slowest of 100 honest connects",
+            "round trips",
+            of_one.most_round_trips.max(made_up.most_round_trips),
+            2.0,
+        ),
         Attack::at_most("70 000 SYNs a second over UDP: paths lost", "of 100", evicted as f64, 0.0),
         Attack::at_most("70 000 SYNs a second over UDP: owners locked out", "of 100", locked_out as f64, 0.0),
         Attack::at_most(
@@ -70,6 +95,6 @@ mod tests {
         let attacks = attack::run(&OWN, |_| {});
         let open: Vec<_> = attacks.iter().filter(|attack| !attack.held).collect();
         assert!(open.is_empty(), "{open:#?}");
-        assert_eq!(attacks.len(), 9);
+        assert_eq!(attacks.len(), 13);
     }
 }
