@@ -529,16 +529,11 @@ impl UdpReceive {
             Kind::Proof(challenge, proof) => {
                 shared.traffic().peers.handle_proof(now, path, route, challenge, proof);
             }
-            Kind::Challenge(challenge) => {
-                self.answer(path, challenge, false, meta);
-            }
-            Kind::ChallengeOfStranger(challenge) => {
-                self.answer(path, challenge, true, meta);
-            }
+            Kind::Challenge(challenge) => self.answer(path, challenge, false, meta),
+            Kind::ChallengeOfStranger(challenge) => self.answer(path, challenge, true, meta),
             Kind::Retry(challenge, syn, is_stranger) => {
-                if self.answer(path, challenge, is_stranger, meta) {
-                    self.repeat_syn(path, syn, meta);
-                }
+                self.answer(path, challenge, is_stranger, meta);
+                self.repeat_syn(path, syn, meta);
             }
             // Nothing to do: on its way it kept the bindings. Segments are no control.
             Kind::KeepAliveAnswer | Kind::Segment => {}
@@ -546,10 +541,12 @@ impl UdpReceive {
     }
 
     /// Gives back a challenge of a path of ours, if there is something to say.
-    fn answer(&self, path: PathId, challenge: Challenge, is_stranger: bool, meta: &RecvMeta) -> bool {
+    fn answer(&self, path: PathId, challenge: Challenge, is_stranger: bool, meta: &RecvMeta) {
         let (shared, now) = (&self.shared, self.shared.clock.now());
         let answer = shared.traffic().own.answer(now, path, meta.addr, challenge, is_stranger);
-        answer.inspect(|answer| self.reply(*answer, meta)).is_some()
+        if let Some(answer) = answer {
+            self.reply(answer, meta);
+        }
     }
 
     /// Sends a SYN again that the peer did not take.

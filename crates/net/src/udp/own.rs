@@ -18,7 +18,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 const ANSWERS_PER_SECOND: u32 = 100;
 
 /// SYNs that may have to be sent again, for one path: about 200 bytes each.
-const KEPT_SYNS: usize = 64;
+const KEPT_SYNS: usize = 200;
 
 /// So often, at the most, is a SYN sent again because a peer asks for it.
 const MOST_REPEATS: u8 = 3;
@@ -77,8 +77,9 @@ impl OwnPaths {
     /// A datagram with a SYN leaves by a way; the peer may not take it, and ask for it again.
     pub(super) fn keep_syn(&mut self, way: Way, datagram: &[u8]) {
         let Some((state, ports)) = self.paths.get_mut(&way).zip(syn_ports(datagram)) else { return };
-        state.syns.retain(|syn| syn.ports != ports);
-        if state.syns.len() >= KEPT_SYNS {
+        if let Some(before) = state.syns.iter().rposition(|syn| syn.ports == ports) {
+            state.syns.remove(before);
+        } else if state.syns.len() >= KEPT_SYNS {
             state.syns.pop_front();
         }
         state.syns.push_back(SentSyn { ports, datagram: datagram.to_vec(), repeats: 0 });
@@ -88,7 +89,7 @@ impl OwnPaths {
     pub(super) fn syn_again(&mut self, path: PathId, remote: SocketAddr, ports: Ports) -> Option<Vec<u8>> {
         let way = self.way(path, remote)?;
         let syns = &mut self.paths.get_mut(&way)?.syns;
-        let syn = syns.iter_mut().find(|syn| syn.ports == ports && syn.repeats < MOST_REPEATS)?;
+        let syn = syns.iter_mut().rfind(|syn| syn.ports == ports && syn.repeats < MOST_REPEATS)?;
         syn.repeats += 1;
         Some(syn.datagram.clone())
     }
