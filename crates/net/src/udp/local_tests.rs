@@ -190,6 +190,33 @@ async fn strangers_beyond_the_budget_connect_all_the_same() {
     }
 }
 
+#[tokio::test]
+async fn many_connections_at_once_over_a_new_path_need_no_timer() {
+    const COUNT: usize = 150;
+    let options = UdpOptions { port: 16_907, ..UdpOptions::default() };
+    let mut reachable = UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() };
+    reachable.peers.unproven_per_second_of_source = 10;
+    let server = client(&reachable);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let client = client(&options);
+    let dialling: Vec<_> = (0..COUNT)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                client.connect(([127, 0, 0, 1], PORT).into(), &ConnectOptions::default()).await
+            })
+        })
+        .collect();
+    let mut accepted = Vec::new();
+    while accepted.len() < COUNT {
+        accepted.push(listener.accept().await.expect("is accepted").0);
+    }
+    for dialled in dialling {
+        let near = dialled.await.expect("ends").expect("connects");
+        assert_eq!(near.connection_info().expect("it lives").subflows[0].tcp.timeouts, 0);
+    }
+}
+
 #[test]
 fn further_uplinks_are_those_with_a_default_route() {
     let link = |index: u32, name: &str, last: u8| Link {
