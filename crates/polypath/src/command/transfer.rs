@@ -198,7 +198,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Where clients say what they wait for.
 pub(super) fn notices(is_quiet: bool) -> Option<fn(&str)> {
-    (!is_quiet).then_some(|text| eprintln!("polypath: {text}"))
+    (!is_quiet).then_some(super::complain)
 }
 
 /// The last name in a URL's path.
