@@ -3,6 +3,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use super::arrival::{arrives_in, deliverable_bytes, new_arrives_in, stands_in_queue, steady_bytes};
+use super::copy_budget::CopyBudget;
 use super::lowest_rtt::lowest_rtt;
 use super::lowest_rtt_bm::window_limit_bytes;
 use super::{Data, Decision, Scheduler, SubflowView, View};
@@ -19,15 +20,25 @@ use crate::mapping::MOST_MAPPED_BYTES;
 /// - where the peer's window is short, the fastest does not fill its queue either while another's path lacks data.
 ///
 /// Where nothing new may leave, a subflow with room sends a copy of what a slower, or silent, one holds: what keeps the window
-/// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written.
+/// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written, within a budget.
 #[derive(Clone, Copy, Debug, core::default::Default)]
 pub(super) struct Default {
     /// Copies of the end have gone out up to here.
     copied_until: Option<DataSeq>,
-    /// The last decision was a copy.
-    is_copying: bool,
+    /// What the last decision was, if a copy.
+    copying: Option<Copying>,
+    budget: CopyBudget,
     /// Since when data waits to leave though the application has written all it has, and up to where it had.
     waits_since: Option<(Instant, DataSeq)>,
+}
+
+/// Why something that another subflow holds goes out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copying {
+    /// It is lost, as it seems, or keeps the window closed.
+    Repair,
+    /// It is on its way, and arrives earlier: see [`CopyBudget`].
+    Haste,
 }
 
 /// A queue for which a subflow is held back: shorter ones harm nobody, and are what pacing and offloads make anyway.
@@ -60,7 +71,7 @@ impl Scheduler for Default {
             subflow.is_available() && (is_sound(subflow) || !is_any_sound) && is_tried(subflow)
         };
         let mut passed: ArrayVec<u8, MOST_PASSED> = ArrayVec::new();
-        self.is_copying = false;
+        self.copying = None;
         let pace = self.pace(view);
         loop {
             let decision = lowest_rtt(view, |subflow| may_send(subflow) && !passed.contains(&subflow.id));
@@ -90,14 +101,18 @@ impl Scheduler for Default {
         if !passed.is_empty() {
             return None;
         }
-        self.is_copying = true;
-        self.copy(view, may_send)
+        let (decision, copying) = self.copy(view, may_send)?;
+        self.copying = Some(copying);
+        Some(decision)
     }
 
     fn on_sent(&mut self, _subflow: u8, seq: DataSeq, len_bytes: u64) {
-        if self.is_copying {
-            self.copied_until = Some(seq.add(len_bytes));
+        match self.copying {
+            None => return self.budget.on_sent(len_bytes),
+            Some(Copying::Haste) => self.budget.on_copied(len_bytes),
+            Some(Copying::Repair) => {}
         }
+        self.copied_until = Some(seq.add(len_bytes));
     }
 
     fn copies(&self) -> bool {
@@ -118,7 +133,7 @@ impl Default {
     }
 
     /// Something that another subflow holds, and this one brings earlier.
-    fn copy(&self, view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<Decision> {
+    fn copy(&self, view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<(Decision, Copying)> {
         if view.new_bytes > 0 || view.more_to_come && !view.window_limited {
             return None;
         }
@@ -143,7 +158,12 @@ impl Default {
                 if let Some((index, subflow)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
                     // In whole segments, even if what they hold went out in pieces.
                     let limit_bytes = held.len_bytes().max(subflow.segment_bytes.into());
-                    return Some(Decision { limit_bytes, ..Decision::send(index, Data::Copy(held.seq)) });
+                    let is_hasty = is_on_its_way(holder) && !view.window_limited;
+                    if !is_hasty || self.budget.allows(limit_bytes) {
+                        let copying = if is_hasty { Copying::Haste } else { Copying::Repair };
+                        let decision = Decision::send(index, Data::Copy(held.seq));
+                        return Some((Decision { limit_bytes, ..decision }, copying));
+                    }
                 }
             }
             if view.window_limited {

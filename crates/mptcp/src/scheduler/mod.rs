@@ -6,6 +6,7 @@
 mod arrival;
 mod backup_aware;
 mod blest;
+mod copy_budget;
 mod default;
 mod ecf;
 mod lowest_rtt;

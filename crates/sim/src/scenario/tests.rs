@@ -204,6 +204,35 @@ fn a_run_delivers_everything_over_both_paths_and_repeats_itself() {
     assert_ne!(result.trace_hash, other.trace_hash);
 }
 
+/// Each write is the end of what was written: to copy all of them over the other path would double the traffic.
+#[test]
+fn a_paced_stream_leaves_little_more_than_once() {
+    const BYTES: u64 = 10_000_000;
+    let access = [("8mbit", "10ms", "80ms"), ("2mbit", "75ms", "2s")];
+    let equal = [("10mbit", "10ms", "80ms"); 2];
+    let alike = [("20mbit", "10ms", "80ms"), ("20mbit", "15ms", "80ms")];
+    for paths in [access, equal, alike] {
+        let link = |(name, (rate, delay, limit))| {
+            format!(
+                "[[links]]\nname = \"{name}\"\nbetween = [\"phone\", \"server\"]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n\
+                 limit = \"{limit}\"\n"
+            )
+        };
+        let links: String = ["one", "two"].into_iter().zip(paths).map(link).collect();
+        let text = format!(
+            "duration = \"30s\"\nseed = 1\n[[hosts]]\nname = \"phone\"\n[[hosts]]\nname = \"server\"\n{links}\
+             [[connections]]\nfrom = \"phone\"\nto = \"server\"\ndirection = \"upload\"\nbytes = \"10MB\"\n\
+             congestion = \"cubic\"\nblock = \"8KB\"\nblock_rate = \"4mbit\"\n"
+        );
+        let result = parse(&text).unwrap().run(&mut ()).unwrap();
+        let upload = result.connections[0].upload.as_ref().unwrap();
+        assert_eq!(upload.bytes, BYTES);
+        let sent: u64 = upload.subflows.iter().map(|subflow| subflow.sent_bytes).sum();
+        // A 32nd, and 256 KB before that is earned.
+        assert!(sent < BYTES + BYTES / 32 + (256 << 10) + 8000, "{sent} over {paths:?}");
+    }
+}
+
 /// Both paths at work; the second is out from 3 s to 13 s.
 fn with_an_outage(host: &str, connection: &str) -> Scenario {
     let text = format!(
