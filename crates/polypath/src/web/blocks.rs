@@ -26,7 +26,7 @@ pub(super) const MOST_IN_LARGE_BLOCKS_BYTES: usize = 32 << 20;
 const MOST_IN_LISTS_BYTES: usize = 64 << 20;
 const LIST_UNIT_BYTES: usize = 1 << 10;
 
-/// What the answers of a server hold before clients have taken it. All of it has a bound: each connection one small
+/// What the answers of a server hold before clients have taken it, and what uploads hold before the disk has. All of it has a bound: each connection one small
 /// block, and all together some large ones and some lists.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
@@ -48,10 +48,16 @@ impl Default for Memory {
 
 /// Room for so many bytes, until it is dropped.
 #[derive(Debug)]
-struct Room {
+pub(super) struct Room {
     bytes: usize,
     _permit: Option<OwnedSemaphorePermit>,
     held_bytes: Arc<AtomicUsize>,
+}
+
+impl Room {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for Room {
@@ -74,7 +80,7 @@ impl AsRef<[u8]> for Held {
 
 impl Memory {
     /// Room for the next block, where so many bytes are left of a file.
-    fn block(&self, left: u64) -> Room {
+    pub(super) fn block(&self, left: u64) -> Room {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         if left > SMALL_BLOCK_BYTES
             && let Ok(permit) = self.large_blocks.clone().try_acquire_owned()

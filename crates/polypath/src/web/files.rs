@@ -45,7 +45,7 @@ pub struct FileServer {
     names: Vec<String>,
     shows_hidden: bool,
     digests: DigestCache,
-    memory: Memory,
+    pub(super) memory: Memory,
 }
 
 /// What a client may do besides reading.

@@ -5,13 +5,16 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::header::{CONTENT_RANGE, HeaderName};
 use hyper::{Request, Response, StatusCode};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Body;
+use super::blocks::{Memory, Room};
 use super::conditions::{Preconditions, text};
 use super::digest::{Digest, REPR_DIGEST, hash};
 use super::files::{FileServer, blocking, part_name, plain, validators, value};
@@ -61,7 +64,7 @@ impl FileServer {
             }
             Opened::Unwanted => return Ok(unwanted()),
         };
-        let Received::Whole(file, stored, digest) = receive(body, file, hasher).await? else {
+        let Received::Whole(file, stored, digest) = receive(body, file, hasher, &self.memory).await? else {
             return Ok(plain(StatusCode::BAD_REQUEST, "the upload ends too early, or makes no sense"));
         };
         let total = first + stored;
@@ -212,24 +215,82 @@ enum Received {
     BrokenOff,
 }
 
-/// Writes a body to a file.
-async fn receive(body: &mut Inbound, mut file: File, mut hasher: Sha256) -> io::Result<Received> {
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Whole,
+    BrokenOff,
+    TooSlow,
+}
+
+/// What came while the disk was busy.
+#[derive(Debug)]
+struct Batch {
+    blocks: Vec<Bytes>,
+    bytes: usize,
+    room: Room,
+}
+
+impl Batch {
+    fn new(memory: &Memory) -> Self {
+        Self { blocks: Vec::new(), bytes: 0, room: memory.block(u64::MAX) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= self.room.bytes()
+    }
+
+    fn push(&mut self, block: Bytes) {
+        self.bytes += block.len();
+        self.blocks.push(block);
+    }
+
+    fn write(self, mut file: File, mut hasher: Sha256) -> io::Result<(File, Sha256)> {
+        for block in &self.blocks {
+            file.write_all(block)?;
+            hasher.update(block);
+        }
+        Ok((file, hasher))
+    }
+}
+
+/// Writes a body to a file. While the disk is busy, more of it is received, as far as there is room.
+async fn receive(body: &mut Inbound, file: File, hasher: Sha256, memory: &Memory) -> io::Result<Received> {
     let mut stored = 0;
     let mut rate = LeastRate::new(BODY_LIMIT, LEAST_BODY_BYTES);
+    let mut end = None;
+    let mut batch: Option<Batch> = None;
+    let mut idle = Some((file, hasher));
+    let mut writing: Option<JoinHandle<io::Result<(File, Sha256)>>> = None;
     loop {
-        let block = match rate.wait_for(body.block()).await? {
-            Ok(Some(block)) => block,
-            Ok(None) => return Ok(Received::Whole(file, stored, Digest::of(hasher))),
-            Err(BrokenOff) => return Ok(Received::BrokenOff),
-        };
-        stored += block.len() as u64;
-        rate.came(block.len() as u64);
-        (file, hasher) = blocking(move || {
-            file.write_all(&block)?;
-            hasher.update(&block);
-            Ok((file, hasher))
-        })
-        .await?;
+        if let Some((file, hasher)) = idle.take() {
+            match (batch.take(), end) {
+                (Some(batch), _) => {
+                    writing = Some(tokio::task::spawn_blocking(move || batch.write(file, hasher)));
+                }
+                (None, None) => idle = Some((file, hasher)),
+                (None, Some(End::Whole)) => return Ok(Received::Whole(file, stored, Digest::of(hasher))),
+                (None, Some(End::BrokenOff)) => return Ok(Received::BrokenOff),
+                (None, Some(End::TooSlow)) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        let has_room = end.is_none() && batch.as_ref().is_none_or(|batch| !batch.is_full());
+        tokio::select! {
+            Some(written) = async { Some(writing.as_mut()?.await) }, if writing.is_some() => {
+                writing = None;
+                idle = Some(written.map_err(io::Error::other)??);
+            }
+            received = rate.wait_for(body.block()), if has_room => match received {
+                Ok(Ok(Some(block))) => {
+                    stored += block.len() as u64;
+                    rate.came(block.len() as u64);
+                    batch.get_or_insert_with(|| Batch::new(memory)).push(block);
+                }
+                Ok(Ok(None)) => end = Some(End::Whole),
+                Ok(Err(BrokenOff)) => end = Some(End::BrokenOff),
+                Err(_) => end = Some(End::TooSlow),
+            },
+        }
     }
 }
 
