@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::liar::{answer, babbler, leave_part, liar, piece, rest, silent_liar};
+use crate::liar::{answer, babbler, gone, leave_part, liar, piece, rest, silent_liar};
 use crate::site::{Site, content};
 
 /// What is there of the file before.
@@ -50,13 +50,12 @@ fn beginnings() -> Vec<Case> {
     let head = "Content-Length: 1000\r\n";
     let chunked = "Transfer-Encoding: chunked\r\n";
     let moved = |to: &str| answer("302 Found", &format!("Location: {to}\r\nContent-Length: 0\r\n"), b"");
-    let gone = liar(Vec::new());
     let start = |name, options, url, says| Case { name, before: Before::Nothing, options, url, says };
     let long = "Content-Length: 5000000\r\n".to_string();
     let later = answer("202 Accepted", "Preference-Applied: respond-async\r\n", b"");
     let quick: &[&str] = &["--stall-timeout", "0.2"];
     vec![
-        start("a dead server", &[], gone, "refused"),
+        start("a dead server", &[], gone(), "refused"),
         first("no answer", Vec::new(), "the connection failed"),
         start(
             "silence",

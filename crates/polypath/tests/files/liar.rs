@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::process::Command;
+
+use socket2::{Domain, Socket, Type};
 
 use crate::site::content;
 
@@ -39,6 +41,16 @@ fn serve(answers: Vec<Vec<u8>>, is_silent: bool) -> String {
         }
     });
     url
+}
+
+/// Nobody listens there, and nobody else can meanwhile.
+pub(super) fn gone() -> String {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    let at = socket.local_addr().expect("its address").as_socket().expect("an address of IP");
+    // It keeps its port to the end.
+    std::mem::forget(socket);
+    format!("http://{at}/file")
 }
 
 /// Says that an answer will come, until nobody listens any more.
