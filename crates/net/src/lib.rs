@@ -8,6 +8,7 @@ pub mod enclosure;
 pub mod engine;
 mod namespace;
 mod netlink;
+mod peer_list;
 mod process;
 mod real_time;
 pub mod relay;

@@ -83,7 +83,7 @@ impl Stack {
             io::ErrorKind::PermissionDenied => UplinkError::Tun(TunError::Permission),
             _ => error.into(),
         })??;
-        let setup = NetworkSetup::apply(namespace, tun.name(), options.setup)?;
+        let setup = NetworkSetup::apply(namespace, &tun, options.setup)?;
         let leading_out = setup.paths().iter().filter(|path| path.open_addresses().next().is_some());
         let mtu_bytes = leading_out.map(|path| path.mtu_bytes).min().unwrap_or(1500);
         namespace.run(|| Netlink::new()?.set_mtu(tun.name(), mtu_bytes.clamp(1280, 65_535)))??;
@@ -95,6 +95,9 @@ impl Stack {
         let endpoints = endpoints.chain(elsewhere(&options.announced)).collect();
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
         let stack = Self::tun(&tun, config)?;
+        if let Some(peers) = setup.peer_list() {
+            stack.keep_peers(peers);
+        }
         let watch = Watch::new(namespace)?;
         let setup = Arc::new(Mutex::new(setup));
         tokio::spawn(follow(watch, Arc::downgrade(&setup), stack.downgrade(), wishes));

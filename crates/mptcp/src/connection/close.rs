@@ -349,6 +349,11 @@ impl Connection {
         self.fail(reason);
     }
 
+    /// What a MP_FASTCLOSE for the peer needs; none if this is no Multipath TCP connection.
+    pub(crate) fn fastclose_key(&self) -> Option<u64> {
+        self.shared.remote_key.filter(|_| self.shared.mode == Mode::Mptcp).map(|key| key.0)
+    }
+
     pub(super) fn handle_fastclose(&mut self, cx: &mut Context<'_>, key: u64) {
         cx.mib.mp_fastclose_rx += 1;
         if key == self.shared.local_key.0 && self.shared.mode == Mode::Mptcp {

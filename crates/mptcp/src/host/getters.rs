@@ -65,6 +65,12 @@ impl Host {
         Some(self.connections.get(id.0)?.connection.info())
     }
 
+    /// The key by which the peer believes an MP_FASTCLOSE (RFC 8684 §3.5): a secret of both ends. None without Multipath TCP.
+    #[must_use]
+    pub fn fastclose_key(&self, id: ConnectionId) -> Option<u64> {
+        self.connections.get(id.0)?.connection.fastclose_key()
+    }
+
     /// When a connection does something of its own accord: retransmits, probes, gives up.
     #[must_use]
     pub fn connection_timeout(&self, id: ConnectionId) -> Option<Instant> {

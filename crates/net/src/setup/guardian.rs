@@ -4,19 +4,23 @@
 //! child before the first change, which does nothing but wait for its parent's end.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
+use super::farewell::take_leave;
 use super::plan;
 use super::record;
 use super::variables::SharedVariables;
-use crate::{Namespace, Netlink, control};
+use crate::peer_list::PeerList;
+use crate::{Namespace, Netlink, Tun, control};
 
 /// The command that becomes a guardian: a program that calls [`guard`] with the one argument that follows these.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,37 +33,51 @@ pub struct GuardianCommand {
 
 /// A guardian that waits. Dropped, it ends.
 #[derive(Debug)]
-pub(super) struct Guardian(Child);
+pub(super) struct Guardian {
+    child: Child,
+    peers: File,
+}
 
 impl Guardian {
     /// Starts one for this process, in the calling thread's network namespace.
-    pub(super) fn start(command: &GuardianCommand, directory: &Path) -> io::Result<Self> {
+    pub(super) fn start(command: &GuardianCommand, directory: &Path, tun: &Tun) -> io::Result<Self> {
         let parent = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let peers = File::from(memfd_create("polypath-peers", MemfdFlags::CLOEXEC)?);
         let mut process = Command::new(&command.program);
         process.args(&command.arguments).arg(directory);
         // What a terminal sends to its foreground process group is not for it; and it keeps nobody's pipe open.
         process.process_group(0).current_dir("/");
-        process.stdin(parent).stdout(Stdio::null()).stderr(Stdio::null());
-        process.spawn().map(Self)
+        process.stdin(parent).stdout(tun.descriptor()?).stderr(peers.try_clone()?);
+        Ok(Self { child: process.spawn()?, peers })
+    }
+
+    /// The list in which it looks for the peers that are to be told.
+    pub(super) fn peer_list(&self) -> io::Result<PeerList> {
+        self.peers.try_clone().map(PeerList::new)
     }
 }
 
 impl Drop for Guardian {
     fn drop(&mut self) {
         // Its own child, and not yet waited for.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-/// Waits until the process has ended whose descriptor (pidfd_open(2)) is standard input, and takes down what it has left in the
-/// network of this process. `directory` is where its records are.
+/// Waits until the process has ended whose descriptor (pidfd_open(2)) is standard input, tells its peers, and takes down what
+/// it has left in the network of this process. Standard output is the process's device, standard error a list of the
+/// peers. `directory` is where its records are.
 pub fn guard(directory: &Path) -> io::Result<()> {
     ignore_signals();
     let parent = io::stdin();
     let mut watched = [PollFd::from_borrowed_fd(parent.as_fd(), PollFlags::IN)];
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut watched, None))?;
-    clear_in(directory)
+    let (device, peers) =
+        (io::stdout().as_fd().try_clone_to_owned(), io::stderr().as_fd().try_clone_to_owned());
+    // What is set up goes also if they can't be told.
+    let told = device.and_then(|device| take_leave(device, &File::from(peers?)));
+    clear_in(directory).and(told)
 }
 
 /// A service manager asks all processes of a service to end; this one ends when its parent has.

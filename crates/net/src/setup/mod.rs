@@ -2,6 +2,7 @@
 //! uplink, and back again to as it was.
 
 mod action;
+mod farewell;
 mod forward;
 mod guardian;
 mod limits;
@@ -29,7 +30,8 @@ pub use plan::{NetworkPlan, PathPlan, SetupOptions};
 pub use state::{Link, Route, SystemState};
 pub use watch::Watch;
 
-use crate::{Namespace, Netlink, control};
+use crate::peer_list::PeerList;
+use crate::{Namespace, Netlink, Tun, control};
 use action::is_router;
 use guardian::Guardian;
 use limits::Limits;
@@ -137,17 +139,18 @@ impl NetworkSetup {
     }
 
     /// Sets up the network in `namespace` for the device `tun`, which is there already.
-    pub fn apply(namespace: &Namespace, tun: &str, options: SetupOptions) -> Result<Self, SetupError> {
+    pub fn apply(namespace: &Namespace, tun: &Tun, options: SetupOptions) -> Result<Self, SetupError> {
         Self::apply_with(namespace, tun, options, &control::directory()?)
     }
 
     fn apply_with(
         namespace: &Namespace,
-        tun: &str,
+        device: &Tun,
         options: SetupOptions,
         directory: &Path,
     ) -> Result<Self, SetupError> {
         let directory: PathBuf = directory.into();
+        let tun = device.name();
         namespace.run(|| {
             let netlink = Netlink::new()?;
             // What is in the way of this one is an error below.
@@ -156,7 +159,7 @@ impl NetworkSetup {
             }
             netlink.set_up(tun)?;
             // From the first record on.
-            let mut guardian = start_guardian(&options, &directory);
+            let mut guardian = start_guardian(&options, &directory, device);
             for slot in 0..plan::SLOTS {
                 let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
                 // Before they are read: what is found set stays so.
@@ -195,6 +198,11 @@ impl NetworkSetup {
     #[must_use]
     pub fn paths(&self) -> &[PathPlan] {
         &self.installed.paths
+    }
+
+    /// Where a stack is to note its subflows, so that their peers are told if this process is killed.
+    pub(crate) fn peer_list(&self) -> Option<PeerList> {
+        self.guardian.as_ref()?.peer_list().ok()
     }
 
     /// The stack's address that peers reach at one of the system's.
@@ -345,8 +353,8 @@ impl NetworkSetup {
 }
 
 /// Without one, the next start takes down what is left if this process is killed.
-fn start_guardian(options: &SetupOptions, directory: &Path) -> Option<Guardian> {
-    let started = Guardian::start(options.guardian.as_ref()?, directory);
+fn start_guardian(options: &SetupOptions, directory: &Path, tun: &Tun) -> Option<Guardian> {
+    let started = Guardian::start(options.guardian.as_ref()?, directory, tun);
     started.inspect_err(|error| tracing::warn!(%error, "nobody will take this down if it is killed")).ok()
 }
 

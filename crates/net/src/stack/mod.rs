@@ -33,6 +33,7 @@ pub use pool::{Buffer, BufferPool};
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream};
 
 use crate::engine::{ConnectOptions, Keepalive};
+use crate::peer_list::PeerList;
 use crate::tun::{self, Tun};
 use state::Shared;
 
@@ -194,6 +195,11 @@ impl Stack {
     /// Puts the stack into surroundings, which are kept as long as the stack.
     pub fn surround(&self, surroundings: Box<dyn Surroundings>) {
         self.shared.surround(surroundings);
+    }
+
+    /// Notes in a list which subflows are open, from now on.
+    pub(crate) fn keep_peers(&self, list: PeerList) {
+        self.shared.peek(|state| state.keep_peers(list));
     }
 
     /// A path became usable: connections may have subflows from its address.

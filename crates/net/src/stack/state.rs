@@ -17,6 +17,7 @@ use super::driver::Transmit;
 use super::pool::BufferPool;
 use super::timer::{Armed, Timer};
 use crate::WallClock;
+use crate::peer_list::PeerList;
 
 /// Accepted connections that wait for the application; further ones are reset.
 const ACCEPT_QUEUE: usize = 4096;
@@ -48,6 +49,8 @@ pub(super) struct State {
     transmit: Box<dyn Transmit>,
     streams: Vec<Option<Box<StreamState>>>,
     listeners: HashMap<ListenerId, ListenerState>,
+    /// Where open subflows are noted, if they are.
+    peers: Option<PeerList>,
     pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
     armed: Armed,
     /// Tasks to wake once the lock is open.
@@ -92,6 +95,7 @@ impl Shared {
             transmit,
             streams: Vec::new(),
             listeners: HashMap::new(),
+            peers: None,
             observers: broadcast::Sender::new(OBSERVED_EVENTS),
             armed: Armed::NEVER,
             woken: Vec::new(),
@@ -214,7 +218,30 @@ impl State {
         self.armed.fired();
     }
 
+    pub(super) fn keep_peers(&mut self, list: PeerList) {
+        self.peers = Some(list);
+    }
+
+    fn note_peer(&mut self, id: ConnectionId, event: &Event) {
+        let Some(peers) = &mut self.peers else { return };
+        match event {
+            Event::Connected | Event::Accepted { .. } => {
+                let subflows = self.host.info(id).map(|info| info.subflows).unwrap_or_default();
+                let key = self.host.fastclose_key(id);
+                subflows.iter().for_each(|subflow| peers.add(subflow.tuple, key));
+            }
+            Event::SubflowEstablished { tuple, .. } => peers.add(*tuple, self.host.fastclose_key(id)),
+            Event::SubflowClosed { tuple, .. } => peers.remove(tuple),
+            _ => return,
+        }
+        // Connections that nobody holds any more end without a word.
+        if peers.is_overgrown() {
+            peers.retain(&self.host.subflow_tuples().collect());
+        }
+    }
+
     fn dispatch(&mut self, now: Instant, id: ConnectionId, event: Event) {
+        self.note_peer(id, &event);
         if self.observers.receiver_count() > 0 && !matches!(event, Event::Readable | Event::Writable) {
             // Nobody listens any more: no harm.
             let _ = self.observers.send((now, id, event));

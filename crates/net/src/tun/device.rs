@@ -70,6 +70,11 @@ impl Tun {
         Ok(tun)
     }
 
+    /// A descriptor of the device, for a process that answers when this one can't.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.queues[0].try_clone()
+    }
+
     /// The device behind a descriptor that another process made it with, by [`Tun::create`] and one queue.
     #[must_use]
     pub fn from_queue(name: &str, queue: OwnedFd) -> Self {

@@ -29,7 +29,7 @@ const MAX_SLICES: usize = 256;
 ///
 /// Must be called within a tokio runtime.
 pub(crate) fn split(tun: &Tun) -> io::Result<(TunTransmit, Vec<TunReceive>)> {
-    let transmit = TunTransmit { queue: tun.queues()[0].clone(), header: Vec::with_capacity(128) };
+    let transmit = TunTransmit::on(tun);
     let pool = BufferPool::new(BUFFER_BYTES, 64);
     let receive = tun
         .queues()
@@ -106,6 +106,10 @@ pub struct TunReceive {
 }
 
 impl TunTransmit {
+    pub(crate) fn on(tun: &Tun) -> Self {
+        Self { queue: tun.queues()[0].clone(), header: Vec::with_capacity(128) }
+    }
+
     /// Writes a packet that is bytes already, checksums included; it may be lost as any other.
     pub(crate) fn transmit_bytes(&mut self, packet: &[u8]) {
         let slices = [IoSlice::new(&[0; VNET_HEADER_BYTES]), IoSlice::new(packet)];
