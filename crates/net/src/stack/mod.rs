@@ -30,7 +30,7 @@ use tokio::sync::broadcast;
 pub use driver::{Receive, Transmit};
 pub use listener::StackListener;
 pub use pool::{Buffer, BufferPool};
-pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream};
+pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream, Unanswered};
 
 use crate::engine::{ConnectOptions, Keepalive};
 use crate::peer_list::PeerList;

@@ -231,13 +231,18 @@ fn poll_end(state: &mut State, id: ConnectionId, cx: &mut Context<'_>) -> Poll<i
     }
 }
 
+/// What errors of kind [`io::ErrorKind::TimedOut`] hold that come of a connection whose peer fell silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer no longer answers")]
+pub struct Unanswered;
+
 fn close_error(reason: CloseReason) -> io::Error {
     let (kind, message) = match reason {
         CloseReason::Finished => (io::ErrorKind::NotConnected, "the connection is closed"),
         CloseReason::Aborted => (io::ErrorKind::ConnectionAborted, "the connection was aborted on this side"),
         CloseReason::Reset => (io::ErrorKind::ConnectionReset, "the peer reset the connection"),
         CloseReason::Refused => (io::ErrorKind::ConnectionRefused, "the peer refused the connection"),
-        CloseReason::TimedOut => (io::ErrorKind::TimedOut, "the peer no longer answers"),
+        CloseReason::TimedOut => return io::Error::new(io::ErrorKind::TimedOut, Unanswered),
         CloseReason::Unreachable => (io::ErrorKind::HostUnreachable, "the network can't reach the peer"),
         CloseReason::Damaged => {
             (io::ErrorKind::InvalidData, "something on the path damaged the connection beyond repair")

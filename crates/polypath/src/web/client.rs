@@ -18,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use polypath_net::Engine;
 use polypath_net::engine::{ConnectOptions, Stream};
+use polypath_net::stack::Unanswered;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::{Position, Url};
@@ -114,6 +115,17 @@ pub enum Error {
     /// It goes from one place to the next without end.
     #[error("{0}: more than {MAX_REDIRECTIONS} redirections")]
     Redirections(String),
+}
+
+impl Error {
+    /// The connection died without an answer.
+    fn is_unanswered(&self) -> bool {
+        let Self::Http { source, .. } = self else { return false };
+        let first: &(dyn std::error::Error + 'static) = &**source;
+        std::iter::successors(Some(first), |error| error.source())
+            .filter_map(|error| error.downcast_ref::<io::Error>()?.get_ref())
+            .any(|inner| inner.is::<Unanswered>())
+    }
 }
 
 /// What began it all: the layers above say less.
@@ -257,8 +269,13 @@ impl Client {
         let origin = url.origin();
         let mut url = url.clone();
         for _ in 0..=MAX_REDIRECTIONS {
-            let response =
-                self.request(method.clone(), &url, fields, url.origin() == origin, empty()).await?;
+            let request = || self.request(method.clone(), &url, fields, url.origin() == origin, empty());
+            // The path that a connection began on may have died, and taken it along; the next begins on another. To ask again does
+            // no harm (RFC 9110 §9.2.2).
+            let response = match request().await {
+                Err(error) if method.is_safe() && error.is_unanswered() => request().await?,
+                answer => answer?,
+            };
             let location = response.headers().get(LOCATION).and_then(|field| field.to_str().ok());
             match location.filter(|_| is_redirection(response.status())) {
                 None => return Ok(Fetched { url, response }),
@@ -457,5 +474,78 @@ mod tests {
         );
         let error = error.to_string();
         assert!(error.contains("did not answer within 100ms") && error.contains(expected), "{error}");
+    }
+}
+
+#[cfg(test)]
+mod repeat_tests {
+    use std::net::IpAddr;
+    use std::task::{Context, Poll};
+
+    use polypath_mptcp::HostConfig;
+    use polypath_mptcp::path_manager::LocalEndpoint;
+    use polypath_net::Stack;
+    use polypath_net::stack::{Receive, Transmit};
+    use polypath_wire::{Packet, Transport};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+    use super::*;
+
+    /// Sends what passes.
+    struct Near<F>(UnboundedSender<Packet>, F);
+
+    struct Far(UnboundedReceiver<Packet>);
+
+    impl<F: FnMut(&Packet) -> bool + Send> Transmit for Near<F> {
+        fn transmit(&mut self, packet: Packet) -> io::Result<()> {
+            if (self.1)(&packet) {
+                self.0.send(packet).map_err(io::Error::other)?;
+            }
+            Ok(())
+        }
+    }
+
+    impl Receive for Far {
+        fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
+            self.0.poll_recv(cx).map(|packet| {
+                packets.extend(packet);
+                Ok(())
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_repeated_where_its_path_dies_in_the_handshake() {
+        let dies = IpAddr::from([10, 0, 0, 1]);
+        let works = IpAddr::from([10, 0, 1, 1]);
+        let at = IpAddr::from([10, 0, 0, 2]);
+        let (up, at_server) = unbounded_channel();
+        let (down, at_client) = unbounded_channel();
+        let mut from_dead = 0;
+        let passes = move |packet: &Packet| {
+            from_dead += usize::from(packet.ip.src == dies);
+            packet.ip.src != dies
+                || from_dead == 1
+                    && matches!(&packet.transport, Transport::Tcp(segment) if segment.flags.syn())
+        };
+        let endpoints = vec![LocalEndpoint::subflow(dies, 1), LocalEndpoint::subflow(works, 2)];
+        let config = HostConfig { endpoints, ..HostConfig::default() };
+        let client = Stack::start(config, Near(up, passes), [Far(at_client)]).expect("a stack");
+        let endpoints = vec![LocalEndpoint::new(at, 1)];
+        let config = HostConfig { endpoints, ..HostConfig::default() };
+        let server = Stack::start(config, Near(down, |_: &Packet| true), [Far(at_server)]).expect("a stack");
+        let listener = server.listen((at, 80).into()).expect("a listener");
+        let serving = tokio::spawn(async move {
+            let (mut stream, peer) = listener.accept().await.expect("a connection");
+            assert!(stream.read(&mut [0; 1024]).await.expect("a request") > 0);
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("takes it");
+            (stream, peer)
+        });
+        let url = Client::parse("http://10.0.0.2/file").expect("a URL");
+        let fetched =
+            Client::new(Engine::Stack(client)).get(Method::GET, &url, &[]).await.expect("an answer");
+        assert_eq!(fetched.response.status(), StatusCode::NO_CONTENT);
+        assert_eq!(serving.await.expect("a server").1.ip(), works);
     }
 }
