@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -18,20 +19,25 @@ use super::files::blocking;
 
 /// What is read from a file at once, if there is room.
 const LARGE_BLOCK_BYTES: usize = 256 << 10;
-/// What every connection may have.
+/// What every connection may have, on its way and being read.
 pub(super) const SMALL_BLOCK_BYTES: usize = 16 << 10;
 /// Large blocks on their way, of all connections together.
 pub(super) const MOST_IN_LARGE_BLOCKS_BYTES: usize = 32 << 20;
 /// Lists of directories on their way, of all connections together. What fits in a small block does not count.
 const MOST_IN_LISTS_BYTES: usize = 64 << 20;
 const LIST_UNIT_BYTES: usize = 1 << 10;
+/// So many lists are made at a time: while one is made, it takes several times what it will have.
+const MOST_LISTS_MADE: usize = 2;
+/// Others wait so long for their turn.
+const MOST_WAIT_FOR_LIST: Duration = Duration::from_secs(20);
 
-/// What the answers of a server hold before clients have taken it, and what uploads hold before the disk has. All of it has a bound: each connection one small
-/// block, and all together some large ones and some lists.
+/// What the answers of a server hold before clients have taken it, and what uploads hold before the disk has. All of it has a bound: each connection two small
+/// blocks, and all together some large ones and some lists.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     large_blocks: Arc<Semaphore>,
     lists: Arc<Semaphore>,
+    list_turns: Arc<Semaphore>,
     held_bytes: Arc<AtomicUsize>,
 }
 
@@ -41,6 +47,7 @@ impl Default for Memory {
         Self {
             large_blocks: semaphore(MOST_IN_LARGE_BLOCKS_BYTES / LARGE_BLOCK_BYTES),
             lists: semaphore(MOST_IN_LISTS_BYTES / LIST_UNIT_BYTES),
+            list_turns: semaphore(MOST_LISTS_MADE),
             held_bytes: Arc::default(),
         }
     }
@@ -100,8 +107,25 @@ impl Memory {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// A list of a directory as an answer; none if there is no room for it now.
-    pub(super) fn list(&self, content: String) -> Option<Bytes> {
+    /// Makes a list of a directory, when it is its turn; none if that takes too long, or there is no room for it.
+    pub(super) async fn make_list(
+        &self,
+        make: impl FnOnce() -> io::Result<String> + Send + 'static,
+    ) -> io::Result<Option<Bytes>> {
+        let turn = self.list_turns.clone().acquire_owned();
+        let Ok(Ok(turn)) = tokio::time::timeout(MOST_WAIT_FOR_LIST, turn).await else { return Ok(None) };
+        let memory = self.clone();
+        // The turn is over when the list is made, even if nobody waits for it any more.
+        blocking(move || {
+            let list = memory.list(make()?);
+            drop(turn);
+            Ok(list)
+        })
+        .await
+    }
+
+    /// A list as an answer; none if there is no room for it now.
+    fn list(&self, content: String) -> Option<Bytes> {
         let content = content.into_bytes();
         let length = content.len();
         let mut permit = None;
@@ -241,5 +265,23 @@ mod tests {
         assert!(list(SMALL_BLOCK_BYTES + 1).is_none() && list(SMALL_BLOCK_BYTES).is_some());
         drop(long);
         assert!(list(SMALL_BLOCK_BYTES + 1).is_some());
+    }
+
+    #[tokio::test]
+    async fn few_lists_are_made_at_a_time() {
+        let memory = Memory::default();
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let make = || {
+            let (now, most) = (now.clone(), most.clone());
+            memory.make_list(move || {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(2));
+                now.fetch_sub(1, Ordering::SeqCst);
+                Ok("list".into())
+            })
+        };
+        let lists = futures_util::future::join_all((0..50).map(|_| make())).await;
+        assert!(lists.into_iter().all(|list| list.expect("no error").is_some()));
+        assert!((1..=MOST_LISTS_MADE).contains(&most.load(Ordering::SeqCst)));
     }
 }

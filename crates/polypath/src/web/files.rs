@@ -356,26 +356,24 @@ async fn list(
     with_hidden: bool,
     memory: &Memory,
 ) -> io::Result<Response<Body>> {
-    let found = blocking(move || read_directory(&directory, with_hidden)).await?;
-    let entry = |(name, is_directory, size, modified)| {
-        let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
-        Entry { name, kind, size, modified }
+    let mime = if as_json { "application/json" } else { "text/html; charset=utf-8" };
+    let path = percent_encoding::percent_decode_str(request.uri().path()).decode_utf8_lossy().into_owned();
+    let make = move || {
+        let entry = |(name, is_directory, size, modified)| {
+            let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
+            Entry { name, kind, size, modified }
+        };
+        let entries: Vec<Entry> = read_directory(&directory, with_hidden)?.into_iter().map(entry).collect();
+        if as_json { Ok(serde_json::to_string(&entries)?) } else { Ok(page(&path, &entries)) }
     };
-    let entries: Vec<Entry> = found.into_iter().map(entry).collect();
-    let (mime, content) = if as_json {
-        ("application/json", serde_json::to_string(&entries)?)
-    } else {
-        let path = percent_encoding::percent_decode_str(request.uri().path()).decode_utf8_lossy();
-        ("text/html; charset=utf-8", page(&path, &entries))
+    let Some(content) = memory.make_list(make).await? else {
+        return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "too many lists are on their way; try again"));
     };
     let mut response = Response::new(empty());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
     response.headers_mut().insert(CONTENT_LENGTH, content.len().into());
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
     if request.method() == Method::GET {
-        let Some(content) = memory.list(content) else {
-            return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "too many lists are on their way; try again"));
-        };
         *response.body_mut() = full(content);
     }
     Ok(response)

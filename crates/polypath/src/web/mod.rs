@@ -20,7 +20,7 @@
 //! most. Digests are computed once for each state of a file, while somebody waits for them: small files first, large ones
 //! by turns, and nobody waits longer than 20 seconds at a time.
 //!
-//! What is sent is in memory block by block: 16 KiB for each connection, and 32 MiB in larger blocks for all of them
+//! What is sent is in memory block by block: twice 16 KiB for each connection, and 32 MiB in larger blocks for all of them
 //! together; so are lists of directories, in 64 MiB. The fields of a request may have 32 KiB.
 //!
 //! Files whose names begin with a dot are not there, unless [`FileServer::with_hidden_files`] says so.
