@@ -328,8 +328,22 @@ impl Copier<'_> {
         let bar = bar(&name, Some(total), first, self.arguments.quiet);
         let progress = bar.clone();
         let body = file_body(file, first, total - first, move |bytes| progress.inc(bytes)).map_err(unread)?;
-        let stored = self.client.put(target, &fields, body).await.map_err(failure)?;
+        let stored = self.interruption.hold(async |signal| {
+            tokio::select! {
+                stored = self.client.put(target, &fields, body) => Some(stored),
+                () = signal.wait() => None,
+            }
+        });
+        let stored = stored.await;
         bar.finish_and_clear();
+        let Some(stored) = stored else {
+            let sent = bar.position();
+            complain(&format!(
+                "{name}: interrupted; {sent} of {total} bytes were sent; --resume goes on from what the server has kept"
+            ));
+            return Err(self.interruption.exit());
+        };
+        let stored = stored.map_err(failure)?;
         if !stored.response.status().is_success() {
             return Err(refused(target, stored).await);
         }

@@ -55,9 +55,7 @@ pub enum Error {
 impl Error {
     pub(super) fn lost(what: impl Into<String>, source: io::Error) -> Self {
         let source = match source.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                io::Error::new(source.kind(), "the peer ended it; it says why there")
-            }
+            io::ErrorKind::UnexpectedEof => io::Error::new(source.kind(), "the peer ended it"),
             _ => source,
         };
         Self::Lost { what: what.into(), source }

@@ -3,7 +3,10 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
 
 use crate::site::{Site, content, same};
 
@@ -50,6 +53,27 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
     }
     site.fails(&["cp", "nosuch", &site.url("/")], 2, "can't be read");
     site.fails(&["cp", &site.url("/nosuch"), "."], 1, "404 Not Found");
+}
+
+#[test]
+fn an_interrupted_upload_says_so() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    // Longer than can be sent in the meantime, and nothing on this disk.
+    fs::File::create(site.out("long")).and_then(|file| file.set_len(40 << 30)).expect("a sparse file");
+    let mut client = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    client.args(["cp", "-q", "--engine", "tcp", "long", &site.url("/half")]).current_dir(site.out(""));
+    let client = client.stderr(Stdio::piped()).spawn().expect("the command runs");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fs::metadata(site.site(".half.part")).is_ok_and(|part| part.len() > 0) {
+        assert!(Instant::now() < deadline, "nothing arrives");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rustix::process::kill_process(Pid::from_child(&client), Signal::INT).expect("our own child");
+    let output = client.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.starts_with("polypath: long: interrupted; ") && said.lines().count() == 1, "{said}");
+    assert!(!site.site("half").exists());
 }
 
 /// A refusal costs nothing of what would follow: nothing is sent before the server asks for it.
