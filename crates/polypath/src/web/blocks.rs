@@ -31,8 +31,8 @@ const MOST_LISTS_MADE: usize = 2;
 /// Others wait so long for their turn.
 const MOST_WAIT_FOR_LIST: Duration = Duration::from_secs(20);
 
-/// What the answers of a server hold before clients have taken it, and what uploads hold before the disk has. All of it has a bound: each connection two small
-/// blocks, and all together some large ones and some lists.
+/// What the answers of a server hold before clients have taken it, and what uploads hold before the disk has. All of it has a
+/// bound: each connection two small blocks, and all together some large ones and some lists.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     large_blocks: Arc<Semaphore>,
