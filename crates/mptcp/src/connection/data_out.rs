@@ -446,6 +446,11 @@ impl Connection {
     /// peer dropped it. It goes out again, on any subflow.
     pub(super) fn data_retransmit(&mut self, cx: &mut Context<'_>) {
         self.timers.data_retransmit = Instant::FAR_FUTURE;
+        if self.shared.is_client && !self.shared.confirmed {
+            let wait = self.data_retransmit_wait();
+            self.ask_who_has_data(cx.now + wait);
+            return;
+        }
         let mut lost = 0;
         for at in 0..self.shared.sent.len() {
             let Some(chunk) = self.shared.sent.get(at).copied() else { break };

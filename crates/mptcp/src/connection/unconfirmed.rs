@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(500);
 /// Retransmission timeouts after which other paths are asked, where data is under way.
 const TIMEOUTS: u8 = 2;
+/// Probes that may go without a DSS or a sign of TCP, where data was taken. They take about a minute.
+const MOST_PROBES: u32 = 10;
 /// After the SYN/ACK, a connection of which the server knows nothing is given so long to get through after all.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
@@ -118,6 +120,22 @@ impl Connection {
             self.unconfirmed.doubt = Doubt::Refused;
             self.timers.confirm = now;
         }
+    }
+
+    /// The server's TCP took data, but whether Multipath TCP stands behind it no DSS has said: what acknowledged the data lay outside
+    /// the window, and nothing else of such a segment is believed. An answer to a probe lies inside. Until it comes the data is not
+    /// sent again, as it would count twice where the server is TCP.
+    pub(super) fn ask_who_has_data(&mut self, next_at: Instant) {
+        self.data_level_losses += 1;
+        if self.data_level_losses > MOST_PROBES {
+            return self.fail(CloseReason::TimedOut);
+        }
+        if let Some(subflow) =
+            self.subflows.iter_mut().find(|subflow| subflow.meta.stage == Stage::CapableAck)
+        {
+            subflow.tcp.request_probe();
+        }
+        self.timers.data_retransmit = next_at;
     }
 
     fn handle_refusal(&mut self, cx: &mut Context<'_>) {
