@@ -121,7 +121,11 @@ impl World {
                 && !client.released
                 && flows(&self.hosts[0], client.id).iter().any(is_one)
         };
-        let peer = clients.clone().position(is_other_end);
+        // A client that lost its subflow before the server knew of it goes on by MP_JOIN, if its third ACK comes late.
+        let waits = |client: &Application| {
+            client.peer.is_none() && !client.is_over() && client.flows.iter().any(is_one)
+        };
+        let peer = clients.clone().position(is_other_end).or_else(|| clients.clone().position(waits));
         // A SYN cookie is good until it is too old (RFC 4987 §3.6): after a reset that was lost, what the client sent may open a
         // second connection, which knows nothing of the first, and has its keys. A client that lost its subflows may join that.
         let had = |client: &Application| client.peer.is_some() && client.flows.iter().any(is_one);
