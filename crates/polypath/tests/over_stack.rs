@@ -101,7 +101,7 @@ async fn files_are_served_over_two_paths() {
     let upload = web::file_body(file, 0, content.len() as u64, |_| ()).expect("a body");
     let stored = client.put(&again, &[], upload).await.expect("an answer");
     assert!(stored.response.status().is_success());
-    assert_eq!(stored.digest(), web::digest_of(&folder.path().join("file"), None).ok());
+    assert_eq!(stored.digest(), web::digest_of(&folder.path().join("file"), None).await.ok());
     assert!(std::fs::read(folder.path().join("again")).expect("the copy") == content);
     stop.send(()).expect("a server");
     serving.await.expect("an end in order");

@@ -24,6 +24,8 @@ use super::{Failure, complain};
 
 /// Directories within directories.
 const MAX_DEPTH: usize = 64;
+/// A file that is no longer is hashed before it is sent, which takes a fraction of a second.
+const MOST_HASHED_FIRST_BYTES: u64 = 64 << 20;
 /// A list of a directory's content.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
@@ -348,11 +350,19 @@ impl Copier<'_> {
             return Err(refused(target, stored).await);
         }
         if !self.arguments.no_verify {
-            compare(stored.digest(), digest_of(source, None).map_err(unread)?, target)?;
+            let own = match told {
+                Some(told) => told,
+                None => digest_of(source, None).await.map_err(unread)?,
+            };
+            compare(stored.digest(), own, target)?;
         }
         summary(&name, total - first, started, self.arguments.quiet);
         Ok(())
     }
+        // Before it is sent if that takes no time, and then the server keeps nothing that differs; else afterwards.
+        let is_first = total <= MOST_HASHED_FIRST_BYTES && !self.arguments.no_verify;
+        let told = if is_first { Some(digest_of(source, None).await.map_err(unread)?) } else { None };
+        fields.extend(told.map(|told| ("repr-digest", told.to_field())));
 
     /// How many bytes of the file are there already, from an upload that broke off.
     async fn present(&self, source: &Path, total: u64, target: &Url) -> Result<u64, Failure> {
@@ -382,3 +392,4 @@ fn compare(told: Option<Digest>, own: Digest, url: &Url) -> Result<(), Failure> 
         ))),
     }
 }
+            .await

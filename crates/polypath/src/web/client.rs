@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::{Position, Url};
 
 use super::credentials::Token;
-use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
+use super::digest::{Digest, WANT_REPR_DIGEST};
 use super::progress::ProgressLimit;
 use super::range::content_range;
 use super::{Body, DEFAULT_PORT, empty};
@@ -152,12 +152,9 @@ impl Fetched {
     }
 
     /// The same. Errors: a field that says SHA-256 and has none, since nothing would be compared with it, or two that
-    /// differ. Several lines are one field (RFC 9110 §5.3).
+    /// differ.
     pub(super) fn told_digest(&self) -> Result<Option<Digest>, Error> {
-        let malformed = || Error::Digest { url: self.url.to_string() };
-        let lines = self.response.headers().get_all(REPR_DIGEST).iter().map(HeaderValue::to_str);
-        let lines: Vec<_> = lines.collect::<Result<_, _>>().map_err(|_| malformed())?;
-        Digest::from_field(&lines.join(", ")).map_err(|_| malformed())
+        Digest::told_in(self.response.headers()).map_err(|_| Error::Digest { url: self.url.to_string() })
     }
 
     /// Length of the body, if it was told. Where the body comes in chunks, what else is said of its length counts for

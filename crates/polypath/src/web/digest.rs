@@ -6,6 +6,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hyper::HeaderMap;
+use hyper::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -29,8 +31,17 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
-    pub(super) fn to_field(self) -> String {
+    /// As a value of `Repr-Digest` (RFC 9530 §3).
+    #[must_use]
+    pub fn to_field(self) -> String {
         format!("sha-256=:{}:", BASE64_STANDARD.encode(self.0))
+    }
+
+    /// The SHA-256 that `Repr-Digest` tells among these fields; several lines are one field (RFC 9110 §5.3).
+    pub(super) fn told_in(fields: &HeaderMap) -> Result<Option<Self>, MalformedDigest> {
+        let lines = fields.get_all(REPR_DIGEST).iter().map(HeaderValue::to_str);
+        let lines: Vec<_> = lines.collect::<Result<_, _>>().map_err(|_| MalformedDigest)?;
+        Self::from_field(&lines.join(", "))
     }
 
     /// The SHA-256 among the digests of a field (a dictionary, RFC 8941 §3.2); none if it has only others.
@@ -61,28 +72,54 @@ impl Digest {
     }
 }
 
-/// Digest of the first `length` bytes of a file, or of all.
-pub fn digest_of(path: &Path, length: Option<u64>) -> io::Result<Digest> {
-    hash(&mut File::open(path)?, length).map(Digest::of)
+/// Digest of the first `length` bytes of a file, or of all. Between two blocks of it others have their turn, such as whoever
+/// waits for a signal.
+pub async fn digest_of(path: &Path, length: Option<u64>) -> io::Result<Digest> {
+    let mut file = File::open(path)?;
+    let mut hashing = Hashing::new(length);
+    while hashing.read_block(&mut file)? {
+        tokio::task::yield_now().await;
+    }
+    Ok(Digest::of(hashing.hasher))
 }
 
 /// A hasher that has seen the next `length` bytes, or all to the end. That many must be there.
 pub(super) fn hash(file: &mut File, length: Option<u64>) -> io::Result<Sha256> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let mut left = length.unwrap_or(u64::MAX);
-    while left > 0 {
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        match file.read(&mut buffer[..most])? {
-            0 if length.is_none() => break,
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => {
-                hasher.update(&buffer[..read]);
-                left -= read as u64;
+    let mut hashing = Hashing::new(length);
+    while hashing.read_block(file)? {}
+    Ok(hashing.hasher)
+}
+
+/// A file that is hashed block by block.
+struct Hashing {
+    hasher: Sha256,
+    buffer: Vec<u8>,
+    /// None: to the end.
+    left: Option<u64>,
+}
+
+impl Hashing {
+    fn new(length: Option<u64>) -> Self {
+        Self { hasher: Sha256::new(), buffer: vec![0; BUFFER_BYTES], left: length }
+    }
+
+    /// The next block. False if there is none.
+    fn read_block(&mut self, file: &mut File) -> io::Result<bool> {
+        let most = self.left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        let most = most.min(self.buffer.len());
+        if most == 0 {
+            return Ok(false);
+        }
+        match (file.read(&mut self.buffer[..most])?, self.left) {
+            (0, None) => Ok(false),
+            (0, Some(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            (read, left) => {
+                self.hasher.update(&self.buffer[..read]);
+                self.left = left.map(|left| left - read as u64);
+                Ok(true)
             }
         }
     }
-    Ok(hasher)
 }
 
 #[cfg(test)]

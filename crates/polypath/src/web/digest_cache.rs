@@ -346,7 +346,7 @@ mod tests {
         let cache = DigestCache::default();
         let file = file(&folder, "file", "content");
         let all = futures_util::future::join_all((0..20).map(|_| ask(&cache, &file))).await;
-        let own = digest_of(&folder.path().join("file"), None).ok();
+        let own = digest_of(&folder.path().join("file"), None).await.ok();
         assert!(own.is_some() && all.iter().all(|digest| *digest == own));
         assert_eq!(cache.activity().0, 7);
         // Too young to be remembered: it may change without having another time.
@@ -370,7 +370,7 @@ mod tests {
         std::fs::write(folder.path().join("file"), "other content").expect("room");
         assert_eq!(cache.digest(&file, &before).expect("a descriptor").digest().await, None);
         assert!(cache.lock().digests.is_empty() && cache.lock().jobs.is_empty());
-        assert_eq!(ask(&cache, &file).await, digest_of(&folder.path().join("file"), None).ok());
+        assert_eq!(ask(&cache, &file).await, digest_of(&folder.path().join("file"), None).await.ok());
     }
 
     #[tokio::test]
@@ -386,7 +386,7 @@ mod tests {
         for number in 0..10 {
             let name = format!("small {number}");
             let small = file(&folder, &name, &name);
-            assert_eq!(ask(&cache, &small).await, digest_of(&folder.path().join(name), None).ok());
+            assert_eq!(ask(&cache, &small).await, digest_of(&folder.path().join(name), None).await.ok());
         }
         let (large, _) = sparse(&folder, "large", 3 * SLICE_BYTES);
         assert!(ask(&cache, &large).await.is_some());

@@ -20,6 +20,8 @@ pub(super) struct Inbound {
     body: Incoming,
     /// The client sends nothing before it is asked for it (RFC 9110 §10.1.1), which the first look at the body does.
     waits: bool,
+    /// What came behind the body.
+    trailers: HeaderMap,
 }
 
 /// A body ended too early, or makes no sense.
@@ -30,7 +32,7 @@ impl Inbound {
     pub(super) fn new(body: Incoming, fields: &HeaderMap) -> Self {
         let is_asked = |field: &str| field.eq_ignore_ascii_case("100-continue");
         let waits = fields.get(EXPECT).and_then(|field| field.to_str().ok()).is_some_and(is_asked);
-        Self { body, waits }
+        Self { body, waits, trailers: HeaderMap::new() }
     }
 
     /// Its length, if the client told.
@@ -42,11 +44,17 @@ impl Inbound {
     pub(super) async fn block(&mut self) -> Result<Option<Bytes>, BrokenOff> {
         self.waits = false;
         while let Some(frame) = self.body.frame().await {
-            if let Ok(block) = frame.map_err(|_| BrokenOff)?.into_data() {
-                return Ok(Some(block));
+            match frame.map_err(|_| BrokenOff)?.into_data() {
+                Ok(block) => return Ok(Some(block)),
+                Err(frame) => self.trailers = frame.into_trailers().unwrap_or_default(),
             }
         }
         Ok(None)
+    }
+
+    /// The fields behind the body, once it has ended.
+    pub(super) fn trailers(&self) -> &HeaderMap {
+        &self.trailers
     }
 
     /// Nobody wants the rest.

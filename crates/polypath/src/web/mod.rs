@@ -8,7 +8,8 @@
 //! - `Want-Repr-Digest: sha-256=1` (RFC 9530): the answer has the file's SHA-256 in `Repr-Digest`.
 //! - If it is writable: `PUT`, with `Content-Range` to go on with an upload that broke off. Until it is complete, an upload is
 //!   `.NAME.part` in the same directory, so that a client can ask how far it came. The answer has the digest of what was
-//!   stored.
+//!   stored. What differs from the `Repr-Digest` of its request, before or behind the body, is refused with 400 and
+//!   removed.
 //!
 //! - `Authorization`, as `Bearer TOKEN` or `Basic` with the token as anybody's password, where storing needs it.
 //!

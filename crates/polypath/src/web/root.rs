@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat2, renameat};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat2, renameat, unlinkat};
 
 /// A directory. Paths within it are resolved by the kernel, which lets none lead out of it.
 #[derive(Debug)]
@@ -102,6 +102,13 @@ impl Root {
         };
         let parent = self.at(parents, OFlags::PATH | OFlags::DIRECTORY)?;
         Ok(renameat(&parent, old.as_str(), &parent, new.as_str())?)
+    }
+
+    /// Takes a file out of its directory.
+    pub(super) fn remove(&self, names: &[String]) -> io::Result<()> {
+        let (name, parents) = names.split_last().ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = self.at(parents, OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok(unlinkat(&parent, name.as_str(), AtFlags::empty())?)
     }
 
     /// Whether something outside of the directory was meant.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Body;
 use super::blocks::{Memory, Room};
 use super::conditions::{Preconditions, text};
-use super::digest::{Digest, REPR_DIGEST, hash};
+use super::digest::{Digest, MalformedDigest, REPR_DIGEST, hash};
 use super::files::{FileServer, blocking, part_name, plain, validators, value};
 use super::inbound::{BrokenOff, Inbound};
 use super::range::content_range;
@@ -37,16 +37,12 @@ impl FileServer {
         part.pop();
         part.push(part_name(name));
         let conditions = Preconditions::of(request.headers());
+        let Ok(told) = Digest::told_in(request.headers()) else { return Ok(bad(MALFORMED_DIGEST)) };
         let range = match text(request.headers(), CONTENT_RANGE) {
             None => None,
             Some(field) => match content_range(field) {
                 Some((first, last, total)) if last + 1 == total => Some((first, total)),
-                _ => {
-                    return Ok(plain(
-                        StatusCode::BAD_REQUEST,
-                        "expected the rest of a file in Content-Range",
-                    ));
-                }
+                _ => return Ok(bad("expected the rest of a file in Content-Range")),
             },
         };
         let first = range.map_or(0, |(first, _)| first);
@@ -65,12 +61,19 @@ impl FileServer {
             Opened::Unwanted => return Ok(unwanted()),
         };
         let Received::Whole(file, stored, digest) = receive(body, file, hasher, &self.memory).await? else {
-            return Ok(plain(StatusCode::BAD_REQUEST, "the upload ends too early, or makes no sense"));
+            return Ok(bad("the upload ends too early, or makes no sense"));
         };
         let total = first + stored;
         if announced.is_some_and(|bytes| bytes != stored) || range.is_some_and(|(_, wanted)| wanted != total)
         {
-            return Ok(plain(StatusCode::BAD_REQUEST, "the upload has another length than it said"));
+            return Ok(bad("the upload has another length than it said"));
+        }
+        let told = [Ok(told), Digest::told_in(body.trailers())];
+        if told.iter().any(|told| *told != Ok(None) && *told != Ok(Some(digest))) {
+            // Nobody knows which of its bytes are wrong.
+            blocking(move || upload.discard(file)).await?;
+            let is_malformed = told.contains(&Err(MalformedDigest));
+            return Ok(bad(if is_malformed { MALFORMED_DIGEST } else { OTHER_DIGEST }));
         }
         let status = match blocking(move || upload.store(file)).await? {
             Stored::Made => StatusCode::CREATED,
@@ -81,6 +84,13 @@ impl FileServer {
         response.headers_mut().insert(HeaderName::from_static(REPR_DIGEST), value(&digest.to_field()));
         Ok(response)
     }
+}
+
+const MALFORMED_DIGEST: &str = "this Repr-Digest makes no sense; expected one sha-256=:BASE64:";
+const OTHER_DIGEST: &str = "what came differs from its Repr-Digest (SHA-256), and is not kept";
+
+fn bad(message: &str) -> Response<Body> {
+    plain(StatusCode::BAD_REQUEST, message)
 }
 
 fn unwanted() -> Response<Body> {
@@ -174,6 +184,13 @@ impl Upload {
         self.root.rename(&self.part, &self.names)?;
         drop(file);
         Ok(if is_new { Stored::Made } else { Stored::Replaced })
+    }
+
+    /// Removes the part. Who opens it meanwhile finds out as in [`Upload::store`].
+    fn discard(&self, file: File) -> io::Result<()> {
+        self.root.remove(&self.part)?;
+        drop(file);
+        Ok(())
     }
 }
 

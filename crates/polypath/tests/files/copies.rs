@@ -115,3 +115,4 @@ fn what_is_refused_is_not_sent() {
     assert!(message.contains("412 Precondition Failed: not now"), "{message}");
     serving.join().expect("what was expected");
 }
+            assert_eq!(head.contains("repr-digest: sha-256=:"), is_put, "{head}");

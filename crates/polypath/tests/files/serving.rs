@@ -241,6 +241,42 @@ fn an_upload_that_ends_early_is_the_clients_mistake_and_no_file() {
 }
 
 #[test]
+fn an_upload_that_differs_from_its_digest_is_refused_and_not_kept() {
+    let right = "Repr-Digest: sha-256=:Om6weQ85rIfJTzhWst0sXREOaBFgImGpqSPTuyOtyLc=:\r\n";
+    let wrong = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:\r\n";
+    let (length, chunked) = ("Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n");
+    let rest = "Content-Length: 2\r\nContent-Range: bytes 2-3/4\r\n";
+    let chunks = |trailer: &str| format!("4\r\ndata\r\n0\r\n{trailer}\r\n");
+    for (fields, body, status, says) in [
+        (format!("{length}{right}"), "data".into(), 201, "stored"),
+        (format!("{length}Repr-Digest: sha-512=:AAAA:\r\n"), "data".into(), 201, "stored"),
+        (format!("{length}{wrong}"), "data".into(), 400, "differs from its Repr-Digest"),
+        (format!("{length}{right}{wrong}"), "data".into(), 400, "Repr-Digest makes no sense"),
+        (
+            format!("{length}Repr-Digest: sha-256=:AAAA:\r\n"),
+            "data".into(),
+            400,
+            "Repr-Digest makes no sense",
+        ),
+        (chunked.into(), chunks(right), 201, "stored"),
+        (chunked.into(), chunks(wrong), 400, "differs from its Repr-Digest"),
+        (format!("{rest}{right}"), "ta".into(), 201, "stored"),
+        (format!("{rest}{right}"), "TA".into(), 400, "differs from its Repr-Digest"),
+    ] {
+        let site = Site::new(&["--writable", "--quiet"]);
+        if fields.starts_with(rest) {
+            fs::write(site.site(".new.part"), "da").expect("room");
+        }
+        let (answered, head, answer) = put(&site, &format!("Host: [::1]\r\n{fields}"), body.as_bytes());
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answered == status && answer.contains(says), "{fields}: {head} {answer}");
+        assert_eq!(answer.lines().count(), 1);
+        assert_eq!(site.site("new").exists(), status == 201, "{fields}");
+        assert!(!site.site(".new.part").exists(), "{fields}");
+    }
+}
+
+#[test]
 fn who_writes_before_reading_finds_the_refusal() {
     let site = Site::new(&["--writable", "--quiet"]);
     let body = content(24_000_000);
