@@ -11,8 +11,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::ext::on_informational;
 use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HOST, HeaderValue, LOCATION, TRANSFER_ENCODING,
-    USER_AGENT,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HOST, HeaderValue, LOCATION,
+    TRANSFER_ENCODING, USER_AGENT,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -353,6 +353,8 @@ impl Client {
             .method(method)
             .uri(target)
             .header(HOST, host)
+            // What comes is what was asked for: nothing is decoded here.
+            .header(ACCEPT_ENCODING, "identity")
             .header(USER_AGENT, HeaderValue::from_static(concat!("polypath/", env!("CARGO_PKG_VERSION"))));
         if let Some(token) = self.token.as_ref().filter(|_| shows_token) {
             request = request.header(AUTHORIZATION, token.to_field());

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::future::{Future, pending};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -14,7 +14,9 @@ use url::Url;
 
 use super::Digest;
 use super::client::{Client, Error, Fetched, innermost};
+use super::coding;
 use super::digest::WANT_REPR_DIGEST;
+use super::download_error::DownloadError;
 use super::files::{READ_BEFORE_BYTES, blocking};
 use super::identity::Identity;
 use super::names::{Files, Origin};
@@ -63,109 +65,6 @@ pub enum Progress {
     },
     /// More bytes came.
     Bytes(u64),
-}
-
-/// Why a file is not there.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DownloadError {
-    /// There is no answer.
-    #[error(transparent)]
-    Request(#[from] Error),
-    /// The answer is none that has a file.
-    #[error("{url}: the server says {status}")]
-    Refused {
-        /// What was asked for.
-        url: Box<Url>,
-        /// The answer.
-        status: StatusCode,
-    },
-    /// The URL leads to a directory, and a file was expected.
-    #[error("{0}: a directory; expected a file")]
-    Directory(Box<Url>),
-    /// The file or its part can't be opened.
-    #[error("{}: can't be written: {source}", .place.display())]
-    Open {
-        /// Which.
-        place: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another process writes to the part.
-    #[error("{}: another download writes it; expected one at a time", .0.display())]
-    Busy(PathBuf),
-    /// What came can't be written.
-    #[error("{}: can't be written: {source}", .place.display())]
-    Write {
-        /// Where.
-        place: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The connection ended too early.
-    #[error("{url}: broke off after {received}{}: {problem}{}", of(*.promised), resume_tip(*.is_resumable))]
-    BrokeOff {
-        /// What was asked for.
-        url: Box<Url>,
-        /// Bytes that came.
-        received: u64,
-        /// Bytes that were to come, if the server told.
-        promised: Option<u64>,
-        /// Why.
-        problem: String,
-        /// What came is kept and can be gone on with.
-        is_resumable: bool,
-    },
-    /// What was there before is not the beginning of the file.
-    #[error("{}: what was there is no part of the file at {url}; {}", .place.display(), whereabouts(.kept.as_deref()))]
-    Damaged {
-        /// The file.
-        place: PathBuf,
-        /// What was asked for.
-        url: Box<Url>,
-        /// Where it is now.
-        kept: Option<PathBuf>,
-    },
-    /// What came is not what the server has.
-    #[error("{url}: what came differs from what the server says it has (SHA-256), and is not kept")]
-    Differs {
-        /// What was asked for.
-        url: Box<Url>,
-    },
-    /// The file is another one than when the download began.
-    #[error("{0}: the file changed on the server; what came is not kept, and the same command begins anew")]
-    Changed(Box<Url>),
-    /// The server sends what was not asked for.
-    #[error("{0}: the server sends another part than was asked for")]
-    AnotherPart(Box<Url>),
-    /// Its end was asked for.
-    #[error("{}: interrupted; {kept_bytes} bytes are kept in {}{}", .place.display(), .part.display(), resume_tip(*.is_resumable))]
-    Interrupted {
-        /// The file.
-        place: PathBuf,
-        /// Where its beginning is.
-        part: PathBuf,
-        /// Bytes there.
-        kept_bytes: u64,
-        /// They can be gone on with.
-        is_resumable: bool,
-    },
-    /// There is nothing to compare with.
-    #[error("{0}: the server tells no SHA-256; expected --no-verify for such a server")]
-    NoDigest(Box<Url>),
-}
-
-fn of(promised: Option<u64>) -> String {
-    promised.map_or(" bytes".into(), |promised| format!(" of {promised} bytes"))
-}
-
-fn resume_tip(is_resumable: bool) -> &'static str {
-    if is_resumable { "; --resume goes on from there" } else { "" }
-}
-
-fn whereabouts(kept: Option<&Path>) -> String {
-    let kept = kept.map_or("it is removed".into(), |kept| format!("it is now {}", kept.display()));
-    format!("{kept}, and the same command begins anew")
 }
 
 /// One file to download.
@@ -243,13 +142,14 @@ impl Download<'_> {
     }
 
     async fn to_stream(&self, file: File, mut progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
-        let fetched = self.get_whole().await?;
-        let identity = Identity::of(&fetched)?;
         let (sink, files) = (Sink::stream(file), Files::of_stream());
+        let fetched = self.get_whole(&files).await?;
+        let identity = Identity::of(&fetched)?;
         let stop = pin!(pending());
         let (sink, received) =
             transfer(fetched, sink, identity.length, &files, false, stop, &mut progress).await?;
-        match self.told(&identity).await? {
+        let told = self.told(&identity).await;
+        match told.map_err(|error| unasked(error, &files, sink.bytes(), None))? {
             Some(told) if told != sink.digest() => Err(DownloadError::Differs { url: self.boxed_url() }),
             _ => Ok(received),
         }
@@ -337,7 +237,7 @@ impl Download<'_> {
 
     /// The whole file; into `sink` if it is open already.
     async fn begin(&self, files: &Files, sink: Option<Sink>) -> Result<Begun, DownloadError> {
-        let fetched = self.get_whole().await?;
+        let fetched = self.get_whole(files).await?;
         self.begin_with(files, sink, fetched)
     }
 
@@ -365,7 +265,7 @@ impl Download<'_> {
         mut origin: Origin,
     ) -> Result<Begun, DownloadError> {
         let present = sink.bytes();
-        let fetched = self.get(Some((present, &file))).await?;
+        let fetched = self.get(files, Some((present, &file))).await?;
         // What somebody else made stays until the whole is there.
         let to_empty = origin == Origin::Part;
         match fetched.response.status() {
@@ -418,7 +318,7 @@ impl Download<'_> {
                 files.discard()?;
                 return Err(DownloadError::Changed(url));
             }
-            told => told?,
+            told => told.map_err(|error| unasked(error, files, sink.bytes(), Some(files.part.clone())))?,
         };
         match told {
             Some(told) if told != sink.digest() && present > 0 => Err(files.reject(origin, self.url)),
@@ -465,8 +365,8 @@ impl Download<'_> {
     }
 
     /// The whole, which nobody may send a part of who was not asked for one.
-    async fn get_whole(&self) -> Result<Fetched, DownloadError> {
-        let fetched = self.get(None).await?;
+    async fn get_whole(&self, files: &Files) -> Result<Fetched, DownloadError> {
+        let fetched = self.get(files, None).await?;
         match fetched.response.status() {
             StatusCode::PARTIAL_CONTENT => Err(DownloadError::AnotherPart(self.boxed_url())),
             _ => Ok(fetched),
@@ -474,7 +374,7 @@ impl Download<'_> {
     }
 
     /// The whole, or the rest of this file.
-    async fn get(&self, rest: Option<(u64, &Identity)>) -> Result<Fetched, DownloadError> {
+    async fn get(&self, files: &Files, rest: Option<(u64, &Identity)>) -> Result<Fetched, DownloadError> {
         let mut fields = Vec::new();
         if self.verify != Verify::Never {
             fields.push((WANT_REPR_DIGEST, "sha-256=1".into()));
@@ -490,12 +390,34 @@ impl Download<'_> {
         }
         match status {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION | StatusCode::PARTIAL_CONTENT => {
-                Ok(fetched)
+                self.as_it_is(files, fetched)
             }
             StatusCode::RANGE_NOT_SATISFIABLE if rest.is_some() => Ok(fetched),
             // What else is a success has no file in it (RFC 9110 §15.3).
             _ => Err(DownloadError::Refused { url: Box::new(fetched.url), status }),
         }
+    }
+
+    /// Nobody may send other bytes than those of the file.
+    fn as_it_is(&self, files: &Files, fetched: Fetched) -> Result<Fetched, DownloadError> {
+        let place = files.place.to_str().unwrap_or_default();
+        let names = [place, self.url.path(), fetched.url.path()];
+        match coding::unwanted(fetched.response.headers(), &names) {
+            None => Ok(fetched),
+            Some(coding::Unwanted { coding, ending }) => {
+                Err(DownloadError::Encoded { url: Box::new(fetched.url), coding, ending })
+            }
+        }
+    }
+}
+
+/// What it means that the server can't be asked once all bytes are here.
+fn unasked(error: DownloadError, files: &Files, bytes: u64, part: Option<PathBuf>) -> DownloadError {
+    match error {
+        DownloadError::Request(error @ (Error::Name { .. } | Error::Connect { .. } | Error::Http { .. })) => {
+            files.uncompared(bytes, part, error)
+        }
+        error => error,
     }
 }
 

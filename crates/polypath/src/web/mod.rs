@@ -33,11 +33,13 @@
 pub mod attacks;
 mod blocks;
 mod client;
+mod coding;
 mod conditions;
 mod credentials;
 mod digest;
 mod digest_cache;
 mod download;
+mod download_error;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -60,7 +62,8 @@ pub use blocks::file_body;
 pub use client::{Client, DEFAULT_PROGRESS_LIMIT, Error, Fetched};
 pub use credentials::{InvalidToken, Token};
 pub use digest::{Digest, digest_of};
-pub use download::{Download, DownloadError, Progress, Target, Verify};
+pub use download::{Download, Progress, Target, Verify};
+pub use download_error::DownloadError;
 pub use files::{FileServer, part_name};
 pub use listing::{Entry, EntryKind, encoded};
 pub use server::{Access, BODY_LIMIT, HEADER_LIMIT, LEAST_BODY_BYTES, MAX_CONNECTIONS, serve};

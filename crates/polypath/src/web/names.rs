@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::download::DownloadError;
+use super::client::Error;
+use super::download_error::DownloadError;
 use super::files::blocking;
 use super::identity::Identity;
 use super::part::{Sink, discard, give_back};
@@ -49,6 +50,11 @@ impl Files {
     pub(super) fn interrupted(&self, kept_bytes: u64, is_resumable: bool) -> DownloadError {
         let (place, part) = (self.place.clone(), self.part.clone());
         DownloadError::Interrupted { place, part, kept_bytes, is_resumable }
+    }
+
+    /// All of it came.
+    pub(super) fn uncompared(&self, bytes: u64, part: Option<PathBuf>, source: Error) -> DownloadError {
+        DownloadError::Uncompared { place: self.place.clone(), bytes, part, source: source.into() }
     }
 
     pub(super) fn unopened(&self, source: io::Error) -> DownloadError {

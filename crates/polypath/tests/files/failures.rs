@@ -100,6 +100,21 @@ fn beginnings() -> Vec<Case> {
         ),
         first("half a SHA-256", with_digest("sha-256=:AAAA:"), "Repr-Digest makes no sense"),
         first("a way to https", moved("https://127.0.0.1/file"), "https is not offered"),
+        first(
+            "a coding",
+            whole("Content-Length: 4\r\nContent-Encoding: gzip\r\n", b"four"),
+            "a name that ends in .gz",
+        ),
+        first(
+            "two codings",
+            whole("Content-Encoding: br\r\nContent-Encoding: gzip\r\n", b"x"),
+            "encoded (br, gzip)",
+        ),
+        first(
+            "a server that goes before it has told the SHA-256",
+            whole(&format!("{long}ETag: \"one\"\r\n"), &content(5_000_000)),
+            "file: all 5000000 bytes came, but were not compared, as the server can't be asked for their SHA-256",
+        ),
         start("a circle", &[], liar(vec![moved("/file"); 11]), "more than 10 redirections"),
     ]
 }
@@ -141,6 +156,11 @@ fn rests() -> Vec<Case> {
             "broke off after 4 of 600 bytes",
         ),
         later("another part", vec![rest("one", 300)], "another part than was asked for"),
+        later(
+            "a coding of the rest",
+            vec![wrong(&format!("Content-Encoding: gzip\r\n{length}{range}"), &content(1000)[400..])],
+            "encoded (gzip)",
+        ),
         later("a part of nothing", vec![wrong(length, &[0; 600])], "another part than was asked for"),
         later(
             "another SHA-256 of the whole",
@@ -219,6 +239,11 @@ fn a_failure_after_bytes_on_a_pipe_is_a_failure() {
         (with_digest(ZEROS), "differs from what the server says"),
         (whole("Content-Length: 1000\r\n", b"half"), "broke off after 4 of 1000 bytes"),
         (piece("one", 0, 99), "another part than was asked for"),
+        (
+            whole("Content-Length: 5000000\r\n", &content(5_000_000)),
+            "all 5000000 bytes came, but were not compared",
+        ),
+        (whole("Content-Encoding: gzip\r\n", b""), "encoded (gzip)"),
     ] {
         let output = get(folder.path(), &["-o", "-", &liar(vec![answer])]);
         only_line(says, &Output { stdout: Vec::new(), ..output }, says);
