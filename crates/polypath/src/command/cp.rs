@@ -1,5 +1,6 @@
 //! `polypath cp`.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ use super::{Failure, complain};
 
 /// Directories within directories.
 const MAX_DEPTH: usize = 64;
+/// Names of a server's that are left out are told, up to so many; then they are only counted.
+const MOST_TOLD: u64 = 10;
 /// A file that is no longer is hashed before it is sent, which takes a fraction of a second.
 const MOST_HASHED_FIRST_BYTES: u64 = 64 << 20;
 /// A list of a directory's content.
@@ -46,6 +49,9 @@ pub(super) struct Arguments {
     /// Don't compare SHA-256 sums of both ends
     #[arg(long)]
     no_verify: bool,
+    /// With --recursive: take files from a server whose names begin with a dot, too, such as .bashrc
+    #[arg(long, requires = "recursive")]
+    hidden: bool,
     /// Show nothing but failures
     #[arg(short, long)]
     quiet: bool,
@@ -93,6 +99,8 @@ struct Copier<'a> {
     arguments: &'a Arguments,
     client: Client,
     interruption: &'a Interruption,
+    /// Names of a server's that nothing was made of.
+    left_out: Cell<u64>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -120,7 +128,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let engine = arguments.engine.start().await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
-        let copier = Copier { arguments, client, interruption };
+        let copier = Copier { arguments, client, interruption, left_out: Cell::new(0) };
         match &target {
             Place::Here(target) if is_many && !target.is_dir() => {
                 return Err(Failure::Input(format!(
@@ -139,7 +147,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
         engine.drain(Duration::from_secs(1)).await;
-        Ok(())
+        match copier.left_out.get() {
+            0 => Ok(()),
+            count => Err(Failure::Run(format!("of what the server has, {count} names were left out"))),
+        }
     })
 }
 
@@ -151,15 +162,16 @@ impl Copier<'_> {
             _ => target.to_path_buf(),
         };
         if self.arguments.recursive {
-            let mut url = url.clone();
+            // The name is that which was asked for, wherever a redirection leads.
+            let (mut url, place) = (url.clone(), into(file_name(url)));
             if !url.path().ends_with('/') {
                 let known = self.client.get(Method::HEAD, &url, &[]).await.map_err(failure)?;
                 if !known.url.path().ends_with('/') {
-                    return self.download_file(&url, &into(file_name(&url))).await;
+                    return self.download_file(&url, &place).await;
                 }
                 url = known.url;
             }
-            return self.download_directory(&url, &into(file_name(&url)), 0).await;
+            return self.download_directory(&url, &place, 0).await;
         }
         match file_name(url).filter(|_| !url.path().ends_with('/')) {
             Some(name) => self.download_file(url, &into(Some(name))).await,
@@ -174,12 +186,8 @@ impl Copier<'_> {
         fs::create_dir_all(target)
             .map_err(|error| Failure::Input(format!("{}: can't be made: {error}", target.display())))?;
         for entry in self.list(url).await? {
-            // A server must not choose where on this machine something goes.
-            if !is_plain_name(&entry.name) {
-                return Err(Failure::Run(format!(
-                    "{url}: the server names a file {:?}, which is no name",
-                    entry.name
-                )));
+            if !self.takes(url, &entry.name) {
+                continue;
             }
             let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
             let next = url.join(&format!("./{}{slash}", encoded(&entry.name))).map_err(Failure::run)?;
@@ -190,6 +198,24 @@ impl Copier<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a file may have this name here that the server chose: it must not lead elsewhere, look like another one, or
+    /// become a file that programs obey, unless that was asked for.
+    fn takes(&self, url: &Url, name: &str) -> bool {
+        let problem = if !is_plain_name(name) {
+            "which is no name for a file here"
+        } else if name.starts_with('.') && !self.arguments.hidden {
+            "which is hidden; expected --hidden to take it"
+        } else {
+            return true;
+        };
+        let count = self.left_out.get();
+        self.left_out.set(count + 1);
+        if count < MOST_TOLD {
+            complain(&format!("{url}: left out {name:?}, {problem}"));
+        }
+        false
     }
 
     async fn list(&self, url: &Url) -> Result<Vec<Entry>, Failure> {
@@ -327,6 +353,10 @@ impl Copier<'_> {
         if first > 0 {
             fields.push(("content-range", format!("bytes {first}-{}/{total}", total - 1)));
         }
+        // Before it is sent if that takes no time, and then the server keeps nothing that differs; else afterwards.
+        let is_first = total <= MOST_HASHED_FIRST_BYTES && !self.arguments.no_verify;
+        let told = if is_first { Some(digest_of(source, None).await.map_err(unread)?) } else { None };
+        fields.extend(told.map(|told| ("repr-digest", told.to_field())));
         let bar = bar(&name, Some(total), first, self.arguments.quiet);
         let progress = bar.clone();
         let body = file_body(file, first, total - first, move |bytes| progress.inc(bytes)).map_err(unread)?;
@@ -359,10 +389,6 @@ impl Copier<'_> {
         summary(&name, total - first, started, self.arguments.quiet);
         Ok(())
     }
-        // Before it is sent if that takes no time, and then the server keeps nothing that differs; else afterwards.
-        let is_first = total <= MOST_HASHED_FIRST_BYTES && !self.arguments.no_verify;
-        let told = if is_first { Some(digest_of(source, None).await.map_err(unread)?) } else { None };
-        fields.extend(told.map(|told| ("repr-digest", told.to_field())));
 
     /// How many bytes of the file are there already, from an upload that broke off.
     async fn present(&self, source: &Path, total: u64, target: &Url) -> Result<u64, Failure> {
@@ -375,6 +401,7 @@ impl Copier<'_> {
             return Ok(0);
         }
         let own = digest_of(source, Some(there))
+            .await
             .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", source.display())))?;
         Ok(if known.digest() == Some(own) { there } else { 0 })
     }
@@ -392,4 +419,3 @@ fn compare(told: Option<Digest>, own: Digest, url: &Url) -> Result<(), Failure> 
         ))),
     }
 }
-            .await

@@ -161,9 +161,6 @@ fn complain(message: &str) {
 /// Text in which a peer may have put what it likes: nothing in it moves a terminal's cursor, begins a line or turns around
 /// what follows.
 fn harmless(text: &str) -> String {
-    let does_harm = |letter: char| {
-        letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let mut harmless = String::with_capacity(text.len());
     for letter in text.chars() {
         if does_harm(letter) {
@@ -173,6 +170,10 @@ fn harmless(text: &str) -> String {
         }
     }
     harmless
+}
+
+fn does_harm(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Help goes to standard output as it is; a mistake becomes one line.

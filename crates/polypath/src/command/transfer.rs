@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
 use super::network::{Interruption, is_given};
-use super::{Failure, complain, harmless};
+use super::{Failure, complain, does_harm, harmless};
 
 pub(super) fn failure(error: Error) -> Failure {
     match error {
@@ -208,12 +208,12 @@ pub(super) fn file_name(url: &Url) -> Option<String> {
     is_plain_name(&name).then_some(name)
 }
 
-/// A name that can't lead anywhere else, and that does nothing to the terminal of whoever lists it.
+/// A name that can't lead anywhere else, and that does nothing to the terminal of whoever lists it, nor to how it reads.
 pub(super) fn is_plain_name(name: &str) -> bool {
     !name.is_empty()
         && name != "."
         && name != ".."
-        && !name.contains(|letter: char| letter == '/' || letter.is_control())
+        && !name.contains(|letter: char| letter == '/' || does_harm(letter))
 }
 
 #[cfg(test)]
@@ -222,10 +222,23 @@ mod tests {
 
     #[test]
     fn names_lead_nowhere_and_do_nothing_to_a_terminal() {
-        for name in ["", ".", "..", "a/b", "/", "a\0", "\u{1b}[2J", "a\nb", "\u{9b}31m", "\u{7f}"] {
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "/",
+            "a\0",
+            "\u{1b}[2J",
+            "a\nb",
+            "\u{9b}31m",
+            "\u{7f}",
+            "a\u{202e}gpj.exe",
+            "\u{2066}",
+        ] {
             assert!(!is_plain_name(name), "{name:?}");
         }
-        for name in ["a", "...", ".a", "a b\u{e9}\u{1f600}"] {
+        for name in ["a", "...", ".a", "a b\u{e9}\u{1f600}", "\u{5d0}\u{200f}"] {
             assert!(is_plain_name(name), "{name:?}");
         }
     }

@@ -56,6 +56,34 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
 }
 
 #[test]
+fn names_that_a_server_chose_are_taken_only_if_they_do_no_harm() {
+    let site = Site::new(&["--quiet", "--hidden"]);
+    fs::create_dir(site.site("sub/.ssh")).expect("a folder");
+    let bad = ["sub/.bashrc", "sub/.ssh/keys", "sub/photo\u{202e}gpj.exe", "sub/a\nb"];
+    for name in bad {
+        fs::write(site.site(name), "x").expect("a file");
+    }
+    for (options, tree) in [(&["cp", "-q", "-r"][..], "some"), (&["cp", "-q", "-r", "--hidden"], "all")] {
+        let output = site.run(&[options, &[site.url("/sub").as_str(), tree]].concat());
+        let taken = tree == "all";
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let left_out = if taken { 2 } else { 4 };
+        assert_eq!(said.lines().count(), left_out + 1, "{said}");
+        assert!(said.contains("left out \"photo\\u{202e}gpj.exe\", which is no name"), "{said}");
+        assert!(said.ends_with(&format!("{left_out} names were left out\n")), "{said}");
+        assert_eq!(
+            said.contains("left out \".bashrc\", which is hidden; expected --hidden"),
+            !taken,
+            "{said}"
+        );
+        let found: Vec<_> = bad.map(|name| site.out(&name.replacen("sub", tree, 1)).exists()).into();
+        assert_eq!(found, [taken, taken, false, false]);
+        same(&site.out(tree).join("deep/a b%.txt"), &site.site("sub/deep/a b%.txt"));
+    }
+}
+
+#[test]
 fn an_interrupted_upload_says_so() {
     let site = Site::new(&["--writable", "--quiet"]);
     // Longer than can be sent in the meantime, and nothing on this disk.
@@ -100,6 +128,7 @@ fn what_is_refused_is_not_sent() {
             let is_put = request.starts_with(b"PUT ");
             let head = String::from_utf8(request).expect("no body yet");
             assert_eq!(head.contains("expect: 100-continue"), is_put, "{head}");
+            assert_eq!(head.contains("repr-digest: sha-256=:"), is_put, "{head}");
             stream.write_all(format!("HTTP/1.1 {answer}").as_bytes()).expect("room");
             stream.shutdown(Shutdown::Write).expect("a connection");
             let mut rest = Vec::new();
@@ -115,4 +144,3 @@ fn what_is_refused_is_not_sent() {
     assert!(message.contains("412 Precondition Failed: not now"), "{message}");
     serving.join().expect("what was expected");
 }
-            assert_eq!(head.contains("repr-digest: sha-256=:"), is_put, "{head}");
