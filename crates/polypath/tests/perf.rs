@@ -15,6 +15,10 @@ struct Server {
 impl Server {
     /// At a port that was free a moment ago.
     fn new(options: &[&str]) -> Self {
+        Self::with_errors(options, Stdio::inherit())
+    }
+
+    fn with_errors(options: &[&str], errors: Stdio) -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("an address").port().to_string();
         drop(free);
@@ -22,6 +26,7 @@ impl Server {
             .args(["perf", "-s", "-B", "127.0.0.1", "--engine", "tcp", "-p", &port])
             .args(options)
             .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()
             .expect("the command runs");
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
@@ -161,6 +166,16 @@ fn interrupted(server: &mut Server, options: &[&str], signal: Signal) -> Output 
         assert!(server.output.read_line(&mut line).expect("a line") > 0, "the server ended");
     }
     output
+}
+
+#[test]
+fn an_interrupted_server_ends_as_iperf3_does() {
+    let mut server = Server::with_errors(&[], Stdio::piped());
+    rustix::process::kill_process(Pid::from_child(&server.child), Signal::INT).expect("our own child");
+    assert_eq!(server.child.wait().expect("its end").code(), Some(1));
+    let mut said = String::new();
+    server.child.stderr.take().expect("its errors").read_to_string(&mut said).expect("UTF-8");
+    assert_eq!(said, "polypath: interrupt - the server has terminated\n");
 }
 
 #[test]

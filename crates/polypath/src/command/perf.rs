@@ -16,6 +16,7 @@ use polypath::perf::{
 use polypath_net::Engine;
 use polypath_net::engine::ConnectOptions;
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::engine::EngineArguments;
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
@@ -132,6 +133,7 @@ async fn client(arguments: &Arguments, host: &str, interruption: &Interruption) 
 }
 
 async fn server(arguments: &Arguments) -> Result<(), Failure> {
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
     let engine = arguments.engine.start_listening().await?;
     let mut server = listen(arguments, &engine).await?;
     server.set_progress_limit(arguments.patience.limit());
@@ -144,7 +146,8 @@ async fn server(arguments: &Arguments) -> Result<(), Failure> {
         let mut printer = Printer::new(arguments);
         let result = tokio::select! {
             result = server.run_one(|progress| printer.show(&progress)) => result,
-            stopped = tokio::signal::ctrl_c() => return stopped.map_err(Failure::run),
+            // As iperf3's server does.
+            Some(()) = interrupt.recv() => return Err(Failure::run("interrupt - the server has terminated")),
         };
         match result {
             Ok(report) => printer.finish(&report)?,
