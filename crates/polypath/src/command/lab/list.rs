@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = std::fs::read_dir(dir).map_err(|error| {
         Failure::Input(format!(
-            "{}: can't be read ({error}); expected a folder of experiments",
+            "{}: can't be read: {error}; expected a folder of experiments, such as experiments in Polypath's source: polypath lab list DIR",
             dir.display()
         ))
     })?;
