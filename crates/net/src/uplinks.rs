@@ -237,6 +237,7 @@ mod tests {
     use super::*;
     use crate::Engine;
     use crate::engine::{ConnectOptions, KernelEngine, StreamInfo, SubflowInfo};
+    use crate::stack::ending::{is_told, upload_to_the_end};
     use crate::testbed::{Testbed, is_root_or_skip};
 
     fn ip(namespace: &Namespace, words: &str) {
@@ -325,25 +326,9 @@ mod tests {
         let at = SocketAddr::from((Testbed::server_v4(0), 8001));
         let listener = kernel.listen(at).await.expect("a listener");
         let namespace = testbed.client.clone();
-        let uploading = tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                let client = Stack::on_uplinks(&namespace, UplinkOptions::default()).expect("a stack");
-                let mut near = client.connect(at, &ConnectOptions::default()).await.expect("connects");
-                near.write_all(&[1; 100_000]).await.expect("writes");
-                // Its stream and its stack are dropped with the runtime.
-                tokio::spawn(async move { near.write_all(&vec![1; 100 << 20]).await });
-                tokio::task::yield_now().await;
-            });
-        });
-        let (mut far, _) = listener.accept().await.expect("is accepted");
-        uploading.await.expect("a thread");
-        let reading = async {
-            while far.read(&mut [0; 65_536]).await? > 0 {}
-            Ok::<_, io::Error>(())
-        };
-        let told = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("the peer is told");
-        assert_eq!(told.expect_err("no end in order").kind(), io::ErrorKind::ConnectionReset);
+        let start = move || Stack::on_uplinks(&namespace, UplinkOptions::default()).expect("a stack");
+        let (accepted, ()) = tokio::join!(listener.accept(), upload_to_the_end(start, at));
+        is_told(accepted.expect("is accepted").0).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,8 @@
 //! host wants sent before it lets the lock go, so that data needs no other task to leave.
 
 mod driver;
+#[cfg(test)]
+pub(crate) mod ending;
 mod listener;
 mod pool;
 mod state;

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Segment;
 
-use super::datagram::{CHALLENGE_BYTES, Kind, OPENING_BYTES, OVERHEAD_BYTES, OwnPath, PathId, RETRY_BYTES};
+use super::address::{OwnPath, PathId};
+use super::datagram::{CHALLENGE_BYTES, Kind, OPENING_BYTES, OVERHEAD_BYTES, RETRY_BYTES};
 use super::driver::{RECEIVE_BUFFER_BYTES, compact};
 use super::keys::{HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
-use super::peers::{PeerLimits, Peers, Reaction, Route};
+use super::peers::{Came, PeerLimits, Peers, Reaction, Route};
 use crate::stack::BufferPool;
 
 const HONEST: u16 = 100;
@@ -60,7 +61,8 @@ impl Owner {
     }
 
     fn connects(&mut self, peers: &mut Peers, now: Instant, route: Route) -> bool {
-        let reaction = peers.handle_segment(now, self.path, route, OPENING_BYTES, true);
+        let reaction = peers
+            .handle_segment(now, Came { path: self.path, route, len_bytes: OPENING_BYTES, is_syn: true });
         self.answers(peers, now, route, reaction)
     }
 }
@@ -78,8 +80,12 @@ pub fn datagrams_to_a_thief() -> Option<usize> {
     let mut stolen = 0;
     for millis in 0..1000 {
         let now = at(millis);
-        let segment = peers.handle_segment(now, owner.path, thief, 1400, false);
-        let keep_alive = peers.handle_keep_alive(now, owner.path, thief, CHALLENGE_BYTES);
+        let segment = peers
+            .handle_segment(now, Came { path: owner.path, route: thief, len_bytes: 1400, is_syn: false });
+        let keep_alive = peers.handle_keep_alive(
+            now,
+            Came { path: owner.path, route: thief, len_bytes: CHALLENGE_BYTES, is_syn: false },
+        );
         for reaction in [segment, keep_alive] {
             if let Some(challenge) = reaction.challenge {
                 peers.handle_proof(now, owner.path, thief, challenge, Proof([0; 16]));
@@ -107,7 +113,10 @@ pub fn paths_lost_in_a_flood() -> (usize, usize) {
     for number in 0..70_000_u32 {
         let spoofed = route((number.wrapping_mul(2_654_435_761).to_be_bytes(), 9));
         let now = at(u64::from(number) / 70);
-        peers.handle_segment(now, PathId(number.into()), spoofed, OPENING_BYTES, true);
+        peers.handle_segment(
+            now,
+            Came { path: PathId(number.into()), route: spoofed, len_bytes: OPENING_BYTES, is_syn: true },
+        );
         if number % 700 == 350 {
             let late = HONEST + (number / 700) as u16;
             locked_out += usize::from(!Owner::new(late).connects(&mut peers, now, honest_route(late)));
@@ -132,7 +141,8 @@ pub fn strange_syns(are_addresses_made_up: bool) -> StrangeSyns {
         let made_up = if are_addresses_made_up { number.wrapping_mul(2_654_435_761) } else { number & 0xff };
         let stranger = route((made_up.to_be_bytes(), number as u16));
         let path = PathId(number.into());
-        let reaction = peers.handle_segment(now, path, stranger, OPENING_BYTES, true);
+        let reaction =
+            peers.handle_segment(now, Came { path, route: stranger, len_bytes: OPENING_BYTES, is_syn: true });
         reached_stack += usize::from(reaction.is_accepted);
         let challenge_bytes = if reaction.is_accepted { CHALLENGE_BYTES } else { RETRY_BYTES };
         sent_bytes += reaction.challenge.map_or(0, |_| challenge_bytes + OVERHEAD_BYTES);
@@ -164,7 +174,10 @@ pub struct StrangeSyns {
 fn round_trips(peers: &mut Peers, now: Instant, number: u16) -> f64 {
     let (mut owner, home) = (Owner::new(number), honest_route(number));
     for count in 1..=2 {
-        let reaction = peers.handle_segment(now, owner.path, home, OPENING_BYTES, true);
+        let reaction = peers.handle_segment(
+            now,
+            Came { path: owner.path, route: home, len_bytes: OPENING_BYTES, is_syn: true },
+        );
         if reaction.is_accepted {
             return f64::from(count);
         }

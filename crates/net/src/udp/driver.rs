@@ -1,7 +1,8 @@
+mod port;
+
 use std::collections::HashSet;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,29 +10,20 @@ use std::task::{Context, Poll};
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, SeqNumber, Transport};
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
-use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
-use socket2::{Domain, Protocol, Socket, Type};
+use quinn_udp::{BATCH_SIZE, RecvMeta};
 use tokio::io::Interest;
-use tokio::net::UdpSocket;
+
+pub(super) use port::Port;
+use port::is_fatal;
 
 use super::UdpOptions;
-use super::datagram::{
-    self, Header, Kind, Merged, Merger, OwnPath, PathId, Ports, Strange, network_addr, stack_addr,
-};
+use super::address::{OwnPath, PathId, network_addr, stack_addr};
+use super::datagram::{self, Header, Kind, Merged, Merger, Ports, Strange};
 use super::keys::{Challenge, HostSecret};
 use super::own::OwnPaths;
-use super::peers::{Peers, Reaction, Route};
-use super::refusals::next_refusal;
+use super::peers::{Came, Peers, Reaction, Route};
 use crate::stack::{Buffer, BufferPool, Receive, Transmit};
 use crate::{WallClock, WeakStack};
-
-/// Buffers of the kernel for each socket. A millisecond at 10 Gbit/s must fit; with room for more, all that may be under way stands
-/// there, out of the processor's caches, which halves the rate of a local path.
-const SOCKET_BUFFER_BYTES: usize = 1 << 20;
-
-/// Most of a datagram train that one system call sends.
-const MOST_SENT_BYTES: usize = 65_000;
 
 /// A datagram train that the kernel hands over fits this.
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 65_536;
@@ -41,138 +33,6 @@ const PORT_UNREACHABLE: u8 = 3;
 
 /// Payload that is less than one part in so many of its buffer is copied out.
 const LEAST_SHARE: usize = 8;
-
-/// An interface's, or everybody's, sockets.
-#[derive(Debug)]
-pub(super) struct Port {
-    socket: UdpSocket,
-    state: UdpSocketState,
-    /// The path of ours that uses it, if it is one from which connections are opened.
-    path: Option<OwnPath>,
-    is_v4: bool,
-    /// Bound to an interface that is not the loopback.
-    is_off_loopback: bool,
-}
-
-impl Port {
-    /// A socket bound to a port, and to an interface if one is named.
-    pub(super) fn open(
-        is_v4: bool,
-        port: u16,
-        interface: Option<&str>,
-        path: Option<OwnPath>,
-    ) -> io::Result<Self> {
-        let domain = if is_v4 { Domain::IPV4 } else { Domain::IPV6 };
-        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-        if !is_v4 {
-            socket.set_only_v6(true)?;
-        }
-        // Without CAP_NET_ADMIN the kernel grants what net.core.rmem_max and wmem_max allow; less only costs speed.
-        if set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
-            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
-        }
-        if set_socket_send_buffer_size_force(&socket, SOCKET_BUFFER_BYTES).is_err() {
-            let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-        }
-        if let Some(interface) = interface {
-            socket.bind_device(Some(interface.as_bytes())).map_err(|error| {
-                io::Error::new(error.kind(), format!("can't use the interface {interface}: {error}"))
-            })?;
-        }
-        let any: SocketAddr =
-            if is_v4 { (Ipv4Addr::UNSPECIFIED, port).into() } else { (Ipv6Addr::UNSPECIFIED, port).into() };
-        socket.bind(&any.into()).map_err(|error| {
-            let tip = match error.kind() {
-                io::ErrorKind::AddrInUse => "; another port can be had with --udp-port, at both ends",
-                _ => "",
-            };
-            io::Error::new(error.kind(), format!("can't use UDP port {port}: {error}{tip}"))
-        })?;
-        let socket = UdpSocket::from_std(socket.into())?;
-        let state = UdpSocketState::new((&socket).into())?;
-        if path.is_some() {
-            // A peer that is not there shows at once.
-            state.enable_transport_errors((&socket).into())?;
-        }
-        let is_off_loopback = interface.is_some_and(|name| name != "lo");
-        Ok(Self { socket, state, path, is_v4, is_off_loopback })
-    }
-
-    /// Sends datagrams of `size` bytes each, or one. Never waits: whether there is room, the kernel says, since tokio knows of a
-    /// new socket's room only once it has polled it.
-    fn send(
-        &self,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        contents: &[u8],
-        size: Option<usize>,
-    ) -> io::Result<()> {
-        if !self.may_reach(remote.ip()) {
-            return Ok(());
-        }
-        let transmit = quinn_udp::Transmit {
-            destination: remote,
-            ecn: None,
-            contents,
-            segment_size: size,
-            src_ip: local,
-        };
-        // What the network reported of an earlier datagram, it says instead of sending this one, once.
-        let sent = match self.state.try_send((&self.socket).into(), &transmit) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                self.state.try_send((&self.socket).into(), &transmit)
-            }
-            sent => sent,
-        };
-        match sent {
-            // No room, or no way just now: the datagrams are lost as they may be anywhere on their way.
-            Err(error) if is_fatal(&error) => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// Sends many datagrams of `size` bytes each, the last one shorter maybe, with as few system calls as possible.
-    fn send_train(
-        &self,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        train: &[u8],
-        size: usize,
-    ) -> io::Result<()> {
-        if size >= train.len() {
-            return self.send(remote, local, train, None);
-        }
-        let most = self.state.max_gso_segments().min(MOST_SENT_BYTES / size).max(1);
-        for part in train.chunks(most * size) {
-            self.send(remote, local, part, Some(size))?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the network says that a peer's port is closed, and gives what it quotes of a datagram that went there.
-    async fn refusal(&self) -> io::Result<Vec<u8>> {
-        loop {
-            self.socket.ready(Interest::ERROR).await?;
-            match self.socket.try_io(Interest::ERROR, || next_refusal(self.socket.as_fd())) {
-                Ok(Some(quoted)) => return Ok(quoted),
-                Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// An interface does not lead to this host itself, and an address of one link means nothing without its link.
-    fn may_reach(&self, addr: IpAddr) -> bool {
-        let is_of_link = matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
-        !(is_of_link || self.is_off_loopback && addr.is_loopback())
-    }
-}
-
-/// The socket itself is of no use. An address with which the kernel can do nothing does not make it so: peers announce them.
-fn is_fatal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT))
-}
 
 /// What the halves of the driver share.
 #[derive(Debug)]
@@ -460,7 +320,10 @@ impl UdpReceive {
         let syn = datagram::syn_ports(datagram);
         let (route, now) = (self.route_of(meta), self.shared.clock.now());
         let peers = &mut self.shared.traffic().peers;
-        let reaction = peers.handle_segment(now, header.path, route, datagram.len(), syn.is_some());
+        let reaction = peers.handle_segment(
+            now,
+            Came { path: header.path, route, len_bytes: datagram.len(), is_syn: syn.is_some() },
+        );
         if reaction.is_accepted && !reaction.is_stranger {
             gate.open_for = Some(header.path);
         }
@@ -517,7 +380,10 @@ impl UdpReceive {
         let (route, now) = (self.route_of(meta), shared.clock.now());
         match header.kind {
             Kind::KeepAlive => {
-                let reaction = shared.traffic().peers.handle_keep_alive(now, path, route, len_bytes);
+                let reaction = shared
+                    .traffic()
+                    .peers
+                    .handle_keep_alive(now, Came { path, route, len_bytes, is_syn: false });
                 self.challenge(path, reaction, None, meta);
                 if reaction.is_accepted {
                     self.reply(Header { kind: Kind::KeepAliveAnswer, to_owner: true, path }, meta);

@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{
-    CHALLENGE_BYTES, Header, Kind, OPENING_BYTES, OVERHEAD_BYTES, OwnPath, PathId, RETRY_BYTES,
-};
+use super::address::{OwnPath, PathId};
+use super::datagram::{CHALLENGE_BYTES, Header, Kind, OPENING_BYTES, OVERHEAD_BYTES, RETRY_BYTES};
 use super::keys::{Challenge, HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
-use super::peers::{PeerLimits, Peers, Reaction, Route};
+use super::peers::{Came, PeerLimits, Peers, Reaction, Route};
 
 const OWNERS: u8 = 4;
 const LIMITS: PeerLimits = PeerLimits {
@@ -124,7 +123,7 @@ impl World {
 
     fn segment(&mut self, path: PathId, route: Route, len_bytes: usize, is_syn: bool) {
         *self.received.entry(route).or_default() += len_bytes + OVERHEAD_BYTES;
-        let reaction = self.peers.handle_segment(self.now, path, route, len_bytes, is_syn);
+        let reaction = self.peers.handle_segment(self.now, Came { path, route, len_bytes, is_syn });
         let is_known = self.peers.known_route(path).is_some_and(|known| known == route);
         assert!(
             !reaction.is_accepted || reaction.is_stranger != is_known,
@@ -137,7 +136,7 @@ impl World {
 
     fn keep_alive(&mut self, path: PathId, route: Route, len_bytes: usize) {
         *self.received.entry(route).or_default() += len_bytes + OVERHEAD_BYTES;
-        let reaction = self.peers.handle_keep_alive(self.now, path, route, len_bytes);
+        let reaction = self.peers.handle_keep_alive(self.now, Came { path, route, len_bytes, is_syn: false });
         assert!(
             !reaction.is_accepted || self.proven.contains(&route),
             "answered to an address that is not proven"

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::datagram::{OwnPath, PathId};
+use super::address::{OwnPath, PathId};
 
 /// Set these apart from whatever else may be hashed with the same keys.
 const KEY_LABEL: &[u8] = b"polypath udp path key";

@@ -4,10 +4,12 @@ use std::net::UdpSocket;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::datagram::{Header, Kind, PathId};
+use super::address::PathId;
+use super::datagram::{Header, Kind};
 use super::*;
 use crate::engine::{ConnectOptions, Engine};
 use crate::stack::StackStream;
+use crate::stack::ending::{is_told, upload_to_the_end};
 
 const PORT: u16 = 443;
 
@@ -64,26 +66,10 @@ async fn the_first_syn_leaves() {
 async fn the_peer_of_a_stack_whose_runtime_ends_is_told() {
     let (server, options) = server(16_906);
     let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
-    let uploading = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let client = client(&options);
-            let to = ([127, 0, 0, 1], PORT).into();
-            let mut near = client.connect(to, &ConnectOptions::default()).await.expect("connects");
-            near.write_all(&[1; 100_000]).await.expect("writes");
-            // Its stream and its stack are dropped with the runtime.
-            tokio::spawn(async move { near.write_all(&vec![1; 100 << 20]).await });
-            tokio::task::yield_now().await;
-        });
-    });
-    let (mut far, _) = listener.accept().await.expect("is accepted");
-    uploading.await.expect("a thread");
-    let reading = async {
-        while far.read(&mut [0; 65_536]).await? > 0 {}
-        Ok::<_, std::io::Error>(())
-    };
-    let told = tokio::time::timeout(Duration::from_secs(20), reading).await.expect("the peer is told");
-    assert_eq!(told.expect_err("no end in order").kind(), std::io::ErrorKind::ConnectionReset);
+    let start = move || client(&options);
+    let (accepted, ()) =
+        tokio::join!(listener.accept(), upload_to_the_end(start, ([127, 0, 0, 1], PORT).into()));
+    is_told(accepted.expect("is accepted").0).await;
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@
 //! | opens many paths from real addresses | have as many as its network's share | push out a path that a flow uses |
 //! | sees all datagrams, the introduction too | all that it could with TCP | |
 
+mod address;
 mod allowance;
 #[doc(hidden)]
 pub mod attacks;
@@ -42,7 +43,7 @@ use crate::setup::{Link, SystemState};
 use crate::stack::{Stack, Surroundings, default_connection};
 use crate::uplinks::UplinkPreference;
 use crate::{Namespace, Netlink};
-use datagram::{OwnPath, stack_addr};
+use address::{OwnPath, stack_addr};
 use driver::{Port, Shared, UdpTransmit};
 pub use peers::PeerLimits;
 

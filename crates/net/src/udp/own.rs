@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{Header, Kind, OwnPath, PathId, Ports, syn_ports};
+use super::address::{OwnPath, PathId};
+use super::datagram::{Header, Kind, Ports, syn_ports};
 use super::keys::{Challenge, HostSecret, PathKey};
 
 /// For so long after a SYN this end tells a peer the key of the path.

@@ -21,8 +21,9 @@ use std::net::{IpAddr, SocketAddr};
 use polypath_tcp::source_prefix;
 use polypath_units::{Duration, Instant};
 
+use super::address::PathId;
 use super::allowance::Allowance;
-use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES, PathId};
+use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES};
 use super::keys::{Challenge, PathKey, Proof};
 use super::secrets::PeerSecrets;
 use super::waiting::Waiting;
@@ -92,6 +93,17 @@ impl Route {
     pub(super) fn source(&self) -> u64 {
         source_prefix(self.remote.ip())
     }
+}
+
+/// A datagram of a path that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub(super) path: PathId,
+    /// By which way.
+    pub(super) route: Route,
+    pub(super) len_bytes: usize,
+    /// It holds a SYN without an acknowledgment.
+    pub(super) is_syn: bool,
 }
 
 /// What is to be done with a datagram.
@@ -178,36 +190,23 @@ impl Peers {
         self.counters
     }
 
-    /// A datagram of `len_bytes` with a segment came by a route. `is_syn` says that it is a SYN without an acknowledgment.
-    pub(super) fn handle_segment(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        route: Route,
-        len_bytes: usize,
-        is_syn: bool,
-    ) -> Reaction {
-        match self.known.get_mut(&path) {
-            Some(known) if known.route == route => {
-                if is_syn {
+    /// A segment came.
+    pub(super) fn handle_segment(&mut self, now: Instant, came: Came) -> Reaction {
+        match self.known.get_mut(&came.path) {
+            Some(known) if known.route == came.route => {
+                if came.is_syn {
                     known.fresh_at = now;
                 }
                 Reaction { is_accepted: true, ..Reaction::default() }
             }
-            Some(_) => self.challenge_candidate(now, path, route, len_bytes, is_syn),
-            None => self.handle_stranger(now, path, route, len_bytes, is_syn),
+            Some(_) => self.challenge_candidate(now, came),
+            None => self.handle_stranger(now, came),
         }
     }
 
     /// Nobody knows the path. It lost its place, this end forgot it, or it is new: who shows its key is known.
-    fn handle_stranger(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        route: Route,
-        len_bytes: usize,
-        is_syn: bool,
-    ) -> Reaction {
+    fn handle_stranger(&mut self, now: Instant, came: Came) -> Reaction {
+        let Came { path, route, len_bytes, is_syn } = came;
         let place = self.secrets.place(route.source());
         let is_expected = match self.waiting.route(path) {
             Some(waiting) => waiting == route,
@@ -223,33 +222,21 @@ impl Peers {
         Reaction { is_accepted, challenge, is_stranger: true }
     }
 
-    /// A keep-alive of `len_bytes` came by a route. It is answered if it came by the route of its path.
-    pub(super) fn handle_keep_alive(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        route: Route,
-        len_bytes: usize,
-    ) -> Reaction {
-        match self.known.get(&path) {
-            Some(known) if known.route == route => Reaction { is_accepted: true, ..Reaction::default() },
-            Some(_) => self.challenge_candidate(now, path, route, len_bytes, false),
+    /// A keep-alive came. It is answered if it came by the route of its path.
+    pub(super) fn handle_keep_alive(&mut self, now: Instant, came: Came) -> Reaction {
+        match self.known.get(&came.path) {
+            Some(known) if known.route == came.route => Reaction { is_accepted: true, ..Reaction::default() },
+            Some(_) => self.challenge_candidate(now, came),
             None => Reaction::default(),
         }
     }
 
-    /// A datagram of a known path came by another route. It is not accepted: who sends it has to prove itself first.
-    /// `is_urgent` says that its owner waits for a challenge.
-    fn challenge_candidate(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        route: Route,
-        len_bytes: usize,
-        is_urgent: bool,
-    ) -> Reaction {
+    /// A datagram of a known path came by another route. It is not accepted: who sends it has to prove itself first. The owner
+    /// of a SYN waits for a challenge.
+    fn challenge_candidate(&mut self, now: Instant, came: Came) -> Reaction {
+        let Came { path, route, len_bytes, is_syn } = came;
         let is_new = self.known.get_mut(&path).is_some_and(|known| known.note_candidate(now, route));
-        let is_due = (is_new || is_urgent) && self.may_challenge(now, route, len_bytes);
+        let is_due = (is_new || is_syn) && self.may_challenge(now, route, len_bytes);
         Reaction { challenge: self.challenge(now, path, route, is_due), ..Reaction::default() }
     }
 

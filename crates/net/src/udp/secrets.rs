@@ -2,7 +2,7 @@
 
 use siphasher::sip::SipHasher24;
 
-use super::datagram::PathId;
+use super::address::PathId;
 use super::keys::{Challenge, addr_bytes};
 use super::peers::Route;
 

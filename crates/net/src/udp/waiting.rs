@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use polypath_units::{Duration, Instant};
 
-use super::datagram::{CHALLENGE_BYTES, OVERHEAD_BYTES, PathId};
+use super::address::PathId;
+use super::datagram::{CHALLENGE_BYTES, OVERHEAD_BYTES};
 use super::peers::Route;
 
 /// Paths that wait, in sets. A network of sources has one of the sets, in which the newest takes the place of the oldest.

@@ -42,7 +42,8 @@ async fn receive_all(receiver: &mut UdpReceive, packets: &mut Vec<Packet>, paylo
 fn introduce(receiver: &UdpReceive, from: SocketAddr, at: SocketAddr) {
     let route = Route { socket: 0, remote: from, local: Some(at.ip()) };
     let (peers, now) = (&mut receiver.shared.traffic().peers, receiver.shared.clock.now());
-    let reaction = peers.handle_segment(now, KEY.id(), route, OPENING_BYTES, true);
+    let reaction =
+        peers.handle_segment(now, Came { path: KEY.id(), route, len_bytes: OPENING_BYTES, is_syn: true });
     let challenge = reaction.challenge.expect("a challenge");
     assert!(peers.handle_introduction(now, KEY.id(), route, challenge, KEY));
 }

@@ -1,6 +1,7 @@
 //! Owners and attackers against the table, in virtual time.
 
-use super::super::datagram::{Header, Kind, OVERHEAD_BYTES, OwnPath, RETRY_BYTES};
+use super::super::address::OwnPath;
+use super::super::datagram::{Header, Kind, OVERHEAD_BYTES, RETRY_BYTES};
 use super::super::keys::HostSecret;
 use super::super::own::OwnPaths;
 use super::*;
@@ -58,7 +59,8 @@ impl Owner {
 
     /// Opens a connection; true if the path is known then.
     fn connect(&mut self, peers: &mut Peers, now: Instant, route: Route) -> bool {
-        let reaction = peers.handle_segment(now, self.path, route, OPENING_BYTES, true);
+        let reaction = peers
+            .handle_segment(now, Came { path: self.path, route, len_bytes: OPENING_BYTES, is_syn: true });
         self.answer(peers, now, route, reaction)
     }
 }
@@ -76,7 +78,10 @@ fn hand_in(peers: &mut Peers, now: Instant, route: Route, header: Header) -> boo
 #[test]
 fn a_path_is_known_when_its_owner_answers_and_not_before() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
-    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), OPENING_BYTES, true);
+    let reaction = peers.handle_segment(
+        at(0),
+        Came { path: owner.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     assert!(reaction.is_accepted && reaction.is_stranger);
     assert_eq!(peers.counts(), (0, 1));
     // The SYN/ACK leaves at once all the same: no round trip is added.
@@ -93,8 +98,11 @@ fn an_identifier_from_elsewhere_takes_nothing() {
     let (home, thief) = (route(1, 1), route(66, 666));
     for millis in 0..1000 {
         let now = at(millis);
-        peers.handle_segment(now, owner.path, thief, 32, false);
-        let reaction = peers.handle_keep_alive(now, owner.path, thief, CHALLENGE_BYTES);
+        peers.handle_segment(now, Came { path: owner.path, route: thief, len_bytes: 32, is_syn: false });
+        let reaction = peers.handle_keep_alive(
+            now,
+            Came { path: owner.path, route: thief, len_bytes: CHALLENGE_BYTES, is_syn: false },
+        );
         assert!(!reaction.is_accepted, "no answer before a proof");
         assert_eq!(peers.route(owner.path, 1400), Some(home));
         let Some(challenge) = reaction.challenge else { continue };
@@ -113,17 +121,33 @@ fn the_owner_takes_its_path_along() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
     owner.connect(&mut peers, at(0), route(1, 1));
     let elsewhere = route(2, 7);
-    let reaction = peers.handle_keep_alive(at(50), owner.path, elsewhere, CHALLENGE_BYTES);
+    let reaction = peers.handle_keep_alive(
+        at(50),
+        Came { path: owner.path, route: elsewhere, len_bytes: CHALLENGE_BYTES, is_syn: false },
+    );
     assert_eq!(peers.route(owner.path, 1400), Some(route(1, 1)), "until the answer");
     assert!(owner.answer(&mut peers, at(80), elsewhere, reaction));
     assert_eq!(peers.route(owner.path, 1400), Some(elsewhere));
-    assert!(peers.handle_keep_alive(at(90), owner.path, elsewhere, CHALLENGE_BYTES).is_accepted);
+    assert!(
+        peers
+            .handle_keep_alive(
+                at(90),
+                Came { path: owner.path, route: elsewhere, len_bytes: CHALLENGE_BYTES, is_syn: false }
+            )
+            .is_accepted
+    );
     // Others who try at the same time do not keep it from that.
     let third = route(3, 8);
     let mut latest = None;
     for millis in 100..200 {
-        peers.handle_segment(at(millis), owner.path, route(66, millis as u16), 32, false);
-        let reaction = peers.handle_segment(at(millis), owner.path, third, 1400, false);
+        peers.handle_segment(
+            at(millis),
+            Came { path: owner.path, route: route(66, millis as u16), len_bytes: 32, is_syn: false },
+        );
+        let reaction = peers.handle_segment(
+            at(millis),
+            Came { path: owner.path, route: third, len_bytes: 1400, is_syn: false },
+        );
         latest = reaction.challenge.map(|_| reaction).or(latest);
     }
     assert!(owner.answer(&mut peers, at(200), third, latest.expect("a challenge")));
@@ -134,7 +158,8 @@ fn the_owner_takes_its_path_along() {
 fn a_challenge_holds_for_its_route_and_some_seconds() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
     owner.connect(&mut peers, at(0), route(1, 1));
-    let reaction = peers.handle_segment(at(0), owner.path, route(2, 2), 1400, false);
+    let reaction = peers
+        .handle_segment(at(0), Came { path: owner.path, route: route(2, 2), len_bytes: 1400, is_syn: false });
     let challenge = reaction.challenge.expect("a challenge");
     let answer = owner.own.answer(at(0), owner.path, owner.server, challenge, false).expect("an answer");
     assert!(!hand_in(&mut peers, at(0), route(2, 3), answer), "another port");
@@ -146,7 +171,10 @@ fn a_challenge_holds_for_its_route_and_some_seconds() {
 #[test]
 fn nobody_introduces_a_path_whose_key_is_not_theirs() {
     let (mut peers, owner, mut other) = (peers(), Owner::new(1), Owner::new(2));
-    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), OPENING_BYTES, true);
+    let reaction = peers.handle_segment(
+        at(0),
+        Came { path: owner.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     let challenge = reaction.challenge.expect("a challenge");
     let answer = other.own.answer(at(0), other.path, other.server, challenge, true).expect("an answer");
     let Kind::Introduction(_, key) = answer.kind else { panic!("{answer:?}") };
@@ -164,7 +192,8 @@ fn an_unproven_address_gets_no_more_bytes_than_it_sends() {
         if millis % 500 == 0 {
             let len = if millis == 2000 { 32 } else { OPENING_BYTES };
             received += on_the_wire(len);
-            let reaction = peers.handle_segment(at(millis), path, route(1, 1), len, true);
+            let reaction = peers
+                .handle_segment(at(millis), Came { path, route: route(1, 1), len_bytes: len, is_syn: true });
             sent += reaction.challenge.map_or(0, |_| on_the_wire(CHALLENGE_BYTES));
         }
         sent += peers.route(path, LONGEST_SYN_ACK_BYTES).map_or(0, |_| on_the_wire(LONGEST_SYN_ACK_BYTES));
@@ -173,12 +202,26 @@ fn an_unproven_address_gets_no_more_bytes_than_it_sends() {
     }
     assert!(peers.counters().unproven_drops > 0);
     // A SYN that is shorter than it has to be is not taken, and its challenge is no longer.
-    let reaction = peers.handle_segment(at(0), PathId(4), route(1, 1), OPENING_BYTES - 1, true);
+    let reaction = peers.handle_segment(
+        at(0),
+        Came { path: PathId(4), route: route(1, 1), len_bytes: OPENING_BYTES - 1, is_syn: true },
+    );
     assert!(!reaction.is_accepted && reaction.challenge.is_some());
     const { assert!(RETRY_BYTES < 32, "no SYN is shorter") };
     // A datagram that is no longer than a challenge causes none where nothing is known.
-    assert_eq!(peers.handle_keep_alive(at(0), PathId(5), route(1, 1), 12), Reaction::default());
-    assert_eq!(peers.handle_segment(at(0), PathId(5), route(1, 1), 19, false).challenge, None);
+    assert_eq!(
+        peers.handle_keep_alive(
+            at(0),
+            Came { path: PathId(5), route: route(1, 1), len_bytes: 12, is_syn: false }
+        ),
+        Reaction::default()
+    );
+    assert_eq!(
+        peers
+            .handle_segment(at(0), Came { path: PathId(5), route: route(1, 1), len_bytes: 19, is_syn: false })
+            .challenge,
+        None
+    );
 }
 
 #[test]
@@ -187,16 +230,32 @@ fn nothing_from_an_unproven_address_reaches_the_stack_and_nothing_goes_there() {
     owner.connect(&mut peers, at(0), route(1, 1));
     for (millis, is_syn) in (0..1000).zip([false, true].into_iter().cycle()) {
         let thief = route(66, millis as u16 % 3);
-        let reaction = peers.handle_segment(at(millis), owner.path, thief, OPENING_BYTES, is_syn);
+        let reaction = peers.handle_segment(
+            at(millis),
+            Came { path: owner.path, route: thief, len_bytes: OPENING_BYTES, is_syn },
+        );
         assert!(!reaction.is_accepted);
         assert_eq!(peers.route(owner.path, 1400), Some(route(1, 1)));
-        assert!(peers.handle_segment(at(millis), owner.path, route(1, 1), 1400, false).is_accepted);
+        assert!(
+            peers
+                .handle_segment(
+                    at(millis),
+                    Came { path: owner.path, route: route(1, 1), len_bytes: 1400, is_syn: false }
+                )
+                .is_accepted
+        );
     }
     // While the path waits, too.
     let mut late = Owner::new(2);
-    let reaction = peers.handle_segment(at(0), late.path, route(1, 1), OPENING_BYTES, true);
+    let reaction = peers.handle_segment(
+        at(0),
+        Came { path: late.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     for is_syn in [true, false] {
-        let stolen = peers.handle_segment(at(1), late.path, route(66, 1), OPENING_BYTES, is_syn);
+        let stolen = peers.handle_segment(
+            at(1),
+            Came { path: late.path, route: route(66, 1), len_bytes: OPENING_BYTES, is_syn },
+        );
         assert!(!stolen.is_accepted);
     }
     assert_eq!(peers.route(late.path, LONGEST_SYN_ACK_BYTES), Some(route(1, 1)));
@@ -210,12 +269,25 @@ fn a_syn_from_a_new_address_is_taken_behind_the_proof() {
     let elsewhere = route(1, 2);
     // Each is challenged, however many come: its owner waits.
     for _ in 0..3 {
-        let reaction = peers.handle_segment(at(9000), owner.path, elsewhere, OPENING_BYTES, true);
+        let reaction = peers.handle_segment(
+            at(9000),
+            Came { path: owner.path, route: elsewhere, len_bytes: OPENING_BYTES, is_syn: true },
+        );
         assert!(!reaction.is_accepted && !reaction.is_stranger && reaction.challenge.is_some());
     }
-    let reaction = peers.handle_segment(at(9000), owner.path, elsewhere, OPENING_BYTES, true);
+    let reaction = peers.handle_segment(
+        at(9000),
+        Came { path: owner.path, route: elsewhere, len_bytes: OPENING_BYTES, is_syn: true },
+    );
     assert!(owner.answer(&mut peers, at(9020), elsewhere, reaction));
-    assert!(peers.handle_segment(at(9020), owner.path, elsewhere, OPENING_BYTES, true).is_accepted);
+    assert!(
+        peers
+            .handle_segment(
+                at(9020),
+                Came { path: owner.path, route: elsewhere, len_bytes: OPENING_BYTES, is_syn: true }
+            )
+            .is_accepted
+    );
     assert_eq!(peers.route(owner.path, 1400), Some(elsewhere));
 }
 
@@ -226,14 +298,23 @@ fn connects_beside_a_flood(per_second: u64, spoofed: impl Fn(u64) -> Route) -> (
     let (mut in_one, mut in_two, mut reached_the_stack) = (0, 0, 0);
     for number in 0..per_second {
         let now = at(0) + Duration::from_nanos(number * 1_000_000_000 / per_second);
-        let syn = peers.handle_segment(now, PathId(number), spoofed(number), OPENING_BYTES, true);
+        let syn = peers.handle_segment(
+            now,
+            Came { path: PathId(number), route: spoofed(number), len_bytes: OPENING_BYTES, is_syn: true },
+        );
         reached_the_stack += u32::from(syn.is_accepted);
         if number % (per_second / 100) == 0 {
             let (mut owner, home) = (Owner::new(number), route(1, number as u16));
-            let reaction = peers.handle_segment(now, owner.path, home, OPENING_BYTES, true);
+            let reaction = peers.handle_segment(
+                now,
+                Came { path: owner.path, route: home, len_bytes: OPENING_BYTES, is_syn: true },
+            );
             in_one += usize::from(reaction.is_accepted);
             if !reaction.is_accepted && owner.answer(&mut peers, now, home, reaction) {
-                let again = peers.handle_segment(now, owner.path, home, OPENING_BYTES, true);
+                let again = peers.handle_segment(
+                    now,
+                    Came { path: owner.path, route: home, len_bytes: OPENING_BYTES, is_syn: true },
+                );
                 in_two += usize::from(again.is_accepted);
             }
         }
@@ -268,11 +349,17 @@ fn a_flood_of_syns_evicts_no_known_path_and_locks_nobody_out() {
         assert!(owner.connect(&mut peers, at(0), route(1, port)));
     }
     let mut late = Owner::new(1000);
-    let reaction = peers.handle_segment(at(0), late.path, route(2, 1), OPENING_BYTES, true);
+    let reaction = peers.handle_segment(
+        at(0),
+        Came { path: late.path, route: route(2, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     for number in 0..70_000_u64 {
         let spoofed = ([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 9).into();
         let spoofed = Route { remote: spoofed, ..route(0, 0) };
-        peers.handle_segment(at(number / 100), PathId(number), spoofed, OPENING_BYTES, true);
+        peers.handle_segment(
+            at(number / 100),
+            Came { path: PathId(number), route: spoofed, len_bytes: OPENING_BYTES, is_syn: true },
+        );
         assert!(peers.counts().1 <= PeerLimits::default().waiting);
     }
     for (owner, port) in owners.iter().zip(1..) {
@@ -288,9 +375,20 @@ fn a_flood_of_syns_evicts_no_known_path_and_locks_nobody_out() {
 fn one_source_takes_its_share_of_the_waiting_room_only() {
     let mut peers = peers();
     let owner = Owner::new(1);
-    peers.handle_segment(at(0), owner.path, route(1, 1), OPENING_BYTES, true);
+    peers.handle_segment(
+        at(0),
+        Came { path: owner.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     for number in 0..70_000_u64 {
-        peers.handle_segment(at(0), PathId(number), route(66, number as u16), OPENING_BYTES, true);
+        peers.handle_segment(
+            at(0),
+            Came {
+                path: PathId(number),
+                route: route(66, number as u16),
+                len_bytes: OPENING_BYTES,
+                is_syn: true,
+            },
+        );
     }
     assert!(peers.counts().1 <= 1 + PeerLimits::default().waiting_of_source);
     assert!(peers.route(owner.path, LONGEST_SYN_ACK_BYTES).is_some());
@@ -299,13 +397,27 @@ fn one_source_takes_its_share_of_the_waiting_room_only() {
 #[test]
 fn who_lost_its_place_and_its_challenge_is_asked_again() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
-    let reaction = peers.handle_segment(at(0), owner.path, route(1, 1), 1400, false);
+    let reaction = peers
+        .handle_segment(at(0), Came { path: owner.path, route: route(1, 1), len_bytes: 1400, is_syn: false });
     assert!(!reaction.is_accepted && reaction.is_stranger);
     assert!(owner.answer(&mut peers, at(20), route(1, 1), reaction));
-    assert!(peers.handle_segment(at(40), owner.path, route(1, 1), 1400, false).is_accepted);
+    assert!(
+        peers
+            .handle_segment(
+                at(40),
+                Came { path: owner.path, route: route(1, 1), len_bytes: 1400, is_syn: false }
+            )
+            .is_accepted
+    );
     // At most so many of what belongs to nothing are answered.
     let answered = (0..20_000).filter(|&path| {
-        peers.handle_segment(at(50), PathId(path), route(66, 1), 1400, false).challenge.is_some()
+        peers
+            .handle_segment(
+                at(50),
+                Came { path: PathId(path), route: route(66, 1), len_bytes: 1400, is_syn: false },
+            )
+            .challenge
+            .is_some()
     });
     assert_eq!(answered.count(), PeerLimits::default().challenges_per_second_of_source as usize);
 }
@@ -319,13 +431,19 @@ fn a_full_table_forgets_what_no_flow_uses_and_nothing_else() {
     }
     let in_use = owners[..3].iter().map(|owner| owner.path).collect();
     assert!(!peers.wants_census(at(0)));
-    let reaction = peers.handle_segment(at(5000), owners[9].path, route(9, 1), OPENING_BYTES, true);
+    let reaction = peers.handle_segment(
+        at(5000),
+        Came { path: owners[9].path, route: route(9, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     assert!(!owners[9].answer(&mut peers, at(5000), route(9, 1), reaction), "full");
     assert!(peers.wants_census(at(5000)));
     peers.handle_census(at(5000), &in_use);
     assert_eq!(peers.counts().0, 8, "a flow may come of each still");
     // A new SYN says so too.
-    peers.handle_segment(at(9000), owners[4].path, route(4, 1), OPENING_BYTES, true);
+    peers.handle_segment(
+        at(9000),
+        Came { path: owners[4].path, route: route(4, 1), len_bytes: OPENING_BYTES, is_syn: true },
+    );
     assert!(!owners[9].connect(&mut peers, at(10_500), route(9, 1)));
     assert!(peers.wants_census(at(10_500)));
     peers.handle_census(at(10_500), &in_use);
@@ -347,7 +465,10 @@ fn one_source_cannot_fill_the_table() {
     let mut owner = Owner::new(1000);
     assert!(owner.connect(&mut peers, at(0), route(1, 1)));
     // Moving does not get around it for long: the share follows.
-    let reaction = peers.handle_segment(at(0), owner.path, route(2, 1), OPENING_BYTES, false);
+    let reaction = peers.handle_segment(
+        at(0),
+        Came { path: owner.path, route: route(2, 1), len_bytes: OPENING_BYTES, is_syn: false },
+    );
     assert!(owner.answer(&mut peers, at(0), route(2, 1), reaction));
     assert_eq!(peers.of_source.values().sum::<usize>(), peers.known.len());
     assert!(!peers.of_source.contains_key(&route(1, 1).source()));
