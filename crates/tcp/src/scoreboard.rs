@@ -436,6 +436,19 @@ impl Scoreboard {
         self.resent.clear();
     }
 
+    /// Marks what is not selectively acknowledged of all before `until`, where what had left before `since` ends, but for what
+    /// left again since. Returns the bytes marked.
+    pub(crate) fn mark_lost_before(&mut self, until: u64, since: Instant) -> u64 {
+        let (before, until) = (self.lost_bytes(), until.min(self.bounds().1));
+        self.marks.change_all(|mark| {
+            let is_on_its_way = mark.at >= since || mark.end() > until;
+            let settled = mark.flags.has(Flags::SACKED) || mark.waits() || is_on_its_way;
+            (!settled).then(|| mark.flags.with(Flags::LOST).without(Flags::RESENT))
+        });
+        self.lose_originals(until);
+        self.lost_bytes() - before
+    }
+
     /// Marks what is longer than a segment may now be, and the originals before it.
     pub(crate) fn mark_longer_lost(&mut self, most: u64) {
         self.marks.change_all(|mark| {

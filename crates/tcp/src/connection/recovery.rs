@@ -60,8 +60,8 @@ pub(super) enum Phase {
     Open,
     /// Fast recovery until this position is acknowledged.
     Fast { until: u64 },
-    /// After a timeout, until this position is acknowledged.
-    Timeout { until: u64 },
+    /// After a timeout at `since`, until this position is acknowledged: what had not left by then is behind it.
+    Timeout { until: u64, since: Instant },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -352,7 +352,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn leave_recovery(&mut self, now: Instant, advanced: bool) {
         let until = match self.recovery.phase {
             Phase::Open => return,
-            Phase::Fast { until } | Phase::Timeout { until } => until,
+            Phase::Fast { until } | Phase::Timeout { until, .. } => until,
         };
         // Without SACK, wait until something beyond is acknowledged, lest old duplicates start it again (RFC 6582 §4).
         if !advanced || self.una < until {

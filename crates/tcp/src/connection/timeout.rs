@@ -49,7 +49,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let recovery = &mut self.recovery;
         recovery.deferred_bytes = 0;
-        recovery.phase = Phase::Timeout { until: self.next };
+        recovery.phase = Phase::Timeout { until: self.next, since: now };
         recovery.prr = Prr::default();
         // A further timeout of the same episode leaves open that the first one was spurious.
         if !matches!(phase, Phase::Timeout { .. }) {
@@ -100,11 +100,24 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.timers.retransmit = now + self.rtt.rto();
     }
 
-    fn lose_everything(&mut self) {
-        // A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
+    /// The timeout was genuine: what left before it goes out again. What left since is on its way, the first segment's copy above
+    /// all, and an acknowledgment of nothing says nothing of it: the loss window is one segment (RFC 5682 §2.1, step 2a).
+    fn lose_what_timed_out(&mut self) {
+        let Phase::Timeout { until, since } = self.recovery.phase else { return };
+        self.notice_reneging();
+        let lost = self.board.mark_lost_before(until, since);
+        self.delivery.count_lost(lost);
+    }
+
+    /// A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
+    fn notice_reneging(&mut self) {
         if self.board.front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
             self.board.forget_sacks();
         }
+    }
+
+    fn lose_everything(&mut self) {
+        self.notice_reneging();
         let before = self.board.lost_bytes();
         self.board.mark_all_lost();
         self.delivery.count_lost(self.board.lost_bytes() - before);
@@ -133,7 +146,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Frto::SentNew if advanced && newly.original => self.undo(now),
             Frto::Resent | Frto::SentNew => {
                 self.recovery.frto = Frto::Off;
-                self.lose_everything();
+                self.lose_what_timed_out();
             }
         }
     }

@@ -186,6 +186,30 @@ fn a_delay_spike_is_undone_with_and_without_timestamps() {
     }
 }
 
+/// RFC 5682 §2.1, step 2a, and RFC 5681 §3.1: what was sent again after a timeout is on its way, whatever acknowledgment of nothing
+/// comes meanwhile, and the loss window has no room for more.
+#[test]
+fn a_duplicate_acknowledgment_after_a_timeout_sends_nothing_twice() {
+    let with = Config { timestamps: false, ..config() };
+    let mut pair = Pair::established(with.clone(), with, 1);
+    pair.loss_percent = 100;
+    pair.send(From::Client, pattern(0, 7300));
+    while pair.client.info().timeouts == 0 && pair.step() {}
+    let info = pair.client.info();
+    assert_eq!((info.timeouts, pair.client.in_flight_bytes()), (1, 1460 * 5), "the first is sent again");
+    pair.loss_percent = 0;
+    let sent = pair.log.len();
+    for _ in 0..3 {
+        pair.server().request_ack();
+        pair.run_for(Duration::from_millis(20));
+    }
+    assert_eq!(pair.sent(From::Client, sent), []);
+    assert_eq!((pair.client.in_flight_bytes(), pair.client.info().lost_bytes), (1460, 1460 * 4));
+    pair.run_for(Duration::from_secs(2));
+    assert!(pair.at_server == pattern(0, 7300), "the next timeout sends it");
+    assert_eq!(pair.client.info().timeouts, 2);
+}
+
 #[test]
 fn a_dead_path_backs_off_and_recovers() {
     let mut pair = Pair::established(config(), config(), 1);

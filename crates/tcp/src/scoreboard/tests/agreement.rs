@@ -16,6 +16,9 @@ enum Happening {
     Detect(u64, u64, u64),
     LoseAll,
     LoseFront,
+    /// Now is when what was not seen to arrive may be lost, if that shows later.
+    TimeOut,
+    LoseTimedOut,
     Unmark,
     Forget,
     Resend(u64),
@@ -31,6 +34,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         6 => (0u64..30, 0u64..1000, 0u64..30).prop_map(|(ago, at, window)| Happening::Detect(ago, at, window)),
         1 => Just(Happening::LoseAll),
         2 => Just(Happening::LoseFront),
+        1 => Just(Happening::TimeOut),
+        1 => Just(Happening::LoseTimedOut),
         1 => Just(Happening::Unmark),
         1 => Just(Happening::Forget),
         8 => (1u64..25).prop_map(Happening::Resend),
@@ -46,6 +51,8 @@ struct Both {
     una: u64,
     next: u64,
     now_ms: u64,
+    timed_out_ms: u64,
+    timed_out_at: u64,
 }
 
 impl Both {
@@ -80,6 +87,15 @@ impl Both {
             }
             Happening::LoseFront => {
                 assert_eq!(self.ours.mark_front_lost(999), self.reference.mark_front_lost(999));
+            }
+            Happening::TimeOut => {
+                self.now_ms += 1;
+                (self.timed_out_ms, self.timed_out_at) = (self.now_ms, self.next);
+            }
+            Happening::LoseTimedOut => {
+                let (until, since) = (self.timed_out_at, Instant::from_millis(self.timed_out_ms));
+                let expected = self.reference.mark_lost_before(until, since);
+                assert_eq!(self.ours.mark_lost_before(until, since), expected);
             }
             Happening::Unmark => {
                 self.ours.unmark_lost();

@@ -377,6 +377,18 @@ impl Scoreboard {
         self.resent.clear();
     }
 
+    /// Marks everything before `until` that is not selectively acknowledged and left before `since`.
+    pub(crate) fn mark_lost_before(&mut self, until: u64, since: Instant) -> u64 {
+        let before = self.lost_bytes();
+        for at in 0..self.queue.len() {
+            let left_before = |piece: &Sent| piece.end() <= until && piece.at < since;
+            if self.queue.get(at).is_some_and(left_before) {
+                self.mark_lost(at);
+            }
+        }
+        self.lost_bytes() - before
+    }
+
     /// Marks the first piece that is not selectively acknowledged, or its first `most` bytes.
     pub(crate) fn mark_front_lost(&mut self, most: u64) -> u64 {
         let first = self.queue.iter().position(|piece| !piece.flags.has(Flags::SACKED));
