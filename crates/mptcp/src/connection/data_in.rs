@@ -374,25 +374,21 @@ impl Connection {
             self.infinite_from_here(cx, position, bytes.clone());
             return true;
         }
-        let alone = self.established_count() <= 1;
+        if self.shared.peer_finished {
+            // A copy of what came elsewhere: nothing follows the end.
+            return false;
+        }
+        let alone = self.carrying_count() <= 1;
         let is_merged =
             self.subflows.get(position).is_some_and(|subflow| subflow.rx.offset < subflow.rx.unmapped_until);
         if is_merged || segment.options.dss.is_some() || !segment.options.rest.is_empty() {
             // Coalesced with a mapped segment: the peer sees that DATA_ACK leaves them out and sends them again.
             return false;
         }
-        if !alone {
-            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
-            return true;
-        }
-        if self.shared.reassembly.is_empty() {
+        if alone && self.shared.reassembly.is_empty() {
             self.infinite_from_here(cx, position, bytes.clone());
-            return true;
-        }
-        if self.established_count() == 1 {
-            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
         } else {
-            self.fail(CloseReason::Damaged);
+            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
         }
         true
     }
@@ -489,8 +485,8 @@ impl Connection {
         self.shared.receive_window.on_arrival(arrival, buffer, cx.memory);
     }
 
-    /// Subflows that carry data.
-    pub(super) fn established_count(&self) -> usize {
-        self.subflows.iter().filter(|subflow| subflow.meta.stage == Stage::Established).count()
+    /// Subflows that carry data: the initial one does before the first DSS comes on it, too.
+    pub(super) fn carrying_count(&self) -> usize {
+        self.subflows.iter().filter(|subflow| subflow.meta.stage.carries_data()).count()
     }
 }

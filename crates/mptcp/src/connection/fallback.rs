@@ -21,6 +21,7 @@ impl Connection {
         self.timers.confirm = Instant::FAR_FUTURE;
         self.requests.push(Request::ForgetToken);
         self.forget_reinjections();
+        self.abort_others(position);
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.meta.stage = Stage::Plain;
             subflow.meta.signals.clear();
@@ -35,21 +36,25 @@ impl Connection {
         self.needs_schedule = true;
     }
 
-    /// A segment without any Multipath TCP option, before any DSS came: options do not pass.
+    /// A segment without any Multipath TCP option, before any DSS came: options do not pass. Where the peer has answered an MP_JOIN
+    /// with the HMAC that only the keys yield, it uses Multipath TCP, and so do we: this subflow is one of several then, of which
+    /// none may fall back (RFC 8684 §3.7).
     pub(super) fn unconfirmed_without_dss(&mut self, cx: &mut Context<'_>, position: usize) {
-        let alone = self.subflows.iter().all(|subflow| subflow.meta.stage != Stage::Established)
-            || self.established_count() == 1;
-        if !alone {
+        let has_joined = self.subflows.iter().any(|subflow| subflow.meta.stage == Stage::JoinAck);
+        if self.shared.confirmed || has_joined || self.carrying_count() > 1 {
             return;
         }
         cx.mib.fallbacks += 1;
-        for subflow in &mut self.subflows {
-            if subflow.meta.stage.is_joining() {
-                subflow.meta.error = Some(SubflowError::Local);
-                subflow.tcp.abort();
-            }
-        }
         self.fall_back_in_handshake(position, FallbackReason::DssMissing);
+    }
+
+    /// TCP has one subflow: those beside the one at `position` end.
+    fn abort_others(&mut self, position: usize) {
+        for (_, subflow) in self.subflows.iter_mut().enumerate().filter(|(at, _)| *at != position) {
+            subflow.meta.error = Some(SubflowError::Local);
+            subflow.meta.finishing = true;
+            subflow.tcp.abort();
+        }
     }
 
     /// A checksum failed at subflow offset `from`, where data number `data_seq` was to start.
@@ -62,7 +67,7 @@ impl Connection {
         held: Payload,
     ) {
         cx.mib.mp_fail_tx += 1;
-        let alone = self.established_count() <= 1;
+        let alone = self.carrying_count() <= 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         if !alone {
             subflow.meta.fail_on_reset = Some(data_seq);
@@ -104,7 +109,7 @@ impl Connection {
             // Nothing of that number is outstanding.
             return;
         }
-        if self.established_count() > 1 {
+        if self.carrying_count() > 1 {
             // Comes with a RST then; without one, the subflow is of no use either.
             self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
             return;
@@ -185,12 +190,7 @@ impl Connection {
         self.timers.data_fin = Instant::FAR_FUTURE;
         self.timers.data_retransmit = Instant::FAR_FUTURE;
         self.shared.data_fin = None;
-        for subflow in &mut self.subflows {
-            if subflow.meta.stage.is_joining() {
-                subflow.meta.error = Some(SubflowError::Local);
-                subflow.tcp.abort();
-            }
-        }
+        self.abort_others(position);
         // What is in reassembly came from other subflows, and comes again.
         self.shared.reassembly.clear();
         if let Some(subflow) = self.subflows.get_mut(position) {
@@ -218,7 +218,7 @@ impl Connection {
         let subflow = self.subflows.get(position)?;
         // Where our third ACK is on its way, the peer may send data already.
         let is_other = |other: &crate::subflow::Subflow| {
-            matches!(other.meta.stage, Stage::Established | Stage::JoinAck)
+            (other.meta.stage.carries_data() || other.meta.stage == Stage::JoinAck)
                 && other.meta.id != subflow.meta.id
         };
         if self.subflows.iter().any(|other| is_other(other)) {

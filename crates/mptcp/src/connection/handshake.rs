@@ -181,8 +181,7 @@ impl Connection {
                 if segment.options.dss.is_some() || segment.options.mptcp().any(announces) {
                     self.confirm(cx, position);
                 } else if segment.options.mptcp().next().is_none() {
-                    self.fall_back_in_handshake(position, FallbackReason::DssMissing);
-                    cx.mib.fallbacks += 1;
+                    self.unconfirmed_without_dss(cx, position);
                 }
                 true
             }

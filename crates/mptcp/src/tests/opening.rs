@@ -10,7 +10,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::MptcpVersion;
 
 use super::network::{Network, Way, client_addr, segment};
-use super::{MINUTE, VERSIONS, assert_exchanged, network};
+use super::{MINUTE, VERSIONS, assert_exchanged, fell_back, network, strip};
 use crate::{CloseReason, ConnectionId, Event};
 
 /// The paths of the first SYNs that have left after the first `since` packets, in order.
@@ -111,6 +111,33 @@ fn where_the_server_has_the_third_ack_and_its_answers_are_lost_another_path_goes
             assert_eq!(accepted(&network), 1);
             let joined = network.log.iter().find(|line| line.contains("join")).map_or("", |line| line);
             assert!(joined < "4.1", "{joined}, from 1 s on");
+        }
+    }
+}
+
+/// RFC 8684 §3.7: a subflow on which options don't pass ends, but only the one there is falls back.
+#[test]
+fn the_first_path_comes_back_without_options_after_another_was_joined() {
+    for version in VERSIONS {
+        for (upload, download) in [(10_000, 100_000), (300_000, 10_000)] {
+            let mut network = dying(version, false);
+            let mut has_joined = false;
+            network.meddle = Box::new(move |way, mut packet| {
+                if way == Way::ToServer || packet.ip.dst != client_addr(0) {
+                    let options = &segment(&packet).options;
+                    has_joined |= way == Way::ToClient && options.dss.is_some();
+                    return vec![packet];
+                }
+                if segment(&packet).flags.syn() {
+                    return vec![packet];
+                }
+                strip(&mut packet);
+                if has_joined { vec![packet] } else { vec![] }
+            });
+            assert_exchanged(&mut network, upload, download, MINUTE * 2);
+            let log = network.log.join("\n");
+            assert_eq!(fell_back(&network), [None, None], "{version:?}\n{log}");
+            assert_eq!(accepted(&network), 1, "{log}");
         }
     }
 }
