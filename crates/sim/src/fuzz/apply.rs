@@ -198,11 +198,17 @@ impl World {
     }
 
     /// Something is queued or under way: a word of an open window lets it go on. What an application wrote before it let go still
-    /// goes out.
+    /// goes out. A subflow owes what it sent even where another has delivered that (RFC 8684 §3.3.6): its next timeout may be far,
+    /// and whatever makes the peer repeat an acknowledgment that was lost lets it go on before.
     fn data_waits(&self) -> bool {
+        let is_owed = |tcp: &polypath_tcp::Info| {
+            tcp.in_flight_bytes + tcp.lost_bytes + tcp.sacked_bytes + tcp.unsent_bytes > 0
+        };
         self.applications.iter().any(|application| {
             let info = self.hosts[application.side.index()].info(application.id);
-            let is_written = info.is_some_and(|info| info.send_buffer_bytes > 0);
+            let is_written = info.is_some_and(|info| {
+                info.send_buffer_bytes > 0 || info.subflows.iter().any(|subflow| is_owed(&subflow.tcp))
+            });
             is_written || application.to_write_bytes > 0 && !application.is_over()
         })
     }
