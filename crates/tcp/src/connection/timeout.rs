@@ -144,9 +144,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 self.recovery.prr.out = 0;
             }
             Frto::SentNew if advanced && newly.original => self.undo(now),
-            Frto::Resent | Frto::SentNew => {
+            Frto::Resent => {
                 self.recovery.frto = Frto::Off;
                 self.lose_what_timed_out();
+            }
+            // The two new segments would fill the window that retransmissions are to leave in.
+            Frto::SentNew => {
+                self.recovery.frto = Frto::Off;
+                self.lose_everything();
             }
         }
     }
