@@ -21,6 +21,8 @@ use super::files::blocking;
 const LARGE_BLOCK_BYTES: usize = 256 << 10;
 /// What every connection may have, on its way and being read.
 pub(super) const SMALL_BLOCK_BYTES: usize = 16 << 10;
+/// Blocks of a file that a connection has on their way or being read. Others wait, whatever the connection would take.
+const MOST_BLOCKS: usize = 2;
 /// Large blocks on their way, of all connections together.
 pub(super) const MOST_IN_LARGE_BLOCKS_BYTES: usize = 32 << 20;
 /// Lists of directories on their way, of all connections together. What fits in a small block does not count.
@@ -77,6 +79,8 @@ impl Drop for Room {
 struct Held {
     content: Vec<u8>,
     _room: Option<Room>,
+    /// Among the blocks of its connection.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl AsRef<[u8]> for Held {
@@ -134,7 +138,7 @@ impl Memory {
             let units = u32::try_from(length.min(MOST_IN_LISTS_BYTES).div_ceil(LIST_UNIT_BYTES)).ok()?;
             permit = Some(self.lists.clone().try_acquire_many_owned(units).ok()?);
         }
-        Some(Bytes::from_owner(Held { content, _room: Some(self.room(length, permit)) }))
+        Some(Bytes::from_owner(Held { content, _room: Some(self.room(length, permit)), _turn: None }))
     }
 
     /// As [`file_body`], in blocks for which there is room, and no clean end if the file was changed meanwhile. Its
@@ -191,11 +195,12 @@ fn body(
     progress: impl Fn(u64) + Send + Sync + 'static,
 ) -> io::Result<Body> {
     file.seek(SeekFrom::Start(first))?;
-    let start = (file, count, room, progress);
-    let blocks = stream::try_unfold(start, |(mut file, left, room, progress)| async move {
+    let start = (file, count, room, progress, Arc::new(Semaphore::new(MOST_BLOCKS)));
+    let blocks = stream::try_unfold(start, |(mut file, left, room, progress, turns)| async move {
         if left == 0 {
             return Ok(None);
         }
+        let turn = turns.clone().acquire_owned().await.ok();
         let found = room(left);
         let bytes = found.as_ref().map_or_else(|bytes| *bytes, |room| room.bytes);
         let (file, content) = blocking(move || {
@@ -209,8 +214,8 @@ fn body(
         }
         let read = content.len() as u64;
         progress(read);
-        let block = Bytes::from_owner(Held { content, _room: found.ok() });
-        Ok(Some((Frame::data(block), (file, left - read, room, progress))))
+        let block = Bytes::from_owner(Held { content, _room: found.ok(), _turn: turn });
+        Ok(Some((Frame::data(block), (file, left - read, room, progress, turns))))
     });
     Ok(BodyExt::boxed(StreamBody::new(blocks)))
 }

@@ -22,7 +22,8 @@
 //! by turns, and nobody waits longer than 20 seconds at a time.
 //!
 //! What is sent is in memory block by block: twice 16 KiB for each connection, and 32 MiB in larger blocks for all of them
-//! together; so are lists of directories, in 64 MiB. The fields of a request may have 32 KiB.
+//! together; so are lists of directories, in 64 MiB. The fields of a request may have 32 KiB, and 128 KiB of a connection are
+//! read at once: while the disk is busy, an upload has up to three such pieces in memory besides its blocks.
 //!
 //! Files whose names begin with a dot are not there, unless [`FileServer::with_hidden_files`] says so.
 //!

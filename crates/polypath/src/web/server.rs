@@ -34,9 +34,10 @@ pub const HEADER_LIMIT: Duration = Duration::from_secs(20);
 pub const BODY_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of a body in each [`BODY_LIMIT`]: 500 a second.
 pub const LEAST_BODY_BYTES: u64 = 15_000;
-/// What a connection holds of a request at once, such as all of its fields, and of what it is about to send besides a
-/// block of a file.
-const BUFFER_BYTES: usize = 32 << 10;
+/// What the fields of a request may have.
+const FIELDS_BYTES: usize = 32 << 10;
+/// What is read of a connection at once.
+const READ_BYTES: usize = 128 << 10;
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -158,7 +159,8 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)
         .half_close(true)
-        .max_buf_size(BUFFER_BYTES);
+        .max_header_size(FIELDS_BYTES)
+        .max_buf_size(READ_BYTES);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         // What goes wrong on a connection is the client's business, and it knows.
@@ -221,6 +223,17 @@ mod tests {
             let (answer, seconds) = answer(put, drip).await;
             assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
             assert!((BODY_LIMIT.as_secs()..2 * BODY_LIMIT.as_secs()).contains(&seconds), "{seconds}");
+        }
+    }
+
+    #[tokio::test]
+    async fn fields_have_a_bound_however_much_is_read_at_once() {
+        let long = "a".repeat(FIELDS_BYTES);
+        let begun = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: ";
+        let cases = [(&long[..], "", 431), (&long, "\r\n\r\n", 431), (&long[100..], "\r\n\r\n", 200)];
+        for (value, end, status) in cases {
+            let (answer, _) = answer(&format!("{begun}{value}{end}"), "").await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         }
     }
 }
