@@ -140,6 +140,7 @@ fn mistakes_on_the_command_line_end_with_one_clear_line() {
         (&["demo", "--report", "/nonexistent/report.html"], "expected a writable file"),
         (&["sim"], "<FILE.toml>"),
         (&["soak", "--count", "0"], "--count"),
+        (&["lab", "list", "/nonexistent"], "such as experiments in Polypath's source: polypath lab list DIR"),
         (&["fly"], "unrecognized subcommand 'fly'"),
     ] {
         let output = polypath(arguments);
