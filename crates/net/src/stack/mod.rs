@@ -60,6 +60,11 @@ pub trait Surroundings: std::fmt::Debug + Send {
         own
     }
 
+    /// A peer of the stack's, with the address by which the network knows it now.
+    fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
+        peer
+    }
+
     /// Lets peers reach a port; with `is_held`, whoever listens there has it from the kernel already, so that it need
     /// not be kept from others.
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;

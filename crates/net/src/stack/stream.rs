@@ -60,9 +60,11 @@ impl StackStream {
         self.first.map(|tuple| tuple.local.into()).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// The peer's end of the first subflow.
+    /// The peer's end of the first subflow, with the address by which the network knows the peer now.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.first.map(|tuple| tuple.remote.into()).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let peer = self.first.map(|tuple| tuple.remote.into());
+        let peer: SocketAddr = peer.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        Ok(self.stack.shared.surroundings(|around| around.peer_at(peer)).unwrap_or(peer))
     }
 
     /// The stack.

@@ -6,21 +6,34 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PathId(pub(super) u64);
 
+/// A network of sources that paths of peers belong to, as a hash of 24 bits. The stack gives each network a share of what peers may
+/// take ([`polypath_tcp::source_prefix`]); where two have the same hash, they share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SourceTag(u32);
+
+impl SourceTag {
+    const BITS: u32 = 24;
+
+    /// The last bits of a keyed hash of the network.
+    pub(super) fn new(hash: u64) -> Self {
+        Self(hash as u32 & ((1 << Self::BITS) - 1))
+    }
+}
+
 impl PathId {
-    /// The address by which the stack knows the path of a peer. Each path is in a network of its own, since the stack gives each
-    /// network of sources a share of what peers may take ([`polypath_tcp::source_prefix`]).
-    pub(super) fn addr(self) -> IpAddr {
-        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (self.0 >> shift) as u16);
-        Ipv6Addr::new(STACK_NETWORK[0], STACK_NETWORK[1], a, b, PEER_GROUPS[0], PEER_GROUPS[1], c, d).into()
+    /// The address by which the stack knows the path of a peer. All paths of one network of sources are in one network of the
+    /// stack's, so that whoever has many paths has one share.
+    pub(super) fn addr(self, source: SourceTag) -> IpAddr {
+        let network = u64::from(STACK_NETWORK) << 32 | u64::from(source.0) << 8 | u64::from(PEER);
+        Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(self.0)).into()
     }
 
     /// The path that such an address stands for.
     pub(super) fn of(addr: IpAddr) -> Option<Self> {
         let IpAddr::V6(addr) = addr else { return None };
-        let [first, second, a, b, kind, zero, c, d] = addr.segments();
-        let is_of_peer = [first, second] == STACK_NETWORK && [kind, zero] == PEER_GROUPS;
-        let bits = [a, b, c, d].into_iter().fold(0, |bits, group| bits << 16 | u64::from(group));
-        is_of_peer.then_some(Self(bits))
+        let network = (addr.to_bits() >> 64) as u64;
+        let is_of_peer = (network >> 32) as u32 == STACK_NETWORK && network as u8 == PEER;
+        is_of_peer.then_some(Self(addr.to_bits() as u64))
     }
 }
 
@@ -46,10 +59,10 @@ impl OwnPath {
 }
 
 /// Addresses of the stack that stand for paths begin so (RFC 4193 §3), ...
-const STACK_NETWORK: [u16; 2] = [0xfd70, 0x6f6c];
+const STACK_NETWORK: u32 = 0xfd70_6f6c;
 
-/// ... and those of peers' paths have these groups between the halves of the identifier.
-const PEER_GROUPS: [u16; 2] = [0x7971, 0];
+/// ... and have this before the identifier, if that is a peer's. The end's own have 1.
+const PEER: u8 = 2;
 
 /// An address of the network as the stack sees it: all are of IPv6, so that families mix.
 pub(super) fn stack_addr(addr: IpAddr) -> IpAddr {
@@ -72,26 +85,24 @@ mod tests {
 
     #[test]
     fn addresses_stand_for_paths_and_peers() {
-        assert_eq!((PathId::of(PATH.addr()), OwnPath::of(PATH.addr())), (Some(PATH), None));
-        assert_eq!((OwnPath::of(OwnPath(7).addr()), PathId::of(OwnPath(7).addr())), (Some(OwnPath(7)), None));
+        assert_eq!((PathId::of(OwnPath(7).addr()), OwnPath::of(OwnPath(7).addr())), (None, Some(OwnPath(7))));
         assert_eq!(PathId::of(stack_addr([192, 0, 2, 1].into())), None);
-        // Whatever identifier a peer chooses.
-        for bits in [0, u64::MAX, 0x7971_0001_0000_0000, 0x7971_0001_0000_0001] {
-            assert_eq!(
-                (PathId::of(PathId(bits).addr()), OwnPath::of(PathId(bits).addr())),
-                (Some(PathId(bits)), None)
-            );
+        // Whatever identifier a peer chooses, and wherever it is.
+        for bits in [0, 7, PATH.0, u64::MAX] {
+            for hash in [0, 0x79_7100, u64::MAX] {
+                let addr = PathId(bits).addr(SourceTag::new(hash));
+                assert_eq!((PathId::of(addr), OwnPath::of(addr)), (Some(PathId(bits)), None));
+            }
         }
     }
 
     #[test]
-    fn what_one_path_takes_is_not_the_share_of_others() {
-        let sources = [0x0123_4567_89ab_cdef, 0x1123_4567_89ab_cdef, 0x0123_f567_89ab_cdef];
-        let sources = sources.map(|bits| polypath_tcp::source_prefix(PathId(bits).addr()));
-        assert!(
-            sources[0] != sources[1] && sources[1] != sources[2] && sources[0] != sources[2],
-            "{sources:?}"
-        );
+    fn all_paths_of_a_source_have_one_share() {
+        let prefix = |bits, hash| polypath_tcp::source_prefix(PathId(bits).addr(SourceTag::new(hash)));
+        assert_eq!(prefix(0, 5), prefix(u64::MAX, 5));
+        for bit in 0..SourceTag::BITS {
+            assert_ne!(prefix(PATH.0, 5), prefix(PATH.0, 5 ^ 1 << bit), "{bit}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@
 //! no identifier can be had without its key, and nobody can tell which identifiers belong to one owner.
 //!
 //! Neither end's addresses are in a datagram, so translation on the way changes nothing. The stack knows a path of a peer by
-//! the unique address that [`PathId::addr`] makes of its identifier, its own paths by [`OwnPath::addr`](super::address::OwnPath::addr), and the end that was
+//! the unique address that [`PathId::addr`] makes of its identifier and of the network it was proven in, its own paths by [`OwnPath::addr`](super::address::OwnPath::addr), and the end that was
 //! dialled by the address that was dialled.
 //!
 //! Version 0 had the version and the kind in one byte, one identifier for all peers, and no kind above 3. It is not
@@ -374,6 +374,7 @@ mod tests {
     use polypath_wire::{Endpoint, FourTuple, Payload, SeqNumber, TcpFlags};
     use proptest::prelude::*;
 
+    use super::super::address::SourceTag;
     use super::*;
     use crate::udp::address::stack_addr;
 
@@ -383,7 +384,7 @@ mod tests {
 
     fn packet(payload: Payload, segment_size: u16, flags: TcpFlags) -> Packet {
         let tuple = FourTuple {
-            local: Endpoint::new(PATH.addr(), 5),
+            local: Endpoint::new(PATH.addr(SourceTag::new(1)), 5),
             remote: Endpoint::new(stack_addr([192, 0, 2, 1].into()), 80),
         };
         let seq = SeqNumber(u32::MAX - 3000);

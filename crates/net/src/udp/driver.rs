@@ -135,6 +135,11 @@ impl Shared {
         ]
     }
 
+    /// Where a peer that dialled this end is now, if the stack's address is that of one.
+    pub(super) fn remote(&self, addr: IpAddr) -> Option<SocketAddr> {
+        self.traffic().peers.remote(addr)
+    }
+
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -211,7 +216,11 @@ impl UdpTransmit {
     fn transmit_to_owner(&mut self, path: PathId, packet: &Packet) -> io::Result<()> {
         let header = Header { kind: Kind::Segment, to_owner: true, path };
         let Some(size) = datagram::emit(header, packet, &mut self.train) else { return Ok(()) };
-        let Some(route) = self.shared.traffic().peers.route(path, self.train.len()) else { return Ok(()) };
+        let route = {
+            let peers = &mut self.shared.traffic().peers;
+            peers.path(packet.ip.dst).and_then(|path| peers.route(path, self.train.len()))
+        };
+        let Some(route) = route else { return Ok(()) };
         let Some(port) = self.shared.ports.get(route.socket) else { return Ok(()) };
         port.send_train(route.remote, route.local, &self.train, size)
     }
@@ -353,7 +362,8 @@ impl UdpReceive {
             ours.then(|| (path.addr(), stack_addr(remote.ip())))?
         } else {
             let local = meta.dst_ip?;
-            (stack_addr(local), header.path.addr())
+            let peer = self.shared.traffic().peers.addr(header.path, self.route_of(meta));
+            (stack_addr(local), peer)
         };
         compact(&mut segment, &self.pool, self.most_held_bytes);
         let tuple = FourTuple {

@@ -1,5 +1,6 @@
 //! Stacks that talk over the loopback interface, and who gets between them. Needs no privileges.
 
+use std::collections::HashSet;
 use std::net::UdpSocket;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -70,6 +71,22 @@ async fn the_peer_of_a_stack_whose_runtime_ends_is_told() {
     let (accepted, ()) =
         tokio::join!(listener.accept(), upload_to_the_end(start, ([127, 0, 0, 1], PORT).into()));
     is_told(accepted.expect("is accepted").0).await;
+}
+
+#[tokio::test]
+async fn a_server_sees_real_addresses_and_counts_by_them() {
+    let (server, options) = server(16_908);
+    let clients = [client(&options), client(&options), client(&options)];
+    let mut streams = Vec::new();
+    for client in &clients {
+        streams.push(pair(client, &server).await);
+    }
+    for (_, far) in &streams {
+        assert_eq!(far.peer_addr().expect("it lives").ip(), IpAddr::from([127, 0, 0, 1]));
+    }
+    let remotes: HashSet<IpAddr> = server.flows().iter().map(|flow| flow.remote.addr).collect();
+    let sources: HashSet<u64> = remotes.iter().copied().map(polypath_tcp::source_prefix).collect();
+    assert_eq!((remotes.len(), sources.len()), (3, 1), "{remotes:?}");
 }
 
 #[tokio::test]

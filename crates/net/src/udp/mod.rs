@@ -9,7 +9,7 @@
 //! | knows an identifier, and sends from anywhere | cause one challenge for each datagram, never longer than that | take a path over, see any of its datagrams, have the stack see one of its own |
 //! | is dialled by the same host as others | know the key of its own path | link that to paths of others, or speak for them |
 //! | makes up addresses | take places in a table of fixed size, its network's share of it; have so many segments a second reach the stack | push a known path out, get more than one byte for one, cost newcomers more than a round trip |
-//! | opens many paths from real addresses | have as many as its network's share | push out a path that a flow uses |
+//! | opens many paths from real addresses | have as many as its network's share | push out a path that a flow uses, count as more than one source to what is above |
 //! | sees all datagrams, the introduction too | all that it could with TCP | |
 
 mod address;
@@ -248,6 +248,11 @@ impl Surroundings for Encapsulation {
 
     fn dials(&self, remote: SocketAddr) -> SocketAddr {
         SocketAddr::new(stack_addr(remote.ip()), remote.port())
+    }
+
+    fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
+        let addr = self.shared.remote(peer.ip()).map_or(peer.ip(), |remote| remote.ip().to_canonical());
+        SocketAddr::new(addr, peer.port())
     }
 
     fn expose(&self, _: u16, _: bool) -> io::Result<()> {

@@ -14,6 +14,8 @@
 //!   the path's key comes back from there; until then the old route stays in use.
 //! - A challenge is never longer than the datagram that caused it, and only so many a second leave.
 //! - A known path is forgotten only when there is no room, and only if no flow uses it; its owner introduces itself again.
+//! - The stack's address of a path tells the network that the path was first proven in, and stays when the path moves. What comes
+//!   of a path that was proven elsewhere meanwhile has another address, and reaches no flow of that one.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 use polypath_tcp::source_prefix;
 use polypath_units::{Duration, Instant};
 
-use super::address::PathId;
+use super::address::{PathId, SourceTag};
 use super::allowance::Allowance;
 use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES};
 use super::keys::{Challenge, PathKey, Proof};
@@ -138,6 +140,8 @@ pub(super) struct PeerCounters {
 struct Known {
     key: PathKey,
     route: Route,
+    /// The network of sources of its first route.
+    source: SourceTag,
     /// When a flow may last have begun.
     fresh_at: Instant,
     /// Another route, of late. The challenge needs no memory of it; that it is not repeated too soon does.
@@ -269,7 +273,8 @@ impl Peers {
         self.counters.introductions += 1;
         self.waiting.remove(path);
         *self.of_source.entry(source).or_default() += 1;
-        self.known.insert(path, Known { key, route, fresh_at: now, candidate: None });
+        let tag = self.secrets.tag(source);
+        self.known.insert(path, Known { key, route, source: tag, fresh_at: now, candidate: None });
         true
     }
 
@@ -300,6 +305,27 @@ impl Peers {
         let route = self.waiting.spend(path, len_bytes);
         self.counters.unproven_drops += u64::from(route.is_none());
         route
+    }
+
+    /// The address by which the stack knows a path of which something came by a route.
+    pub(super) fn addr(&self, path: PathId, route: Route) -> IpAddr {
+        let known = self.known.get(&path).map(|known| known.source);
+        path.addr(known.unwrap_or_else(|| self.secrets.tag(route.source())))
+    }
+
+    /// The path that an address of the stack's stands for; none if the path is not known by that address now.
+    pub(super) fn path(&self, addr: IpAddr) -> Option<PathId> {
+        let path = PathId::of(addr)?;
+        (self.addr(path, self.last_route(path)?) == addr).then_some(path)
+    }
+
+    /// Where the peer is that the stack knows by an address: where it has proven to be or, before that, where it came from.
+    pub(super) fn remote(&self, addr: IpAddr) -> Option<SocketAddr> {
+        self.last_route(self.path(addr)?).map(|route| route.remote)
+    }
+
+    fn last_route(&self, path: PathId) -> Option<Route> {
+        self.known_route(path).or_else(|| self.waiting.route(path))
     }
 
     /// There was no room: it is time to say which paths flows use.

@@ -2,7 +2,7 @@
 
 use siphasher::sip::SipHasher24;
 
-use super::address::PathId;
+use super::address::{PathId, SourceTag};
 use super::keys::{Challenge, addr_bytes};
 use super::peers::Route;
 
@@ -34,6 +34,11 @@ impl PeerSecrets {
         bytes[40..42].copy_from_slice(&route.remote.port().to_be_bytes());
         bytes[42..].copy_from_slice(&route.local.map(addr_bytes).unwrap_or_default());
         Challenge(self.challenge.hash(&bytes).to_be_bytes())
+    }
+
+    /// By what the stack tells a network of sources from others.
+    pub(super) fn tag(&self, source: u64) -> SourceTag {
+        SourceTag::new(self.place(source))
     }
 
     /// Where a network of sources has its share of a table.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use polypath_wire::{IpHeader, TcpFlags};
 
 use super::*;
+use crate::udp::address::SourceTag;
 use crate::udp::datagram::{OPENING_BYTES, RETRY_BYTES};
 use crate::udp::keys::PathKey;
 
@@ -23,7 +24,7 @@ fn receiver(most_held_bytes: usize) -> (UdpReceive, SocketAddr) {
 fn datagrams(payload_bytes: usize, segment_size: u16, flags: TcpFlags) -> (Vec<u8>, usize) {
     let payload = vec![7; payload_bytes].into();
     let segment = Segment { src_port: 1, dst_port: 2, flags, payload, segment_size, ..Segment::default() };
-    let ip = IpHeader::new([0; 16].into(), KEY.id().addr());
+    let ip = IpHeader::new([0; 16].into(), KEY.id().addr(SourceTag::new(1)));
     let packet = Packet { ip, transport: Transport::Tcp(segment) };
     let header = Header { kind: Kind::Segment, to_owner: false, path: KEY.id() };
     let mut train = Vec::new();

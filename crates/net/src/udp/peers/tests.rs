@@ -473,3 +473,38 @@ fn one_source_cannot_fill_the_table() {
     assert_eq!(peers.of_source.values().sum::<usize>(), peers.known.len());
     assert!(!peers.of_source.contains_key(&route(1, 1).source()));
 }
+
+#[test]
+fn all_paths_of_a_source_are_one_source_to_the_stack() {
+    let mut peers = peers();
+    let mut source = |number: u64, route: Route| {
+        let mut owner = Owner::new(number);
+        assert!(owner.connect(&mut peers, at(0), route));
+        source_prefix(peers.addr(owner.path, route))
+    };
+    let hog = source(0, route(66, 0));
+    assert!((1..300).all(|number| source(number, route(66, number as u16)) == hog));
+    assert!((0..60).all(|net| source(1000 + u64::from(net), route(net, 1)) != hog));
+}
+
+#[test]
+fn an_address_of_the_stack_leads_to_the_source_that_it_tells() {
+    let (mut peers, mut owner) = (peers(), Owner::new(1));
+    let (of_another, home) = (route(1, 1), route(66, 666));
+    let came = |route, is_syn| Came { path: owner.path, route, len_bytes: OPENING_BYTES, is_syn };
+    let (syn, other) = (came(of_another, true), came(home, false));
+    // The SYN has an address that is not its sender's; the introduction comes from where that is.
+    assert!(peers.handle_segment(at(0), syn).is_accepted);
+    let blamed = peers.addr(owner.path, of_another);
+    assert_eq!((peers.path(blamed), peers.remote(blamed)), (Some(owner.path), Some(of_another.remote)));
+    let reaction = peers.handle_segment(at(1), other);
+    assert!(owner.answer(&mut peers, at(20), home, reaction));
+    assert_eq!((peers.path(blamed), peers.remote(blamed)), (None, None));
+    let own = peers.addr(owner.path, home);
+    assert_ne!(source_prefix(own), source_prefix(blamed));
+    // It stays when the path moves, so that flows live on; who asks is told where the peer is now.
+    let elsewhere = route(2, 7);
+    let reaction = peers.handle_segment(at(3000), Came { route: elsewhere, ..other });
+    assert!(owner.answer(&mut peers, at(3020), elsewhere, reaction));
+    assert_eq!((peers.addr(owner.path, elsewhere), peers.remote(own)), (own, Some(elsewhere.remote)));
+}
