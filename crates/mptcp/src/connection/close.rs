@@ -282,6 +282,18 @@ impl Connection {
         self.requests.push(Request::Remember { tuple: tcp.tuple(), quality });
     }
 
+    /// The peer has said that it has no such connection.
+    fn is_unknown_to_peer(
+        &self,
+        meta: &crate::subflow::Meta,
+        reason: Option<TcpCloseReason>,
+        error: Option<SubflowError>,
+    ) -> bool {
+        let is_reset = matches!(reason, Some(TcpCloseReason::Reset | TcpCloseReason::Refused));
+        meta.stage == Stage::JoinSyn && error.is_some_and(is_unknown_token)
+            || self.is_unconfirmed() && is_reset
+    }
+
     fn after_subflow_loss(
         &mut self,
         cx: &mut Context<'_>,
@@ -308,7 +320,7 @@ impl Connection {
             self.fail(CloseReason::Finished);
         } else if self.is_all_said() {
             self.timers.no_subflow = cx.now + TIME_WAIT_WITHOUT_SUBFLOW;
-        } else if meta.stage == Stage::JoinSyn && error.is_some_and(is_unknown_token) {
+        } else if self.is_unknown_to_peer(meta, reason, error) {
             self.fail(CloseReason::Reset);
         } else if self.timers.no_subflow == Instant::FAR_FUTURE {
             self.timers.no_subflow = cx.now + self.shared.config.no_subflow_timeout;

@@ -113,6 +113,12 @@ impl Connection {
         self.timers.confirm = now + STEP;
     }
 
+    /// No DSS has said that the server has a connection, and it was not asked over another path: no subflow may join (RFC 8684 §3.1),
+    /// and if the initial one is reset, none is left.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.shared.is_client && !self.shared.confirmed && !self.unconfirmed.is_asking()
+    }
+
     /// A subflow that was to ask over another path has ended.
     pub(super) fn note_refusal(&mut self, now: Instant, meta: &Meta, error: Option<SubflowError>) {
         let is_refused = meta.stage == Stage::JoinSyn && error.is_some_and(is_unknown_token);
