@@ -114,10 +114,16 @@ impl SubflowExtension<'_> {
         space.try_push(self.shared.capable(MpCapableKeys::Both { sender, receiver }))
     }
 
-    /// Client data before the first DSS came back: version 1 repeats the keys with the first mapping (RFC 8684 §3.1).
+    /// Client data before the first DSS came back: version 1 repeats the keys with the first mapping (RFC 8684 §3.1). The option has no
+    /// data sequence number: it stands for the first. Another subflow may have joined and carry that.
     fn write_first_data(&mut self, segment: &Outgoing<Mapping>, space: &mut OptionSpace<'_>) -> bool {
-        match segment.mapping {
-            Some(mapping) if mapping.subflow_offset == 1 && self.shared.version == MptcpVersion::V1 => {
+        let is_first = |mapping: &Mapping| {
+            mapping.subflow_offset == 1
+                && self.shared.version == MptcpVersion::V1
+                && mapping.data_seq == self.shared.first_data_seq()
+        };
+        match segment.mapping.filter(is_first) {
+            Some(mapping) => {
                 let (sender, receiver) = self.shared.both_keys();
                 let (data_len, checksum) = (mapping.len_bytes, mapping.checksum);
                 let keys = MpCapableKeys::BothWithData { sender, receiver, data_len, checksum };
@@ -321,8 +327,14 @@ mod tests {
                             meta.signals.extend([add_addr_v6(), MptcpOption::Fail { data_seq: DataSeq(1) }]);
                         }
                         let checksum = shared.checksum.then_some(1);
-                        let mapping =
-                            Mapping { subflow_offset: 1, len_bytes: 9, checksum, ..Mapping::default() };
+                        let data_seq = shared.first_data_seq();
+                        let mapping = Mapping {
+                            data_seq,
+                            subflow_offset: 1,
+                            len_bytes: 9,
+                            checksum,
+                            ..Mapping::default()
+                        };
                         let mapping = (kind == OutgoingKind::Data).then_some(mapping);
                         let options = compose(&mut shared, &mut meta, kind, mapping);
                         assert!(options.len_bytes() <= MAX_OPTIONS_BYTES, "{stage:?} {kind:?} {case:05b}");

@@ -236,6 +236,12 @@ impl Shared {
         (self.local_key.0, self.remote_key.map_or(0, |key| key.0))
     }
 
+    /// The number of the first byte that this end sends (RFC 8684 §3.1).
+    pub(super) fn first_data_seq(&self) -> DataSeq {
+        let (_, idsn) = self.local_key.derive(self.version);
+        idsn.add(1)
+    }
+
     /// Bytes of option space that the data segments of this mapping need beside the timestamps, the first or the others.
     pub(super) fn data_option_bytes(&self, stage: Stage, mapping: &Mapping, is_start: bool) -> usize {
         match stage {

@@ -146,7 +146,7 @@ impl Connection {
 
     fn handle_refusal(&mut self, cx: &mut Context<'_>) {
         let send = &self.shared.send;
-        let has_left = self.shared.data_fin.is_some() || send.next() != self.first_data_seq();
+        let has_left = self.shared.data_fin.is_some() || send.next() != self.shared.first_data_seq();
         let give_up_at = self.unconfirmed.since + GIVE_UP_AFTER;
         let initial = self.addresses.initial;
         let may_race = self.shared.config.race
@@ -158,11 +158,6 @@ impl Connection {
         } else {
             self.timers.confirm = give_up_at;
         }
-    }
-
-    fn first_data_seq(&self) -> polypath_wire::DataSeq {
-        let (_, idsn) = self.shared.local_key.derive(self.shared.version);
-        idsn.add(1)
     }
 
     /// Gives the initial subflow up, of which the server knows nothing, and asks for a connection over the other paths. A late answer

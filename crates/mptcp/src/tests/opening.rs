@@ -9,7 +9,7 @@ use bytes::Bytes;
 use polypath_units::{Duration, Instant};
 use polypath_wire::MptcpVersion;
 
-use super::network::{Network, Way, client_addr, segment};
+use super::network::{Network, Way, client_addr, pattern, segment};
 use super::{MINUTE, VERSIONS, assert_exchanged, fell_back, network, strip};
 use crate::{CloseReason, ConnectionId, Event};
 
@@ -139,6 +139,36 @@ fn the_first_path_comes_back_without_options_after_another_was_joined() {
             assert_eq!(fell_back(&network), [None, None], "{version:?}\n{log}");
             assert_eq!(accepted(&network), 1, "{log}");
         }
+    }
+}
+
+/// MP_CAPABLE with data stands for the first data of all (RFC 8684 §3.1), which may have left over the subflow that joined.
+#[test]
+fn the_first_path_comes_back_before_data_after_another_was_joined() {
+    for version in VERSIONS {
+        // The second path is the faster one, but its first SYN is lost, and later its first data.
+        let mut network = network(&[30, 10], version, false, 1);
+        let (mut is_answered, mut is_used) = (false, false);
+        network.meddle = Box::new(move |way, packet| {
+            let (is_first, is_syn) = (packet.ip.dst == client_addr(0), segment(&packet).flags.syn());
+            is_answered |= way == Way::ToClient;
+            let is_first_data = !segment(&packet).payload.is_empty() && !is_used;
+            let is_early = is_first && !is_syn && !is_used || packet.ip.src == client_addr(1) && !is_answered;
+            is_used |= is_first_data;
+            if is_early || is_first_data { vec![] } else { vec![packet] }
+        });
+        let id = network.connect();
+        network.run_until(network.now + Duration::from_secs(5));
+        let sent = pattern(0, 100_000);
+        assert_eq!(network.client.send(network.now, id, Bytes::from(sent.clone())), Ok(sent.len()));
+        let at_server = network.accepted();
+        let mut heard = Vec::new();
+        while heard.len() < sent.len() && network.step() {
+            while let Some(data) = network.server.recv(network.now, at_server) {
+                heard.extend(data.to_vec());
+            }
+        }
+        assert!(heard == sent, "{version:?}\n{}", network.log.join("\n"));
     }
 }
 
