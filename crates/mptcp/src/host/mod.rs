@@ -307,6 +307,15 @@ impl Host {
         self.with(now, id.0, |connection, cx| connection.set_backup(cx, subflow, backup));
     }
 
+    /// Lets an acknowledgment leave on a subflow: for whoever knows that the peer may have missed one, or forgotten the connection.
+    pub fn acknowledge(&mut self, now: Instant, flow: FourTuple) {
+        if let Some(Flow::Subflow { index, id }) = self.flows.get(&flow)
+            && let Some((key, _)) = self.connections.at_mut(index)
+        {
+            self.with(now, key, |connection, _| connection.acknowledge(id));
+        }
+    }
+
     fn path_event(&mut self, now: Instant, event: PathEvent) {
         self.each_connection(now, |connection, cx| connection.handle_path_event(cx, event));
     }

@@ -288,6 +288,14 @@ impl Stack {
         self.shared.peek(|state| state.host.subflow_tuples().collect())
     }
 
+    /// Has subflows send an acknowledgment, `most` of those that are meant.
+    pub(crate) fn acknowledge(&self, most: usize, is_meant: impl Fn(&FourTuple) -> bool) {
+        self.shared.with(|state, now| {
+            let meant: Vec<FourTuple> = state.host.subflow_tuples().filter(is_meant).take(most).collect();
+            meant.into_iter().for_each(|flow| state.host.acknowledge(now, flow));
+        });
+    }
+
     /// What happens to connections and subflows from now on, `Readable` and `Writable` left out. A slow receiver
     /// misses the oldest.
     #[must_use]

@@ -67,6 +67,9 @@ pub(super) const CHALLENGE_BYTES: usize = HEADER_BYTES + 8;
 /// Length of a datagram with a challenge in place of a SYN, which is longer.
 pub(super) const RETRY_BYTES: usize = CHALLENGE_BYTES + 4;
 
+/// Length of a datagram with a reset in answer to a segment that belongs to nothing: a TCP header without options.
+pub(super) const RESET_BYTES: usize = HEADER_BYTES + 20;
+
 /// Least length of a datagram with a SYN of an owner. With their IP and UDP headers, a challenge and the longest SYN/ACK are
 /// no longer together.
 pub(super) const OPENING_BYTES: usize = 160;

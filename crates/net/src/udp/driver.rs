@@ -23,7 +23,7 @@ use super::keys::{Challenge, HostSecret};
 use super::own::OwnPaths;
 use super::peers::{Came, Peers, Reaction, Route};
 use crate::stack::{Buffer, BufferPool, Receive, Transmit};
-use crate::{WallClock, WeakStack};
+use crate::{Stack, WallClock, WeakStack};
 
 /// A datagram train that the kernel hands over fits this.
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 65_536;
@@ -33,6 +33,9 @@ const PORT_UNREACHABLE: u8 = 3;
 
 /// Payload that is less than one part in so many of its buffer is copied out.
 const LEAST_SHARE: usize = 8;
+
+/// Flows of a path that say what they have received when it is challenged. Others do so the next time.
+const MOST_ACKNOWLEDGED: usize = 32;
 
 /// What the halves of the driver share.
 #[derive(Debug)]
@@ -151,6 +154,9 @@ impl Shared {
 
     /// Keeps bindings of translators alive on paths in use that were silent for `silence`.
     pub(super) fn keep_alive(&self, silence: Duration) {
+        if self.traffic().own.is_empty() {
+            return;
+        }
         let flows = self.flows();
         let in_use: HashSet<(OwnPath, IpAddr)> = flows
             .iter()
@@ -178,8 +184,11 @@ impl Shared {
 
     /// Both ends of every flow of the stack. Not to be asked while the stack's or the traffic's lock is held.
     fn flows(&self) -> Vec<FourTuple> {
-        let stack = self.stack.get().and_then(WeakStack::upgrade);
-        stack.map(|stack| stack.flows()).unwrap_or_default()
+        self.stack().map(|stack| stack.flows()).unwrap_or_default()
+    }
+
+    fn stack(&self) -> Option<Stack> {
+        self.stack.get().and_then(WeakStack::upgrade)
     }
 }
 
@@ -405,14 +414,21 @@ impl UdpReceive {
             Kind::Proof(challenge, proof) => {
                 shared.traffic().peers.handle_proof(now, path, route, challenge, proof);
             }
-            Kind::Challenge(challenge) => self.answer(path, challenge, false, meta),
-            Kind::ChallengeOfStranger(challenge) => self.answer(path, challenge, true, meta),
+            Kind::Challenge(challenge) => {
+                self.answer(path, challenge, false, meta);
+                self.acknowledge(path, false, meta);
+            }
+            Kind::ChallengeOfStranger(challenge) => {
+                self.answer(path, challenge, true, meta);
+                self.acknowledge(path, true, meta);
+            }
             Kind::Retry(challenge, syn, is_stranger) => {
                 self.answer(path, challenge, is_stranger, meta);
                 self.repeat_syn(path, syn, meta);
             }
-            // Nothing to do: on its way it kept the bindings. Segments are no control.
-            Kind::KeepAliveAnswer | Kind::Segment => {}
+            Kind::KeepAliveAnswer => shared.traffic().own.handle_keep_alive_answer(path, meta.addr),
+            // That is no control.
+            Kind::Segment => {}
         }
     }
 
@@ -422,6 +438,17 @@ impl UdpReceive {
         let answer = shared.traffic().own.answer(now, path, meta.addr, challenge, is_stranger);
         if let Some(answer) = answer {
             self.reply(answer, meta);
+        }
+    }
+
+    /// Says again, behind the answer to a challenge, what flows of a path of ours have received: the peer dropped what it challenged.
+    fn acknowledge(&self, path: PathId, is_stranger: bool, meta: &RecvMeta) {
+        let (shared, now) = (&self.shared, self.shared.clock.now());
+        let way = shared.traffic().own.acknowledges(now, path, meta.addr, is_stranger);
+        let Some((own, remote)) = way else { return };
+        let (local, peer) = (own.addr(), stack_addr(remote.ip()));
+        if let Some(stack) = shared.stack() {
+            stack.acknowledge(MOST_ACKNOWLEDGED, |flow| flow.local.addr == local && flow.remote.addr == peer);
         }
     }
 

@@ -26,6 +26,8 @@ mod local_tests;
 mod own;
 mod peers;
 mod refusals;
+#[cfg(test)]
+mod restart_tests;
 mod secrets;
 #[cfg(test)]
 mod tests;
@@ -74,7 +76,8 @@ pub struct UdpOptions {
     pub announced: Vec<IpAddr>,
     /// If there are none, those of the interfaces of the paths.
     pub announces_interfaces: bool,
-    /// Silence after which a keep-alive keeps the bindings of translators. Default 15 s, half of what is common.
+    /// Silence after which a keep-alive keeps the bindings of translators. Default 15 s, half of what is common. A peer that was
+    /// not heard to answer since the last segment is asked after a fifth of it.
     pub keep_alive: Option<Duration>,
     /// Largest packet on every path, in bytes. Default 1500.
     pub mtu_bytes: u16,
@@ -146,7 +149,10 @@ fn may_bind(interface: &str) -> bool {
 /// Longer than any path is silent.
 const NEVER: Duration = Duration::from_secs(1 << 32);
 
-/// So often, at least, are paths looked after.
+/// So often within the silence after which keep-alives leave are paths looked after, ...
+const ROUNDS: u32 = 10;
+
+/// ... and so often, at least, are paths looked after.
 const LONGEST_ROUND: Duration = Duration::from_secs(20);
 
 impl Stack {
@@ -175,7 +181,7 @@ impl Stack {
         let shared = Arc::downgrade(&shared);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep((silence / 3).min(LONGEST_ROUND)).await;
+                tokio::time::sleep((silence / ROUNDS).min(LONGEST_ROUND)).await;
                 let Some(shared) = shared.upgrade() else { return };
                 shared.keep_alive(silence.into());
             }

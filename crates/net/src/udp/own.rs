@@ -12,6 +12,15 @@ use super::keys::{Challenge, HostSecret, PathKey};
 /// For so long after a SYN this end tells a peer the key of the path.
 const INTRODUCES_FOR: Duration = Duration::from_secs(60);
 
+/// A challenge that comes so long after the last SYN is no part of that SYN's handshake.
+const HANDSHAKE: Duration = Duration::from_secs(1);
+
+/// So often, at the most, are flows of a path acknowledged because of challenges.
+const ACKNOWLEDGMENT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A path that falls silent is asked so much earlier than bindings of translators need it, until it answers.
+const EARLIER: u64 = 5;
+
 /// A path that no flow uses is forgotten when it was silent for so long. It has the same identifier when it is used again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
@@ -40,7 +49,10 @@ struct OwnState {
     key: PathKey,
     id: PathId,
     sent_at: Instant,
+    /// The peer has answered a keep-alive since the last segment left.
+    is_answered: bool,
     syn_at: Option<Instant>,
+    acknowledged_at: Option<Instant>,
     /// The second of the latest answer, and how many there were in it.
     answers: (u64, u32),
     /// The latest ones that left, in that order.
@@ -66,9 +78,9 @@ impl OwnPaths {
             let key = PathKey::derive(&self.secret, way.0, way.1);
             let id = key.id();
             self.ways.insert(id, way);
-            OwnState { key, id, sent_at: now, syn_at: None, answers: (0, 0), syns: VecDeque::new() }
+            OwnState::new(now, key, id)
         });
-        state.sent_at = now;
+        (state.sent_at, state.is_answered) = (now, false);
         if is_syn {
             state.syn_at = Some(now);
         }
@@ -132,7 +144,42 @@ impl OwnPaths {
         Some(Header { kind, to_owner: false, path })
     }
 
-    /// The paths in use that were silent for `silence`, for each of which a keep-alive leaves now. Forgets those that are not.
+    /// The way of a path whose flows are to be acknowledged because a challenge for it came from `remote`. Who is challenged was
+    /// not heard: the peer knows it by another address, or not at all. Then it may know nothing of the flows either, as after a
+    /// restart, and resets them in its answers.
+    pub(super) fn acknowledges(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        remote: SocketAddr,
+        is_stranger: bool,
+    ) -> Option<Way> {
+        let way = self.way(path, remote)?;
+        let state = self.paths.get_mut(&way)?;
+        let is_since = |at: Option<Instant>, span| at.is_some_and(|at| now.since(at) < span);
+        let is_handshake = is_stranger && is_since(state.syn_at, HANDSHAKE);
+        if is_handshake || is_since(state.acknowledged_at, ACKNOWLEDGMENT_INTERVAL) {
+            return None;
+        }
+        state.acknowledged_at = Some(now);
+        Some(way)
+    }
+
+    /// An answer to a keep-alive of a path came from `remote`.
+    pub(super) fn handle_keep_alive_answer(&mut self, path: PathId, remote: SocketAddr) {
+        let state = self.way(path, remote).and_then(|way| self.paths.get_mut(&way));
+        if let Some(state) = state {
+            state.is_answered = true;
+        }
+    }
+
+    /// Whether there is any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// The paths in use for each of which a keep-alive leaves now: those that were silent for `silence`, or for a fifth of it
+    /// where the peer was not heard to answer since the last segment. Forgets those that are not in use.
     pub(super) fn take_silent(
         &mut self,
         now: Instant,
@@ -148,13 +195,29 @@ impl OwnPaths {
                 }
                 return stays;
             }
-            if now.since(state.sent_at) >= silence {
+            let due = if state.is_answered { silence } else { silence / EARLIER };
+            if now.since(state.sent_at) >= due {
                 state.sent_at = now;
                 silent.push((state.id, *way));
             }
             true
         });
         silent
+    }
+}
+
+impl OwnState {
+    fn new(now: Instant, key: PathKey, id: PathId) -> Self {
+        Self {
+            key,
+            id,
+            sent_at: now,
+            is_answered: false,
+            syn_at: None,
+            acknowledged_at: None,
+            answers: (0, 0),
+            syns: VecDeque::new(),
+        }
     }
 }
 
@@ -226,6 +289,20 @@ mod tests {
     }
 
     #[test]
+    fn flows_are_acknowledged_when_their_peer_challenges_and_not_too_often() {
+        let mut own = own();
+        let path = own.note_sent(at(1), way(1), true);
+        let mut acknowledges =
+            |secs, way: Way, is_stranger| own.acknowledges(at(secs), path, way.1, is_stranger);
+        assert_eq!(acknowledges(1, way(1), true), None, "the SYN's own challenge");
+        assert_eq!(acknowledges(1, way(1), false), Some(way(1)), "of a path that the peer knows");
+        assert_eq!(acknowledges(2, way(2), true), None, "from elsewhere");
+        assert_eq!(acknowledges(2, way(1), true), Some(way(1)));
+        assert_eq!(acknowledges(2, way(1), false), None, "at once again");
+        assert_eq!(acknowledges(3, way(1), false), Some(way(1)));
+    }
+
+    #[test]
     fn answers_are_limited() {
         let mut own = own();
         let path = own.note_sent(at(1), way(1), true);
@@ -243,9 +320,15 @@ mod tests {
         let used = own.note_sent(at(1), way(1), true);
         let unused = own.note_sent(at(1), way(2), true);
         let in_use = HashSet::from([(OwnPath(1), way(1).1.ip())]);
-        assert!(own.take_silent(at(15), silence, &in_use).is_empty());
-        assert_eq!(own.take_silent(at(16), silence, &in_use), [(used, way(1))]);
-        assert!(own.take_silent(at(30), silence, &in_use).is_empty());
+        assert!(own.take_silent(at(3), silence, &in_use).is_empty());
+        // Soon, until it answers.
+        assert_eq!(own.take_silent(at(4), silence, &in_use), [(used, way(1))]);
+        assert_eq!(own.take_silent(at(7), silence, &in_use), [(used, way(1))]);
+        own.handle_keep_alive_answer(used, way(2).1);
+        assert_eq!(own.take_silent(at(10), silence, &in_use), [(used, way(1))], "another peer answered");
+        own.handle_keep_alive_answer(used, way(1).1);
+        assert!(own.take_silent(at(24), silence, &in_use).is_empty());
+        assert_eq!(own.take_silent(at(25), silence, &in_use), [(used, way(1))]);
         own.take_silent(at(61), silence, &in_use);
         assert_eq!(own.way(unused, way(2).1), None);
         assert!(own.way(used, way(1).1).is_some());

@@ -8,6 +8,8 @@
 //!   each network of sources has its share, and what loses its place loses nothing but this.
 //! - With the SYN/ACK goes a challenge. Who gives it back from the same address, with a key from which the identifier follows,
 //!   has its path *known*. The challenge is a keyed hash of identifier, route and time, so nothing is kept for it.
+//! - A segment of a path that nobody knows goes to the stack likewise, which resets what it does not know: so the peers of an
+//!   end that was restarted hear it.
 //! - Only so many segments a second reach the stack from addresses that are not proven. A SYN beyond that costs one hash: it
 //!   is dropped for a challenge, and comes again behind the answer. That takes its owner one more round trip.
 //! - A datagram of a known path by another route is challenged there, and dropped. Nothing is sent there before a proof with
@@ -25,7 +27,7 @@ use polypath_units::{Duration, Instant};
 
 use super::address::{PathId, SourceTag};
 use super::allowance::Allowance;
-use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES};
+use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES, RESET_BYTES};
 use super::keys::{Challenge, PathKey, Proof};
 use super::secrets::PeerSecrets;
 use super::waiting::Waiting;
@@ -71,7 +73,7 @@ impl Default for PeerLimits {
 const CHALLENGE_EPOCH: Duration = Duration::from_secs(8);
 
 /// By the same route a path is challenged so often at the most.
-const CHALLENGE_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const CHALLENGE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A path without a flow is kept for so long after its last SYN: a flow may come of it.
 const GRACE: Duration = Duration::from_secs(10);
@@ -214,11 +216,13 @@ impl Peers {
         let place = self.secrets.place(route.source());
         let is_expected = match self.waiting.route(path) {
             Some(waiting) => waiting == route,
-            None => is_syn && len_bytes >= OPENING_BYTES,
+            None => !is_syn || len_bytes >= OPENING_BYTES,
         };
         let is_accepted = is_expected && self.unproven.take(now, place);
         let is_due = if is_accepted {
-            self.waiting.note(now, place, path, route, len_bytes, CHALLENGE_INTERVAL)
+            // The stack resets what it does not know: that is worth more than a challenge, if there is room for one of them.
+            let reserved_bytes = if is_syn { 0 } else { RESET_BYTES };
+            self.waiting.note(now, place, (path, route), len_bytes, reserved_bytes)
         } else {
             self.may_challenge(now, route, len_bytes)
         };
@@ -226,13 +230,20 @@ impl Peers {
         Reaction { is_accepted, challenge, is_stranger: true }
     }
 
-    /// A keep-alive came. It is answered if it came by the route of its path.
+    /// A keep-alive came. It is answered if it came by the route of its path, and challenged otherwise.
     pub(super) fn handle_keep_alive(&mut self, now: Instant, came: Came) -> Reaction {
         match self.known.get(&came.path) {
             Some(known) if known.route == came.route => Reaction { is_accepted: true, ..Reaction::default() },
             Some(_) => self.challenge_candidate(now, came),
-            None => Reaction::default(),
+            None => self.challenge_stranger(now, came),
         }
+    }
+
+    /// Nobody knows the path of a keep-alive, as after a restart: its owner is to hear it.
+    fn challenge_stranger(&mut self, now: Instant, came: Came) -> Reaction {
+        let is_due = self.may_challenge(now, came.route, came.len_bytes);
+        let challenge = self.challenge(now, came.path, came.route, is_due);
+        Reaction { challenge, is_stranger: true, ..Reaction::default() }
     }
 
     /// A datagram of a known path came by another route. It is not accepted: who sends it has to prove itself first. The owner

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use polypath_units::{Duration, Instant};
+use polypath_units::Instant;
 
 use super::address::PathId;
 use super::datagram::{CHALLENGE_BYTES, OVERHEAD_BYTES};
-use super::peers::Route;
+use super::peers::{CHALLENGE_INTERVAL, Route};
 
 /// Paths that wait, in sets. A network of sources has one of the sets, in which the newest takes the place of the oldest.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct Slot {
     route: Route,
     /// What may still be sent by the route: what came by it, less what left, with the headers around each datagram.
     room_bytes: usize,
-    challenged_at: Instant,
+    challenged_at: Option<Instant>,
 }
 
 impl Waiting {
@@ -48,23 +48,18 @@ impl Waiting {
     }
 
     /// A path whose source belongs to `place` came with a datagram of `len_bytes` by a route. True if it is to be challenged: at once, and
-    /// again after `interval`.
+    /// again after an interval, if that leaves room for `reserved_bytes`.
     pub(super) fn note(
         &mut self,
         now: Instant,
         place: u64,
-        path: PathId,
-        route: Route,
+        (path, route): (PathId, Route),
         len_bytes: usize,
-        interval: Duration,
+        reserved_bytes: usize,
     ) -> bool {
         if let Some(slot) = self.slot_mut(path).filter(|slot| slot.route == route) {
             slot.room_bytes = slot.room_bytes.saturating_add(len_bytes + OVERHEAD_BYTES);
-            let is_due = now.since(slot.challenged_at) >= interval && slot.spend(CHALLENGE_BYTES);
-            if is_due {
-                slot.challenged_at = now;
-            }
-            return is_due;
+            return slot.take_challenge(now, reserved_bytes);
         }
         self.remove(path);
         if self.slots.is_empty() {
@@ -75,8 +70,8 @@ impl Waiting {
         let within = usize::from(self.oldest[set]);
         self.oldest[set] = ((within + 1) % self.set_len) as u16;
         let at = set * self.set_len + within;
-        let mut slot = Slot { path, route, room_bytes: len_bytes + OVERHEAD_BYTES, challenged_at: now };
-        let is_due = slot.spend(CHALLENGE_BYTES);
+        let mut slot = Slot { path, route, room_bytes: len_bytes + OVERHEAD_BYTES, challenged_at: None };
+        let is_due = slot.take_challenge(now, reserved_bytes);
         if let Some(before) = self.slots[at].replace(slot) {
             self.index.remove(&before.path);
         }
@@ -103,6 +98,19 @@ impl Waiting {
 }
 
 impl Slot {
+    /// Whether a challenge is due, and there is room for it beside a datagram of `reserved_bytes`, if that is not zero.
+    fn take_challenge(&mut self, now: Instant, reserved_bytes: usize) -> bool {
+        let is_late = self.challenged_at.is_none_or(|at| now.since(at) >= CHALLENGE_INTERVAL);
+        let reserved_bytes = if reserved_bytes > 0 { reserved_bytes + OVERHEAD_BYTES } else { 0 };
+        let is_due = is_late
+            && self.room_bytes >= CHALLENGE_BYTES + OVERHEAD_BYTES + reserved_bytes
+            && self.spend(CHALLENGE_BYTES);
+        if is_due {
+            self.challenged_at = Some(now);
+        }
+        is_due
+    }
+
     /// Whether there is room for a datagram of `len_bytes`. If so, it is taken.
     fn spend(&mut self, len_bytes: usize) -> bool {
         let left = self.room_bytes.checked_sub(len_bytes.saturating_add(OVERHEAD_BYTES));

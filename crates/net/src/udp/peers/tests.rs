@@ -209,13 +209,8 @@ fn an_unproven_address_gets_no_more_bytes_than_it_sends() {
     assert!(!reaction.is_accepted && reaction.challenge.is_some());
     const { assert!(RETRY_BYTES < 32, "no SYN is shorter") };
     // A datagram that is no longer than a challenge causes none where nothing is known.
-    assert_eq!(
-        peers.handle_keep_alive(
-            at(0),
-            Came { path: PathId(5), route: route(1, 1), len_bytes: 12, is_syn: false }
-        ),
-        Reaction::default()
-    );
+    let short = Came { path: PathId(5), route: route(1, 1), len_bytes: 12, is_syn: false };
+    assert_eq!(peers.handle_keep_alive(at(0), short).challenge, None);
     assert_eq!(
         peers
             .handle_segment(at(0), Came { path: PathId(5), route: route(1, 1), len_bytes: 19, is_syn: false })
@@ -397,29 +392,58 @@ fn one_source_takes_its_share_of_the_waiting_room_only() {
 #[test]
 fn who_lost_its_place_and_its_challenge_is_asked_again() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
-    let reaction = peers
-        .handle_segment(at(0), Came { path: owner.path, route: route(1, 1), len_bytes: 1400, is_syn: false });
-    assert!(!reaction.is_accepted && reaction.is_stranger);
+    let segment = Came { path: owner.path, route: route(1, 1), len_bytes: 1400, is_syn: false };
+    let reaction = peers.handle_segment(at(0), segment);
+    assert!(reaction.is_accepted && reaction.is_stranger, "the stack may have to reset it");
     assert!(owner.answer(&mut peers, at(20), route(1, 1), reaction));
-    assert!(
-        peers
-            .handle_segment(
-                at(40),
-                Came { path: owner.path, route: route(1, 1), len_bytes: 1400, is_syn: false }
-            )
-            .is_accepted
-    );
+    let reaction = peers.handle_segment(at(40), segment);
+    assert!(reaction.is_accepted && !reaction.is_stranger);
     // At most so many of what belongs to nothing are answered.
-    let answered = (0..20_000).filter(|&path| {
-        peers
-            .handle_segment(
-                at(50),
-                Came { path: PathId(path), route: route(66, 1), len_bytes: 1400, is_syn: false },
-            )
-            .challenge
-            .is_some()
-    });
-    assert_eq!(answered.count(), PeerLimits::default().challenges_per_second_of_source as usize);
+    let of_nobody = |path| Came { path: PathId(path), route: route(66, 1), ..segment };
+    let (mut accepted, mut challenged) = (0, 0);
+    for path in 0..20_000 {
+        let reaction = peers.handle_segment(at(50), of_nobody(path));
+        accepted += u32::from(reaction.is_accepted);
+        challenged += u32::from(reaction.challenge.is_some());
+    }
+    let limits = PeerLimits::default();
+    assert_eq!(accepted, limits.unproven_per_second_of_source);
+    assert_eq!(challenged, accepted + limits.challenges_per_second_of_source);
+}
+
+/// This end was restarted: it knows nothing of a path whose flows are older than the time in which keys are told.
+#[test]
+fn who_forgot_a_path_can_reset_its_flows_and_says_so_to_keep_alives() {
+    let (mut peers, mut owner) = (peers(), Owner::new(1));
+    let late = at(120_000);
+    let keep_alive = Came { path: owner.path, route: route(1, 1), len_bytes: CHALLENGE_BYTES, is_syn: false };
+    let reaction = peers.handle_keep_alive(late, keep_alive);
+    let challenge = reaction.challenge.expect("a challenge");
+    assert!(!reaction.is_accepted && reaction.is_stranger);
+    assert_eq!(
+        owner.own.answer(late, owner.path, owner.server, challenge, true),
+        None,
+        "its key is not told"
+    );
+    assert_eq!(
+        owner.own.acknowledges(late, owner.path, owner.server, true).map(|way| way.1),
+        Some(owner.server)
+    );
+    // An acknowledgment without options gets a reset, and nothing more.
+    let acknowledgment = Came { len_bytes: RESET_BYTES, ..keep_alive };
+    for _ in 0..3 {
+        let reaction = peers.handle_segment(late, acknowledgment);
+        assert!(reaction.is_accepted && reaction.challenge.is_none());
+        let back = [peers.route(owner.path, RESET_BYTES), peers.route(owner.path, RESET_BYTES)];
+        assert_eq!(back, [Some(route(1, 1)), None]);
+    }
+    // Somebody else who knows the identifier is not taken for the owner.
+    let elsewhere = Came { route: route(66, 1), ..acknowledgment };
+    assert!(!peers.handle_segment(late, elsewhere).is_accepted);
+    assert_eq!(
+        peers.handle_keep_alive(late, Came { len_bytes: CHALLENGE_BYTES - 1, ..keep_alive }).challenge,
+        None
+    );
 }
 
 #[test]
