@@ -1,12 +1,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 
 use super::server::is_deserted;
 use super::{Answer, Ask, EventReport, Question};
+
+/// How long a stack may take to answer. One that is stopped takes for ever.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often somebody who waits for room at a socket tries again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A stack that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,18 +45,32 @@ impl Peer {
         Self { path }
     }
 
-    /// Asks for connections or counters.
-    pub async fn ask(&self, ask: Ask) -> io::Result<Answer> {
-        Ok(self.open(ask).await?.0)
+    /// Where its socket is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Events from now on.
+    /// Asks for connections or counters. [`io::ErrorKind::TimedOut`] if there is no answer within [`ANSWER_LIMIT`].
+    pub async fn ask(&self, ask: Ask) -> io::Result<Answer> {
+        Ok(tokio::time::timeout(ANSWER_LIMIT, self.open(ask)).await??.0)
+    }
+
+    /// Events from now on. Waits for the stack to answer.
     pub async fn monitor(&self) -> io::Result<Monitor> {
         Ok(Monitor { lines: self.open(Ask::Monitor).await?.1 })
     }
 
     async fn open(&self, ask: Ask) -> io::Result<(Answer, Lines<BufReader<UnixStream>>)> {
-        let mut stream = UnixStream::connect(&self.path).await?;
+        let mut stream = loop {
+            match UnixStream::connect(&self.path).await {
+                // Too many wait there already.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                }
+                stream => break stream?,
+            }
+        };
         let mut question = serde_json::to_vec(&Question { ask })?;
         question.push(b'\n');
         stream.write_all(&question).await?;

@@ -9,13 +9,15 @@ mod report;
 mod server;
 mod stack;
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-pub use client::{Monitor, Peer, find};
+pub use client::{ANSWER_LIMIT, Monitor, Peer, find};
 pub use report::{ConnectionReport, EventKind, EventReport, SubflowReport};
 pub use server::{ControlSocket, offer};
 
@@ -69,6 +71,11 @@ pub struct Answer {
 /// Removes the sockets of processes that died without a word.
 pub(crate) fn clear(directory: &Path) -> io::Result<()> {
     server::remove_stale(directory)
+}
+
+/// Makes the directory of a user's sockets and records, if it is missing: nobody else has to look into it.
+pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 /// Where the sockets of this user's stacks are: `POLYPATH_RUNTIME_DIR` if it is set, `/run/polypath` for root, and

@@ -1,10 +1,11 @@
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -48,7 +49,7 @@ impl ControlSocket {
 /// removed on the way. Must be called within a tokio runtime.
 pub fn offer(observed: Arc<dyn Observed>, directory: &Path) -> io::Result<ControlSocket> {
     let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at)?;
+    super::create_directory(directory).map_err(at)?;
     remove_stale(directory).map_err(at)?;
     let (listener, path) = bind(directory).map_err(at)?;
     let guard = Guard { path: path.clone() };
@@ -92,9 +93,14 @@ pub(super) fn remove_stale(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether nobody listens at a socket. A process that is stopped does: nobody waits for it.
 pub(super) fn is_deserted(path: &Path) -> bool {
-    let tried = std::os::unix::net::UnixStream::connect(path);
-    tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    connect().is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Whether the process in the name of a socket is there, and not this one under a number that was used before.

@@ -51,6 +51,23 @@ impl Observed for Fake {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stack_that_is_stopped_keeps_nobody_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("1.sock");
+    // It listens, and takes no connection: more than it has room for wait there.
+    let stopped = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    rustix::net::listen(&stopped, 1).expect("a socket");
+    for _ in 0..5 {
+        let peers = find(folder.path()).expect("the directory");
+        assert_eq!(peers.len(), 1);
+        let error = peers[0].ask(Ask::Connections).await.expect_err("no answer");
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+    }
+    let offered = offer(Arc::new(Fake { events: broadcast::Sender::new(2) }), folder.path());
+    offered.expect("a start does not wait for it either").close();
+}
+
 #[tokio::test]
 async fn questions_are_answered_and_strays_removed() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,15 +1,16 @@
 //! `polypath monitor`.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
-use polypath_net::control::{EventReport, Peer};
+use polypath_net::control::{ANSWER_LIMIT, EventReport, Peer};
 use tokio::sync::mpsc;
 
 use super::network::block_on;
-use super::ss::peers;
-use super::{Failure, print_line};
+use super::ss::{peers, silence};
+use super::{Failure, complain, print_line};
 
 /// How often new stacks are looked for.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
@@ -66,7 +67,17 @@ fn show(arguments: &Arguments, event: &EventReport) -> Result<(), Failure> {
 
 /// Passes a stack's events on until it ends.
 async fn follow(peer: Peer, events: mpsc::Sender<EventReport>, ended: mpsc::Sender<Peer>) {
-    if let Ok(mut monitor) = peer.monitor().await {
+    let asked = peer.clone();
+    let mut opening = pin!(asked.monitor());
+    let opened = match tokio::time::timeout(ANSWER_LIMIT, &mut opening).await {
+        Ok(opened) => opened,
+        // It may go on later.
+        Err(_) => {
+            complain(&silence(&peer));
+            opening.await
+        }
+    };
+    if let Ok(mut monitor) = opened {
         while let Ok(Some(event)) = monitor.next().await {
             if events.send(event).await.is_err() {
                 return;

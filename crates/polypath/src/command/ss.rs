@@ -1,13 +1,17 @@
 //! `polypath ss`.
 
 use std::fmt::Write;
+use std::io;
 use std::path::Path;
 
 use clap::Args;
-use polypath_net::control::{Answer, Ask, ConnectionReport, Peer, SubflowReport, directory, find};
+use futures_util::future::join_all;
+use polypath_net::control::{
+    ANSWER_LIMIT, Answer, Ask, ConnectionReport, Peer, SubflowReport, directory, find,
+};
 
 use super::network::block_on;
-use super::{Failure, print_json, print_line};
+use super::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -48,22 +52,31 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return print_json(&answers);
     }
     if answers.is_empty() {
-        eprintln!("polypath: no stack of this user runs here; `ss -M` shows the kernel's connections");
+        complain("no stack of this user runs here; `ss -M` shows the kernel's connections");
     }
     let text =
         if arguments.summary { counters(arguments, &answers) } else { connections(arguments, &answers) };
     if text.is_empty() { Ok(()) } else { print_line(text.trim_end()) }
 }
 
-/// Asks every stack. One that ends meanwhile is left out.
+/// Asks all stacks at once. One that ends meanwhile is left out.
 async fn ask(what: Ask) -> Result<Vec<Answer>, Failure> {
+    let peers = peers()?;
+    let results = join_all(peers.iter().map(|peer| peer.ask(what))).await;
     let mut answers = Vec::new();
-    for peer in peers()? {
-        if let Ok(answer) = peer.ask(what).await {
-            answers.push(answer);
+    for (peer, result) in peers.iter().zip(results) {
+        match result {
+            Ok(answer) => answers.push(answer),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => complain(&silence(peer)),
+            Err(_) => {}
         }
     }
     Ok(answers)
+}
+
+/// What is said of a stack that does not answer.
+pub(super) fn silence(peer: &Peer) -> String {
+    format!("{}: no answer within {ANSWER_LIMIT:?}; is its process stopped?", peer.path().display())
 }
 
 /// The stacks of this user; root sees everybody's.
