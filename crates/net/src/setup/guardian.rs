@@ -103,6 +103,12 @@ pub fn clear() -> io::Result<()> {
     Namespace::current()?.run(|| clear_in(&directory))?
 }
 
+/// The processes that died and have left their set-up in the calling thread's network, as this user's records say.
+pub(crate) fn left_behind() -> io::Result<Vec<u32>> {
+    // Where there is no directory, there are no records.
+    control::directory().map_or(Ok(Vec::new()), |directory| record::left(&directory))
+}
+
 pub(super) fn clear_in(directory: &Path) -> io::Result<()> {
     if !record::has_some(directory)? {
         return Ok(());

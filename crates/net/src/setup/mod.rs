@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use action::Action;
+pub(crate) use guardian::left_behind;
 pub use guardian::{GuardianCommand, clear, guard};
 pub(crate) use nat::probe as probe_nft;
 pub use plan::{NetworkPlan, PathPlan, SetupOptions};

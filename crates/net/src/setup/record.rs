@@ -1,20 +1,29 @@
 //! What an instance has done to the system, on file: a start after a crash removes what is left, and two instances don't
 //! get into each other's way.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
-use super::nat;
-use crate::Netlink;
+use super::{nat, plan};
 use crate::process::Process;
+use crate::{Netlink, control};
+
+/// How long one process may change records and what they are of, while others wait for it. Programs that it calls take
+/// milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often somebody who waits tries again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An instance's claim to a slot. The file goes with it.
 #[derive(Debug)]
@@ -34,7 +43,7 @@ struct Content {
 impl Record {
     /// Claims a slot; false if another living instance has it. What a dead one left is removed first.
     pub(super) fn claim(directory: &Path, slot: u8, netlink: &Netlink) -> io::Result<Option<Self>> {
-        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        control::create_directory(directory)?;
         // One starter at a time: what another one has not written to the end looks as if a crash had cut it short, and what a
         // dead one left is removed once.
         let _lock = lock_directory(directory)?;
@@ -69,31 +78,98 @@ impl Drop for Record {
 pub(super) fn replace(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     write(options.open(&fresh).map_err(|error| at(&fresh, &error))?, content)?;
     fs::rename(&fresh, path).map_err(|error| at(path, &error))
 }
 
-/// Takes the directory of the records for this process alone, as long as the file is open. Who could write there could have
-/// us change the system.
-pub(super) fn lock_directory(directory: &Path) -> io::Result<File> {
+/// The directory of the records is this process's alone.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Who waits for it finds out that it is gone. If it stays, it does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Takes the directory of the records for this process alone. Who could write there could have us change the system. The
+/// lock is a file that nobody else can open: whoever can open a file can keep its lock.
+pub(super) fn lock_directory(directory: &Path) -> io::Result<Lock> {
+    lock_within(directory, PATIENCE)
+}
+
+pub(super) fn lock_within(directory: &Path, limit: Duration) -> io::Result<Lock> {
     let file = File::open(directory).map_err(|error| at(directory, &error))?;
     check_owner(directory, &file)?;
-    rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|error| at(directory, &error.into()))?;
+    let path = directory.join(LOCK_NAME);
+    let started = Instant::now();
+    loop {
+        let file = open_lock(&path)?;
+        while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            match error {
+                Errno::WOULDBLOCK if started.elapsed() < limit => thread::sleep(RETRY_INTERVAL),
+                Errno::WOULDBLOCK => return Err(at(&path, &held(limit))),
+                Errno::INTR => {}
+                error => return Err(at(&path, &error.into())),
+            }
+        }
+        // Whoever had it before has removed it, perhaps after it was opened here.
+        let locked = file.metadata().map_err(|error| at(&path, &error))?;
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == locked.ino()) {
+            return Ok(Lock { path, _file: file });
+        }
+    }
+}
+
+/// The lock of a directory of records.
+const LOCK_NAME: &str = "lock";
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).map_err(|error| at(path, &error))?;
+    check_regular(path, &file)?;
+    check_owner(path, &file)?;
     Ok(file)
+}
+
+fn held(limit: Duration) -> io::Error {
+    let problem = format!(
+        "another process has held this lock for {limit:?}; `fuser` tells which: let it go on (SIGCONT), or end it"
+    );
+    io::Error::new(io::ErrorKind::TimedOut, problem)
 }
 
 /// The text of a record, if it is there and nobody else can have written it.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
-    let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+    // Where there is something else than a file, such as a pipe, nobody waits for whoever may write to it.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(at(path, &error)),
     };
+    check_regular(path, &file)?;
     check_owner(path, &file)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(|error| at(path, &error))?;
     Ok(Some(text))
+}
+
+fn check_regular(path: &Path, file: &File) -> io::Result<()> {
+    if file.metadata().map_err(|error| at(path, &error))?.is_file() {
+        return Ok(());
+    }
+    let problem = "is no regular file; look at what it is, and remove it";
+    Err(at(path, &io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
 fn check_owner(path: &Path, file: &File) -> io::Result<()> {
@@ -147,6 +223,20 @@ pub(super) fn has_some(directory: &Path) -> io::Result<bool> {
         let name = name.to_string_lossy();
         name.starts_with(&setup) || name.starts_with(&variables)
     }))
+}
+
+/// The processes that died and have something on file in the calling thread's namespace.
+pub(super) fn left(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut dead = Vec::new();
+    if !has_some(directory)? {
+        return Ok(dead);
+    }
+    for slot in 0..plan::SLOTS {
+        let Some(text) = read(&place(directory, slot)?)? else { continue };
+        let content = serde_json::from_str::<Content>(&text).ok();
+        dead.extend(content.filter(|left| !left.process.is_alive()).map(|left| left.process.pid));
+    }
+    Ok(dead)
 }
 
 /// Undoes what an instance with this slot has left in this namespace, if it is dead.

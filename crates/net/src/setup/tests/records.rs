@@ -1,7 +1,8 @@
 //! What is on file.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -15,10 +16,17 @@ fn claim_as_far_as_it_comes<'scope>(
     directory: &'scope Path,
 ) -> std::thread::ScopedJoinHandle<'scope, io::Result<Option<Record>>> {
     let claim = scope.spawn(|| Record::claim(directory, 0, &Netlink::new()?));
-    let lock = format!(":{} ", fs::metadata(directory).expect("the directory").ino());
+    let lock = directory.join("lock");
+    let is_lock = |entry: io::Result<fs::DirEntry>| {
+        fs::read_link(entry.expect("an entry").path()).is_ok_and(|place| place == lock)
+    };
+    // Whoever waits has it open, as has whoever is waited for.
     let waits = || {
-        let locks = fs::read_to_string("/proc/locks").expect("the system's locks");
-        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&lock))
+        fs::read_dir("/proc/self/fd")
+            .expect("our files")
+            .filter_map(|entry| is_lock(entry).then_some(()))
+            .count()
+            > 1
     };
     while !claim.is_finished() && !waits() {
         std::thread::yield_now();
@@ -31,10 +39,10 @@ fn a_start_waits_for_another_ones_record() {
     let directory = tempfile::tempdir().expect("a directory");
     let first = Record::claim(directory.path(), 0, &Netlink::new().unwrap()).unwrap().expect("the slot");
     let found = fs::read_dir(directory.path()).unwrap().next().expect("its record").unwrap().path();
+    assert!(found.extension().is_some_and(|extension| extension == "json"), "{found:?}");
     let text = fs::read(&found).unwrap();
     // As if it had made the file a moment ago, and written nothing yet.
-    let lock = File::open(directory.path()).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let lock = record::lock_directory(directory.path()).unwrap();
     fs::write(&found, "").unwrap();
     std::thread::scope(|scope| {
         let second = claim_as_far_as_it_comes(scope, directory.path());
@@ -49,6 +57,47 @@ fn a_start_waits_for_another_ones_record() {
 }
 
 #[test]
+fn nobody_else_can_keep_a_start_waiting() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let directory = folder.path().join("polypath");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let record = Record::claim(&directory, 0, &Netlink::new().unwrap()).unwrap().expect("the slot");
+    assert_eq!(mode(&directory), 0o700);
+    drop(record);
+    // An earlier version may have made it so that others can open the directory, and lock that.
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let stranger = File::open(&directory).unwrap();
+    flock(&stranger, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let lock = record::lock_within(&directory, Duration::ZERO).expect("the lock");
+    assert_eq!(mode(&directory.join("lock")), 0o600);
+    // Its own processes wait for each other, and not for ever.
+    let error = record::lock_within(&directory, Duration::from_millis(30)).unwrap_err();
+    assert!(
+        error.kind() == io::ErrorKind::TimedOut && error.to_string().contains("polypath/lock: "),
+        "{error}"
+    );
+    drop(lock);
+    drop(record::lock_within(&directory, Duration::ZERO).expect("the lock"));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+}
+
+#[test]
+fn a_record_that_is_no_file_is_refused_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let namespace = record::namespace().unwrap();
+    let path = directory.path().join(format!("setup-{namespace}-0.json"));
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&path).status();
+    assert!(made.expect("mkfifo").success());
+    let (tell, told) = std::sync::mpsc::channel();
+    let place = directory.path().to_path_buf();
+    std::thread::spawn(move || tell.send(Record::claim(&place, 0, &Netlink::new().unwrap()).map(|_| ())));
+    let claimed = told.recv_timeout(Duration::from_secs(20)).expect("it does not wait for a writer");
+    assert!(claimed.unwrap_err().to_string().contains("is no regular file"));
+    let read = record::left(directory.path());
+    assert!(read.unwrap_err().to_string().contains("is no regular file"));
+}
+
+#[test]
 fn what_a_crash_left_goes_at_the_next_start() {
     if !is_root_or_skip("leftovers of a crash") {
         return;
@@ -59,7 +108,10 @@ fn what_a_crash_left_goes_at_the_next_start() {
     let setup = host.apply(&tun, SetupOptions::default()).expect("set-up");
     // As if the process had died: nothing is undone, and its record names a process that is not there.
     std::mem::forget(setup);
+    let left = || host.testbed.client.run(|| record::left(host.directory.path())).unwrap().expect("records");
+    assert_eq!(left(), Vec::<u32>::new(), "it lives");
     host.pretend_death();
+    assert_eq!(left(), [4_194_305]);
     drop(tun);
     assert_ne!(host.snapshot(), before);
     let tun = host.tun();
