@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Finding;
 use super::ask::{self, PathManager, variable};
-use crate::setup::{Link, SystemState, probe_nft};
+use crate::setup::{Link, SystemState, left_behind, probe_nft};
 
 pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     let usable: Vec<&Link> = links.iter().copied().filter(|link| is_usable(state, link)).collect();
@@ -22,6 +22,7 @@ pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     let is_admin = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
     findings.extend([tun(), nft(is_admin), permission(is_admin)]);
+    findings.extend(leftovers(left_behind()));
     if !is_admin {
         findings.push(user_namespaces(&variable));
     }
@@ -162,6 +163,29 @@ fn permission(is_admin: bool) -> Finding {
             "this process may not set up the network: it lacks CAP_NET_ADMIN",
             "run as root for --engine tun; --engine udp and kernel need no permission",
         )
+    }
+}
+
+/// What killed processes have set up and nobody has taken down.
+pub(super) fn leftovers(dead: io::Result<Vec<u32>>) -> Option<Finding> {
+    match dead {
+        Ok(dead) if dead.is_empty() => None,
+        Ok(dead) => {
+            let dead: Vec<String> = dead.iter().map(u32::to_string).collect();
+            Some(Finding::limited(
+                "leftovers",
+                format!(
+                    "what a process that was killed has set up is still there (process {})",
+                    dead.join(", ")
+                ),
+                "the next start of any engine by this user removes it, such as `polypath run true`",
+            ))
+        }
+        Err(error) => Some(Finding::limited(
+            "leftovers",
+            format!("can't tell whether killed processes have left anything ({error})"),
+            "no start of --engine tun gets past it: mend what is wrong there",
+        )),
     }
 }
 

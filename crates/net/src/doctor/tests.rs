@@ -100,6 +100,16 @@ fn two_paths_in_order_are_found_so() {
 }
 
 #[test]
+fn what_a_killed_process_has_left_is_said_with_what_removes_it() {
+    assert_eq!(host::leftovers(Ok(Vec::new())), None);
+    let finding = host::leftovers(Ok(vec![4711, 4712])).expect("a finding");
+    assert!(finding.level == Level::Limited && finding.text.contains("4711, 4712"), "{finding:?}");
+    assert!(finding.advice.is_some_and(|advice| advice.contains("polypath run true")));
+    let refused = io::Error::other("has mode 0666");
+    assert!(host::leftovers(Err(refused)).expect("a finding").text.contains("0666"));
+}
+
+#[test]
 fn an_interface_that_is_off_or_without_carrier_is_found() {
     let Some(network) = Network::new_or_skip("a doctor's interfaces") else { return };
     network.client("ip link set path1 down");
