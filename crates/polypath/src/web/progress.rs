@@ -14,6 +14,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Pieces that are shorter are written together.
 const MOST_JOINED_BYTES: usize = 16 << 10;
 
+/// How often within the limit somebody who waits looks whether something has moved below: silence is noticed so much late at
+/// most.
+const LOOKS_WITHIN_LIMIT: u32 = 16;
+
 /// A connection that can tell what its network has carried.
 pub(super) trait Carried {
     /// A number that changes when bytes are acknowledged or received. What was written may still be on its way when
@@ -82,42 +86,57 @@ impl<S: Carried> ProgressLimit<S> {
 
     /// Somebody waits: ready once it is in vain.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        // The clock of a year ahead is far enough for whoever wants no limit.
-        let due = |since: Instant, limit| since.checked_add(limit).unwrap_or_else(far_future);
+        self.since.get_or_insert_with(Instant::now);
         if self.timer.is_none() {
             self.was_answered = self.answered.is_told();
             self.carried = self.carried();
+            self.timer = Some(Box::pin(sleep_until(self.next_look())));
         }
-        let limit = self.limit;
         loop {
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due(since, limit))));
-            ready!(timer.as_mut().poll(cx));
-            if self.is_late() {
+            if let Some(timer) = &mut self.timer {
+                ready!(timer.as_mut().poll(cx));
+            }
+            self.look();
+            if self.is_due() {
                 return Poll::Ready(self.silence());
             }
-            self.carried = self.carried();
-            let since = self.since.unwrap_or(since);
+            let next = self.next_look();
             if let Some(timer) = &mut self.timer {
-                timer.as_mut().reset(due(since, limit));
+                timer.as_mut().reset(next);
             }
         }
     }
 
-    /// Whether nothing has moved for the limit. If something has, the wait begins anew.
-    fn is_late(&mut self) -> bool {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.limit {
-            return false;
-        }
+    /// When to look at what has moved: at the limit, and often enough before that it is known at about what time it did.
+    fn next_look(&self) -> Instant {
+        // The clock of a year ahead is far enough for whoever wants no limit.
+        let after = |start: Instant, wait| start.checked_add(wait).unwrap_or_else(far_future);
+        let now = Instant::now();
+        let due = after(self.since.unwrap_or(now), self.limit);
+        due.min(after(now, self.limit / LOOKS_WITHIN_LIMIT))
+    }
+
+    fn is_due(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= self.limit)
+    }
+
+    /// If something has moved since the last look, the wait begins anew.
+    fn look(&mut self) {
         let is_news = !self.was_answered && self.answered.is_told();
         self.was_answered |= is_news;
         let carried = self.carried();
-        if carried == self.carried && !is_news {
-            return true;
+        if carried != self.carried || is_news {
+            (self.carried, self.since) = (carried, Some(Instant::now()));
         }
-        (self.carried, self.since) = (carried, Some(Instant::now()));
-        false
+    }
+
+    /// Whether no answer has begun within the limit, whatever else comes.
+    fn is_unanswered(&mut self) -> bool {
+        self.since.get_or_insert_with(Instant::now);
+        if self.is_due() {
+            self.look();
+        }
+        self.is_due()
     }
 
     fn silence(&self) -> io::Error {
@@ -134,7 +153,7 @@ impl<S: Carried> ProgressLimit<S> {
     ) -> Poll<io::Result<T>> {
         match polled {
             // What comes before an answer is none.
-            Poll::Ready(Ok(_)) if is_read && !self.answered.is_told() && self.is_late() => {
+            Poll::Ready(Ok(_)) if is_read && !self.answered.is_told() && self.is_unanswered() => {
                 Poll::Ready(Err(self.silence()))
             }
             Poll::Ready(result) if is_read && !self.answered.is_told() => Poll::Ready(result),
@@ -405,8 +424,39 @@ mod tests {
         let (read, ()) = tokio::join!(near.read_u8(), network);
         assert_eq!(read.expect_err("silence in the end").kind(), io::ErrorKind::TimedOut);
         let took = began.elapsed();
-        assert!((LIMIT * 10..=LIMIT * 12).contains(&took), "{took:?}");
+        assert!((LIMIT * 11..=LIMIT * 11 + LIMIT / 10).contains(&took), "{took:?}");
         assert!(timeout(LIMIT / 2, near.read_u8()).await.is_ok(), "it stays so");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_the_last_that_moved() {
+        // An answer that breaks off soon after its fields, and one that comes for a while.
+        for pieces in [1, 7, 100] {
+            let (near, mut far) = duplex(16);
+            let carried = Arc::new(AtomicU64::new(0));
+            let mut near = ProgressLimit::new(Pipe(near, carried.clone()), LIMIT);
+            let answered = near.answered();
+            let coming = async {
+                for _ in 0..pieces {
+                    sleep(LIMIT / 50).await;
+                    carried.fetch_add(1, Ordering::Relaxed);
+                    far.write_all(b"x").await.expect("room");
+                }
+                Instant::now()
+            };
+            let reading = async {
+                loop {
+                    match near.read_u8().await {
+                        Ok(_) => answered.tell(),
+                        Err(error) => break (error, Instant::now()),
+                    }
+                }
+            };
+            let (last, (error, given_up)) = tokio::join!(coming, reading);
+            assert!(error.to_string().contains("nothing has moved for 60s"), "{error}");
+            let silence = given_up - last;
+            assert!((LIMIT..=LIMIT + LIMIT / 10).contains(&silence), "{pieces}: {silence:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
