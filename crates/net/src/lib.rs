@@ -1,5 +1,9 @@
 //! Where the stack meets the clock and the network: drivers, network set-up, link emulation in real time and async sockets.
 
+// Where they can't write they panic; `console` does not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
+pub mod console;
 pub mod control;
 mod cpu_time;
 pub mod doctor;

@@ -267,7 +267,7 @@ fn configure(netlink: &Netlink, name: &str, path: u8, host: u16) -> io::Result<(
 pub fn is_root_or_skip(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED {what}: it makes network namespaces and needs root");
+        crate::console::tell(format_args!("SKIPPED {what}: it makes network namespaces and needs root"));
     }
     is_root
 }

@@ -27,6 +27,9 @@
 //! assert!(client.info(id).unwrap().mptcp);
 //! ```
 
+// Where they can't write they panic; `console` does not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 pub mod bench;
 pub mod demo;
 pub mod perf;

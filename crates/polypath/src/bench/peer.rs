@@ -9,6 +9,7 @@ use std::{process, thread};
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_net::console;
 use polypath_net::engine::{ConnectOptions, KernelEngine, Listener, Stream};
 use polypath_net::testbed::{Side, Testbed};
 use polypath_net::udp::{UdpOptions, UdpPath};
@@ -122,7 +123,8 @@ pub fn run(assignment: &str) -> Result<(), String> {
         transfer_blocking(&assignment)
     };
     let outcome = outcome.map_err(|error| error.to_string())?;
-    println!("{}", serde_json::to_string(&outcome).map_err(|error| error.to_string())?);
+    let outcome = serde_json::to_string(&outcome).map_err(|error| error.to_string())?;
+    console::print(outcome).map_err(|error| error.to_string())?;
     // What the stack still has to say to the peer is not worth waiting for.
     process::exit(0)
 }
@@ -133,7 +135,7 @@ fn watch(assignment: &Assignment) -> Arc<Notify> {
     let limit = Duration::from_secs_f64(assignment.limit_s);
     thread::spawn(move || {
         thread::sleep(limit);
-        eprintln!("not finished after {limit:?}");
+        console::tell(format_args!("not finished after {limit:?}"));
         process::exit(1)
     });
     let ended = Arc::new(Notify::new());
@@ -169,8 +171,7 @@ fn listening_addr(assignment: &Assignment) -> SocketAddr {
 }
 
 fn announce() -> io::Result<()> {
-    println!("ready");
-    io::stdout().flush()
+    console::print("ready")
 }
 
 /// Notes what was delivered, and when nothing was.

@@ -15,7 +15,7 @@ use polypath::units::Duration;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, print_json, print_line};
+use super::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
 #[command(after_long_help = FORMAT)]
@@ -256,7 +256,7 @@ fn report(
         }
         let missed = done.a.missed_frames + done.b.missed_frames;
         if missed > 0 {
-            eprintln!("polypath: {}: {missed} frames were missed, as this machine was too slow", link.name);
+            complain(&format!("{}: {missed} frames were missed, as this machine was too slow", link.name));
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use polypath_net::uplinks::{UplinkError, UplinkOptions, UplinkPreference};
 use polypath_net::{Engine, Namespace, Stack};
 
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
-use super::{Failure, print_line};
+use super::{Failure, complain, print_line};
 
 /// What carries the connections.
 #[derive(Clone, Debug, Args)]
@@ -292,7 +292,7 @@ pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
 /// Takes down what processes that were killed have left, whatever their engine. Only who may change the network has records.
 fn clear_leftovers() {
     if let Err(error) = setup::clear() {
-        eprintln!("polypath: what an earlier process has set up can't be taken down: {error}");
+        complain(&format!("what an earlier process has set up can't be taken down: {error}"));
     }
 }
 
@@ -337,7 +337,7 @@ fn offer_control(engine: &Engine) {
     let offered = directory().and_then(|directory| offer(Arc::new(stack.downgrade()), &directory));
     if let Err(error) = offered {
         // What carries data need not be seen.
-        eprintln!("polypath: `polypath ss` won't show this process: {error}");
+        complain(&format!("`polypath ss` won't show this process: {error}"));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use polypath::web::{Client, Download, Target, Verify};
+use polypath_net::console;
 use url::Url;
 
 use super::engine::EngineArguments;
@@ -101,7 +101,7 @@ async fn download(
 /// Only a file can have another name while it is incomplete; what is none is written as it comes.
 fn target(place: PathBuf, resume: bool) -> io::Result<Target> {
     if place == Path::new("-") {
-        return Ok(Target::Stream(io::stdout().as_fd().try_clone_to_owned()?.into()));
+        return Ok(Target::Stream(console::output()?.into()));
     }
     let place = match std::fs::metadata(&place) {
         Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),

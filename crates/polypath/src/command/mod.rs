@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use polypath_net::console;
 use serde::Serialize;
 
 /// Multipath TCP in user space: one connection, many paths.
@@ -155,7 +156,7 @@ pub(crate) fn run() -> ExitCode {
 
 /// Says what is wrong, in one line.
 fn complain(message: &str) {
-    eprintln!("polypath: {}", harmless(message));
+    console::tell(format_args!("polypath: {}", harmless(message)));
 }
 
 /// Text in which a peer may have put what it likes: nothing in it moves a terminal's cursor, begins a line or turns around
@@ -180,7 +181,7 @@ fn does_harm(letter: char) -> bool {
 fn refuse(error: &clap::Error) -> ExitCode {
     let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help {
-        // A reader that went away is no failure.
+        // Where nobody can read it, nothing is lost.
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
@@ -212,8 +213,10 @@ fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Prints a line; a reader that went away (`| head`) is no failure.
 fn print_line(text: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout(), "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::run(error)),
+    match console::print(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("standard output can't be written: {error}")))
+        }
         _ => Ok(()),
     }
 }

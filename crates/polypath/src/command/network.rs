@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use polypath_net::console;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -113,7 +114,10 @@ fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
 struct Handlers(Vec<(SignalKind, Signal)>);
 
 fn ended_by(signals: &[SignalKind]) -> Result<Handlers, Failure> {
-    let handlers = signals.iter().map(|kind| signal(*kind).map(|handler| (*kind, handler)));
+    let handlers = signals.iter().map(|kind| {
+        console::wait_until(kind.as_raw_value())?;
+        signal(*kind).map(|handler| (*kind, handler))
+    });
     let handlers = handlers.collect::<io::Result<Vec<_>>>();
     handlers.map(Handlers).map_err(|error| Failure::Run(format!("can't handle signals: {error}")))
 }

@@ -13,7 +13,7 @@ use polypath_net::relay::EngineChoice;
 use polypath_net::relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
 use super::engine::{EngineArguments, guardian};
-use super::{Failure, network};
+use super::{Failure, complain, network};
 
 /// The subcommand that keeps the connections of preloaded programs; the library starts it.
 pub(super) const KEEPER: &str = "preload-keeper";
@@ -47,9 +47,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.engine.words(arguments.reachable)?;
     let name = Path::new(program).display();
     let Some(found) = find_program(program) else {
-        eprintln!(
-            "polypath: {name}: command not found; expected an executable file, or the name of one in PATH"
-        );
+        complain(&format!(
+            "{name}: command not found; expected an executable file, or the name of one in PATH"
+        ));
         // As a shell has it, and `polypath run`.
         return Err(Failure::Exit(127));
     };

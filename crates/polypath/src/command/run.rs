@@ -8,7 +8,7 @@ use clap::Args;
 use polypath_net::enclosure::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
 use super::engine::EngineArguments;
-use super::{Failure, network};
+use super::{Failure, complain, network};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -108,7 +108,7 @@ fn failure(error: RunError) -> Failure {
         RunError::NotExecutable(..) => 126,
         _ => return Failure::run(error),
     };
-    eprintln!("polypath: {error}");
+    complain(&error.to_string());
     Failure::Exit(code)
 }
 

@@ -9,7 +9,7 @@ use polypath::report::{Chart, Report, Series, Table, render};
 use polypath::sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
 use polypath::units::Instant;
 
-use super::{Failure, check_writable, print_json, write_file};
+use super::{Failure, check_writable, complain, print_json, write_file};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bar.finish_and_clear();
     write_file(&report_to, render(&report(&result)))?;
     if !arguments.quiet {
-        eprintln!("polypath: report in {}", report_to.display());
+        complain(&format!("report in {}", report_to.display()));
     }
     match json_to {
         Some(path) => {

@@ -11,6 +11,7 @@ use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polypath::web::{DownloadError, Error, Fetched, Progress, Token};
+use polypath_net::console;
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 
@@ -92,7 +93,7 @@ pub(super) fn summary(name: &str, bytes: u64, started: Instant, is_quiet: bool) 
         let seconds = started.elapsed().as_secs_f64();
         let rate = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
         let name = harmless(name);
-        eprintln!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s)");
+        console::tell(format_args!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s)"));
     }
 }
 

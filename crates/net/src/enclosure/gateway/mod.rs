@@ -247,7 +247,7 @@ impl Gateway {
 
     fn say(&self, what: std::fmt::Arguments<'_>) {
         if self.is_verbose {
-            eprintln!("polypath: {what}");
+            crate::console::tell(format_args!("polypath: {what}"));
         }
     }
 }

@@ -14,7 +14,7 @@ use polypath::lab::run::{Backend, Progress, Simulator, check, execute};
 use sha2::{Digest, Sha256};
 
 use super::show;
-use crate::command::Failure;
+use crate::command::{Failure, complain};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut store = Store::open(&arguments.out, &experiment, &(build() + suffix)).map_err(Failure::input)?;
     let (done, runs) = (store.runs().len(), store.manifest().runs);
     if (1..runs).contains(&done) {
-        eprintln!("polypath: {done} of {runs} runs were done before");
+        complain(&format!("{done} of {runs} runs were done before"));
     }
     let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
     let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");

@@ -9,7 +9,7 @@ use polypath::lab::report;
 use polypath::lab::result::{Manifest, Results};
 use serde::Serialize;
 
-use crate::command::{Failure, print_json, print_line, write_file};
+use crate::command::{Failure, complain, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
@@ -54,7 +54,7 @@ pub(super) fn show(dir: &Path, json: bool, worst: usize, quiet: bool) -> Result<
         print_line(&worst_text(&worst))?;
     }
     if !quiet {
-        eprintln!("polypath: report in {}", page.display());
+        complain(&format!("report in {}", page.display()));
     }
     Ok(())
 }
