@@ -12,11 +12,12 @@ use super::keys::{Challenge, HostSecret, PathKey};
 /// For so long after a SYN this end tells a peer the key of the path.
 const INTRODUCES_FOR: Duration = Duration::from_secs(60);
 
-/// A challenge that comes so long after the last SYN is no part of that SYN's handshake.
-const HANDSHAKE: Duration = Duration::from_secs(1);
+/// So often, at the most, are flows of a path acknowledged because of challenges, ...
+const ACKNOWLEDGMENT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// So often, at the most, are flows of a path acknowledged because of challenges.
-const ACKNOWLEDGMENT_INTERVAL: Duration = Duration::from_millis(50);
+/// ... and by a peer that does not know the path, which challenges each segment, maybe. Longer than a round trip, so that the two
+/// do not go on for ever. What comes so soon after a SYN is a part of its handshake.
+const STRANGER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A path that falls silent is asked so much earlier than bindings of translators need it, until it answers.
 const EARLIER: u64 = 5;
@@ -157,8 +158,8 @@ impl OwnPaths {
         let way = self.way(path, remote)?;
         let state = self.paths.get_mut(&way)?;
         let is_since = |at: Option<Instant>, span| at.is_some_and(|at| now.since(at) < span);
-        let is_handshake = is_stranger && is_since(state.syn_at, HANDSHAKE);
-        if is_handshake || is_since(state.acknowledged_at, ACKNOWLEDGMENT_INTERVAL) {
+        let interval = if is_stranger { STRANGER_INTERVAL } else { ACKNOWLEDGMENT_INTERVAL };
+        if is_since(state.acknowledged_at, interval) || is_stranger && is_since(state.syn_at, interval) {
             return None;
         }
         state.acknowledged_at = Some(now);
