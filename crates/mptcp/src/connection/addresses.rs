@@ -55,6 +55,11 @@ impl Addresses {
         }
     }
 
+    /// See [`PathManager::breaks_first`].
+    pub(super) fn breaks_first(&self) -> bool {
+        self.manager.breaks_first()
+    }
+
     pub(super) fn next_timeout(&self) -> Instant {
         self.retry_at.min(self.wake_at).min(self.removals.next_timeout())
     }

@@ -27,8 +27,9 @@ const STEP: Duration = Duration::from_millis(500);
 const TIMEOUTS: u8 = 2;
 /// Probes that may go without a DSS or a sign of TCP, where data was taken. They take about a minute.
 const MOST_PROBES: u32 = 10;
-/// After the SYN/ACK, a connection of which the server knows nothing is given so long to get through after all.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
+/// After the SYN/ACK, a connection of which the server knows nothing is given so long to get through after all: its path may only have
+/// been cut for some seconds, which TCP alone would survive.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
 
 /// What is known of a handshake whose end was not heard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +80,9 @@ impl Connection {
     pub(super) fn watch_handshake(&mut self, cx: &mut Context<'_>) {
         self.timers.confirm = Instant::FAR_FUTURE;
         let is_unconfirmed = self.shared.mode == Mode::Mptcp && !self.shared.confirmed;
+        let give_up_at = self.unconfirmed.since + GIVE_UP_AFTER;
+        // To ask would cost the only subflow there is.
+        let must_wait = self.addresses.breaks_first() && cx.now < give_up_at;
         let initial = self.subflows.iter_mut().find(|subflow| subflow.meta.stage == Stage::CapableAck);
         let Some(subflow) = initial.filter(|_| is_unconfirmed) else { return };
         let tcp = &mut subflow.tcp;
@@ -97,6 +101,7 @@ impl Connection {
                 tcp.request_probe();
                 self.doubt(cx.now, Doubt::Probed);
             }
+            _ if has_data && must_wait => self.timers.confirm = give_up_at,
             _ => {
                 let id = subflow.meta.id;
                 subflow.meta.is_stale = true;

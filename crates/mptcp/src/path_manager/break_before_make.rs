@@ -37,6 +37,10 @@ impl PathManager for BreakBeforeMake {
         "break-before-make"
     }
 
+    fn breaks_first(&self) -> bool {
+        true
+    }
+
     fn handle_event(&mut self, event: &PathEvent, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
         // What an endpoint has become counts in the choice, and nowhere else.
         let is_choice = view.is_client && matches!(event, PathEvent::LocalChanged(_));

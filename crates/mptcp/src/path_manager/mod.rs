@@ -36,6 +36,11 @@ pub trait PathManager: fmt::Debug + Send {
 
     /// Something happened; appends what is to be done to `actions`.
     fn handle_event(&mut self, event: &PathEvent, view: &PathView<'_>, actions: &mut Vec<PathAction>);
+
+    /// A subflow that is to be replaced is closed before another is asked for: what the new one finds cannot be weighed against it.
+    fn breaks_first(&self) -> bool {
+        false
+    }
 }
 
 /// What happens to a connection's paths.
