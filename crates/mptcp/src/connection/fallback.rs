@@ -50,6 +50,8 @@ impl Connection {
 
     /// TCP has one subflow: those beside the one at `position` end.
     fn abort_others(&mut self, position: usize) {
+        // What the path manager wanted just before comes too late as well.
+        self.requests.retain(|request| !matches!(request, Request::OpenSubflow { .. }));
         for (_, subflow) in self.subflows.iter_mut().enumerate().filter(|(at, _)| *at != position) {
             subflow.meta.error = Some(SubflowError::Local);
             subflow.meta.finishing = true;
