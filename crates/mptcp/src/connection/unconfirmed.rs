@@ -37,6 +37,8 @@ pub(super) struct Unconfirmed {
     /// When the SYN/ACK came.
     since: Instant,
     doubt: Doubt,
+    /// Probes that asked who has the data that was taken.
+    probes: u32,
 }
 
 /// How doubtful it is that the path works. An idle server need not have said anything.
@@ -66,7 +68,7 @@ impl Connection {
     pub(super) fn await_confirmation(&mut self, cx: &Context<'_>, position: usize) {
         let Some(subflow) = self.subflows.get(position) else { return };
         let tuple = subflow.tcp.tuple();
-        self.unconfirmed = Unconfirmed { since: cx.now, doubt: Doubt::None };
+        self.unconfirmed = Unconfirmed { since: cx.now, ..Unconfirmed::default() };
         // Where there is no other path, TCP's own timeouts are all there is.
         let is_other = |endpoint: &&crate::path_manager::LocalEndpoint| {
             endpoint.subflow && endpoint.addr != tuple.local.addr
@@ -137,8 +139,8 @@ impl Connection {
     /// the window, and nothing else of such a segment is believed. An answer to a probe lies inside. Until it comes the data is not
     /// sent again, as it would count twice where the server is TCP.
     pub(super) fn ask_who_has_data(&mut self, next_at: Instant) {
-        self.data_level_losses += 1;
-        if self.data_level_losses > MOST_PROBES {
+        self.unconfirmed.probes += 1;
+        if self.unconfirmed.probes > MOST_PROBES {
             return self.fail(CloseReason::TimedOut);
         }
         if let Some(subflow) =
