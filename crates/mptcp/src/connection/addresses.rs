@@ -216,13 +216,6 @@ impl Connection {
         self.needs_schedule = true;
     }
 
-    pub(crate) fn acknowledge(&mut self, id: u8) {
-        let Some(position) = self.position(id) else { return };
-        if let Some(subflow) = self.subflows.get_mut(position) {
-            subflow.tcp.request_ack();
-        }
-    }
-
     /// Where signals go: an established subflow that works.
     fn signal_position(&self) -> Option<usize> {
         let established = |at: &usize| {

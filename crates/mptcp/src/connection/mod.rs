@@ -444,6 +444,14 @@ impl Connection {
         None
     }
 
+    /// An acknowledgment leaves on the subflow `id`.
+    pub(crate) fn acknowledge(&mut self, id: u8) {
+        let Some(position) = self.position(id) else { return };
+        if let Some(subflow) = self.subflows.get_mut(position) {
+            subflow.tcp.request_ack();
+        }
+    }
+
     /// When [`Connection::handle_timeout`] is due next.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let mut earliest = self.timers.earliest().min(self.addresses.next_timeout());
