@@ -32,6 +32,16 @@ fn small(paths: usize, of_source: usize) -> Peers {
     Peers::new(limits, [9; 32])
 }
 
+/// The SYN of a path.
+fn opening(path: PathId, route: Route) -> Came {
+    Came { path, route, len_bytes: OPENING_BYTES, is_syn: true }
+}
+
+/// A keep-alive of a path.
+fn keep_alive(path: PathId, route: Route) -> Came {
+    Came { path, route, len_bytes: CHALLENGE_BYTES, is_syn: false }
+}
+
 /// An owner of one path, and the path.
 struct Owner {
     own: OwnPaths,
@@ -78,10 +88,7 @@ fn hand_in(peers: &mut Peers, now: Instant, route: Route, header: Header) -> boo
 #[test]
 fn a_path_is_known_when_its_owner_answers_and_not_before() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
-    let reaction = peers.handle_segment(
-        at(0),
-        Came { path: owner.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    let reaction = peers.handle_segment(at(0), opening(owner.path, route(1, 1)));
     assert!(reaction.is_accepted && reaction.is_stranger);
     assert_eq!(peers.counts(), (0, 1));
     // The SYN/ACK leaves at once all the same: no round trip is added.
@@ -99,10 +106,7 @@ fn an_identifier_from_elsewhere_takes_nothing() {
     for millis in 0..1000 {
         let now = at(millis);
         peers.handle_segment(now, Came { path: owner.path, route: thief, len_bytes: 32, is_syn: false });
-        let reaction = peers.handle_keep_alive(
-            now,
-            Came { path: owner.path, route: thief, len_bytes: CHALLENGE_BYTES, is_syn: false },
-        );
+        let reaction = peers.handle_keep_alive(now, keep_alive(owner.path, thief));
         assert!(!reaction.is_accepted, "no answer before a proof");
         assert_eq!(peers.route(owner.path, 1400), Some(home));
         let Some(challenge) = reaction.challenge else { continue };
@@ -121,21 +125,11 @@ fn the_owner_takes_its_path_along() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
     owner.connect(&mut peers, at(0), route(1, 1));
     let elsewhere = route(2, 7);
-    let reaction = peers.handle_keep_alive(
-        at(50),
-        Came { path: owner.path, route: elsewhere, len_bytes: CHALLENGE_BYTES, is_syn: false },
-    );
+    let reaction = peers.handle_keep_alive(at(50), keep_alive(owner.path, elsewhere));
     assert_eq!(peers.route(owner.path, 1400), Some(route(1, 1)), "until the answer");
     assert!(owner.answer(&mut peers, at(80), elsewhere, reaction));
     assert_eq!(peers.route(owner.path, 1400), Some(elsewhere));
-    assert!(
-        peers
-            .handle_keep_alive(
-                at(90),
-                Came { path: owner.path, route: elsewhere, len_bytes: CHALLENGE_BYTES, is_syn: false }
-            )
-            .is_accepted
-    );
+    assert!(peers.handle_keep_alive(at(90), keep_alive(owner.path, elsewhere)).is_accepted);
     // Others who try at the same time do not keep it from that.
     let third = route(3, 8);
     let mut latest = None;
@@ -171,10 +165,7 @@ fn a_challenge_holds_for_its_route_and_some_seconds() {
 #[test]
 fn nobody_introduces_a_path_whose_key_is_not_theirs() {
     let (mut peers, owner, mut other) = (peers(), Owner::new(1), Owner::new(2));
-    let reaction = peers.handle_segment(
-        at(0),
-        Came { path: owner.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    let reaction = peers.handle_segment(at(0), opening(owner.path, route(1, 1)));
     let challenge = reaction.challenge.expect("a challenge");
     let answer = other.own.answer(at(0), other.path, other.server, challenge, true).expect("an answer");
     let Kind::Introduction(_, key) = answer.kind else { panic!("{answer:?}") };
@@ -242,10 +233,7 @@ fn nothing_from_an_unproven_address_reaches_the_stack_and_nothing_goes_there() {
     }
     // While the path waits, too.
     let mut late = Owner::new(2);
-    let reaction = peers.handle_segment(
-        at(0),
-        Came { path: late.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    let reaction = peers.handle_segment(at(0), opening(late.path, route(1, 1)));
     for is_syn in [true, false] {
         let stolen = peers.handle_segment(
             at(1),
@@ -264,25 +252,12 @@ fn a_syn_from_a_new_address_is_taken_behind_the_proof() {
     let elsewhere = route(1, 2);
     // Each is challenged, however many come: its owner waits.
     for _ in 0..3 {
-        let reaction = peers.handle_segment(
-            at(9000),
-            Came { path: owner.path, route: elsewhere, len_bytes: OPENING_BYTES, is_syn: true },
-        );
+        let reaction = peers.handle_segment(at(9000), opening(owner.path, elsewhere));
         assert!(!reaction.is_accepted && !reaction.is_stranger && reaction.challenge.is_some());
     }
-    let reaction = peers.handle_segment(
-        at(9000),
-        Came { path: owner.path, route: elsewhere, len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    let reaction = peers.handle_segment(at(9000), opening(owner.path, elsewhere));
     assert!(owner.answer(&mut peers, at(9020), elsewhere, reaction));
-    assert!(
-        peers
-            .handle_segment(
-                at(9020),
-                Came { path: owner.path, route: elsewhere, len_bytes: OPENING_BYTES, is_syn: true }
-            )
-            .is_accepted
-    );
+    assert!(peers.handle_segment(at(9020), opening(owner.path, elsewhere)).is_accepted);
     assert_eq!(peers.route(owner.path, 1400), Some(elsewhere));
 }
 
@@ -293,23 +268,14 @@ fn connects_beside_a_flood(per_second: u64, spoofed: impl Fn(u64) -> Route) -> (
     let (mut in_one, mut in_two, mut reached_the_stack) = (0, 0, 0);
     for number in 0..per_second {
         let now = at(0) + Duration::from_nanos(number * 1_000_000_000 / per_second);
-        let syn = peers.handle_segment(
-            now,
-            Came { path: PathId(number), route: spoofed(number), len_bytes: OPENING_BYTES, is_syn: true },
-        );
+        let syn = peers.handle_segment(now, opening(PathId(number), spoofed(number)));
         reached_the_stack += u32::from(syn.is_accepted);
         if number % (per_second / 100) == 0 {
             let (mut owner, home) = (Owner::new(number), route(1, number as u16));
-            let reaction = peers.handle_segment(
-                now,
-                Came { path: owner.path, route: home, len_bytes: OPENING_BYTES, is_syn: true },
-            );
+            let reaction = peers.handle_segment(now, opening(owner.path, home));
             in_one += usize::from(reaction.is_accepted);
             if !reaction.is_accepted && owner.answer(&mut peers, now, home, reaction) {
-                let again = peers.handle_segment(
-                    now,
-                    Came { path: owner.path, route: home, len_bytes: OPENING_BYTES, is_syn: true },
-                );
+                let again = peers.handle_segment(now, opening(owner.path, home));
                 in_two += usize::from(again.is_accepted);
             }
         }
@@ -344,17 +310,11 @@ fn a_flood_of_syns_evicts_no_known_path_and_locks_nobody_out() {
         assert!(owner.connect(&mut peers, at(0), route(1, port)));
     }
     let mut late = Owner::new(1000);
-    let reaction = peers.handle_segment(
-        at(0),
-        Came { path: late.path, route: route(2, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    let reaction = peers.handle_segment(at(0), opening(late.path, route(2, 1)));
     for number in 0..70_000_u64 {
         let spoofed = ([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 9).into();
         let spoofed = Route { remote: spoofed, ..route(0, 0) };
-        peers.handle_segment(
-            at(number / 100),
-            Came { path: PathId(number), route: spoofed, len_bytes: OPENING_BYTES, is_syn: true },
-        );
+        peers.handle_segment(at(number / 100), opening(PathId(number), spoofed));
         assert!(peers.counts().1 <= PeerLimits::default().waiting);
     }
     for (owner, port) in owners.iter().zip(1..) {
@@ -370,10 +330,7 @@ fn a_flood_of_syns_evicts_no_known_path_and_locks_nobody_out() {
 fn one_source_takes_its_share_of_the_waiting_room_only() {
     let mut peers = peers();
     let owner = Owner::new(1);
-    peers.handle_segment(
-        at(0),
-        Came { path: owner.path, route: route(1, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    peers.handle_segment(at(0), opening(owner.path, route(1, 1)));
     for number in 0..70_000_u64 {
         peers.handle_segment(
             at(0),
@@ -416,7 +373,7 @@ fn who_lost_its_place_and_its_challenge_is_asked_again() {
 fn who_forgot_a_path_can_reset_its_flows_and_says_so_to_keep_alives() {
     let (mut peers, mut owner) = (peers(), Owner::new(1));
     let late = at(120_000);
-    let keep_alive = Came { path: owner.path, route: route(1, 1), len_bytes: CHALLENGE_BYTES, is_syn: false };
+    let keep_alive = keep_alive(owner.path, route(1, 1));
     let reaction = peers.handle_keep_alive(late, keep_alive);
     let challenge = reaction.challenge.expect("a challenge");
     assert!(!reaction.is_accepted && reaction.is_stranger);
@@ -455,19 +412,13 @@ fn a_full_table_forgets_what_no_flow_uses_and_nothing_else() {
     }
     let in_use = owners[..3].iter().map(|owner| owner.path).collect();
     assert!(!peers.wants_census(at(0)));
-    let reaction = peers.handle_segment(
-        at(5000),
-        Came { path: owners[9].path, route: route(9, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    let reaction = peers.handle_segment(at(5000), opening(owners[9].path, route(9, 1)));
     assert!(!owners[9].answer(&mut peers, at(5000), route(9, 1), reaction), "full");
     assert!(peers.wants_census(at(5000)));
     peers.handle_census(at(5000), &in_use);
     assert_eq!(peers.counts().0, 8, "a flow may come of each still");
     // A new SYN says so too.
-    peers.handle_segment(
-        at(9000),
-        Came { path: owners[4].path, route: route(4, 1), len_bytes: OPENING_BYTES, is_syn: true },
-    );
+    peers.handle_segment(at(9000), opening(owners[4].path, route(4, 1)));
     assert!(!owners[9].connect(&mut peers, at(10_500), route(9, 1)));
     assert!(peers.wants_census(at(10_500)));
     peers.handle_census(at(10_500), &in_use);
