@@ -17,7 +17,8 @@ use crate::crypto::{Hmac160, Key};
 use crate::subflow::Stage;
 
 /// For so long after our SYN/ACK, the third ACK with the keys may still come behind a segment that overtook it, and that comes
-/// again. Later it is lost, and as the keys in it do not come again, the client had better hear of that.
+/// again. Later it is lost, and as the keys in it do not come again, the client had better hear of that. Without timestamps nothing
+/// tells how long ago it was: the client hears of it when the cookie is too old.
 const OVERTAKEN: Duration = Duration::from_secs(3);
 
 /// What became of a SYN with MP_JOIN that is to be answered without holding anything.
@@ -74,7 +75,7 @@ impl Host {
         let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
         let capable = if config.mptcp { third_ack_keys(segment, Key(secret)) } else { None };
         if capable.is_none() && is_confirmed(segment, Key(secret)) {
-            if echo_age(segment, clock).is_none_or(|age| age > OVERTAKEN) {
+            if echo_age(segment, clock).is_some_and(|age| age > OVERTAKEN) {
                 self.refuse(now, tuple, segment, None);
             }
             return;
