@@ -20,6 +20,8 @@ use super::world::World;
 const MOST_APPLICATIONS: usize = 12;
 /// Steps beyond this are not taken: timers may be minutes away.
 const MOST_STEPS_TAKE: Duration = Duration::from_secs(1);
+/// What a packet causes that the network delivers twice: an answer, and an answer to that.
+const PACKETS_OF_DUPLICATE: u64 = 2;
 /// What further subflows take, those that are refused too: an injection may bring the word that lets them be opened.
 const PACKETS_OF_SUBFLOWS: u64 = 50;
 /// How long hosts are given to come to rest, and how long what follows an injection is counted.
@@ -181,13 +183,16 @@ impl World {
         self.run_until(self.now + REST)?;
         let is_at_rest = !self.next_happens_before(self.now + REST) && !self.data_waits();
         let (before, subflows_before) = (self.packets, self.established_subflows);
+        let duplicated_before = self.network.duplicated_packets();
         self.inject(forgery)?;
         if !is_at_rest {
             return Ok(());
         }
         self.run_until(self.now + REST)?;
         let established = self.established_subflows - subflows_before;
+        let duplicated = self.network.duplicated_packets() - duplicated_before;
         let most = most_packets_after_one(self.setup.strength)
+            + PACKETS_OF_DUPLICATE * duplicated
             + if established > 0 { PACKETS_OF_SUBFLOWS } else { 0 };
         let sent = self.packets - before;
         if sent > most {

@@ -42,6 +42,7 @@ pub(super) struct Network {
     lost_in_a_row: BTreeMap<FourTuple, u8>,
     history: VecDeque<(Side, Packet)>,
     cut_in_all: Duration,
+    duplicated_packets: u64,
 }
 
 impl Network {
@@ -60,6 +61,7 @@ impl Network {
             lost_in_a_row: BTreeMap::new(),
             history: VecDeque::new(),
             cut_in_all: Duration::ZERO,
+            duplicated_packets: 0,
         }
     }
 
@@ -80,6 +82,11 @@ impl Network {
         self.cut_in_all += lasts;
         let count = self.links.len();
         self.links[usize::from(link) % count].cut_until = now + lasts;
+    }
+
+    /// Packets that it delivered twice.
+    pub(super) fn duplicated_packets(&self) -> u64 {
+        self.duplicated_packets
     }
 
     /// Nothing is lost from now on.
@@ -146,6 +153,7 @@ impl Network {
         }
         if dice[2] < self.faults.duplicate {
             let later = at + Duration::from_micros(u64::from(dice[3]) * 400);
+            self.duplicated_packets += 1;
             self.insert(later, from.other(), packet.clone());
         }
         self.insert(at, from.other(), packet);
