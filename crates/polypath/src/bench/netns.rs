@@ -172,6 +172,9 @@ impl Netns {
         let sent = hosts.start(Role::Carry { bytes, seconds: limit_s }, limit_s)?.finish()?;
         let after = emulation.statistics()?;
         let received = receiver.finish()?;
+        if received.reset_s.is_some_and(|at_s| at_s < sent.started_s + limit_s) {
+            return Err(std::io::Error::other("the connection was reset before its time was over").into());
+        }
         let outcomes = before.iter().zip(&after).map(path_outcome).collect();
         Ok((sent.started_s, received.arrivals, outcomes))
     }

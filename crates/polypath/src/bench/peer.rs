@@ -99,6 +99,8 @@ pub(super) struct Outcome {
     pub(super) started_s: f64,
     /// Moments of that clock, and how many bytes had arrived by then.
     pub(super) arrivals: Vec<(f64, u64)>,
+    /// When the other end reset the connection, by that clock.
+    pub(super) reset_s: Option<f64>,
     /// When a gap in delivery began, in seconds of the system's monotonic clock, and how long it was.
     pub(super) gaps: Vec<(f64, f64)>,
 }

@@ -79,8 +79,16 @@ pub(super) async fn collect(engine: &Engine, listener: Listener, ended: &Notify)
     let mut block = vec![0; BLOCK_BYTES];
     loop {
         let bytes = tokio::select! {
-            read = stream.read(&mut block) => read?,
+            read = stream.read(&mut block) => read,
             () = ended.notified() => return Ok(outcome),
+        };
+        let bytes = match bytes {
+            // How the other end ends when its time is over, with much still to be sent.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                outcome.reset_s = Some(monotonic_s());
+                return Ok(outcome);
+            }
+            bytes => bytes?,
         };
         if bytes == 0 {
             break;
