@@ -16,6 +16,9 @@ pub(crate) const ALGORITHM: Algorithm = Algorithm::new("bbr", |config| Box::new(
 
 /// Pacing stays so much below the estimated bandwidth, that queues drain.
 const PACING_MARGIN: f64 = 0.01;
+/// A segment takes no longer: where little was sent, a rate may have been measured over a timeout or an idle time, and pacing by it
+/// brings no better one for minutes.
+const SLOWEST_SEGMENT_S: f64 = 1.0;
 /// Segments that keep the pipe going while acknowledgments are delayed.
 const MIN_PIPE_PACKETS: u64 = 4;
 /// Most that leaves at once.
@@ -138,7 +141,7 @@ impl Bbr {
         }
         let rate = gain * self.model.bandwidth * (1.0 - PACING_MARGIN);
         if self.cycle.full_bandwidth_reached && rate > 0.0 || rate > self.pacing_rate {
-            self.pacing_rate = rate;
+            self.pacing_rate = rate.max(self.mss_bytes as f64 / SLOWEST_SEGMENT_S);
         }
     }
 

@@ -165,6 +165,10 @@ impl Bbr {
         if cycle.full_bandwidth_now || !self.model.round_start || sample.app_limited {
             return;
         }
+        if sample.rate == 0.0 {
+            // Acknowledgments came too fast to tell: nothing says that it grows no more.
+            return;
+        }
         if sample.rate >= cycle.full_bandwidth * FULL_BANDWIDTH_GROWTH {
             cycle.reset_full_bandwidth();
             cycle.full_bandwidth = sample.rate;

@@ -150,6 +150,30 @@ fn begins_no_pacing_before_the_first_round_trip() {
 }
 
 #[test]
+fn rounds_of_unknown_rate_do_not_end_startup() {
+    let mut pipe = Pipe::new();
+    pipe.rate = BitRate::from_kbps(1);
+    pipe.round(40, 0);
+    pipe.rate = BitRate::from_bps(0);
+    for _ in 0..10 {
+        pipe.round(40, 0);
+    }
+    assert_eq!(pipe.state(), State::Startup);
+}
+
+#[test]
+fn a_segment_leaves_every_second_however_slow_the_path_seemed() {
+    let mut pipe = Pipe::new();
+    pipe.rate = BitRate::from_bps(6);
+    pipe.in_flight = 100 * MSS;
+    for _ in 0..6 {
+        pipe.round(40, 0);
+    }
+    assert_ne!(pipe.state(), State::Startup);
+    assert_eq!(pipe.bbr.pacing_rate(), Some(BitRate::from_bps(MSS * 8)));
+}
+
+#[test]
 fn startup_doubles_until_three_rounds_bring_no_quarter_more() {
     let mut pipe = Pipe::new();
     pipe.in_flight = 200 * MSS;
