@@ -135,10 +135,18 @@ impl Setup {
     /// measures the round trip (RFC 6298 §3), so that the timeout stays backed off (§5.5): a window a minute is all that can be asked.
     /// It is the same where a receiver keeps few gaps, as it takes nothing new while there are more.
     pub(super) fn measures_after_losses(&self) -> bool {
-        let tcp = |host: &HostConfig| host.connection.tcp.clone();
-        let [client, server] = [tcp(&self.hosts[0]), tcp(&self.hosts[1])];
+        let [client, server] = self.tcp();
         let gaps = client.max_reassembly_gaps.min(server.max_reassembly_gaps);
-        client.timestamps && server.timestamps || client.sack && server.sack && gaps >= MANY_GAPS
+        self.have_timestamps() || client.sack && server.sack && gaps >= MANY_GAPS
+    }
+
+    /// Segments carry timestamps.
+    pub(super) fn have_timestamps(&self) -> bool {
+        self.tcp().iter().all(|tcp| tcp.timestamps)
+    }
+
+    fn tcp(&self) -> [&Config; 2] {
+        [0, 1].map(|host| &*self.hosts[host].connection.tcp)
     }
 }
 
