@@ -211,9 +211,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let window = self.controller.window_bytes();
         let slow_start = window < self.controller.ssthresh_bytes();
-        // In slow start the window may run ahead of what is sent by a factor of two, as it doubles each round.
+        // In slow start the window may run ahead of what is sent by a factor of two, as it doubles each round. Of a window of one segment,
+        // a shorter one is all that leaves.
         let window_limited = if slow_start {
-            in_flight_bytes * 2 >= window
+            in_flight_bytes * 2 >= window || in_flight_bytes + u64::from(self.mss_bytes()) > window
         } else {
             in_flight_bytes + 2 * u64::from(self.mss_bytes()) >= window
         };
