@@ -6,6 +6,7 @@
 //! follows.
 
 mod cases;
+mod writers;
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -17,6 +18,7 @@ use serde::Serialize;
 
 use cases::Case;
 pub use cases::Cases;
+pub use writers::{LoadResult, WriterSample, Writers, WritersResult};
 
 use crate::metrics::{Distribution, aggregation_benefit};
 use crate::run::{Buffer, InitialPath};
@@ -129,24 +131,11 @@ impl NeverSlower {
     /// Runs everything; `on_set` is told of each set that is done.
     pub fn run(&self, on_set: impl Fn() + Sync) -> NeverSlowerResult {
         let cases = self.cases.make(self.sets, self.seed, self.loss);
-        let next = AtomicUsize::new(0);
-        let samples = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.get() {
-                scope.spawn(|| {
-                    while let number = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(case) = cases.get(number)
-                    {
-                        let of_set = self.run_one(number, case);
-                        if let Ok(mut samples) = samples.lock() {
-                            samples.extend(of_set);
-                        }
-                        on_set();
-                    }
-                });
-            }
+        let mut samples = in_parallel(self.jobs, cases.len(), |number| {
+            let of_set = cases.get(number).map(|case| self.run_one(number, case)).unwrap_or_default();
+            on_set();
+            of_set
         });
-        let mut samples = samples.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         samples.sort_by(|one: &Sample, other| {
             one.benefit.total_cmp(&other.benefit).then(one.set.cmp(&other.set))
         });
@@ -222,6 +211,27 @@ impl NeverSlower {
         }
         samples
     }
+}
+
+/// What `work` gives for each number below `count`, in so many threads, in any order.
+fn in_parallel<T: Send>(jobs: NonZeroUsize, count: usize, work: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.get() {
+            scope.spawn(|| {
+                while let number = next.fetch_add(1, Ordering::Relaxed)
+                    && number < count
+                {
+                    let of_one = work(number);
+                    if let Ok(mut done) = done.lock() {
+                        done.extend(of_one);
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use polypath::congestion;
-use polypath::lab::never_slower::{Cases, NeverSlower, NeverSlowerResult, Sample};
+use polypath::lab::never_slower::{
+    Cases, NeverSlower, NeverSlowerResult, Sample, WriterSample, Writers, WritersResult,
+};
 use polypath::lab::run::Buffer;
 use polypath::lab::{Variant, Workload};
 use polypath::mptcp::{ConnectionConfig, scheduler};
+use polypath::units::Duration;
 
 use crate::command::{Failure, print_json, print_line, write_file};
 
@@ -45,6 +48,9 @@ pub(crate) struct Arguments {
     /// One path falls to a tenth of its rate at a random moment, or rises from it; with drawn sizes
     #[arg(long)]
     changing: bool,
+    /// Instead, how long blocks take that are written at 20 and at 80 % of what both paths carry, over paths that are drawn
+    #[arg(long, conflicts_with_all = ["sizes", "changing", "only", "repeats", "no_loss"])]
+    writers: bool,
     /// Paths lose nothing but what their queues drop
     #[arg(long)]
     no_loss: bool,
@@ -75,8 +81,11 @@ benefit: 0 is the best path alone, 1 the sum of both, -1 nothing. The hosts have
 carried and lost; with --strangers they know nothing.\n\n\
 With --sizes random: one size a set, 0.5 to 200 MB, over 0.5 to 200 Mbit/s, 2 to 400 ms and queues of 5 to 1000 ms, all log-uniform, \
 opened over the first path, nothing lost but what queues drop.\n\n\
+With --writers: over such paths, blocks of 8000 bytes are written for two minutes, at 20 and at 80 % of what both paths carry. The 99th \
+percentile of the time from writing to arrival is compared with that of plain TCP on the path where it is least.\n\n\
 JSON: sets, median, p1 (1st percentile), min, share_slower (below 0), share_behind (below -0.05), worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
-median, p75, p95, p99, max}.";
+median, p75, p95, p99, max}. With --writers: sets; loads, each: load (a share), share_held (ratio 1 at most), share_within_percent (1.01 at most), ratio and excess_s, each \
+as benefit.";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let algorithm = |option: &str, name: &str| {
@@ -93,28 +102,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cases = arguments.cases()?;
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let variant = Variant::multipath("multipath", arguments.scheduler, multipath);
+    let multipath = Variant { buffer: Buffer::Stack, acquainted: !arguments.strangers, ..variant };
+    let jobs = arguments.jobs.unwrap_or(cores);
+    if arguments.writers {
+        let writers = Writers {
+            sets: arguments.sets as usize,
+            loads: WRITER_LOADS.to_vec(),
+            duration: WRITERS_WRITE_FOR,
+            seed: arguments.seed,
+            multipath,
+            single_path,
+            jobs,
+        };
+        return run_writers(arguments, &writers);
+    }
     let comparison = NeverSlower {
         sets: arguments.sets as usize,
         repeats: arguments.repeats,
         seed: arguments.seed,
         cases,
-        multipath: Variant { buffer: Buffer::Stack, acquainted: !arguments.strangers, ..variant },
+        multipath,
         single_path,
         loss: !arguments.no_loss,
-        jobs: arguments.jobs.unwrap_or(cores),
+        jobs,
     };
     let bar = super::progress(u64::from(arguments.sets));
     let result = comparison.run(|| bar.inc(1));
     bar.finish_and_clear();
-    if let Some(path) = &arguments.samples {
-        let lines: Result<String, _> = result
-            .samples
-            .iter()
-            .map(|sample| serde_json::to_string(sample).map(|line| line + "\n"))
-            .collect();
-        write_file(path, lines.map_err(Failure::run)?)?;
-    }
+    write_samples(arguments, &result.samples)?;
     if arguments.json { print_json(&result) } else { print_table(&result) }
+}
+
+/// Shares of what both paths carry at which programs write, and for how long.
+const WRITER_LOADS: [f64; 2] = [0.2, 0.8];
+const WRITERS_WRITE_FOR: Duration = Duration::from_secs(120);
+
+fn run_writers(arguments: &Arguments, writers: &Writers) -> Result<(), Failure> {
+    let bar = super::progress(u64::from(arguments.sets));
+    let result = writers.run(|| bar.inc(1));
+    bar.finish_and_clear();
+    write_samples(arguments, &result.samples)?;
+    if arguments.json { print_json(&result) } else { print_writers(&result) }
+}
+
+fn write_samples<T: serde::Serialize>(arguments: &Arguments, samples: &[T]) -> Result<(), Failure> {
+    let Some(path) = &arguments.samples else { return Ok(()) };
+    let lines: Result<String, _> =
+        samples.iter().map(|sample| serde_json::to_string(sample).map(|line| line + "\n")).collect();
+    write_file(path, lines.map_err(Failure::run)?)
 }
 
 impl Arguments {
@@ -166,6 +201,40 @@ fn print_table(result: &NeverSlowerResult) -> Result<(), Failure> {
         100.0 * result.share_behind
     ))?;
     result.samples.iter().take(5).try_for_each(|sample| print_line(&describe(sample)))
+}
+
+fn print_writers(result: &WritersResult) -> Result<(), Failure> {
+    for load in &result.loads {
+        print_line(&format!(
+            "at {:.0} % of both: the 99th percentile of the delays is no longer than on the best path alone in {:.1} % of {} sets, \
+             longer by 1 % at most in {:.1} %; median ratio {:.3}, 95th percentile {:.3}; longer by {:.1} ms at the 95th percentile",
+            100.0 * load.load,
+            100.0 * load.share_held,
+            result.sets,
+            100.0 * load.share_within_percent,
+            load.ratio.median,
+            load.ratio.p95,
+            1e3 * load.excess_s.p95
+        ))?;
+    }
+    print_line("the worst:")?;
+    result.samples.iter().take(5).try_for_each(|sample| print_line(&describe_writer(sample)))
+}
+
+fn describe_writer(sample: &WriterSample) -> String {
+    let delay = |delay_s: Option<f64>| {
+        delay_s.map_or_else(|| "not all arrived".to_owned(), |delay_s| format!("{:.1} ms", 1e3 * delay_s))
+    };
+    let alone: Vec<String> = sample.alone_p99_s.iter().map(|delay_s| delay(*delay_s)).collect();
+    format!(
+        "  set {} ({}), {:.2} Mbit/s: {}, alone {}: {:.3}",
+        sample.set,
+        sample.paths.join("; "),
+        sample.rate_bps as f64 / 1e6,
+        delay(sample.delay_p99_s),
+        alone.join(" and "),
+        sample.ratio
+    )
 }
 
 fn describe(sample: &Sample) -> String {
