@@ -186,6 +186,19 @@ fn an_idle_connection_is_small() {
     assert!(tcp.board.capacity() <= 16);
 }
 
+/// Where no whole segment has room beside a short one, the window is what holds the sender back, and grows.
+#[test]
+fn a_window_of_one_segment_grows_by_a_shorter_one() {
+    let config = Config { pacing: false, no_delay: true, ..Config::default() };
+    let (mut tcp, mut ext, now) = established(&config);
+    tcp.controller_mut().set_window(1460, None);
+    tcp.enqueue(pattern(0, 200).into(), 1);
+    drain(&mut tcp, &mut ext, now);
+    let sent = tcp.sent_offset();
+    acknowledge(&mut tcp, &mut ext, now + Duration::from_millis(10), sent, &[]);
+    assert_eq!((sent, tcp.window_bytes()), (200, 1660));
+}
+
 /// A window of one segment, or what is left of it, is not kept for a segment that no mapping fills.
 #[test]
 fn short_mappings_fill_a_window_of_one_segment() {
