@@ -131,8 +131,8 @@ impl NeverSlower {
     /// Runs everything; `on_set` is told of each set that is done.
     pub fn run(&self, on_set: impl Fn() + Sync) -> NeverSlowerResult {
         let cases = self.cases.make(self.sets, self.seed, self.loss);
-        let mut samples = in_parallel(self.jobs, cases.len(), |number| {
-            let of_set = cases.get(number).map(|case| self.run_one(number, case)).unwrap_or_default();
+        let mut samples = in_parallel(self.jobs, &cases, |number, case| {
+            let of_set = self.run_one(number, case);
             on_set();
             of_set
         });
@@ -170,7 +170,7 @@ impl NeverSlower {
     /// All workloads over one set.
     fn run_one(&self, number: usize, case: &Case) -> Vec<Sample> {
         let set = &case.set;
-        let first_seed = self.seed.wrapping_mul(1_000_003).wrapping_add(number as u64 * 1000);
+        let first_seed = first_seed(self.seed, number);
         let mut samples = Vec::new();
         for workload in &case.workloads {
             // All bytes over all time: a loss at the wrong place makes one short transfer take many times as long as another,
@@ -213,17 +213,26 @@ impl NeverSlower {
     }
 }
 
-/// What `work` gives for each number below `count`, in so many threads, in any order.
-fn in_parallel<T: Send>(jobs: NonZeroUsize, count: usize, work: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
+/// The seed of the first run over set `number`.
+fn first_seed(seed: u64, number: usize) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add(number as u64 * 1000)
+}
+
+/// What `work` gives for each case and its number, in so many threads, in any order.
+fn in_parallel<T: Send>(
+    jobs: NonZeroUsize,
+    cases: &[Case],
+    work: impl Fn(usize, &Case) -> Vec<T> + Sync,
+) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..jobs.get() {
             scope.spawn(|| {
                 while let number = next.fetch_add(1, Ordering::Relaxed)
-                    && number < count
+                    && let Some(case) = cases.get(number)
                 {
-                    let of_one = work(number);
+                    let of_one = work(number, case);
                     if let Ok(mut done) = done.lock() {
                         done.extend(of_one);
                     }

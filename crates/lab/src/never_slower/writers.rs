@@ -9,7 +9,7 @@ use polypath_congestion::Algorithm;
 use polypath_units::{BitRate, Duration};
 use serde::Serialize;
 
-use super::{Cases, in_parallel};
+use super::{Cases, first_seed, in_parallel};
 use crate::metrics::Distribution;
 use crate::run::{Buffer, InitialPath};
 use crate::{PathSet, PathSpec, Variant, Workload, run_set};
@@ -85,8 +85,8 @@ impl Writers {
     /// Runs everything; `on_set` is told of each set that is done.
     pub fn run(&self, on_set: impl Fn() + Sync) -> WritersResult {
         let cases = Cases::Drawn { changing: false }.make(self.sets, self.seed, false);
-        let mut samples = in_parallel(self.jobs, cases.len(), |number| {
-            let of_set = cases.get(number).map(|case| self.run_one(number, &case.set)).unwrap_or_default();
+        let mut samples = in_parallel(self.jobs, &cases, |number, case| {
+            let of_set = self.run_one(number, &case.set);
             on_set();
             of_set
         });
@@ -116,7 +116,7 @@ impl Writers {
 
     /// All loads over one set.
     fn run_one(&self, number: usize, set: &PathSet) -> Vec<WriterSample> {
-        let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(number as u64 * 1000);
+        let seed = first_seed(self.seed, number);
         let both_bps = set.paths.iter().map(PathSpec::capacity_bps).sum::<f64>();
         let of_load = |load: f64| {
             let rate = BitRate::from_bps((both_bps * load) as u64);
