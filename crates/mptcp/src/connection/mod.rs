@@ -160,6 +160,9 @@ pub(crate) struct Connection {
     candidates: Vec<SubflowView>,
     /// Something changed that may let data go out.
     needs_schedule: bool,
+    /// The third ACK leaves before data that could go with it, where another path is to join: the server's answer, which lets it
+    /// join (RFC 8684 §3.1), does not wait until a thin path has carried a full segment.
+    third_ack_goes_first: bool,
     /// The application wrote since data was last scheduled.
     was_written: bool,
     /// Data is scheduled because the application wrote, and for no other reason: see [`Connection::tail_waits`].
@@ -213,6 +216,7 @@ impl Connection {
             reinjections: reinjection::Reinjections::default(),
             candidates: Vec::new(),
             needs_schedule: true,
+            third_ack_goes_first: false,
             was_written: false,
             only_written: false,
             corked: false,
@@ -401,7 +405,8 @@ impl Connection {
 
     /// The next packet to send; call until `None`.
     pub(crate) fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.needs_schedule || self.was_written {
+        let third_ack_goes_first = core::mem::take(&mut self.third_ack_goes_first);
+        if !third_ack_goes_first && (self.needs_schedule || self.was_written) {
             self.only_written = !core::mem::take(&mut self.needs_schedule);
             self.was_written = false;
             self.schedule(cx);
@@ -436,6 +441,9 @@ impl Connection {
         }
         let before = self.subflows.len();
         self.reap(cx);
+        if third_ack_goes_first {
+            return self.poll_transmit(cx);
+        }
         if self.subflows.len() < before {
             // What it did not deliver is for the others now, and nothing else may come to say so.
             self.needs_schedule = true;

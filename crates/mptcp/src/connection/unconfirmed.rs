@@ -75,6 +75,7 @@ impl Connection {
         };
         if cx.endpoints.iter().any(|endpoint| is_other(&endpoint)) {
             self.timers.confirm = cx.now + PATIENCE.max(subflow.tcp.rto());
+            self.third_ack_goes_first = true;
         }
     }
 

@@ -13,7 +13,7 @@ use polypath_wire::MptcpVersion;
 
 use super::network::{Network, Way, client_addr, pattern, segment};
 use super::{MINUTE, VERSIONS, assert_exchanged, fell_back, network, strip};
-use crate::{CloseReason, ConnectionId, Event};
+use crate::{CloseReason, ConnectionConfig, ConnectionId, Event};
 
 /// The paths of the first SYNs that have left after the first `since` packets, in order.
 fn asked(network: &Network, since: usize) -> Vec<char> {
@@ -259,4 +259,25 @@ fn a_silent_server_is_asked_over_its_own_path_first() {
     let of_join = |what: &str| network.log.iter().position(|line| line.contains(what));
     assert!(of_join("join") > of_join("< TcpFlags(ACK) 0 dss"), "{log}");
     assert_eq!((accepted(&network), network.server.mib().mp_join_ack_rx), (1, 1), "{log}");
+}
+
+/// What the client sends over the first path until the server's answer to it can have come, each as payload bytes and option.
+fn first_flight(delays_ms: &[u64]) -> Vec<String> {
+    let mut network = Network::new(delays_ms, ConnectionConfig::default(), ConnectionConfig::default(), 5);
+    let client = network.connect();
+    network.client.send(network.now, client, Bytes::from(pattern(0, 5000))).expect("there is room");
+    let end = network.now + Duration::from_millis(3 * delays_ms[0]);
+    network.run_until(end);
+    let sent = network.log.iter().filter(|line| line.contains(" 0> ")).skip(1);
+    sent.map(|line| line.split_whitespace().skip(3).collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// Or a thin path would carry a full segment before the server can say that others may join.
+#[test]
+fn the_third_ack_leaves_before_data_where_another_path_is_to_join() {
+    let alone = first_flight(&[10]);
+    assert!(alone[0].ends_with("capable") && !alone[0].starts_with("0 "), "{alone:?}");
+    let beside = first_flight(&[10, 40]);
+    assert_eq!(beside[0], "0 capable", "{beside:?}");
+    assert!(beside[1].ends_with("capable") && !beside[1].starts_with("0 "), "{beside:?}");
 }
