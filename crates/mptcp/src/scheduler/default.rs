@@ -23,8 +23,8 @@ use crate::mapping::MOST_MAPPED_BYTES;
 /// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written, within a budget.
 #[derive(Clone, Copy, Debug, core::default::Default)]
 pub(super) struct Default {
-    /// Copies of the end have gone out up to here.
-    copied_until: Option<DataSeq>,
+    /// Up to here was looked for something to copy at the end; what was not worth it then may be later.
+    looked_until: Option<DataSeq>,
     /// What the last decision was, if a copy.
     copying: Option<Copying>,
     budget: CopyBudget,
@@ -112,7 +112,7 @@ impl Scheduler for Default {
             Some(Copying::Haste) => self.budget.on_copied(len_bytes),
             Some(Copying::Repair) => {}
         }
-        self.copied_until = Some(seq.add(len_bytes));
+        self.looked_until = Some(seq.add(len_bytes));
     }
 
     fn copies(&self) -> bool {
@@ -133,16 +133,28 @@ impl Default {
     }
 
     /// Something that another subflow holds, and this one brings earlier.
-    fn copy(&self, view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<(Decision, Copying)> {
+    fn copy(
+        &mut self,
+        view: &View<'_>,
+        may_send: impl Fn(&SubflowView) -> bool,
+    ) -> Option<(Decision, Copying)> {
         if view.new_bytes > 0 || view.more_to_come && !view.window_limited {
             return None;
         }
         let mut seq = view.data_una;
-        if let Some(until) = self.copied_until.filter(|until| until.after(seq) && !view.window_limited) {
+        if let Some(until) = self.looked_until.filter(|until| until.after(seq) && !view.window_limited) {
             seq = until;
         }
+        let mut is_from_start = seq == view.data_una;
         for _ in 0..SCAN_LIMIT {
-            let held = view.held_at(seq)?;
+            let Some(held) = view.held_at(seq) else {
+                if is_from_start {
+                    return None;
+                }
+                is_from_start = true;
+                seq = view.data_una;
+                continue;
+            };
             // A backup has it, or a subflow that is gone, if none of these.
             if let Some(holder) = view.subflow(held.subflow)
                 && !(held.again && is_on_its_way(holder))
@@ -170,6 +182,7 @@ impl Default {
                 return None;
             }
             seq = held.end;
+            self.looked_until = Some(seq);
         }
         None
     }

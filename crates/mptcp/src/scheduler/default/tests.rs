@@ -170,7 +170,10 @@ fn the_end_is_copied_from_the_slow_subflow_once() {
     let copy = Decision { limit_bytes: 1460, ..Decision::send(0, Data::Copy(DataSeq(2920))) };
     assert_eq!(scheduler.select(&end), Some(copy));
     scheduler.on_sent(1, DataSeq(2920), 1460);
-    assert_eq!(scheduler.select(&end), None);
+    let mut copied = chunks.clone();
+    copied[2].subflow = 1;
+    copied[2].again = true;
+    assert_eq!(scheduler.select(&View { sent: &copied, ..end }), None);
     assert_eq!(Default::default().select(&View { more_to_come: true, ..end }), None);
     assert_eq!(Default::default().select(&View { subflows: &subflows[1..], ..end }), None);
 }
@@ -350,4 +353,26 @@ fn what_keeps_the_window_closed_is_copied() {
     let closed = View { new_bytes: 0, window_limited: true, sent: &chunks, ..view(&subflows) };
     let decision = Default::default().select(&closed).map(|decision| (decision.subflow, decision.data));
     assert_eq!(decision, Some((0, Data::Copy(DataSeq(0)))));
+}
+
+/// Its estimates say that it arrives in time; when they have changed, something behind it has been copied.
+#[test]
+fn what_was_not_worth_a_copy_may_be_later() {
+    let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5), subflow(3, 200, 0)];
+    subflows[1].in_flight_bytes = 2920;
+    subflows[2].in_flight_bytes = 1460;
+    let chunks = sent(&[(0, 1460, 2), (1460, 1460, 2), (2920, 1460, 3)]);
+    let mut scheduler = Default::default();
+    let mut pick = |subflows: &[SubflowView]| {
+        let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
+        let decision = scheduler.select(&View { data_next: DataSeq(4380), ..end })?;
+        let Data::Copy(seq) = decision.data else { return None };
+        scheduler.on_sent(1, seq, 1460);
+        Some(seq.0)
+    };
+    // Half of what the second holds arrives at once, a copy in 10 ms.
+    assert_eq!(pick(&subflows), Some(1460));
+    assert_eq!(pick(&subflows), Some(2920));
+    subflows[1].bottleneck_bytes_per_s = Some(10_000);
+    assert_eq!(pick(&subflows), Some(0));
 }
