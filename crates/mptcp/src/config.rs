@@ -38,6 +38,12 @@ pub struct ConnectionConfig {
     /// answers first carries the initial subflow, the other handshakes are given up. So neither a dead path nor a slow one
     /// holds a connection up. Default on.
     pub race: bool,
+    /// A subflow that joins begins with the window that slow start would have brought it to, had it begun with the connection: twice
+    /// the initial window for each round trip of its own since then, four times at most, no more than the path is known to
+    /// carry, and no more than a quarter of what either end can hold. Pacing spreads it over a round trip. For its handshake takes
+    /// two round trips more than TCP's (RFC 8684 §3.1, §3.2), and where it is the better path, all of a short transfer would be late
+    /// by that. Only under a scheduler that [knows slow paths](crate::scheduler::Scheduler::knows_slow_paths). Default on.
+    pub catch_up: bool,
     /// The receive window grows with what arrives, up to the receive buffer and the host's memory; off, it is the receive buffer
     /// from the start. Default on.
     pub receive_autotuning: bool,
@@ -70,6 +76,7 @@ impl Default for ConnectionConfig {
             path_manager: path_manager::Policy::default(),
             tcp: Arc::new(polypath_tcp::Config { max_rto: Duration::from_secs(60), ..Default::default() }),
             race: true,
+            catch_up: true,
             receive_autotuning: true,
             max_mapping_bytes: u16::MAX,
             syn_retries_before_fallback: 2,

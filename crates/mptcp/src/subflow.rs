@@ -10,6 +10,12 @@ use crate::event::SubflowError;
 use crate::mapping::Mapping;
 use crate::ordered::{OrderedQueue, Stretch};
 
+/// Slow start has doubled the window so often, at most, when a subflow catches up: four times the initial one, as TCP's
+/// third flight.
+const MOST_ROUNDS: f64 = 2.0;
+/// It takes no more than this share of the buffers at either end: the others' data is to have room beside a path of unknown rate.
+const BUFFER_SHARE: u64 = 4;
+
 /// A subflow of a connection.
 #[derive(Debug)]
 pub(crate) struct Subflow {
@@ -111,6 +117,26 @@ impl Subflow {
     /// Something that it was given is not acknowledged yet.
     pub(crate) fn holds_data(&self) -> bool {
         self.tcp.acked_offset() < self.tcp.enqueued_offset()
+    }
+
+    /// The window with which a subflow begins that joins a connection which was opened then, with buffers of so many bytes:
+    /// see [`catch_up`](crate::ConnectionConfig::catch_up).
+    pub(crate) fn catch_up(&mut self, now: Instant, opened_at: Instant, buffer_bytes: u64) {
+        let round_trip_s = self.tcp.srtt().as_secs_f64();
+        if round_trip_s <= 0.0 {
+            return;
+        }
+        // TCP's first data leaves after a round trip.
+        let rounds = (now.since(opened_at).as_secs_f64() / round_trip_s - 1.0).clamp(0.0, MOST_ROUNDS);
+        let initial_bytes = self.tcp.window_bytes();
+        let mut window_bytes = (initial_bytes as f64 * libm::exp2(rounds)) as u64;
+        window_bytes = window_bytes.min(buffer_bytes / BUFFER_SHARE);
+        if let Some(rate) = self.bottleneck_bytes_per_s() {
+            window_bytes = window_bytes.min((rate as f64 * round_trip_s) as u64);
+        }
+        if window_bytes > initial_bytes {
+            self.tcp.controller_mut().set_window(window_bytes, None);
+        }
     }
 
     /// What the path's bottleneck carries, as it shows now or showed before.

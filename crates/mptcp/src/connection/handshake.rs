@@ -216,7 +216,7 @@ impl Connection {
             cx.mib.mp_capable_syn_ack_rx += 1;
             self.note_flags(flags);
             self.set_remote_key(Key(key));
-            self.enter_mptcp(position, Stage::CapableAck);
+            self.enter_mptcp(cx.now, position, Stage::CapableAck);
             self.await_confirmation(cx, position);
         } else {
             cx.mib.mp_capable_fallback_syn_ack += 1;
@@ -272,7 +272,7 @@ impl Connection {
             {
                 cx.mib.mp_capable_ack_rx += 1;
                 self.set_remote_key(Key(sender));
-                self.enter_mptcp(position, Stage::Established);
+                self.enter_mptcp(cx.now, position, Stage::Established);
                 if first.is_none() {
                     // Tells the client at once that options pass, so that it may join other paths.
                     if let Some(subflow) = self.subflows.get_mut(position) {
@@ -282,7 +282,7 @@ impl Connection {
             }
             // Version 0: the key came with the SYN, so a DSS says as much as the keys.
             None if known.is_some() && segment.options.dss.is_some() => {
-                self.enter_mptcp(position, Stage::Established);
+                self.enter_mptcp(cx.now, position, Stage::Established);
             }
             _ => {
                 cx.mib.mp_capable_fallback_ack += 1;
@@ -401,6 +401,11 @@ impl Connection {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         subflow.meta.stage = Stage::Established;
         subflow.meta.join_retry_at = Instant::FAR_FUTURE;
+        if self.shared.config.catch_up && self.scheduler.knows_slow_paths() {
+            let at_peer_bytes = self.shared.window_end.diff(self.shared.send.start()).max(0) as u64;
+            let buffer_bytes = at_peer_bytes.min(self.shared.config.tcp.send_buffer_bytes);
+            subflow.catch_up(cx.now, self.opened_at, buffer_bytes);
+        }
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());
         self.shared.confirmed = true;
         self.timers.confirm = Instant::FAR_FUTURE;
@@ -443,10 +448,11 @@ impl Connection {
         self.shared.receive_next = idsn.add(1);
     }
 
-    fn enter_mptcp(&mut self, position: usize, stage: Stage) {
+    fn enter_mptcp(&mut self, now: Instant, position: usize, stage: Stage) {
         self.shared.mode = Mode::Mptcp;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         subflow.meta.stage = stage;
+        self.opened_at = now - subflow.tcp.srtt();
         self.shared.most_peer_window_bytes = subflow.tcp.peer_window_bytes();
         self.shared.window_end = self.shared.send.start().add(self.shared.most_peer_window_bytes);
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());

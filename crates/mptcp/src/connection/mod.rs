@@ -163,6 +163,8 @@ pub(crate) struct Connection {
     /// The third ACK leaves before data that could go with it, where another path is to join: the server's answer, which lets it
     /// join (RFC 8684 §3.1), does not wait until a thin path has carried a full segment.
     third_ack_goes_first: bool,
+    /// When the first SYN left, as far as its round trip tells.
+    opened_at: Instant,
     /// The application wrote since data was last scheduled.
     was_written: bool,
     /// Data is scheduled because the application wrote, and for no other reason: see [`Connection::tail_waits`].
@@ -217,6 +219,7 @@ impl Connection {
             candidates: Vec::new(),
             needs_schedule: true,
             third_ack_goes_first: false,
+            opened_at: Instant::ZERO,
             was_written: false,
             only_written: false,
             corked: false,

@@ -118,6 +118,10 @@ impl Scheduler for Default {
     fn copies(&self) -> bool {
         true
     }
+
+    fn knows_slow_paths(&self) -> bool {
+        true
+    }
 }
 
 impl Default {

@@ -47,6 +47,12 @@ pub trait Scheduler: fmt::Debug + Send {
     fn copies(&self) -> bool {
         false
     }
+
+    /// It gives a path no more than arrives in time, whatever the window: a subflow that joins may begin with a large one
+    /// ([`catch_up`](crate::ConnectionConfig::catch_up)).
+    fn knows_slow_paths(&self) -> bool {
+        false
+    }
 }
 
 /// The connection as a scheduler sees it.

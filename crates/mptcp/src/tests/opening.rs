@@ -4,6 +4,7 @@ use std::boxed::Box;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::string::String;
+use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
@@ -13,7 +14,7 @@ use polypath_wire::MptcpVersion;
 
 use super::network::{Network, Way, client_addr, pattern, segment};
 use super::{MINUTE, VERSIONS, assert_exchanged, fell_back, network, strip};
-use crate::{CloseReason, ConnectionConfig, ConnectionId, Event};
+use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, scheduler};
 
 /// The paths of the first SYNs that have left after the first `since` packets, in order.
 fn asked(network: &Network, since: usize) -> Vec<char> {
@@ -280,4 +281,54 @@ fn the_third_ack_leaves_before_data_where_another_path_is_to_join() {
     let beside = first_flight(&[10, 40]);
     assert_eq!(beside[0], "0 capable", "{beside:?}");
     assert!(beside[1].ends_with("capable") && !beside[1].starts_with("0 "), "{beside:?}");
+}
+
+/// The window with which the second subflow begins, in initial windows; over paths with these delays.
+fn joined_window(delays_ms: [u64; 2], client: ConnectionConfig, server: ConnectionConfig) -> f64 {
+    let mut network = Network::new(&delays_ms, client, server, 5);
+    let client = network.connect();
+    let windows = |network: &Network| -> Vec<u64> {
+        let info = network.client.info(client).expect("it is open");
+        info.subflows
+            .iter()
+            .filter(|subflow| subflow.established)
+            .map(|subflow| subflow.tcp.cwnd_bytes)
+            .collect()
+    };
+    while network.step() {
+        if let [first, second] = windows(&network)[..] {
+            return second as f64 / first as f64;
+        }
+    }
+    panic!("no second subflow:\n{}", network.log.join("\n"));
+}
+
+#[test]
+fn a_subflow_that_joins_late_catches_up() {
+    // The first path's handshake and answer take twice its round trip, the join twice the second's: of that, TCP's takes one.
+    let expect = |delays_ms: [u64; 2]| {
+        2_f64.powf((2.0 * delays_ms[0] as f64 + delays_ms[1] as f64) / delays_ms[1] as f64).min(4.0)
+    };
+    for delays_ms in [[10, 40], [20, 40], [30, 40]] {
+        let window = joined_window(delays_ms, ConnectionConfig::default(), ConnectionConfig::default());
+        assert!((window - expect(delays_ms)).abs() < 0.02, "{delays_ms:?}: {window}");
+    }
+}
+
+#[test]
+fn a_subflow_does_not_catch_up_where_a_slow_path_would_get_what_it_does_not_carry() {
+    let with_tcp = |tcp: polypath_tcp::Config| ConnectionConfig { tcp: Arc::new(tcp), ..Default::default() };
+    let begins_with = |client: ConnectionConfig, server: ConnectionConfig| {
+        let window = joined_window([10, 40], client, server);
+        assert!((window - 1.0).abs() < 1e-9, "{window}");
+    };
+    let tcp = (*ConnectionConfig::default().tcp).clone();
+    let lowest_rtt = scheduler::Policy::by_name("lowest-rtt").expect("it is one of ours");
+    begins_with(ConnectionConfig { scheduler: lowest_rtt, ..Default::default() }, ConnectionConfig::default());
+    begins_with(ConnectionConfig { catch_up: false, ..Default::default() }, ConnectionConfig::default());
+    // The initial window is 14 600 bytes, more than a quarter of these.
+    let small_sender = polypath_tcp::Config { send_buffer_bytes: 50_000, ..tcp.clone() };
+    begins_with(with_tcp(small_sender), ConnectionConfig::default());
+    let small_receiver = polypath_tcp::Config { receive_buffer_bytes: 50_000, ..tcp };
+    begins_with(ConnectionConfig::default(), with_tcp(small_receiver));
 }
