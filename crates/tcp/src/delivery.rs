@@ -7,13 +7,11 @@
 use polypath_congestion::RateSample;
 use polypath_units::{BitRate, Duration, Instant};
 
+use crate::bottleneck::{Acknowledged, Bottleneck};
 use crate::scoreboard::{Flags, Newly, Sent};
 
 /// Time between sending a piece and the first of its interval is kept in units of so many nanoseconds, up to 68 s.
 const SENDING_UNIT_NANOS: u64 = 16;
-
-/// A sample of less may have waited for a delayed acknowledgment instead of in a queue.
-const QUEUED_BYTES: u64 = 3 * 1460;
 
 /// The start of a rate sample, as of the moment when a piece leaves. Small, as there is one for each piece in flight:
 /// counters are modulo 2³², which is more than is delivered or lost while a piece is under way, as no window is larger
@@ -57,8 +55,7 @@ pub(crate) struct Delivery {
     /// The last reliable sample: bytes, and over how long.
     sample_bytes: u64,
     sample_span: Duration,
-    /// The most that a sample showed, once a queue stood in one, in bytes per second: what the bottleneck carries.
-    queued_bytes_per_s: u64,
+    bottleneck: Bottleneck,
     lost: u64,
     /// OLIA's ℓ₁ and ℓ₂.
     pub(crate) acked_since_loss: u64,
@@ -76,6 +73,7 @@ impl Delivery {
     pub(crate) fn restart(&mut self, now: Instant) {
         self.delivered_at = now;
         self.first_sent_at = now;
+        self.bottleneck.restart(now, self.delivered);
     }
 
     /// What a piece remembers that leaves now and makes so many bytes in flight.
@@ -110,9 +108,15 @@ impl Delivery {
         self.acked_since_loss = 0;
     }
 
-    /// Counts what an acknowledgment delivered, and takes a sample.
+    /// Counts what an acknowledgment delivered of what was in flight, and takes a sample.
     #[inline]
-    pub(crate) fn count_delivered(&mut self, now: Instant, newly: &Newly, min_rtt: Duration) {
+    pub(crate) fn count_delivered(
+        &mut self,
+        now: Instant,
+        newly: &Newly,
+        in_flight_bytes: u64,
+        min_rtt: Duration,
+    ) {
         self.delivered += newly.bytes;
         self.acked_since_loss += newly.bytes;
         if newly.bytes > 0 {
@@ -120,17 +124,21 @@ impl Delivery {
         }
         let Some(latest) = newly.latest else { return };
         self.first_sent_at = latest.at;
-        if let Some(span) = self.span(&latest, min_rtt) {
+        let span = self.span(&latest, min_rtt);
+        if let Some(span) = span {
             self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
             self.sample_span = span;
-            let round_trip = self.delivered_at.since(latest.at);
-            let is_queued = round_trip > min_rtt + min_rtt / 2 && self.sample_bytes >= QUEUED_BYTES;
-            // Without a queue it is the least that the path carries.
-            if is_queued || self.queued_bytes_per_s > 0 {
-                let rate = (self.sample_bytes as f64 / span.as_secs_f64()) as u64;
-                self.queued_bytes_per_s = self.queued_bytes_per_s.max(rate);
-            }
         }
+        self.bottleneck.on_acknowledged(
+            now,
+            &Acknowledged {
+                delivered: self.delivered,
+                in_flight_bytes,
+                round_trip: self.delivered_at.since(latest.at),
+                min_rtt,
+                sample: span.map(|span| (self.sample_bytes, span)),
+            },
+        );
     }
 
     /// The interval of a sample that ends with the last delivery: the slower of sending and acknowledging, as either may
@@ -148,8 +156,25 @@ impl Delivery {
     }
 
     /// What the bottleneck carries in bytes per second, if a queue stood before it.
-    pub(crate) fn queued_bytes_per_s(&self) -> Option<u64> {
-        (self.queued_bytes_per_s > 0).then_some(self.queued_bytes_per_s)
+    pub(crate) fn bottleneck_bytes_per_s(&self) -> Option<u64> {
+        self.bottleneck.bytes_per_s()
+    }
+
+    /// The same, as what did not come since tells; `oldest` is the first piece that is not acknowledged.
+    pub(crate) fn bottleneck_bytes_per_s_by_now(
+        &self,
+        now: Instant,
+        oldest: Option<Instant>,
+        min_rtt: Duration,
+    ) -> Option<u64> {
+        let known = self.bottleneck.bytes_per_s()?;
+        let by_now = |at| self.bottleneck.by_now(now, self.delivered, now.since(at), min_rtt);
+        Some(oldest.map_or(known, by_now))
+    }
+
+    /// What is under way was given to the path when it carried more.
+    pub(crate) fn has_fallen(&self) -> bool {
+        self.bottleneck.has_fallen(self.delivered)
     }
 
     /// The sample of the acknowledgment that was counted last, in which `latest` left last.

@@ -5,6 +5,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bottleneck;
 mod config;
 mod connection;
 mod delivery;

@@ -140,7 +140,8 @@ impl Connection {
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
                 in_recovery: tcp.in_recovery(),
                 acked_offset: tcp.acked_offset(),
-                bottleneck_bytes_per_s: subflow.bottleneck_bytes_per_s(),
+                bottleneck_bytes_per_s: subflow.bottleneck_bytes_per_s(now),
+                bottleneck_has_fallen: tcp.bottleneck_has_fallen(now),
                 bottleneck_busy: subflow.meta.busy_until.since(now),
             });
         }

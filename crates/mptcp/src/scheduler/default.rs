@@ -174,7 +174,8 @@ impl Default {
                 if let Some((index, subflow)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
                     // In whole segments, even if what they hold went out in pieces.
                     let limit_bytes = held.len_bytes().max(subflow.segment_bytes.into());
-                    let is_hasty = is_on_its_way(holder) && !view.window_limited;
+                    let is_hasty =
+                        is_on_its_way(holder) && !holder.bottleneck_has_fallen && !view.window_limited;
                     if !is_hasty || self.budget.allows(limit_bytes) {
                         let copying = if is_hasty { Copying::Haste } else { Copying::Repair };
                         let decision = Decision::send(index, Data::Copy(held.seq));

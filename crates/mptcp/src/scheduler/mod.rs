@@ -150,6 +150,8 @@ pub struct SubflowView {
     pub acked_offset: u64,
     /// What the path's bottleneck carries, if a queue showed that, now or to an earlier connection.
     pub bottleneck_bytes_per_s: Option<u64>,
+    /// It carried more when the subflow was given what is under way.
+    pub bottleneck_has_fallen: bool,
     /// For how long that is busy with what the subflow was given.
     pub bottleneck_busy: Duration,
 }
@@ -268,6 +270,7 @@ pub(crate) mod tests {
             in_recovery: false,
             acked_offset: 0,
             bottleneck_bytes_per_s: None,
+            bottleneck_has_fallen: false,
             bottleneck_busy: Duration::ZERO,
         }
     }

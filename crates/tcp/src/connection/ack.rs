@@ -48,7 +48,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return Ok(());
         }
         self.sample_rtt(now, segment, &newly, ahead > 0);
-        self.delivery.count_delivered(now, &newly, self.rtt.min());
+        self.delivery.count_delivered(now, &newly, in_flight, self.rtt.min());
         let pure_duplicate =
             ahead == 0 && segment.payload.is_empty() && !window_changed && !segment.flags.fin();
         self.after_acknowledgment(

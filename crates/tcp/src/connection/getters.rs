@@ -115,11 +115,24 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.rtt.variance()
     }
 
-    /// What the path's bottleneck carries in bytes per second: the most that was delivered while a queue stood before it.
-    /// `None` if none was seen.
+    /// What the path's bottleneck carries in bytes per second: the most that was delivered while a queue stood before it, until a queue
+    /// lets out less. `None` if none was seen.
     #[must_use]
     pub fn bottleneck_bytes_per_s(&self) -> Option<u64> {
-        self.delivery.queued_bytes_per_s()
+        self.delivery.bottleneck_bytes_per_s()
+    }
+
+    /// The same, as what did not come since the last acknowledgment tells.
+    #[must_use]
+    pub fn bottleneck_bytes_per_s_by_now(&self, now: Instant) -> Option<u64> {
+        let oldest = self.board.front().map(|piece| piece.at);
+        self.delivery.bottleneck_bytes_per_s_by_now(now, oldest, self.rtt.min())
+    }
+
+    /// The path's bottleneck carries less than when it was given what is under way.
+    #[must_use]
+    pub fn bottleneck_has_fallen(&self, now: Instant) -> bool {
+        self.delivery.has_fallen() || self.bottleneck_bytes_per_s_by_now(now) < self.bottleneck_bytes_per_s()
     }
 
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.

@@ -16,7 +16,7 @@ fn acknowledge(delivery: &mut Delivery, now: Instant, pieces: &[Sent], min_rtt: 
         latest: pieces.iter().max_by_key(|piece| (piece.at, piece.end())).copied(),
         ..Newly::default()
     };
-    delivery.count_delivered(now, &newly, min_rtt);
+    delivery.count_delivered(now, &newly, 0, min_rtt);
     delivery.sample(&newly.latest.expect("something was acknowledged"), min_rtt, 0)
 }
 

@@ -376,3 +376,29 @@ fn what_was_not_worth_a_copy_may_be_later() {
     subflows[1].bottleneck_bytes_per_s = Some(10_000);
     assert_eq!(pick(&subflows), Some(0));
 }
+
+/// It was given that in good faith, and copies are to make good for it.
+#[test]
+fn what_a_path_holds_that_has_fallen_is_copied_beyond_the_budget() {
+    let mut subflows = [subflow(1, 20, 1000), subflow(2, 100, 0)];
+    subflows[1].in_flight_bytes = 1_460_000;
+    subflows[1].bottleneck_bytes_per_s = Some(100_000);
+    let held: Vec<(u64, u32, u8)> = (0..1000).map(|at| (at * 1460, 1460, 2)).collect();
+    let chunks = sent(&held);
+    let copied_bytes = |subflows: &[SubflowView]| {
+        let mut scheduler = Default::default();
+        let mut copied = 0;
+        for _ in 0..1000 {
+            let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
+            let end = View { data_una: DataSeq(0), data_next: DataSeq(1_460_000), ..end };
+            let Some(decision) = scheduler.select(&end) else { break };
+            let Data::Copy(seq) = decision.data else { panic!("{decision:?}") };
+            copied += 1460;
+            scheduler.on_sent(1, seq, 1460);
+        }
+        copied
+    };
+    assert_eq!(copied_bytes(&subflows), (256 << 10) / 1460 * 1460);
+    subflows[1].bottleneck_has_fallen = true;
+    assert!(copied_bytes(&subflows) > 1_400_000);
+}

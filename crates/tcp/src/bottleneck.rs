@@ -1,0 +1,228 @@
+//! What a path's bottleneck carries, as its queue shows: a rate that rises as soon as more is delivered, and falls when a queue that
+//! this connection keeps lets out less.
+//!
+//! The least round trip says how much a path holds without a queue. What waits longer stood before the bottleneck, so the bottleneck
+//! was busy all the time between two such acknowledgments: what they brought is what it carries, over however short a time.
+//! A stretch of such acknowledgments is measured each least round trip. A rate falls when two stretches one after the other stay well
+//! below it: a path that stalls, and then brings all at once, has not become slower.
+
+use polypath_units::{Duration, Instant};
+
+/// A sample of less may have waited for a delayed acknowledgment instead of in a queue.
+const QUEUED_BYTES: u64 = 3 * 1460;
+/// A stretch is not shorter: links deliver in bursts, and machines take turns.
+const LEAST_STRETCH: Duration = Duration::from_millis(20);
+/// A rate that holds brings at least this share in one of two stretches.
+const HOLDS: f64 = 0.75;
+/// Until two stretches have said so, only silence and much less than this share count.
+const HOLDS_SO_FAR: f64 = 0.5;
+/// The queue is this connection's if so much is in flight, in what the path holds without a queue.
+const OWN_QUEUE: f64 = 1.25;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bottleneck {
+    /// Zero before a queue was seen.
+    bytes_per_s: u64,
+    /// The stretch that goes on: since when, and what had been delivered by then.
+    since: Instant,
+    from: u64,
+    /// The one before, if it led up to this one.
+    before: Option<Stretch>,
+    /// What is delivered until here was given to the path before its rate fell.
+    fell_until: u64,
+    /// What left before this was delivered measures the path as it was.
+    fell_at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    since: Instant,
+    from: u64,
+    bytes_per_s: u64,
+}
+
+/// What an acknowledgment tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acknowledged {
+    /// Everything that has been delivered.
+    pub(crate) delivered: u64,
+    /// In flight before it came.
+    pub(crate) in_flight_bytes: u64,
+    /// Of the latest piece that it covers.
+    pub(crate) round_trip: Duration,
+    pub(crate) min_rtt: Duration,
+    /// A reliable sample: so many bytes in so long.
+    pub(crate) sample: Option<(u64, Duration)>,
+}
+
+impl Bottleneck {
+    /// What it carries, if a queue showed that.
+    pub(crate) fn bytes_per_s(&self) -> Option<u64> {
+        (self.bytes_per_s > 0).then_some(self.bytes_per_s)
+    }
+
+    #[inline]
+    pub(crate) fn on_acknowledged(&mut self, now: Instant, ack: &Acknowledged) {
+        let is_queued = ack.round_trip > ack.min_rtt + ack.min_rtt / 2;
+        if let Some((bytes, span)) = ack.sample {
+            let is_since_fall = ack.delivered - bytes >= self.fell_at;
+            // Without a queue it is the least that the path carries.
+            if is_since_fall && (is_queued && bytes >= QUEUED_BYTES || self.bytes_per_s > 0) {
+                let rate = (bytes as f64 / span.as_secs_f64()) as u64;
+                self.bytes_per_s = self.bytes_per_s.max(rate);
+            }
+        }
+        let held_bytes = self.bytes_per_s as f64 * ack.min_rtt.as_secs_f64();
+        if is_queued && ack.in_flight_bytes as f64 > OWN_QUEUE * held_bytes {
+            if now.since(self.since) >= ack.min_rtt.max(LEAST_STRETCH) {
+                self.end_stretch(now, ack);
+            }
+        } else {
+            self.restart(now, ack.delivered);
+        }
+    }
+
+    /// Nothing stands before the bottleneck, as far as is known.
+    pub(crate) fn restart(&mut self, now: Instant, delivered: u64) {
+        (self.since, self.from, self.before) = (now, delivered, None);
+    }
+
+    fn end_stretch(&mut self, now: Instant, ack: &Acknowledged) {
+        let bytes_per_s = rate(ack.delivered - self.from, now.since(self.since));
+        if let Some(before) = self.before {
+            let most = before.bytes_per_s.max(bytes_per_s);
+            if (most as f64) < HOLDS * self.bytes_per_s as f64 {
+                self.bytes_per_s = most.max(1);
+                self.fell_at = ack.delivered;
+                self.fell_until = ack.delivered + ack.in_flight_bytes;
+            }
+        }
+        self.before = Some(Stretch { since: self.since, from: self.from, bytes_per_s });
+        (self.since, self.from) = (now, ack.delivered);
+    }
+
+    /// What it carries by now, as what did not come tells. `oldest_age` is for how long the oldest piece has been in flight.
+    pub(crate) fn by_now(&self, now: Instant, delivered: u64, oldest_age: Duration, min_rtt: Duration) -> u64 {
+        let Some(before) = self.before else { return self.bytes_per_s };
+        if oldest_age <= min_rtt + min_rtt / 2 {
+            return self.bytes_per_s;
+        }
+        let most = rate(delivered - before.from + QUEUED_BYTES, now.since(before.since));
+        if (most as f64) < HOLDS_SO_FAR * self.bytes_per_s as f64 { most.max(1) } else { self.bytes_per_s }
+    }
+
+    /// What is under way was given to it when it carried more.
+    pub(crate) fn has_fallen(&self, delivered: u64) -> bool {
+        delivered < self.fell_until
+    }
+}
+
+fn rate(bytes: u64, time: Duration) -> u64 {
+    (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIN_RTT: Duration = Duration::from_millis(40);
+
+    /// A path with the same in flight all the time; acknowledgments of 1000 bytes each.
+    struct Path {
+        bottleneck: Bottleneck,
+        now: Instant,
+        delivered: u64,
+        in_flight_bytes: u64,
+    }
+
+    impl Path {
+        /// One acknowledgment, so long after the one before, of a piece that took so long.
+        fn acknowledge(&mut self, after: Duration, round_trip: Duration) {
+            self.now += after;
+            self.delivered += 1000;
+            let ack = Acknowledged {
+                delivered: self.delivered,
+                in_flight_bytes: self.in_flight_bytes,
+                round_trip,
+                min_rtt: MIN_RTT,
+                sample: Some((self.in_flight_bytes.min(self.delivered), round_trip)),
+            };
+            self.bottleneck.on_acknowledged(self.now, &ack);
+        }
+
+        /// So many acknowledgments at the pace of a bottleneck, pieces waiting as the queue before it has it.
+        fn carry(&mut self, count: u64, bytes_per_s: u64, round_trip: Duration) {
+            for _ in 0..count {
+                self.acknowledge(Duration::from_micros(1_000_000_000 / bytes_per_s), round_trip);
+            }
+        }
+
+        /// At 1 MB/s, which 100 ms of round trip hold.
+        fn steady() -> Self {
+            let bottleneck = Bottleneck::default();
+            let mut path = Self { bottleneck, now: Instant::ZERO, delivered: 0, in_flight_bytes: 100_000 };
+            path.carry(500, 1_000_000, Duration::from_millis(100));
+            assert_eq!(path.bottleneck.bytes_per_s(), Some(1_000_000));
+            path
+        }
+
+        fn by_now(&self, after: Duration) -> u64 {
+            let oldest_age = Duration::from_millis(100) + after;
+            self.bottleneck.by_now(self.now + after, self.delivered, oldest_age, MIN_RTT)
+        }
+    }
+
+    #[test]
+    fn a_rate_falls_when_its_queue_lets_out_less() {
+        let mut path = Path::steady();
+        // Two stretches of 40 ms, after the one that it began in. What waits was sent at the old rate, so samples of a round trip
+        // show more for as long.
+        path.carry(13, 100_000, Duration::from_millis(150));
+        assert_eq!(path.bottleneck.bytes_per_s(), Some(100_000));
+        assert!(path.bottleneck.has_fallen(path.delivered));
+        path.carry(100, 100_000, Duration::from_secs(1));
+        assert!(!path.bottleneck.has_fallen(path.delivered), "it was given this since");
+        assert_eq!(path.bottleneck.bytes_per_s(), Some(100_000));
+        path.carry(200, 1_000_000, Duration::from_millis(100));
+        assert_eq!(path.bottleneck.bytes_per_s(), Some(1_000_000), "it rises as before");
+    }
+
+    #[test]
+    fn a_path_that_stalls_and_then_brings_all_at_once_has_not_become_slower() {
+        let mut path = Path::steady();
+        for _ in 0..10 {
+            path.acknowledge(Duration::from_millis(100), Duration::from_millis(200));
+            path.carry(99, 100_000_000, Duration::from_millis(150));
+            path.carry(100, 1_000_000, Duration::from_millis(150));
+        }
+        assert_eq!(path.bottleneck.bytes_per_s().map(|rate| rate >= 1_000_000), Some(true));
+    }
+
+    #[test]
+    fn what_an_application_sends_slowly_is_no_rate_of_the_path() {
+        let mut path = Path::steady();
+        // Without a queue.
+        path.in_flight_bytes = 4_000;
+        path.carry(500, 100_000, MIN_RTT);
+        assert_eq!(path.bottleneck.bytes_per_s(), Some(1_000_000));
+        // In a queue that others keep.
+        path.in_flight_bytes = 10_000;
+        path.carry(500, 100_000, Duration::from_millis(100));
+        assert_eq!(path.bottleneck.bytes_per_s(), Some(1_000_000));
+    }
+
+    #[test]
+    fn silence_tells_before_an_acknowledgment_does() {
+        let path = Path::steady();
+        assert_eq!(path.by_now(Duration::from_millis(40)), 1_000_000);
+        let later = path.by_now(Duration::from_millis(200));
+        assert!((200_000..400_000).contains(&later), "{later}");
+        let at = path.now + Duration::from_millis(200);
+        assert_eq!(
+            path.bottleneck.by_now(at, path.delivered, MIN_RTT, MIN_RTT),
+            1_000_000,
+            "nothing waits long enough to say so"
+        );
+    }
+}
