@@ -103,7 +103,13 @@ impl Bottleneck {
     }
 
     /// What it carries by now, as what did not come tells. `oldest_age` is for how long the oldest piece has been in flight.
-    pub(crate) fn by_now(&self, now: Instant, delivered: u64, oldest_age: Duration, min_rtt: Duration) -> u64 {
+    pub(crate) fn by_now(
+        &self,
+        now: Instant,
+        delivered: u64,
+        oldest_age: Duration,
+        min_rtt: Duration,
+    ) -> u64 {
         let Some(before) = self.before else { return self.bytes_per_s };
         if oldest_age <= min_rtt + min_rtt / 2 {
             return self.bytes_per_s;

@@ -246,7 +246,7 @@ fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8], pace: Pace) -> bo
     }
     let fills_queue = chosen.srtt > chosen.min_rtt + HARMFUL_QUEUE
         && chosen.pending_bytes() > 0
-        && chosen.pending_bytes() >= window_limit_bytes(chosen, LAMBDA);
+        && chosen.pending_bytes() >= queue_limit_bytes(chosen);
     fills_queue && moving(view, passed).any(|subflow| is_better(subflow, chosen))
         || blocks(view, chosen, passed, chosen.segment_bytes.into())
 }
@@ -259,6 +259,17 @@ fn moving<'a>(view: &View<'a>, passed: &[u8]) -> impl Iterator<Item = &'a Subflo
         .iter()
         .filter(|subflow| is_sound(subflow))
         .filter(move |subflow| subflow.in_flight_bytes > 0 || may_begin(subflow))
+}
+
+/// So much may be under way where more would only stand in the queue: a multiple of what the path holds without one, as its rate
+/// tells, or its window, which may have been larger than the path from the start.
+fn queue_limit_bytes(subflow: &SubflowView) -> u64 {
+    let by_window = window_limit_bytes(subflow, LAMBDA);
+    let by_rate = subflow.bottleneck_bytes_per_s.map_or(u64::MAX, |rate| {
+        let held_bytes = rate as f64 * subflow.min_rtt.as_secs_f64();
+        ((LAMBDA * held_bytes) as u64).max(untried_bytes(subflow))
+    });
+    by_window.min(by_rate)
 }
 
 fn is_faster(subflow: &SubflowView, chosen: &SubflowView) -> bool {

@@ -324,7 +324,10 @@ fn a_subflow_does_not_catch_up_where_a_slow_path_would_get_what_it_does_not_carr
     };
     let tcp = (*ConnectionConfig::default().tcp).clone();
     let lowest_rtt = scheduler::Policy::by_name("lowest-rtt").expect("it is one of ours");
-    begins_with(ConnectionConfig { scheduler: lowest_rtt, ..Default::default() }, ConnectionConfig::default());
+    begins_with(
+        ConnectionConfig { scheduler: lowest_rtt, ..Default::default() },
+        ConnectionConfig::default(),
+    );
     begins_with(ConnectionConfig { catch_up: false, ..Default::default() }, ConnectionConfig::default());
     // The initial window is 14 600 bytes, more than a quarter of these.
     let small_sender = polypath_tcp::Config { send_buffer_bytes: 50_000, ..tcp.clone() };

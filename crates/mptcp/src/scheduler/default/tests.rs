@@ -402,3 +402,23 @@ fn what_a_path_holds_that_has_fallen_is_copied_beyond_the_budget() {
     subflows[1].bottleneck_has_fallen = true;
     assert!(copied_bytes(&subflows) > 1_400_000);
 }
+
+/// It may have begun with a window larger than its path; the queue would take the rest.
+#[test]
+fn what_a_slow_path_holds_is_told_by_its_rate_not_by_its_window() {
+    let mut subflows = [subflow(1, 20, 0), subflow(2, 300, 100)];
+    subflows[0].in_flight_bytes = subflows[0].window_bytes;
+    subflows[1].min_rtt = Duration::from_millis(100);
+    subflows[1].window_bytes = 146_000;
+    let mut pick = |in_flight_bytes, rate| {
+        subflows[1].in_flight_bytes = in_flight_bytes;
+        subflows[1].bottleneck_bytes_per_s = rate;
+        let view = View { more_to_come: true, window_left_bytes: 1 << 30, ..view(&subflows) };
+        Default::default().select(&view).map(|decision| decision.subflow)
+    };
+    assert_eq!(pick(29_000, None), Some(1));
+    assert_eq!(pick(29_000, Some(100_000)), Some(1));
+    assert_eq!(pick(30_000, Some(100_000)), None, "three times 100 ms");
+    assert_eq!(pick(5_000, Some(1_000)), Some(1), "a few segments always");
+    assert_eq!(pick(6_000, Some(1_000)), None);
+}
