@@ -131,7 +131,7 @@ impl Subflow {
         let initial_bytes = self.tcp.window_bytes();
         let mut window_bytes = (initial_bytes as f64 * libm::exp2(rounds)) as u64;
         window_bytes = window_bytes.min(buffer_bytes / BUFFER_SHARE);
-        if let Some(rate) = self.bottleneck_bytes_per_s(now) {
+        if let Some(rate) = self.bottleneck_bytes_per_s() {
             window_bytes = window_bytes.min((rate as f64 * round_trip_s) as u64);
         }
         if window_bytes > initial_bytes {
@@ -140,8 +140,8 @@ impl Subflow {
     }
 
     /// What the path's bottleneck carries, as it shows now or showed before.
-    pub(crate) fn bottleneck_bytes_per_s(&self, now: Instant) -> Option<u64> {
-        self.tcp.bottleneck_bytes_per_s_by_now(now).or(self.meta.remembered_bytes_per_s)
+    pub(crate) fn bottleneck_bytes_per_s(&self) -> Option<u64> {
+        self.tcp.bottleneck_bytes_per_s().or(self.meta.remembered_bytes_per_s)
     }
 }
 

@@ -73,8 +73,8 @@ impl Bottleneck {
                 self.bytes_per_s = self.bytes_per_s.max(rate);
             }
         }
-        let held_bytes = self.bytes_per_s as f64 * ack.min_rtt.as_secs_f64();
-        if is_queued && ack.in_flight_bytes as f64 > OWN_QUEUE * held_bytes {
+        let held_bytes = || self.bytes_per_s as f64 * ack.min_rtt.as_secs_f64();
+        if is_queued && ack.in_flight_bytes as f64 > OWN_QUEUE * held_bytes() {
             if now.since(self.since) >= ack.min_rtt.max(LEAST_STRETCH) {
                 self.end_stretch(now, ack);
             }
@@ -102,20 +102,21 @@ impl Bottleneck {
         (self.since, self.from) = (now, ack.delivered);
     }
 
-    /// What it carries by now, as what did not come tells. `oldest_age` is for how long the oldest piece has been in flight.
-    pub(crate) fn by_now(
+    /// What it carries by now, where what did not come tells that it carries much less. `oldest_age` is for how long the oldest piece has
+    /// been in flight.
+    #[inline]
+    pub(crate) fn falls_to(
         &self,
         now: Instant,
         delivered: u64,
-        oldest_age: Duration,
+        oldest_age: impl FnOnce() -> Duration,
         min_rtt: Duration,
-    ) -> u64 {
-        let Some(before) = self.before else { return self.bytes_per_s };
-        if oldest_age <= min_rtt + min_rtt / 2 {
-            return self.bytes_per_s;
-        }
-        let most = rate(delivered - before.from + QUEUED_BYTES, now.since(before.since));
-        if (most as f64) < HOLDS_SO_FAR * self.bytes_per_s as f64 { most.max(1) } else { self.bytes_per_s }
+    ) -> Option<u64> {
+        let before = self.before?;
+        let most_bytes = (delivered - before.from + QUEUED_BYTES) as f64;
+        let time_s = now.since(before.since).as_secs_f64();
+        let falls = most_bytes < HOLDS_SO_FAR * self.bytes_per_s as f64 * time_s;
+        (falls && oldest_age() > min_rtt + min_rtt / 2).then(|| (most_bytes / time_s).max(1.0) as u64)
     }
 
     /// What is under way was given to it when it carried more.
@@ -173,9 +174,9 @@ mod tests {
             path
         }
 
-        fn by_now(&self, after: Duration) -> u64 {
-            let oldest_age = Duration::from_millis(100) + after;
-            self.bottleneck.by_now(self.now + after, self.delivered, oldest_age, MIN_RTT)
+        fn falls_to(&self, after: Duration) -> Option<u64> {
+            let oldest_age = || Duration::from_millis(100) + after;
+            self.bottleneck.falls_to(self.now + after, self.delivered, oldest_age, MIN_RTT)
         }
     }
 
@@ -221,14 +222,11 @@ mod tests {
     #[test]
     fn silence_tells_before_an_acknowledgment_does() {
         let path = Path::steady();
-        assert_eq!(path.by_now(Duration::from_millis(40)), 1_000_000);
-        let later = path.by_now(Duration::from_millis(200));
-        assert!((200_000..400_000).contains(&later), "{later}");
+        assert_eq!(path.falls_to(Duration::from_millis(40)), None);
+        let later = path.falls_to(Duration::from_millis(200));
+        assert!(later.is_some_and(|rate| (200_000..400_000).contains(&rate)), "{later:?}");
         let at = path.now + Duration::from_millis(200);
-        assert_eq!(
-            path.bottleneck.by_now(at, path.delivered, MIN_RTT, MIN_RTT),
-            1_000_000,
-            "nothing waits long enough to say so"
-        );
+        let unheard = path.bottleneck.falls_to(at, path.delivered, || MIN_RTT, MIN_RTT);
+        assert_eq!(unheard, None, "nothing waits long enough to say so");
     }
 }

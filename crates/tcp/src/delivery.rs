@@ -160,16 +160,15 @@ impl Delivery {
         self.bottleneck.bytes_per_s()
     }
 
-    /// The same, as what did not come since tells; `oldest` is the first piece that is not acknowledged.
-    pub(crate) fn bottleneck_bytes_per_s_by_now(
+    /// What it carries by now, where what did not come since tells that it carries much less.
+    #[inline]
+    pub(crate) fn bottleneck_falls_to(
         &self,
         now: Instant,
-        oldest: Option<Instant>,
+        oldest_age: impl FnOnce() -> Duration,
         min_rtt: Duration,
     ) -> Option<u64> {
-        let known = self.bottleneck.bytes_per_s()?;
-        let by_now = |at| self.bottleneck.by_now(now, self.delivered, now.since(at), min_rtt);
-        Some(oldest.map_or(known, by_now))
+        self.bottleneck.falls_to(now, self.delivered, oldest_age, min_rtt)
     }
 
     /// What is under way was given to the path when it carried more.

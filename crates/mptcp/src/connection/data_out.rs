@@ -123,6 +123,7 @@ impl Connection {
             }
             let tcp = &subflow.tcp;
             let timeouts = tcp.consecutive_timeouts();
+            let falls_to = tcp.bottleneck_falls_to(now);
             regular_works |= !subflow.meta.backup() && timeouts == 0;
             out.push(SubflowView {
                 id: subflow.meta.id,
@@ -140,8 +141,8 @@ impl Connection {
                 is_probing: tcp.is_probing() || subflow.meta.is_silent,
                 in_recovery: tcp.in_recovery(),
                 acked_offset: tcp.acked_offset(),
-                bottleneck_bytes_per_s: subflow.bottleneck_bytes_per_s(now),
-                bottleneck_has_fallen: tcp.bottleneck_has_fallen(now),
+                bottleneck_bytes_per_s: falls_to.or_else(|| subflow.bottleneck_bytes_per_s()),
+                bottleneck_has_fallen: falls_to.is_some() || tcp.bottleneck_has_fallen(),
                 bottleneck_busy: subflow.meta.busy_until.since(now),
             });
         }

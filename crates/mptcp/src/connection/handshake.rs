@@ -402,8 +402,8 @@ impl Connection {
         subflow.meta.stage = Stage::Established;
         subflow.meta.join_retry_at = Instant::FAR_FUTURE;
         if self.shared.config.catch_up && self.scheduler.knows_slow_paths() {
-            let at_peer_bytes = self.shared.window_end.diff(self.shared.send.start()).max(0) as u64;
-            let buffer_bytes = at_peer_bytes.min(self.shared.config.tcp.send_buffer_bytes);
+            let shared = &self.shared;
+            let buffer_bytes = shared.most_peer_window_bytes.min(shared.config.tcp.send_buffer_bytes);
             subflow.catch_up(cx.now, self.opened_at, buffer_bytes);
         }
         let (id, tuple, backup) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.backup());

@@ -67,7 +67,7 @@ impl Connection {
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
         subflow.meta.received_before = self.shared.receive_next;
-        if let Some(rate) = subflow.bottleneck_bytes_per_s(now) {
+        if let Some(rate) = subflow.bottleneck_bytes_per_s() {
             let rate = BitRate::from_bps(rate.max(1).saturating_mul(8));
             let begins_at = subflow.meta.busy_until.max(now);
             subflow.meta.busy_until = begins_at + rate.time_to_send(data.len() as u64);

@@ -122,17 +122,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.delivery.bottleneck_bytes_per_s()
     }
 
-    /// The same, as what did not come since the last acknowledgment tells.
+    /// The same by now, where what did not come since the last acknowledgments tells that it carries much less.
     #[must_use]
-    pub fn bottleneck_bytes_per_s_by_now(&self, now: Instant) -> Option<u64> {
-        let oldest = self.board.front().map(|piece| piece.at);
-        self.delivery.bottleneck_bytes_per_s_by_now(now, oldest, self.rtt.min())
+    #[inline]
+    pub fn bottleneck_falls_to(&self, now: Instant) -> Option<u64> {
+        let oldest_age = || self.board.front().map_or(Duration::ZERO, |piece| now.since(piece.at));
+        self.delivery.bottleneck_falls_to(now, oldest_age, self.rtt.min())
     }
 
     /// The path's bottleneck carries less than when it was given what is under way.
     #[must_use]
-    pub fn bottleneck_has_fallen(&self, now: Instant) -> bool {
-        self.delivery.has_fallen() || self.bottleneck_bytes_per_s_by_now(now) < self.bottleneck_bytes_per_s()
+    pub fn bottleneck_has_fallen(&self) -> bool {
+        self.delivery.has_fallen()
     }
 
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
