@@ -16,10 +16,14 @@ pub(super) fn new_arrives_in(subflow: &SubflowView) -> Duration {
     }
 }
 
-/// When what a subflow is given now leaves: its window leaves evenly within a round trip, twice as fast in slow start.
+/// When what a subflow is given now leaves: at once within its window, but for what has not left yet. Beyond it, as the window does:
+/// evenly within a round trip, twice as fast in slow start.
 fn leaves_in(subflow: &SubflowView) -> Duration {
-    let pending = subflow.pending_bytes() as f64 / subflow.window_bytes.max(1) as f64;
-    let rounds = if subflow.in_slow_start() { pending / 2.0 } else { pending };
+    let window = subflow.window_bytes.max(1) as f64;
+    let pending = subflow.pending_bytes();
+    let beyond = (pending + u64::from(subflow.segment_bytes)).saturating_sub(subflow.window_bytes);
+    let waits = pending.saturating_sub(subflow.in_flight_bytes).max(beyond) as f64 / window;
+    let rounds = if subflow.in_slow_start() { waits / 2.0 } else { waits };
     Duration::from_secs_f64(subflow.srtt.as_secs_f64() * rounds)
 }
 
@@ -99,6 +103,21 @@ mod tests {
         assert_eq!(deliverable_bytes(&path, Duration::from_millis(9)), 0);
         path.in_flight_bytes = 0;
         assert_eq!(deliverable_bytes(&path, Duration::from_millis(10)), 14_600);
+    }
+
+    #[test]
+    fn within_the_window_it_leaves_at_once() {
+        let mut path = subflow(1, 100, 5);
+        path.ssthresh_bytes = 0;
+        let mut arrives_in_millis = |in_flight_bytes, unsent_bytes| {
+            (path.in_flight_bytes, path.unsent_bytes) = (in_flight_bytes, unsent_bytes);
+            new_arrives_in(&path).as_millis()
+        };
+        // A window of 14 600 bytes, 50 ms of delay.
+        assert_eq!(arrives_in_millis(0, 0), 50);
+        assert_eq!(arrives_in_millis(13_140, 0), 50);
+        assert_eq!(arrives_in_millis(0, 7300), 100, "half a window has to leave before");
+        assert_eq!(arrives_in_millis(14_600, 0), 60, "a segment is beyond the window");
     }
 
     #[test]
