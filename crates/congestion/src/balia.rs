@@ -75,6 +75,10 @@ impl Balia {
 impl Controller for Balia {
     forward_to_window!();
 
+    fn is_coupled(&self) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>) {
         let acked_bytes = self.window.on_ack(ack);
         if acked_bytes == 0 {

@@ -41,6 +41,11 @@ pub trait Controller: Any + fmt::Debug + Send {
         false
     }
 
+    /// True for an algorithm that looks at the other subflows too, to leave congested paths to others.
+    fn is_coupled(&self) -> bool {
+        false
+    }
+
     /// True for an algorithm that wants [`Ack::rate`] (BBR); for others the owner may leave it out.
     fn needs_rate_samples(&self) -> bool {
         self.steers_recovery()

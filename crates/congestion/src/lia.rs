@@ -48,6 +48,10 @@ fn alpha_over_total(flows: &Flows<'_>) -> f64 {
 impl Controller for Lia {
     forward_to_window!();
 
+    fn is_coupled(&self) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>) {
         let acked_bytes = self.window.on_ack(ack);
         if acked_bytes == 0 {

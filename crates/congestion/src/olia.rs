@@ -88,6 +88,10 @@ fn alpha(own: &FlowView, flows: &Flows<'_>) -> f64 {
 impl Controller for Olia {
     forward_to_window!();
 
+    fn is_coupled(&self) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>) {
         let acked_bytes = self.window.on_ack(ack);
         if acked_bytes == 0 {

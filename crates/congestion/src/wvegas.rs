@@ -125,6 +125,10 @@ fn rate_share(window_bytes: f64, rtt: Duration, flows: &Flows<'_>) -> f64 {
 impl Controller for WVegas {
     forward_to_window!();
 
+    fn is_coupled(&self) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>) {
         let was_slow_start = self.window.in_slow_start();
         let acked_bytes = self.window.on_ack(ack);

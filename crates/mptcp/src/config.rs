@@ -42,7 +42,8 @@ pub struct ConnectionConfig {
     /// the initial window for each round trip of its own since then, four times at most, no more than the path is known to
     /// carry, and no more than a quarter of what either end can hold. Pacing spreads it over a round trip. For its handshake takes
     /// two round trips more than TCP's (RFC 8684 §3.1, §3.2), and where it is the better path, all of a short transfer would be late
-    /// by that. Only under a scheduler that [knows slow paths](crate::scheduler::Scheduler::knows_slow_paths). Default on.
+    /// by that. Only under a scheduler that [knows slow paths](crate::scheduler::Scheduler::knows_slow_paths), and not with a coupled
+    /// algorithm, which gives up but slowly what is too much for a path that others use. Default on.
     pub catch_up: bool,
     /// The receive window grows with what arrives, up to the receive buffer and the host's memory; off, it is the receive buffer
     /// from the start. Default on.

@@ -401,7 +401,8 @@ impl Connection {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         subflow.meta.stage = Stage::Established;
         subflow.meta.join_retry_at = Instant::FAR_FUTURE;
-        if self.shared.config.catch_up && self.scheduler.knows_slow_paths() {
+        let may_catch_up = self.scheduler.knows_slow_paths() && !subflow.tcp.controller().is_coupled();
+        if self.shared.config.catch_up && may_catch_up {
             let shared = &self.shared;
             let buffer_bytes = shared.most_peer_window_bytes.min(shared.config.tcp.send_buffer_bytes);
             subflow.catch_up(cx.now, self.opened_at, buffer_bytes);
