@@ -6,6 +6,8 @@
 //! A stretch of such acknowledgments is measured each least round trip. A rate falls when two stretches one after the other stay well
 //! below it: a path that stalls, and then brings all at once, has not become slower.
 
+use alloc::boxed::Box;
+
 use polypath_units::{Duration, Instant};
 
 /// A sample of less may have waited for a delayed acknowledgment instead of in a queue.
@@ -19,10 +21,13 @@ const HOLDS_SO_FAR: f64 = 0.5;
 /// The queue is this connection's if so much is in flight, in what the path holds without a queue.
 const OWN_QUEUE: f64 = 1.25;
 
-/// See the module.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bottleneck {
-    /// Zero before a queue was seen.
+/// See the module. Nothing but a pointer until a queue is seen: most connections never fill their path.
+#[derive(Debug, Default)]
+pub(crate) struct Bottleneck(Option<Box<Measured>>);
+
+#[derive(Debug)]
+struct Measured {
+    /// Zero before a reliable sample.
     bytes_per_s: u64,
     /// The stretch that goes on: since when, and what had been delivered by then.
     since: Instant,
@@ -59,20 +64,60 @@ pub(crate) struct Acknowledged {
 impl Bottleneck {
     /// What it carries, if a queue showed that.
     pub(crate) fn bytes_per_s(&self) -> Option<u64> {
-        (self.bytes_per_s > 0).then_some(self.bytes_per_s)
+        self.0.as_ref().map(|measured| measured.bytes_per_s).filter(|rate| *rate > 0)
     }
 
     #[inline]
     pub(crate) fn on_acknowledged(&mut self, now: Instant, ack: &Acknowledged) {
         let is_queued = ack.round_trip > ack.min_rtt + ack.min_rtt / 2;
-        if let Some((bytes, span)) = ack.sample {
-            let is_since_fall = ack.delivered - bytes >= self.fell_at;
-            // Without a queue it is the least that the path carries.
-            if is_since_fall && (is_queued && bytes >= QUEUED_BYTES || self.bytes_per_s > 0) {
-                let rate = (bytes as f64 / span.as_secs_f64()) as u64;
-                self.bytes_per_s = self.bytes_per_s.max(rate);
+        match &mut self.0 {
+            Some(measured) => measured.on_acknowledged(now, ack, is_queued),
+            None if is_queued => {
+                self.0.insert(Box::new(Measured::new(now, ack.delivered))).take(ack, is_queued)
             }
+            None => {}
         }
+    }
+
+    /// Nothing stands before the bottleneck, as far as is known.
+    pub(crate) fn restart(&mut self, now: Instant, delivered: u64) {
+        if let Some(measured) = &mut self.0 {
+            measured.restart(now, delivered);
+        }
+    }
+
+    /// What it carries by now, where what did not come tells that it carries much less. `oldest_age` is for how long the oldest piece has
+    /// been in flight.
+    #[inline]
+    pub(crate) fn falls_to(
+        &self,
+        now: Instant,
+        delivered: u64,
+        oldest_age: impl FnOnce() -> Duration,
+        min_rtt: Duration,
+    ) -> Option<u64> {
+        let measured = self.0.as_ref()?;
+        let before = measured.before?;
+        let most_bytes = (delivered - before.from + QUEUED_BYTES) as f64;
+        let time_s = now.since(before.since).as_secs_f64();
+        let falls = most_bytes < HOLDS_SO_FAR * measured.bytes_per_s as f64 * time_s;
+        (falls && oldest_age() > min_rtt + min_rtt / 2).then(|| (most_bytes / time_s).max(1.0) as u64)
+    }
+
+    /// What is under way was given to it when it carried more.
+    pub(crate) fn has_fallen(&self, delivered: u64) -> bool {
+        self.0.as_ref().is_some_and(|measured| delivered < measured.fell_until)
+    }
+}
+
+impl Measured {
+    fn new(now: Instant, delivered: u64) -> Self {
+        Self { bytes_per_s: 0, since: now, from: delivered, before: None, fell_until: 0, fell_at: 0 }
+    }
+
+    #[inline]
+    fn on_acknowledged(&mut self, now: Instant, ack: &Acknowledged, is_queued: bool) {
+        self.take(ack, is_queued);
         let held_bytes = || self.bytes_per_s as f64 * ack.min_rtt.as_secs_f64();
         if is_queued && ack.in_flight_bytes as f64 > OWN_QUEUE * held_bytes() {
             if now.since(self.since) >= ack.min_rtt.max(LEAST_STRETCH) {
@@ -83,8 +128,18 @@ impl Bottleneck {
         }
     }
 
-    /// Nothing stands before the bottleneck, as far as is known.
-    pub(crate) fn restart(&mut self, now: Instant, delivered: u64) {
+    /// A sample, if it came with one.
+    #[inline]
+    fn take(&mut self, ack: &Acknowledged, is_queued: bool) {
+        let Some((bytes, span)) = ack.sample else { return };
+        let is_since_fall = ack.delivered - bytes >= self.fell_at;
+        // Without a queue it is the least that the path carries.
+        if is_since_fall && (is_queued && bytes >= QUEUED_BYTES || self.bytes_per_s > 0) {
+            self.bytes_per_s = self.bytes_per_s.max(rate(bytes, span));
+        }
+    }
+
+    fn restart(&mut self, now: Instant, delivered: u64) {
         (self.since, self.from, self.before) = (now, delivered, None);
     }
 
@@ -100,28 +155,6 @@ impl Bottleneck {
         }
         self.before = Some(Stretch { since: self.since, from: self.from, bytes_per_s });
         (self.since, self.from) = (now, ack.delivered);
-    }
-
-    /// What it carries by now, where what did not come tells that it carries much less. `oldest_age` is for how long the oldest piece has
-    /// been in flight.
-    #[inline]
-    pub(crate) fn falls_to(
-        &self,
-        now: Instant,
-        delivered: u64,
-        oldest_age: impl FnOnce() -> Duration,
-        min_rtt: Duration,
-    ) -> Option<u64> {
-        let before = self.before?;
-        let most_bytes = (delivered - before.from + QUEUED_BYTES) as f64;
-        let time_s = now.since(before.since).as_secs_f64();
-        let falls = most_bytes < HOLDS_SO_FAR * self.bytes_per_s as f64 * time_s;
-        (falls && oldest_age() > min_rtt + min_rtt / 2).then(|| (most_bytes / time_s).max(1.0) as u64)
-    }
-
-    /// What is under way was given to it when it carried more.
-    pub(crate) fn has_fallen(&self, delivered: u64) -> bool {
-        delivered < self.fell_until
     }
 }
 

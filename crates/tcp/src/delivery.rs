@@ -44,7 +44,7 @@ impl RateStart {
 }
 
 /// Delivery accounting of a connection, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Delivery {
     delivered: u64,
     delivered_at: Instant,
