@@ -4,6 +4,7 @@ use polypath_wire::DataSeq;
 
 use super::arrival::{arrives_in, deliverable_bytes, new_arrives_in, stands_in_queue, steady_bytes};
 use super::copy_budget::CopyBudget;
+use super::fits_one::carries_all;
 use super::lowest_rtt::lowest_rtt;
 use super::lowest_rtt_bm::window_limit_bytes;
 use super::{Data, Decision, Scheduler, SubflowView, View};
@@ -73,6 +74,12 @@ impl Scheduler for Default {
         let mut passed: ArrayVec<u8, MOST_PASSED> = ArrayVec::new();
         self.copying = None;
         let pace = self.pace(view);
+        // The end of what was written at once had better go over all.
+        if pace.is_of_a_writer()
+            && let Some(index) = carries_all(view, may_send)
+        {
+            return Some(Decision::send(index, Data::New));
+        }
         loop {
             let decision = lowest_rtt(view, |subflow| may_send(subflow) && !passed.contains(&subflow.id));
             let Some(decision) = decision else { break };
@@ -201,6 +208,11 @@ struct Pace {
 }
 
 impl Pace {
+    /// What there is was written just now, or goes on being written while it waits.
+    fn is_of_a_writer(self) -> bool {
+        self.time.is_zero() || self.bytes > 0
+    }
+
     /// What it writes within `time` if it goes on like this. A pace of a shorter time foretells nothing.
     fn within(self, time: Duration) -> u64 {
         if self.time <= time {

@@ -9,6 +9,7 @@ mod blest;
 mod copy_budget;
 mod default;
 mod ecf;
+mod fits_one;
 mod lowest_rtt;
 mod lowest_rtt_bm;
 mod lowest_rtt_rp;

@@ -180,7 +180,7 @@ fn the_end_is_copied_from_the_slow_subflow_once() {
 
 #[test]
 fn a_thin_path_is_no_faster_for_its_round_trip() {
-    let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 10)];
+    let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 9)];
     subflows[1].acked_offset = 1;
     let pick = |subflows: &[SubflowView], more_to_come| {
         let view = View { unsent_bytes: 14_600, new_bytes: 14_600, more_to_come, ..view(subflows) };

@@ -1,0 +1,119 @@
+//! Whether what is written had better go over one subflow whole.
+//!
+//! A program that writes at its own pace waits for the last byte of what it wrote. Where the window of one subflow has room for all of it,
+//! the parts that others would carry save next to nothing, unless that subflow's bottleneck takes long to let it out, and each
+//! path more is one more that may lose or delay a part.
+
+use polypath_units::Duration;
+
+use super::arrival::new_arrives_in;
+use super::{SubflowView, View};
+
+/// What is saved counts from this share of the whole time on.
+const WORTHWHILE_SHARE: f64 = 1.0 / 8.0;
+
+/// Index of the subflow that brings all that is written, if none needs help. Of those that `may_send`.
+pub(super) fn carries_all(view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<usize> {
+    let bytes = view.unsent_bytes;
+    let is_all_there_is = !view.more_to_come && view.reinjection_bytes == 0 && view.new_bytes == bytes;
+    if bytes == 0 || !is_all_there_is || view.subflows.len() < 2 {
+        return None;
+    }
+    let mut best: Option<(usize, &SubflowView, Duration)> = None;
+    for (index, subflow) in view.subflows.iter().enumerate() {
+        if subflow.room_bytes < bytes || !may_send(subflow) {
+            continue;
+        }
+        let arrives_in = all_arrives_in(subflow, bytes);
+        if best.is_none_or(|(_, other, other_in)| is_preferable((subflow, arrives_in), (other, other_in))) {
+            best = Some((index, subflow, arrives_in));
+        }
+    }
+    let (index, main, arrives_in) = best?;
+    let helps = |subflow: &SubflowView| {
+        subflow.id != main.id
+            && may_send(subflow)
+            && is_well_before(new_arrives_in(subflow), arrives_in)
+            && is_well_before(arrives_in - saved(main, subflow, bytes), arrives_in)
+    };
+    (!view.subflows.iter().any(helps)).then_some(index)
+}
+
+/// When the last of so many bytes reaches the peer if this subflow gets them all.
+fn all_arrives_in(subflow: &SubflowView, bytes: u64) -> Duration {
+    let further_bytes = bytes.saturating_sub(subflow.segment_bytes.into());
+    let further_s =
+        subflow.bottleneck_bytes_per_s.map_or(0.0, |rate| further_bytes as f64 / rate.max(1) as f64);
+    new_arrives_in(subflow) + Duration::from_secs_f64(further_s)
+}
+
+/// A broader one has the better prospects: it fills later, and what is written next comes soon.
+fn is_preferable(one: (&SubflowView, Duration), other: (&SubflowView, Duration)) -> bool {
+    // No queue was ever seen before it if the rate is not known.
+    let rate = |subflow: &SubflowView| subflow.bottleneck_bytes_per_s.unwrap_or(u64::MAX);
+    match rate(one.0).cmp(&rate(other.0)) {
+        core::cmp::Ordering::Greater => !is_well_before(other.1, one.1),
+        core::cmp::Ordering::Equal => one.1 < other.1,
+        core::cmp::Ordering::Less => is_well_before(one.1, other.1),
+    }
+}
+
+fn is_well_before(earlier: Duration, later: Duration) -> bool {
+    earlier.as_secs_f64() < (1.0 - WORTHWHILE_SHARE) * later.as_secs_f64()
+}
+
+/// What `main` saves at most of the time in which its bottleneck lets out so many bytes, with another's help.
+fn saved(main: &SubflowView, helper: &SubflowView, bytes: u64) -> Duration {
+    let Some(rate) = main.bottleneck_bytes_per_s.map(|rate| rate.max(1) as f64) else {
+        return Duration::ZERO;
+    };
+    let helper_rate = helper.bottleneck_bytes_per_s.map_or(rate, |rate| rate as f64);
+    Duration::from_secs_f64(bytes as f64 / rate * helper_rate / (rate + helper_rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{subflow, view};
+    use super::*;
+
+    fn pick(subflows: &[SubflowView], bytes: u64) -> Option<u8> {
+        let mut view = view(subflows);
+        (view.unsent_bytes, view.new_bytes) = (bytes, bytes);
+        carries_all(&view, SubflowView::is_available).map(|index| subflows[index].id)
+    }
+
+    #[test]
+    fn a_block_goes_whole_to_where_its_last_byte_arrives_first() {
+        let mut subflows = [subflow(1, 20, 10), subflow(2, 100, 10)];
+        assert_eq!(pick(&subflows, 8000), Some(1));
+        // The last of 8 000 bytes needs 80 ms there, and 50 over the other.
+        subflows[0].bottleneck_bytes_per_s = Some(100_000);
+        assert_eq!(pick(&subflows, 8000), Some(2));
+        assert_eq!(pick(&subflows, 1460), Some(1));
+        subflows[1].room_bytes = 7000;
+        assert_eq!(pick(&subflows, 8000), None, "over both: one has no room for all, and the other is slow");
+    }
+
+    #[test]
+    fn of_two_that_are_about_as_quick_the_broader_one_carries_it() {
+        let mut subflows = [subflow(1, 40, 10), subflow(2, 44, 10)];
+        subflows[0].bottleneck_bytes_per_s = Some(8_000_000);
+        assert_eq!(pick(&subflows, 8000), Some(2), "21 and 22 ms");
+        subflows[1].bottleneck_bytes_per_s = Some(4_000_000);
+        assert_eq!(pick(&subflows, 8000), Some(1));
+        assert_eq!(pick(&subflows[..1], 8000), None, "there is nothing to choose from");
+    }
+
+    #[test]
+    fn two_bottlenecks_let_out_a_large_block_sooner_than_one() {
+        let mut subflows = [subflow(1, 20, 40), subflow(2, 20, 40)];
+        for subflow in &mut subflows {
+            subflow.bottleneck_bytes_per_s = Some(1_000_000);
+        }
+        assert_eq!(pick(&subflows, 1460), Some(1));
+        assert_eq!(pick(&subflows, 40_000), None);
+        // 5 ms of 41 are not worth it.
+        subflows[1].bottleneck_bytes_per_s = Some(100_000);
+        assert_eq!(pick(&subflows, 30_000), Some(1));
+    }
+}
