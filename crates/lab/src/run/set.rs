@@ -352,7 +352,7 @@ fn run(
     let mut network = builder.build();
     let initial_path = variant.initial_path(set, workload, seed);
     let mut start = Instant::ZERO;
-    if variant.acquainted && matches!(workload, Workload::Bulk { .. } | Workload::Transfer { .. }) {
+    if variant.acquainted {
         start = make_acquainted(&mut network, &net, initial_path);
     }
     schedule_changes(&mut network, set, &net, start);
