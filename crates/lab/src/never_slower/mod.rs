@@ -290,4 +290,35 @@ mod tests {
             assert!(behind.len() <= most, "{figures}");
         }
     }
+
+    /// What the README claims of strangers, over a part of the sets that it claims it of.
+    #[test]
+    fn strangers_are_no_slower_over_paths_that_are_drawn() {
+        for (changing, behind) in [(false, -0.05), (true, -0.10)] {
+            let comparison = NeverSlower {
+                sets: 100,
+                repeats: 1,
+                seed: 1,
+                cases: Cases::Drawn { changing },
+                multipath: Variant {
+                    buffer: Buffer::Stack,
+                    ..Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC)
+                },
+                single_path: Algorithm::CUBIC,
+                loss: false,
+                jobs: NonZeroUsize::new(2).expect("two"),
+            };
+            let result = comparison.run(|| ());
+            let count = result.samples.iter().filter(|sample| sample.benefit < behind).count();
+            let figures = format!(
+                "changing {changing}: median {:.3}, least {:.3}, {count} of {} below {behind}",
+                result.median,
+                result.min,
+                result.samples.len()
+            );
+            println!("{figures}");
+            assert!(result.median >= if changing { 0.5 } else { 0.65 }, "{figures}");
+            assert!(count <= 1, "{figures}");
+        }
+    }
 }
