@@ -29,8 +29,8 @@ pub(super) struct Default {
     /// What the last decision was, if a copy.
     copying: Option<Copying>,
     budget: CopyBudget,
-    /// Since when data waits to leave though the application has written all it has, and up to where it had.
-    waits_since: Option<(Instant, DataSeq)>,
+    /// Since when data waits to leave though the application has written all it has.
+    waiting: Option<Waiting>,
 }
 
 /// Why something that another subflow holds goes out again.
@@ -74,8 +74,7 @@ impl Scheduler for Default {
         let mut passed: ArrayVec<u8, MOST_PASSED> = ArrayVec::new();
         self.copying = None;
         let pace = self.pace(view);
-        // The end of what was written at once had better go over all.
-        if pace.is_of_a_writer()
+        if pace.is_of_a_writer
             && let Some(index) = carries_all(view, may_send)
         {
             return Some(Decision::send(index, Data::New));
@@ -136,11 +135,19 @@ impl Default {
     fn pace(&mut self, view: &View<'_>) -> Pace {
         let written = view.data_next.add(view.unsent_bytes);
         if view.unsent_bytes == 0 || view.more_to_come {
-            self.waits_since = None;
+            self.waiting = None;
             return Pace::default();
         }
-        let (since, before) = *self.waits_since.get_or_insert((view.now, written));
-        Pace { bytes: written.diff(before).max(0) as u64, time: view.now.since(since) }
+        let waiting = *self.waiting.get_or_insert_with(|| Waiting {
+            since: view.now,
+            written,
+            fitted_one: view.subflows.iter().any(|subflow| subflow.room_bytes >= view.unsent_bytes),
+        });
+        Pace {
+            bytes: written.diff(waiting.written).max(0) as u64,
+            time: view.now.since(waiting.since),
+            is_of_a_writer: waiting.fitted_one,
+        }
     }
 
     /// Something that another subflow holds, and this one brings earlier.
@@ -200,19 +207,26 @@ impl Default {
     }
 }
 
+/// Data that waits to leave.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Instant,
+    /// Up to where the application had written when it began.
+    written: DataSeq,
+    /// A subflow had room for all of it then: so writes a program at its own pace. A transfer writes more than that, and has its end
+    /// go over all.
+    fitted_one: bool,
+}
+
 /// How much an application that is not held back has written in the time in which data waited.
 #[derive(Clone, Copy, Debug, core::default::Default)]
 struct Pace {
     bytes: u64,
     time: Duration,
+    is_of_a_writer: bool,
 }
 
 impl Pace {
-    /// What there is was written just now, or goes on being written while it waits.
-    fn is_of_a_writer(self) -> bool {
-        self.time.is_zero() || self.bytes > 0
-    }
-
     /// What it writes within `time` if it goes on like this. A pace of a shorter time foretells nothing.
     fn within(self, time: Duration) -> u64 {
         if self.time <= time {

@@ -4,11 +4,15 @@
 //! the parts that others would carry save next to nothing, unless that subflow's bottleneck takes long to let it out, and each
 //! path more is one more that may lose or delay a part.
 
+use core::cmp::Ordering;
+
 use polypath_units::Duration;
 
-use super::arrival::new_arrives_in;
+use super::arrival::{new_arrives_in, stands_in_queue};
 use super::{SubflowView, View};
 
+/// So many mean deviations are more than a round trip as good as ever takes (RFC 6298 §2).
+const DEVIATIONS: f64 = 4.0;
 /// What is saved counts from this share of the whole time on.
 const WORTHWHILE_SHARE: f64 = 1.0 / 8.0;
 
@@ -39,22 +43,31 @@ pub(super) fn carries_all(view: &View<'_>, may_send: impl Fn(&SubflowView) -> bo
     (!view.subflows.iter().any(helps)).then_some(index)
 }
 
-/// When the last of so many bytes reaches the peer if this subflow gets them all.
+/// When the last of so many bytes reaches the peer, as good as always, if this subflow gets them all.
 fn all_arrives_in(subflow: &SubflowView, bytes: u64) -> Duration {
-    let further_bytes = bytes.saturating_sub(subflow.segment_bytes.into());
-    let further_s =
-        subflow.bottleneck_bytes_per_s.map_or(0.0, |rate| further_bytes as f64 / rate.max(1) as f64);
-    new_arrives_in(subflow) + Duration::from_secs_f64(further_s)
+    let next = new_arrives_in(subflow);
+    match subflow.bottleneck_bytes_per_s {
+        Some(rate) => {
+            let further_bytes = bytes.saturating_sub(subflow.segment_bytes.into());
+            next + Duration::from_secs_f64(further_bytes as f64 / rate.max(1) as f64)
+        }
+        // What a block waits for its own first part, in a queue too short to tell a rate, shows in how round trips differ.
+        None if subflow.acked_offset > 0 => {
+            let late = subflow.srtt + subflow.rtt_variance.mul_f64(DEVIATIONS);
+            next.max(late - subflow.min_rtt / 2)
+        }
+        None => next,
+    }
 }
 
-/// A broader one has the better prospects: it fills later, and what is written next comes soon.
+/// A broader one has the better prospects where a queue of ours stands before the other: what that queue holds is not known well.
 fn is_preferable(one: (&SubflowView, Duration), other: (&SubflowView, Duration)) -> bool {
     // No queue was ever seen before it if the rate is not known.
     let rate = |subflow: &SubflowView| subflow.bottleneck_bytes_per_s.unwrap_or(u64::MAX);
     match rate(one.0).cmp(&rate(other.0)) {
-        core::cmp::Ordering::Greater => !is_well_before(other.1, one.1),
-        core::cmp::Ordering::Equal => one.1 < other.1,
-        core::cmp::Ordering::Less => is_well_before(one.1, other.1),
+        Ordering::Greater if stands_in_queue(other.0, 1) => !is_well_before(other.1, one.1),
+        Ordering::Less if stands_in_queue(one.0, 1) => is_well_before(one.1, other.1),
+        _ => one.1 < other.1,
     }
 }
 
@@ -95,12 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_about_as_quick_the_broader_one_carries_it() {
+    fn where_a_queue_stands_a_broader_one_that_is_about_as_quick_carries_it() {
         let mut subflows = [subflow(1, 40, 10), subflow(2, 44, 10)];
         subflows[0].bottleneck_bytes_per_s = Some(8_000_000);
-        assert_eq!(pick(&subflows, 8000), Some(2), "21 and 22 ms");
+        assert_eq!(pick(&subflows, 8000), Some(1), "21 and 22 ms");
+        subflows[0].bottleneck_busy = Duration::from_micros(200);
+        subflows[0].in_flight_bytes = 1600;
+        assert_eq!(pick(&subflows, 8000), Some(2), "21.2 and 22 ms, but there is a queue");
         subflows[1].bottleneck_bytes_per_s = Some(4_000_000);
-        assert_eq!(pick(&subflows, 8000), Some(1));
+        assert_eq!(pick(&subflows, 8000), Some(1), "the other is the broader one by now");
         assert_eq!(pick(&subflows[..1], 8000), None, "there is nothing to choose from");
     }
 
