@@ -5,6 +5,7 @@ use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
 
 use crate::path_manager::{self, Limits, LocalEndpoint};
+use crate::reception::JudgePaths;
 use crate::{receive_window, scheduler};
 
 /// Settings of one connection.
@@ -57,6 +58,9 @@ pub struct ConnectionConfig {
     /// subflow works, it is probed every second. 0 for never. Default 4, as `net.mptcp.stale_loss_cnt` of Linux, which counts
     /// intervals without progress.
     pub stale_loss_count: u8,
+    /// Whose choice of paths is judged by what the paths bring and hold up, and mended with MP_PRIO. Default [`JudgePaths::Never`]: for
+    /// embedders; the engines that meet strangers have [`JudgePaths::Foreign`].
+    pub judge_paths: JudgePaths,
     /// How long a connection without any subflow waits for one. Default 60 s.
     pub no_subflow_timeout: Duration,
     /// ADD_ADDR is sent again if it is not echoed within this time, and then after twice as long each, eight times in all.
@@ -82,6 +86,7 @@ impl Default for ConnectionConfig {
             max_mapping_bytes: u16::MAX,
             syn_retries_before_fallback: 2,
             stale_loss_count: 4,
+            judge_paths: JudgePaths::default(),
             no_subflow_timeout: Duration::from_secs(60),
             add_addr_timeout: Duration::from_secs(1),
         }

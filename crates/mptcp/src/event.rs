@@ -40,6 +40,20 @@ pub enum Event {
         /// Why, if it did not end in order.
         error: Option<SubflowError>,
     },
+    /// The peer was asked to send over a subflow no more while another works: it held up the rest.
+    SubflowSetAside {
+        /// Identifier within the connection.
+        subflow: u8,
+        /// Both ends.
+        tuple: FourTuple,
+    },
+    /// The peer was asked to send over a subflow that had been set aside.
+    SubflowTried {
+        /// Identifier within the connection.
+        subflow: u8,
+        /// Both ends.
+        tuple: FourTuple,
+    },
     /// The peer announced an address (`ANNOUNCED`).
     Announced {
         /// Address identifier.

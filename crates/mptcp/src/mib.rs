@@ -88,6 +88,10 @@ counters! {
     subflow_stale = "SubflowStale",
     /// Stale subflows on which something was acknowledged again.
     subflow_recover = "SubflowRecover",
+    /// Subflows that the peer was asked not to use, for they held up the rest.
+    paths_set_aside = "PathsSetAside",
+    /// Subflows that had been set aside and were tried.
+    paths_tried = "PathsTried",
     /// Data outside of the receive window.
     no_dss_in_window = "NoDSSInWindow",
     /// Connections now established that this end has not finished; not a count of events as the others are.

@@ -36,6 +36,11 @@ pub(crate) struct Meta {
     pub(crate) backup_local: bool,
     /// The peer asked for backup.
     pub(crate) backup_remote: bool,
+    /// The peer is asked not to send here while another subflow works, for what that holds up: see [`crate::reception`]. Our own data is
+    /// not concerned.
+    pub(crate) is_aside: bool,
+    /// Its MP_JOIN said so.
+    pub(crate) joined_aside: bool,
     pub(crate) local_nonce: u32,
     pub(crate) remote_nonce: u32,
     /// A SYN left without Multipath TCP option: what dropped the earlier ones may be gone with it.
@@ -154,6 +159,8 @@ impl Meta {
             remote_id: 0,
             backup_local: false,
             backup_remote: false,
+            is_aside: false,
+            joined_aside: false,
             local_nonce: 0,
             remote_nonce: 0,
             syn_without_option: false,
@@ -180,6 +187,11 @@ impl Meta {
         }
     }
 
+    /// What MP_JOIN and MP_PRIO tell the peer.
+    pub(crate) const fn asks_for_backup(&self) -> bool {
+        self.backup_local || self.is_aside
+    }
+
     pub(crate) const fn backup(&self) -> bool {
         self.backup_local || self.backup_remote
     }
@@ -201,6 +213,8 @@ pub(crate) struct Receiver {
     /// Bytes of the front mapping that wait for its checksum: all of it up to `offset`, or none.
     pub(crate) gathered: Payload,
     pub(crate) mode: ReceiveMode,
+    /// After the latest data that came by a mapping.
+    pub(crate) newest: DataSeq,
 }
 
 /// How a subflow's bytes become data.

@@ -228,7 +228,7 @@ impl Connection {
             .min_by_key(|at| self.subflows.get(*at).map(|subflow| subflow.tcp.consecutive_timeouts()))
     }
 
-    fn signal(&mut self, option: MptcpOption) -> bool {
+    pub(super) fn signal(&mut self, option: MptcpOption) -> bool {
         let Some(position) = self.signal_position() else { return false };
         let Some(subflow) = self.subflows.get_mut(position) else { return false };
         subflow.meta.signals.push(option);

@@ -255,6 +255,7 @@ impl Connection {
         if self.closed.is_some() {
             return;
         }
+        self.judge_loss(cx, subflow.meta.id);
         self.after_subflow_loss(cx, &subflow.meta, reason, error);
         if self.shared.mode == Mode::Mptcp && self.closed.is_none() {
             let (local, remote) = (tuple.local.addr, tuple.remote);

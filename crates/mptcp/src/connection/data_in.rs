@@ -117,7 +117,9 @@ impl Connection {
             self.handle_data_ack(position, until);
         }
         if let Some(mapping) = &dss.mapping {
-            self.shared.numbers.is_ack_full = matches!(mapping.data_seq, WireDataSeq::Full(_));
+            let is_long = matches!(mapping.data_seq, WireDataSeq::Full(_));
+            self.shared.numbers.is_ack_full = is_long;
+            self.note_sender(cx, is_long);
             self.handle_mapping(cx, position, mapping, dss.data_fin);
         }
     }
@@ -309,6 +311,7 @@ impl Connection {
             } else {
                 Payload::EMPTY
             };
+            subflow.rx.newest = mapping.data_seq.add(into + bytes.len() as u64);
             subflow.rx.offset += bytes.len() as u64;
             let has_head = into == 0 || !subflow.rx.gathered.is_empty();
             if mapping.checksum.is_some() && !has_head {

@@ -73,6 +73,7 @@ impl Connection {
     /// Opens a subflow: the caller has made the TCP connection.
     pub(crate) fn open_join(
         &mut self,
+        now: Instant,
         tcp: polypath_tcp::Connection<Mapping>,
         local_id: u8,
         nonce: u32,
@@ -80,10 +81,13 @@ impl Connection {
     ) -> u8 {
         let tcp = self.coupled_if_shared(tcp);
         let id = self.add_subflow(tcp, Stage::JoinSyn);
+        let is_aside = !backup && self.joins_aside(now);
         if let Some(subflow) = self.subflows.last_mut() {
             subflow.meta.local_id = local_id;
             subflow.meta.local_nonce = nonce;
             subflow.meta.backup_local = backup;
+            subflow.meta.is_aside = is_aside;
+            subflow.meta.joined_aside = is_aside;
         }
         id
     }
@@ -344,11 +348,13 @@ impl Connection {
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.meta.remote_nonce = nonce;
             subflow.meta.remote_id = address_id;
-            subflow.meta.backup_remote = backup;
+            // Linux before 6.11 says of its own what we asked for.
+            subflow.meta.backup_remote = backup && !subflow.meta.is_aside;
             subflow.meta.stage = Stage::JoinAck;
             subflow.meta.join_retry_at = cx.now + JOIN_RETRY;
             subflow.tcp.request_ack();
         }
+        self.judge_subflow(cx, position);
         false
     }
 
@@ -412,6 +418,7 @@ impl Connection {
         self.timers.confirm = Instant::FAR_FUTURE;
         self.timers.no_subflow = Instant::FAR_FUTURE;
         self.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
+        self.judge_subflow(cx, position);
         self.notify_path_manager(cx, PathEvent::SubflowEstablished { subflow: id });
         self.rescue_stalled();
         self.needs_schedule = true;

@@ -53,6 +53,8 @@ pub struct SubflowInfo {
     pub established: bool,
     /// Either end made it a backup.
     pub backup: bool,
+    /// The peer is asked not to send over it while another subflow works: see [`JudgePaths`](crate::JudgePaths).
+    pub set_aside: bool,
     /// Data is outstanding, and nothing was acknowledged over several retransmission timeouts
     /// ([`stale_loss_count`](crate::ConnectionConfig::stale_loss_count)).
     pub stale: bool,
@@ -95,6 +97,7 @@ impl Connection {
                     tuple: subflow.tcp.tuple(),
                     established: matches!(subflow.meta.stage, Stage::Established | Stage::Plain),
                     backup: subflow.meta.backup(),
+                    set_aside: subflow.meta.is_aside,
                     stale: subflow.meta.is_stale,
                     local_id: subflow.meta.local_id,
                     remote_id: subflow.meta.remote_id,

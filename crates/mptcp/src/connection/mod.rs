@@ -13,6 +13,7 @@ mod fallback;
 mod handshake;
 mod info;
 mod joins;
+mod judging;
 mod mapping_out;
 mod option_writer;
 mod options;
@@ -152,6 +153,7 @@ pub(crate) struct Connection {
     addresses: Addresses,
     timers: Timers,
     unconfirmed: unconfirmed::Unconfirmed,
+    judging: judging::Judging,
     events: VecDeque<Event>,
     requests: Vec<Request>,
     /// Data that goes out again on another subflow.
@@ -213,6 +215,7 @@ impl Connection {
             subflows: Vec::new(),
             timers: Timers::OFF,
             unconfirmed: unconfirmed::Unconfirmed::default(),
+            judging: judging::Judging::default(),
             events: VecDeque::new(),
             requests: Vec::new(),
             reinjections: reinjection::Reinjections::default(),
@@ -302,6 +305,7 @@ impl Connection {
                 self.receive_data(cx, position, segment);
                 if has_payload {
                     self.tune_receive_window(cx, position, segment, payload_bytes);
+                    self.judge_arrival(cx, position, segment, payload_bytes);
                 }
                 self.after_acknowledgment(cx, position);
             }
@@ -367,6 +371,7 @@ impl Connection {
             self.handle_own_timers(cx);
         }
         self.addresses_timeout(cx);
+        self.judge_timeout(cx);
         self.update_close(cx);
     }
 
@@ -465,7 +470,8 @@ impl Connection {
 
     /// When [`Connection::handle_timeout`] is due next.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let mut earliest = self.timers.earliest().min(self.addresses.next_timeout());
+        let mut earliest =
+            self.timers.earliest().min(self.addresses.next_timeout()).min(self.judging.next_timeout());
         for subflow in &self.subflows {
             earliest = earliest.min(subflow.meta.join_retry_at);
             if let Some(at) = subflow.tcp.poll_timeout() {

@@ -62,11 +62,11 @@ impl Extension for SubflowExtension<'_> {
             (Stage::CapableAck, OutgoingKind::Data) => self.write_first_data(segment, space),
             (Stage::JoinSyn, OutgoingKind::Syn { .. }) => {
                 let (token, nonce) = (self.shared.remote_token, self.meta.local_nonce);
-                let (backup, address_id) = (self.meta.backup_local, self.meta.local_id);
+                let (backup, address_id) = (self.meta.asks_for_backup(), self.meta.local_id);
                 space.try_push(MptcpOption::Join(MpJoin::Syn { backup, address_id, token, nonce }))
             }
             (Stage::JoinSynAck, OutgoingKind::SynAck { .. }) => {
-                let (backup, address_id) = (self.meta.backup_local, self.meta.local_id);
+                let (backup, address_id) = (self.meta.asks_for_backup(), self.meta.local_id);
                 let (truncated_hmac, nonce) = (truncated(&self.own_hmac()), self.meta.local_nonce);
                 space.try_push(MptcpOption::Join(MpJoin::SynAck {
                     backup,
@@ -76,7 +76,9 @@ impl Extension for SubflowExtension<'_> {
                 }))
             }
             (Stage::JoinAck, OutgoingKind::Data | OutgoingKind::Ack) => {
+                let is_tried = self.meta.joined_aside && !self.meta.is_aside;
                 space.try_push(MptcpOption::Join(MpJoin::Ack { hmac: self.own_hmac() }))
+                    && (!is_tried || space.try_push(MptcpOption::Prio { backup: false, address_id: None }))
             }
             (Stage::Established, OutgoingKind::Data) => self.write_mapping(segment, space),
             (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(segment, space),

@@ -222,7 +222,7 @@ impl Host {
         let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = TcpConnection::connect(now, setup);
         let Some(entry) = self.connections.get_mut(key) else { return };
-        let id = entry.connection.open_join(tcp, local_id, nonce, backup);
+        let id = entry.connection.open_join(now, tcp, local_id, nonce, backup);
         entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, local, remote.addr));
         self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
         self.settle(now, key);

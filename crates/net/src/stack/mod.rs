@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{
+use polypath_mptcp::{JudgePaths,
     ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, Mib,
 };
 use polypath_units::Instant;
@@ -93,7 +93,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 pub fn default_connection() -> ConnectionConfig {
     let defaults = ConnectionConfig::default();
     let tcp = polypath_tcp::Config { pacing_burst_bytes: PACING_BURST_BYTES, ..(*defaults.tcp).clone() };
-    let mut connection = ConnectionConfig { tcp: Arc::new(tcp), ..defaults };
+    let mut connection =
+        ConnectionConfig { tcp: Arc::new(tcp), judge_paths: JudgePaths::Foreign, ..defaults };
     Keepalive::default().choose(&mut connection);
     connection
 }

@@ -1,0 +1,183 @@
+//! What one path brings to a receiver, and what it holds up.
+
+use core::net::IpAddr;
+
+use polypath_units::{Duration, Instant};
+use polypath_wire::{DataSeq, Endpoint};
+
+/// Both addresses of a subflow: what a path is known by when its subflow is closed and another one opened.
+pub(crate) type Pair = (IpAddr, Endpoint);
+
+/// A rate is that of so many ticks, so that the turns that processes take do not count.
+const RATE_TICKS: usize = 4;
+/// Of the best rate, this share is forgotten with each tick in which nothing held the path up.
+const FORGET: f64 = 1.0 / 16.0;
+
+/// A subflow that may bring data.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) id: u8,
+    pub(super) pair: Pair,
+    pub(super) role: Role,
+    /// Round-trip time with what stands in queues now.
+    pub(super) rtt: Duration,
+    pub(super) min_rtt: Duration,
+    /// The least of this tick: what was sent after a wait shows more.
+    tick_rtt: Option<Duration>,
+    /// After the newest data that it brought.
+    pub(super) newest: DataSeq,
+    pub(super) last_arrival: Instant,
+    /// Brought in this tick.
+    tick_bytes: u64,
+    /// Time of this tick in which others' data waited for its own.
+    tick_blamed: Duration,
+    /// Rates of the last ticks, in bytes a second.
+    recent: [f64; RATE_TICKS],
+    ticks: usize,
+    /// The best rate that it showed, in bytes a second.
+    pub(super) peak: f64,
+    /// What it brought, less what the best path did not bring while it waited for this one, in bytes.
+    pub(super) balance: f64,
+    pub(super) brought_bytes: u64,
+    pub(super) held: Held,
+    pub(super) train: Train,
+}
+
+/// What waited for data of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Held {
+    /// How long something did.
+    pub(super) time: Duration,
+    /// How much did, times how long, in byte seconds.
+    pub(super) byte_seconds: f64,
+}
+
+/// What a path is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The peer may send over it as it likes.
+    InUse,
+    /// So it may, to find out what that brings.
+    OnTrial {
+        since: Instant,
+    },
+    /// The peer was asked to send over it only if no other works.
+    Aside,
+    /// The user made it a backup: none of our business.
+    Backup,
+}
+
+impl Path {
+    pub(super) fn new(now: Instant, id: u8, pair: Pair, role: Role, rtt: Duration, next: DataSeq) -> Self {
+        Self {
+            id,
+            pair,
+            role,
+            rtt,
+            min_rtt: rtt,
+            tick_rtt: None,
+            newest: next,
+            last_arrival: now,
+            tick_bytes: 0,
+            tick_blamed: Duration::ZERO,
+            recent: [0.0; RATE_TICKS],
+            ticks: 0,
+            peak: 0.0,
+            balance: 0.0,
+            brought_bytes: 0,
+            held: Held::default(),
+            train: Train::default(),
+        }
+    }
+
+    /// Data is expected from it.
+    pub(super) fn brings(&self) -> bool {
+        matches!(self.role, Role::InUse | Role::OnTrial { .. })
+    }
+
+    pub(super) fn arrive(&mut self, now: Instant, rtt: Option<Duration>, bytes: u64, newest: DataSeq) {
+        self.brought_bytes += bytes;
+        self.tick_bytes += bytes;
+        self.newest = self.newest.max(newest);
+        self.last_arrival = now;
+        if let Some(rtt) = rtt {
+            self.tick_rtt = Some(self.tick_rtt.map_or(rtt, |least| least.min(rtt)));
+        }
+        self.train.note(now, bytes, self.rtt);
+    }
+
+    /// So many bytes waited for its data for so long.
+    pub(super) fn hold_up(&mut self, time: Duration, waiting_bytes: u64) {
+        self.tick_blamed += time;
+        self.held.time += time;
+        self.held.byte_seconds += waiting_bytes as f64 * time.as_secs_f64();
+    }
+
+    /// Share of a tick in which it held others up.
+    pub(super) fn blame(&self, tick: Duration) -> f64 {
+        (self.tick_blamed.as_secs_f64() / tick.as_secs_f64()).min(1.0)
+    }
+
+    pub(super) fn tick_bytes(&self) -> u64 {
+        self.tick_bytes
+    }
+
+    /// Rate over the last ticks, in bytes a second.
+    pub(super) fn rate(&self) -> f64 {
+        let count = self.ticks.clamp(1, RATE_TICKS);
+        self.recent.iter().take(count).sum::<f64>() / count as f64
+    }
+
+    /// A tick is over; `is_free` if nothing held the path up in it.
+    pub(super) fn end_tick(&mut self, tick: Duration, is_free: bool) {
+        if let Some(slot) = self.recent.get_mut(self.ticks % RATE_TICKS) {
+            *slot = self.tick_bytes as f64 / tick.as_secs_f64();
+        }
+        self.ticks += 1;
+        let rate = self.rate();
+        let remembered = if is_free { self.peak * (1.0 - FORGET) } else { self.peak };
+        self.peak = rate.max(remembered);
+        if let Some(rtt) = self.tick_rtt.take() {
+            self.min_rtt = self.min_rtt.min(rtt);
+            if is_free || rtt < self.rtt {
+                self.rtt = (self.rtt + rtt) / 2;
+            }
+        }
+        self.tick_bytes = 0;
+        self.tick_blamed = Duration::ZERO;
+    }
+}
+
+/// The first flight of a path: its packets leave together and arrive as far apart as the bottleneck sends them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Train {
+    first: Option<(Instant, Instant)>,
+    bytes_after_first: u64,
+    is_over: bool,
+}
+
+/// A first flight is no longer (RFC 6928).
+const TRAIN_BYTES: u64 = 14_600;
+
+impl Train {
+    fn note(&mut self, now: Instant, bytes: u64, rtt: Duration) {
+        match &mut self.first {
+            None => self.first = Some((now, now)),
+            // A gap of half a round trip lies between two flights.
+            Some((_, last)) if now.since(*last) * 2 > rtt => self.is_over = true,
+            Some((_, last)) if !self.is_over => {
+                *last = now;
+                self.bytes_after_first += bytes;
+            }
+            Some(_) => {}
+        }
+        self.is_over |= self.bytes_after_first >= TRAIN_BYTES * 3 / 4;
+    }
+
+    /// The rate of the bottleneck by what has arrived, in bytes a second.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let (first, last) = self.first.filter(|_| self.is_over)?;
+        let seconds = last.since(first).as_secs_f64();
+        Some(if seconds > 0.0 { self.bytes_after_first as f64 / seconds } else { f64::INFINITY })
+    }
+}

@@ -1,0 +1,327 @@
+//! Two hosts and emulated access links between them: the server's kernel at one end, any client at the other.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use polypath_link::{LinkConfig, QueueLimit};
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_net::emulate::{EmulatedLink, Emulation};
+use polypath_net::engine::{ConnectOptions, KernelEngine, Stream};
+use polypath_net::testbed::{Side, Testbed};
+use polypath_net::{Engine, Namespace, Stack, Tun, TunConfig};
+use polypath_units::{BitRate, Duration as Span};
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Where the server listens.
+const PORT: u16 = 5201;
+/// Bytes that are handed over and asked for at a time.
+const BLOCK_BYTES: usize = 128 << 10;
+/// The request: how many bytes, and whether the server sends them.
+const REQUEST_BYTES: usize = 9;
+/// Between two looks at the clock while nothing arrives.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One access link, the same in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct AccessLink {
+    /// Rate.
+    pub mbit_per_s: f64,
+    /// Round-trip time without queues, in milliseconds.
+    pub rtt_ms: f64,
+    /// The longest that a packet may wait, in milliseconds.
+    pub queue_ms: f64,
+}
+
+impl AccessLink {
+    fn link(&self) -> LinkConfig {
+        let rate = BitRate::from_bps((self.mbit_per_s * 1e6) as u64);
+        let queue = QueueLimit::Delay(Span::from_secs_f64(self.queue_ms / 1e3));
+        LinkConfig::new(rate, Span::from_secs_f64(self.rtt_ms / 2e3), queue)
+    }
+}
+
+/// Which end sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// The kernel sends; the client receives.
+    Receive,
+    /// The client sends; the kernel receives.
+    Send,
+}
+
+/// What came of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Transfer {
+    /// From opening the connection to the last byte, or until it was given up.
+    pub seconds: f64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+}
+
+impl Transfer {
+    /// Bits a second.
+    #[must_use]
+    pub fn goodput_bps(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.seconds.max(1e-9)
+    }
+}
+
+/// It is gone when this is dropped.
+#[derive(Debug)]
+pub struct Scene {
+    _emulation: Emulation,
+    testbed: Testbed,
+}
+
+impl Scene {
+    /// Makes it. Needs root.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn new(links: &[AccessLink]) -> io::Result<Self> {
+        let testbed = Testbed::with_middle(links.len() as u8)?;
+        for namespace in [&testbed.client, &testbed.server] {
+            // Each transfer finds out for itself what the paths are like.
+            namespace.set_variable("net/ipv4/tcp_no_metrics_save", "1")?;
+            namespace.set_variable("net/mptcp/enabled", "1")?;
+        }
+        let emulated = (0..).zip(links).map(|(number, link)| EmulatedLink {
+            a: format!("client{number}"),
+            b: format!("server{number}"),
+            forward: link.link(),
+            backward: link.link(),
+            middleboxes: Vec::new(),
+            seed: number,
+        });
+        let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
+        let emulation = Emulation::start(middle, emulated.collect())?;
+        let scene = Self { _emulation: emulation, testbed };
+        scene.make_neighbours(links)?;
+        Ok(scene)
+    }
+
+    /// The namespaces of client and server.
+    #[must_use]
+    pub fn namespaces(&self) -> [&Namespace; 2] {
+        [&self.testbed.client, &self.testbed.server]
+    }
+
+    /// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip.
+    fn make_neighbours(&self, links: &[AccessLink]) -> io::Result<()> {
+        /// Nobody listens there.
+        const DISCARD: u16 = 9;
+        self.testbed.client.run(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            (0..links.len() as u8)
+                .try_for_each(|path| socket.send_to(&[0], (Testbed::server_v4(path), DISCARD)).map(drop))
+        })??;
+        let longest_ms = links.iter().map(|link| link.rtt_ms).fold(0.0, f64::max);
+        std::thread::sleep(Duration::from_secs_f64(2.0 * longest_ms / 1e3) + LOOK);
+        Ok(())
+    }
+
+    /// The kernel's Multipath TCP, at one side.
+    fn kernel(&self, side: Side) -> Engine {
+        Engine::Kernel(KernelEngine::new().in_namespace(self.testbed.namespace(side).clone()))
+    }
+
+    fn server(&self, path: u8) -> SocketAddr {
+        (Testbed::server_v4(path), PORT).into()
+    }
+
+    /// TCP over each path alone, all at once: they share nothing. Once the first is done, the others have twice its time.
+    ///
+    /// # Errors
+    /// What went wrong on the way.
+    pub async fn alone(&self, bytes: u64, limit: Duration) -> io::Result<Vec<Transfer>> {
+        let plain = KernelEngine::plain_tcp().in_namespace(self.testbed.client.clone());
+        let until_ms = AtomicU64::new(limit.as_millis() as u64);
+        let started = Instant::now();
+        let clients = (0..self.testbed.paths()).map(|path| {
+            let (engine, until_ms) = (Engine::Kernel(plain.clone()), &until_ms);
+            async move {
+                let transfer = receive(&engine, self.server(path), bytes, until_ms).await?;
+                let most_ms = started.elapsed().as_millis() as u64 * 2;
+                until_ms.fetch_min(most_ms, Relaxed);
+                Ok::<_, io::Error>(transfer)
+            }
+        });
+        self.served(futures_util::future::try_join_all(clients)).await
+    }
+
+    /// The kernel's client over all paths, opened over the first.
+    ///
+    /// # Errors
+    /// What went wrong on the way.
+    pub async fn by_kernel(&self, way: Way, bytes: u64, limit: Duration) -> io::Result<Transfer> {
+        let limit_ms = AtomicU64::new(limit.as_millis() as u64);
+        self.served(async {
+            let client = self.kernel(Side::Client);
+            match way {
+                Way::Receive => receive(&client, self.server(0), bytes, &limit_ms).await,
+                Way::Send => send(&client, self.server(0), bytes, limit).await,
+            }
+        })
+        .await
+    }
+
+    /// Our stack behind a TUN device, over all paths. `watch` gets it after the transfer, while the connection lives.
+    ///
+    /// # Errors
+    /// What went wrong on the way.
+    pub async fn by_us<T>(
+        &self,
+        connection: ConnectionConfig,
+        way: Way,
+        bytes: u64,
+        limit: Duration,
+        watch: impl FnOnce(&Stack) -> T,
+    ) -> io::Result<(Transfer, T)> {
+        let (stack, _tun) = self.stack(connection)?;
+        #[cfg(trace_scene)]
+        { *super::STACK.lock().unwrap() = Some(stack.clone()); }
+        let limit_ms = AtomicU64::new(limit.as_millis() as u64);
+        let client = Engine::Stack(stack.clone());
+        let transfer = self.served(async {
+            match way {
+                Way::Receive => receive(&client, self.server(0), bytes, &limit_ms).await,
+                Way::Send => send(&client, self.server(0), bytes, limit).await,
+            }
+        });
+        let transfer = transfer.await?;
+        Ok((transfer, watch(&stack)))
+    }
+
+    fn stack(&self, connection: ConnectionConfig) -> io::Result<(Stack, Tun)> {
+        let tun = self.testbed.attach_tun(Side::Client, &TunConfig::default())?;
+        let endpoint = |path: u8| LocalEndpoint::subflow(Side::Client.stack_v4(path).into(), path + 1);
+        let config = HostConfig {
+            connection: connection.into(),
+            endpoints: (0..self.testbed.paths()).map(endpoint).collect(),
+            ..HostConfig::default()
+        };
+        Ok((Stack::tun(&tun, config)?, tun))
+    }
+
+    /// Does `work` while the server's kernel answers.
+    async fn served<T>(&self, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let listener = self.kernel(Side::Server).listen(self.server_anywhere()).await?;
+        let serving = async {
+            loop {
+                let (stream, _) = listener.accept().await?;
+                // A client that was given up is not the server's failure.
+                tokio::spawn(async move { serve(stream).await.is_ok() });
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            never = serving => { let never: io::Result<std::convert::Infallible> = never; Err(never.err().unwrap_or_else(|| io::Error::other("the server ended"))) }
+        }
+    }
+
+    #[allow(clippy::unused_self, reason = "a server of this scene")]
+    fn server_anywhere(&self) -> SocketAddr {
+        (std::net::Ipv4Addr::UNSPECIFIED, PORT).into()
+    }
+
+    /// The routes and the path managers that let the kernel's client use all paths: the server announces its other addresses.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn announce_paths(&self, mut ip: impl FnMut(&Namespace, &[&str]) -> io::Result<()>) -> io::Result<()> {
+        for side in [Side::Client, Side::Server] {
+            let limits = ["mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "8"];
+            ip(self.testbed.namespace(side), &limits)?;
+        }
+        for path in 1..self.testbed.paths() {
+            let (addr, device) = (Testbed::server_v4(path).to_string(), Testbed::interface(path));
+            ip(&self.testbed.server, &["mptcp", "endpoint", "add", &addr, "dev", &device, "signal"])?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens a connection and receives so many bytes, until `until_ms` after the beginning at most.
+async fn receive(
+    engine: &Engine,
+    server: SocketAddr,
+    bytes: u64,
+    until_ms: &AtomicU64,
+) -> io::Result<Transfer> {
+    let started = Instant::now();
+    let is_late = || started.elapsed() >= Duration::from_millis(until_ms.load(Relaxed));
+    let mut transfer = Transfer::default();
+    let mut stream = engine.connect(server, &ConnectOptions::default()).await?;
+    stream.write_all(&request(bytes, Way::Receive)).await?;
+    let mut block = vec![0; BLOCK_BYTES];
+    while transfer.bytes < bytes && !is_late() {
+        match tokio::time::timeout(LOOK, stream.read(&mut block)).await {
+            Err(_) => {}
+            Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => transfer.bytes += read? as u64,
+        }
+    }
+    transfer.seconds = started.elapsed().as_secs_f64();
+    stream.abort();
+    Ok(transfer)
+}
+
+/// Opens a connection and sends so many bytes; the server says how many have arrived every now and then.
+async fn send(engine: &Engine, server: SocketAddr, bytes: u64, limit: Duration) -> io::Result<Transfer> {
+    let started = Instant::now();
+    let sending = async {
+        let mut stream = engine.connect(server, &ConnectOptions::default()).await?;
+        stream.write_all(&request(bytes, Way::Send)).await?;
+        let block = vec![0; BLOCK_BYTES];
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(block.len() as u64);
+            left -= stream.write(&block[..part as usize]).await? as u64;
+        }
+        // The server's answer: how long ago the last byte came does not count, as it is half a round trip for all.
+        stream.read_exact(&mut [0; 1]).await?;
+        Ok::<_, io::Error>(())
+    };
+    match tokio::time::timeout(limit, sending).await {
+        Ok(done) => done.map(|()| Transfer { seconds: started.elapsed().as_secs_f64(), bytes }),
+        Err(_) => Ok(Transfer { seconds: started.elapsed().as_secs_f64(), bytes: 0 }),
+    }
+}
+
+fn request(bytes: u64, way: Way) -> [u8; REQUEST_BYTES] {
+    let mut request = [0; REQUEST_BYTES];
+    request[..8].copy_from_slice(&bytes.to_be_bytes());
+    request[8] = u8::from(way == Way::Receive);
+    request
+}
+
+/// Answers one request.
+async fn serve(mut stream: Stream) -> io::Result<()> {
+    let mut request = [0; REQUEST_BYTES];
+    stream.read_exact(&mut request).await?;
+    let [number @ .., sends] = request;
+    let mut left = u64::from_be_bytes(number);
+    let mut block = vec![0; BLOCK_BYTES];
+    if sends == 1 {
+        while left > 0 {
+            let part = left.min(block.len() as u64) as usize;
+            left -= stream.write(&block[..part]).await? as u64;
+        }
+    } else {
+        while left > 0 {
+            match stream.read(&mut block).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => left = left.saturating_sub(read as u64),
+            }
+        }
+        stream.write_all(&[1]).await?;
+    }
+    // The client ends the connection when it has what it wants.
+    while stream.read(&mut block).await? > 0 {}
+    Ok(())
+}
