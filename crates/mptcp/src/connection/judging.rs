@@ -93,8 +93,7 @@ impl Connection {
     }
 
     fn add_to_reception(&mut self, now: Instant, position: usize) {
-        let (Some(subflow), Some(reception)) =
-            (self.subflows.get(position), &mut self.judging.reception)
+        let (Some(subflow), Some(reception)) = (self.subflows.get(position), &mut self.judging.reception)
         else {
             return;
         };
@@ -116,7 +115,13 @@ impl Connection {
     }
 
     /// Data came over a subflow.
-    pub(super) fn judge_arrival(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment, bytes: u64) {
+    pub(super) fn judge_arrival(
+        &mut self,
+        cx: &mut Context<'_>,
+        position: usize,
+        segment: &Segment,
+        bytes: u64,
+    ) {
         let (Some(reception), Some(subflow)) = (&mut self.judging.reception, self.subflows.get(position))
         else {
             return;

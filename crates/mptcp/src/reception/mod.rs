@@ -222,7 +222,8 @@ impl Reception {
         }
         let waiting_bytes = self.waiting_bytes;
         let late = self.paths.iter_mut().filter(|path| path.role != Role::Backup);
-        if let Some(path) = late.reduce(|one, other| if other.newest.before(one.newest) { other } else { one })
+        if let Some(path) =
+            late.reduce(|one, other| if other.newest.before(one.newest) { other } else { one })
         {
             path.hold_up(time, waiting_bytes);
         }
@@ -340,7 +341,9 @@ impl Reception {
             return aside.into_iter().for_each(|at| self.start(at, Role::InUse));
         };
         if self.is_silent(now)
-            && let Some(at) = self.paths.iter().position(|path| path.role == Role::Aside && path.last_arrival > self.paths[best].last_arrival)
+            && let Some(at) = self.paths.iter().position(|path| {
+                path.role == Role::Aside && path.last_arrival > self.paths[best].last_arrival
+            })
         {
             return self.start(at, Role::InUse);
         }
@@ -359,7 +362,10 @@ impl Reception {
 
     /// The paths in use bring nothing.
     fn is_silent(&self, now: Instant) -> bool {
-        self.paths.iter().filter(|path| path.brings()).all(|path| now.since(path.last_arrival) > SILENCE.max(path.rtt * 4))
+        self.paths
+            .iter()
+            .filter(|path| path.brings())
+            .all(|path| now.since(path.last_arrival) > SILENCE.max(path.rtt * 4))
     }
 
     fn start(&mut self, at: usize, role: Role) {

@@ -58,9 +58,7 @@ pub(super) enum Role {
     /// The peer may send over it as it likes.
     InUse,
     /// So it may, to find out what that brings.
-    OnTrial {
-        since: Instant,
-    },
+    OnTrial { since: Instant },
     /// The peer was asked to send over it only if no other works.
     Aside,
     /// The user made it a backup: none of our business.

@@ -22,8 +22,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{JudgePaths,
-    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, Mib,
+use polypath_mptcp::{
+    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, JudgePaths, Mib,
 };
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple};

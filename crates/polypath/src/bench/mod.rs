@@ -7,6 +7,7 @@
 
 pub mod attacks;
 pub mod backends;
+pub mod beside_kernel;
 pub mod emulate;
 pub mod handover;
 mod host;

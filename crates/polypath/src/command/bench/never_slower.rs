@@ -1,5 +1,7 @@
 //! `polypath bench never-slower`.
 
+mod beside_kernel;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -51,6 +53,12 @@ pub(crate) struct Arguments {
     /// Instead, how long blocks take that are written at 20 and at 80 % of what both paths carry, over paths that are drawn
     #[arg(long, conflicts_with_all = ["sizes", "changing", "only", "repeats", "no_loss"])]
     writers: bool,
+    /// Who is at the other end: ours, in the simulator, or the kernel, in network namespaces and real time (Linux, root)
+    #[arg(long, value_enum, default_value_t = Peer::Ours)]
+    peer: Peer,
+    /// With --peer kernel: whether we receive, send, or both in turn
+    #[arg(long, value_enum, default_value_t = Ways::Both)]
+    way: Ways,
     /// Paths lose nothing but what their queues drop
     #[arg(long)]
     no_loss: bool,
@@ -63,6 +71,26 @@ pub(crate) struct Arguments {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Peer {
+    /// Our stack, in virtual time
+    Ours,
+    /// The kernel's Multipath TCP
+    Kernel,
+}
+
+/// What we do beside the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Ways {
+    /// The kernel sends, we receive
+    Receive,
+    /// We send, the kernel receives
+    Send,
+    /// One after the other
+    Both,
 }
 
 /// Which sizes, over which paths.
@@ -83,11 +111,18 @@ With --sizes random: one size a set, 0.5 to 200 MB, over 0.5 to 200 Mbit/s, 2 to
 opened over the first path, nothing lost but what queues drop.\n\n\
 With --writers: over such paths, blocks of 8000 bytes are written for two minutes, at 20 and at 80 % of what both paths carry. The 99th \
 percentile of the time from writing to arrival is compared with that of plain TCP on the path where it is least.\n\n\
+With --peer kernel: other sets of two paths, 1 to 100 Mbit/s, 2 to 400 ms, queues of 5 to 1000 ms and 1 to 100 MB, log-uniform, as much as the better path \
+carries in 10 s; TCP over each path, the kernel's Multipath TCP at both ends, and ours at one end, in real time. JSON: peer, sets, seed, share_held \
+(share of the sets at -0.05 or above), median, kernel_median; ways, each: way, share_held, kernel_share_held, median, kernel_median, min, kernel_min, \
+benefit, kernel_benefit; load; samples.\n\n\
 JSON: sets, median, p1 (1st percentile), min, share_slower (below 0), share_behind (below -0.05), worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
 median, p75, p95, p99, max}. With --writers: sets; loads, each: load (a share), share_held (ratio 1 at most), share_within_percent (1.01 at most), ratio and excess_s, each \
 as benefit.";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.peer == Peer::Kernel {
+        return beside_kernel::run(arguments);
+    }
     let algorithm = |option: &str, name: &str| {
         congestion::by_name(name).ok_or_else(|| {
             let known: Vec<&str> = congestion::Algorithm::names().collect();
