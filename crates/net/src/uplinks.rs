@@ -139,6 +139,12 @@ impl Surroundings for Uplinks {
         Ok(nearest(setup.paths(), addr))
     }
 
+    fn path_name(&self, own: IpAddr) -> Option<String> {
+        let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = setup.paths().iter().find(|path| path.stack_addresses().any(|addr| addr == own));
+        path.map(|path| path.link.clone())
+    }
+
     fn seen_at(&self, own: SocketAddr) -> SocketAddr {
         let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
         let path = setup.paths().iter().find(|path| path.stack_addresses().any(|addr| addr == own.ip()));

@@ -1,6 +1,7 @@
 use alloc::vec::Vec;
 
 use polypath_tcp::Info as TcpInfo;
+use polypath_units::Duration;
 use polypath_wire::{DataSeq, FourTuple, MptcpVersion};
 
 use super::Connection;
@@ -55,6 +56,10 @@ pub struct SubflowInfo {
     pub backup: bool,
     /// The peer is asked not to send over it while another subflow works: see [`JudgePaths`](crate::JudgePaths).
     pub set_aside: bool,
+    /// How long what came over other subflows waited for what came over this one, where paths are judged.
+    pub held_up: Duration,
+    /// How much waited, times how long, in byte seconds.
+    pub held_up_byte_seconds: f64,
     /// Data is outstanding, and nothing was acknowledged over several retransmission timeouts
     /// ([`stale_loss_count`](crate::ConnectionConfig::stale_loss_count)).
     pub stale: bool,
@@ -92,16 +97,21 @@ impl Connection {
             subflows: self
                 .subflows
                 .iter()
-                .map(|subflow| SubflowInfo {
-                    id: subflow.meta.id,
-                    tuple: subflow.tcp.tuple(),
-                    established: matches!(subflow.meta.stage, Stage::Established | Stage::Plain),
-                    backup: subflow.meta.backup(),
-                    set_aside: subflow.meta.is_aside,
-                    stale: subflow.meta.is_stale,
-                    local_id: subflow.meta.local_id,
-                    remote_id: subflow.meta.remote_id,
-                    tcp: subflow.tcp.info(),
+                .map(|subflow| {
+                    let (held_up, held_up_byte_seconds) = self.held_up(subflow.meta.id);
+                    SubflowInfo {
+                        id: subflow.meta.id,
+                        tuple: subflow.tcp.tuple(),
+                        established: matches!(subflow.meta.stage, Stage::Established | Stage::Plain),
+                        backup: subflow.meta.backup(),
+                        set_aside: subflow.meta.is_aside,
+                        held_up,
+                        held_up_byte_seconds,
+                        stale: subflow.meta.is_stale,
+                        local_id: subflow.meta.local_id,
+                        remote_id: subflow.meta.remote_id,
+                        tcp: subflow.tcp.info(),
+                    }
                 })
                 .collect(),
         }

@@ -106,6 +106,11 @@ impl Connection {
         reception.add(now, subflow.meta.id, (tuple.local.addr, tuple.remote), subflow.tcp.srtt(), joins_as);
     }
 
+    /// What a subflow held up so far: for how long, and in byte seconds.
+    pub(super) fn held_up(&self, id: u8) -> (Duration, f64) {
+        self.judging.reception.as_ref().map_or((Duration::ZERO, 0.0), |reception| reception.held_up(id))
+    }
+
     /// A subflow ended.
     pub(super) fn judge_loss(&mut self, cx: &mut Context<'_>, id: u8) {
         if let Some(reception) = &mut self.judging.reception {

@@ -196,6 +196,12 @@ impl Reception {
         }
     }
 
+    /// How long data waited for a subflow's, and how much of it, in byte seconds.
+    pub(crate) fn held_up(&self, id: u8) -> (Duration, f64) {
+        let held = self.paths.iter().find(|path| path.id == id).map(|path| path.held);
+        held.map_or((Duration::ZERO, 0.0), |held| (held.time, held.byte_seconds))
+    }
+
     /// What to do.
     pub(crate) fn poll(&mut self) -> Option<Verdict> {
         self.verdicts.pop()

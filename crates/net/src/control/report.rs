@@ -59,6 +59,12 @@ pub struct SubflowReport {
     /// Nothing was acknowledged over several retransmission timeouts.
     #[serde(default)]
     pub is_stale: bool,
+    /// The peer was asked not to send over it, since it held up the rest, or would.
+    #[serde(default)]
+    pub is_set_aside: bool,
+    /// Milliseconds for which what came over others waited for what came over it.
+    #[serde(default)]
+    pub held_up_ms: f64,
     /// Congestion control.
     pub congestion: String,
     /// Milliseconds until a retransmission.
@@ -139,6 +145,8 @@ impl From<&SubflowInfo> for SubflowReport {
             is_established: info.established,
             is_backup: info.backup,
             is_stale: info.stale,
+            is_set_aside: info.set_aside,
+            held_up_ms: info.held_up.as_millis_f64(),
             congestion: tcp.congestion.into(),
             rto_ms: tcp.rto.as_millis_f64(),
             rtt_ms: tcp.srtt.as_millis_f64(),
@@ -183,6 +191,8 @@ pub enum EventKind {
     SfEstablished,
     /// A subflow ended.
     SfClosed,
+    /// The peer was asked to use a subflow, or not to.
+    SfPriority,
     /// A connection is plain TCP from now on. The kernel does not tell.
     FellBack,
     /// The receiver was too slow and missed events. The kernel does not tell.
@@ -199,6 +209,7 @@ impl EventKind {
             Self::Closed => "CLOSED",
             Self::Announced => "ANNOUNCED",
             Self::Removed => "REMOVED",
+            Self::SfPriority => "SF_PRIO",
             Self::SfEstablished => "SF_ESTABLISHED",
             Self::SfClosed => "SF_CLOSED",
             Self::FellBack => "FELL_BACK",

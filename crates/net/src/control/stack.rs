@@ -135,6 +135,16 @@ impl Narrator {
             Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow) => {
                 reports.push(known.of_subflow(EventKind::SfEstablished, subflow, None));
             }
+            Event::SubflowSetAside { subflow, .. } => reports.push(EventReport {
+                backup: Some(true),
+                reason: Some("it held up the rest".into()),
+                ..known.of_subflow(EventKind::SfPriority, subflow, None)
+            }),
+            Event::SubflowTried { subflow, .. } => reports.push(EventReport {
+                backup: Some(false),
+                reason: Some("to see what it brings".into()),
+                ..known.of_subflow(EventKind::SfPriority, subflow, None)
+            }),
             Event::SubflowClosed { subflow, error, .. } => {
                 reports.push(known.of_subflow(EventKind::SfClosed, subflow, error));
                 known.subflows.retain(|old| old.id != subflow);

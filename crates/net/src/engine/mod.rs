@@ -96,6 +96,15 @@ impl Engine {
         }
     }
 
+    /// The paths that peers were asked not to use, since they held up the rest or would have. The kernel asks nobody.
+    #[must_use]
+    pub fn paths_set_aside(&self) -> Vec<String> {
+        match self {
+            Self::Stack(stack) => stack.paths_set_aside(),
+            Self::Kernel(_) => Vec::new(),
+        }
+    }
+
     /// Waits until every connection that was let go is closed in order, at most `limit`. The kernel needs no waiting.
     pub async fn drain(&self, limit: Duration) {
         if let Self::Stack(stack) = self {

@@ -74,6 +74,12 @@ pub trait Surroundings: std::fmt::Debug + Send {
         None
     }
 
+    /// What people call the path that one of the stack's own addresses belongs to.
+    fn path_name(&self, own: IpAddr) -> Option<String> {
+        let _ = own;
+        None
+    }
+
     /// What was counted there, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -276,6 +282,19 @@ impl Stack {
     #[must_use]
     pub fn mib(&self) -> Mib {
         self.shared.with(|state, _| state.host.mib())
+    }
+
+    /// The paths that peers were asked not to use, since they held up the rest or would have, by name, or address where they have none.
+    #[must_use]
+    pub fn paths_set_aside(&self) -> Vec<String> {
+        let addresses = self.shared.peek(|state| state.set_aside.clone());
+        let name = |addr: &IpAddr| {
+            let named = self.shared.surroundings(|around| around.path_name(*addr)).flatten();
+            named.unwrap_or_else(|| addr.to_string())
+        };
+        let mut names: Vec<String> = addresses.iter().map(name).collect();
+        names.dedup();
+        names
     }
 
     /// Counters of what lies between the stack and its peers, by name.

@@ -51,6 +51,8 @@ pub(super) struct State {
     listeners: HashMap<ListenerId, ListenerState>,
     /// Where open subflows are noted, if they are.
     peers: Option<PeerList>,
+    /// Local addresses of subflows that a peer was asked not to use.
+    pub(super) set_aside: Vec<IpAddr>,
     pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
     armed: Armed,
     /// Tasks to wake once the lock is open.
@@ -96,6 +98,7 @@ impl Shared {
             streams: Vec::new(),
             listeners: HashMap::new(),
             peers: None,
+            set_aside: Vec::new(),
             observers: broadcast::Sender::new(OBSERVED_EVENTS),
             armed: Armed::NEVER,
             woken: Vec::new(),
@@ -240,8 +243,29 @@ impl State {
         }
     }
 
+    /// Keeps in mind which paths are set aside: at most as many as the host has addresses.
+    fn note_set_aside(&mut self, id: ConnectionId, event: &Event) {
+        let (addr, is_aside) = match *event {
+            Event::SubflowSetAside { tuple, .. } => (tuple.local.addr, true),
+            Event::SubflowTried { tuple, .. } => (tuple.local.addr, false),
+            Event::SubflowEstablished { subflow, tuple, .. } => {
+                let info = self.host.info(id);
+                let is_aside = info.is_some_and(|info| {
+                    info.subflows.iter().any(|other| other.id == subflow && other.set_aside)
+                });
+                (tuple.local.addr, is_aside)
+            }
+            _ => return,
+        };
+        self.set_aside.retain(|known| *known != addr);
+        if is_aside {
+            self.set_aside.push(addr);
+        }
+    }
+
     fn dispatch(&mut self, now: Instant, id: ConnectionId, event: Event) {
         self.note_peer(id, &event);
+        self.note_set_aside(id, &event);
         if self.observers.receiver_count() > 0 && !matches!(event, Event::Readable | Event::Writable) {
             // Nobody listens any more: no harm.
             let _ = self.observers.send((now, id, event));

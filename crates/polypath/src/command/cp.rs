@@ -258,7 +258,7 @@ impl Copier<'_> {
             }
             error => download_failure(error, self.interruption),
         })?;
-        summary(&name, received, started, self.arguments.quiet);
+        summary(self.client.engine(), &name, received, started, self.arguments.quiet);
         Ok(())
     }
 
@@ -386,7 +386,7 @@ impl Copier<'_> {
             };
             compare(stored.digest(), own, target)?;
         }
-        summary(&name, total - first, started, self.arguments.quiet);
+        summary(self.client.engine(), &name, total - first, started, self.arguments.quiet);
         Ok(())
     }
 

@@ -94,7 +94,7 @@ async fn download(
     let received = received.await;
     drop(shown);
     let received = received.map_err(|error| download_failure(error, interruption))?;
-    summary(&name, received, started, is_quiet);
+    summary(client.engine(), &name, received, started, is_quiet);
     Ok(())
 }
 

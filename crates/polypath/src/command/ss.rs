@@ -212,6 +212,10 @@ fn details_of_subflow(subflow: &SubflowReport) -> String {
         }
     }
     text += if subflow.is_backup { " backup" } else { "" };
+    text += if subflow.is_set_aside { " set_aside" } else { "" };
+    if subflow.held_up_ms >= 1.0 {
+        let _ = write!(text, " held_up:{:.0}", subflow.held_up_ms);
+    }
     text + if subflow.is_stale { " stale" } else { "" }
 }
 

@@ -10,6 +10,7 @@ use clap::Args;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use polypath::net::Engine;
 use polypath::web::{DownloadError, Error, Fetched, Progress, Token};
 use polypath_net::console;
 use tokio::signal::unix::{SignalKind, signal};
@@ -88,12 +89,16 @@ pub(super) fn bar(name: &str, total: Option<u64>, done: u64, is_quiet: bool) -> 
 }
 
 /// Says how it went, as a line on standard error.
-pub(super) fn summary(name: &str, bytes: u64, started: Instant, is_quiet: bool) {
+pub(super) fn summary(engine: &Engine, name: &str, bytes: u64, started: Instant, is_quiet: bool) {
     if !is_quiet {
         let seconds = started.elapsed().as_secs_f64();
         let rate = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
         let name = harmless(name);
-        console::tell(format_args!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s)"));
+        let aside = match engine.paths_set_aside().join(", ") {
+            names if names.is_empty() => names,
+            names => format!("; {names} set aside: it held up the rest, or would have"),
+        };
+        console::tell(format_args!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s){aside}"));
     }
 }
 

@@ -200,6 +200,12 @@ pub struct Client {
 }
 
 impl Client {
+    /// What carries its connections.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// A client on an engine.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
