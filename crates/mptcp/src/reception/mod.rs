@@ -41,6 +41,18 @@ pub enum JudgePaths {
     Always,
 }
 
+impl JudgePaths {
+    /// All, by name.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("never", Self::Never), ("foreign", Self::Foreign), ("always", Self::Always)];
+
+    /// As on command lines.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, judge)| *judge)
+    }
+}
+
 /// What a connection is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

@@ -1,1 +1,256 @@
-//! Tests
+//! In virtual time, with what a sender of Linux's kind does to two paths.
+
+use super::*;
+use polypath_wire::Endpoint;
+
+const MS: u64 = 1_000_000;
+
+fn pair(number: u8) -> Pair {
+    ([10, 0, number, 1].into(), Endpoint::new([10, 9, 9, 9].into(), 80))
+}
+
+/// A receiver whose first path is 0.
+struct Bench {
+    reception: Reception,
+    now: Instant,
+    next: u64,
+    verdicts: Vec<(u64, Verdict)>,
+}
+
+impl Bench {
+    fn new(rtt_ms: u64) -> Self {
+        let mut reception = Reception::new(Instant::ZERO, DataSeq(0));
+        reception.add(Instant::ZERO, 0, pair(0), Duration::from_millis(rtt_ms), JoinsAs::Regular);
+        Self { reception, now: Instant::ZERO, next: 0, verdicts: Vec::new() }
+    }
+
+    fn join(&mut self, id: u8, rtt_ms: u64, joins_as: JoinsAs) {
+        self.reception.add(self.now, id, pair(id), Duration::from_millis(rtt_ms), joins_as);
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        while let Some(verdict) = self.reception.poll() {
+            self.verdicts.push((self.now.since(Instant::ZERO).as_nanos() / MS, verdict));
+        }
+    }
+
+    /// One millisecond in which each path brings so many bytes in order.
+    fn in_order(&mut self, brought: &[(u8, u64)]) {
+        self.now += Duration::from_millis(1);
+        for &(subflow, bytes) in brought {
+            self.next += bytes;
+            let next = DataSeq(self.next);
+            let (now, rtt) = (self.now, None);
+            self.reception.on_arrival(Arrival {
+                now,
+                subflow,
+                rtt,
+                bytes,
+                next,
+                newest: next,
+                waiting_bytes: 0,
+            });
+        }
+        self.collect();
+    }
+
+    /// Time in which nothing comes.
+    fn silence(&mut self, millis: u64) {
+        for _ in 0..millis {
+            self.now += Duration::from_millis(1);
+            if self.reception.next_timeout() <= self.now {
+                self.reception.handle_timeout(self.now);
+            }
+            self.collect();
+        }
+    }
+
+    /// A path brings data that waits for that of others.
+    fn ahead(&mut self, subflow: u8, bytes: u64, newest: u64, waiting_bytes: u64) {
+        let (now, next) = (self.now, DataSeq(self.next));
+        let arrival =
+            Arrival { now, subflow, rtt: None, bytes, next, newest: DataSeq(newest), waiting_bytes };
+        self.reception.on_arrival(arrival);
+        self.collect();
+    }
+
+    /// `seconds` of a path that brings `bytes_per_ms`.
+    fn alone(&mut self, subflow: u8, bytes_per_ms: u64, millis: u64) {
+        for _ in 0..millis {
+            self.in_order(&[(subflow, bytes_per_ms)]);
+        }
+    }
+
+    /// A sender that gives a path a piece which comes after `late_ms`; the other brings `bytes_per_ms` until the sender's buffer is full.
+    fn stall(&mut self, thin: u8, fast: u8, bytes_per_ms: u64, room_bytes: u64, late_ms: u64) {
+        let (mut waiting, piece) = (0, 1400);
+        for _ in 0..late_ms {
+            self.now += Duration::from_millis(1);
+            if waiting < room_bytes {
+                waiting += bytes_per_ms;
+                self.ahead(fast, bytes_per_ms, self.next + piece + waiting, waiting);
+            } else if self.reception.next_timeout() <= self.now {
+                self.reception.handle_timeout(self.now);
+                self.collect();
+            }
+        }
+        self.next += piece + waiting;
+        let (now, next) = (self.now, DataSeq(self.next));
+        let arrival = Arrival {
+            now,
+            subflow: thin,
+            rtt: None,
+            bytes: piece,
+            next,
+            newest: next,
+            waiting_bytes: 0,
+        };
+        self.reception.on_arrival(arrival);
+        self.collect();
+    }
+
+    fn tried(&self) -> usize {
+        self.verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Use(_))).count()
+    }
+
+    fn set_aside(&self) -> Option<u64> {
+        self.verdicts.iter().find(|(_, verdict)| !matches!(verdict, Verdict::Use(_))).map(|(at, _)| *at)
+    }
+}
+
+#[test]
+fn a_path_that_is_no_slower_is_tried_at_once() {
+    let mut bench = Bench::new(60);
+    bench.alone(0, 100, 200);
+    bench.join(1, 40, JoinsAs::Aside);
+    assert_eq!(bench.verdicts, [(200, Verdict::Use(1))]);
+}
+
+#[test]
+fn a_slow_path_beside_a_fast_one_waits_until_a_trial_costs_a_small_part() {
+    let mut bench = Bench::new(10);
+    // 100 Mbit/s; the other path joins after two of its round trips.
+    bench.alone(0, 12_500, 600);
+    bench.join(1, 300, JoinsAs::Aside);
+    bench.alone(0, 12_500, 1400);
+    assert_eq!(bench.verdicts, []);
+    bench.alone(0, 12_500, 20_000);
+    assert_eq!(bench.tried(), 1);
+    let (at_ms, _) = bench.verdicts[0];
+    // Half a round trip of it and a little is 165 ms; a 32nd of what came covers that after 5 s.
+    assert!((4_000..=8_000).contains(&at_ms), "{at_ms}");
+}
+
+#[test]
+fn what_holds_up_the_rest_is_set_aside_before_much_is_lost() {
+    let mut bench = Bench::new(10);
+    bench.join(1, 300, JoinsAs::Regular);
+    bench.alone(0, 1250, 1000);
+    let from_ms = 1000;
+    // Of each 300 ms, the fast path is idle for most, and the thin one brings a packet.
+    for _ in 0..10 {
+        bench.stall(1, 0, 1250, 50_000, 300);
+    }
+    let at_ms = bench.set_aside().expect("it held up the rest");
+    assert!(at_ms - from_ms < 400, "{at_ms}");
+    let (time, byte_seconds) = bench.reception.held_up(1);
+    assert!(time >= Duration::from_millis(2_500), "{time}");
+    assert!(byte_seconds > 50_000.0 * 2.0, "{byte_seconds}");
+    assert_eq!(bench.reception.held_up(0).0, Duration::ZERO);
+}
+
+#[test]
+fn a_path_that_brings_its_part_stays_in_use_though_data_waits_for_it() {
+    let mut bench = Bench::new(10);
+    bench.join(1, 40, JoinsAs::Regular);
+    bench.alone(0, 1250, 1000);
+    for _ in 0..5_000 {
+        // Both bring what they can; the second's is always needed first.
+        bench.now += Duration::from_millis(1);
+        bench.ahead(0, 1250, bench.next + 40_000, 40_000);
+        bench.next += 1875;
+        let (now, next) = (bench.now, DataSeq(bench.next));
+        let arrival = Arrival {
+            now,
+            subflow: 1,
+            rtt: None,
+            bytes: 625,
+            next,
+            newest: next,
+            waiting_bytes: 38_750,
+        };
+        bench.reception.on_arrival(arrival);
+        bench.collect();
+    }
+    assert_eq!(bench.verdicts, []);
+}
+
+#[test]
+fn each_failure_makes_the_next_trial_rarer() {
+    let mut bench = Bench::new(10);
+    bench.alone(0, 1250, 500);
+    bench.join(1, 60, JoinsAs::Aside);
+    for _ in 0..200 {
+        let is_tried = bench.verdicts.last().is_some_and(|(_, verdict)| *verdict == Verdict::Use(1));
+        if is_tried {
+            bench.stall(1, 0, 1250, 50_000, 300);
+        } else {
+            bench.alone(0, 1250, 300);
+        }
+    }
+    let trials: Vec<u64> = bench
+        .verdicts
+        .iter()
+        .filter(|(_, verdict)| *verdict == Verdict::Use(1))
+        .map(|(at, _)| *at)
+        .collect();
+    assert!((3..=6).contains(&trials.len()), "{trials:?}");
+    let gaps: Vec<u64> = trials.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(gaps.windows(2).all(|two| two[1] > two[0]) && gaps[gaps.len() - 1] > 2 * gaps[0], "{trials:?}");
+    // In a minute of 10 Mbit/s, all of them cost no more than a 32nd, and the first.
+    assert!(bench.reception.spent_bytes < 75e6 / 32.0 + LEAST_TRIAL_BYTES, "{}", bench.reception.spent_bytes);
+}
+
+#[test]
+fn without_anything_else_a_path_is_used_at_once() {
+    let mut bench = Bench::new(10);
+    bench.alone(0, 12_500, 500);
+    bench.join(1, 300, JoinsAs::Aside);
+    assert_eq!(bench.verdicts, []);
+    bench.reception.remove(bench.now, 0);
+    bench.collect();
+    assert_eq!(bench.verdicts, [(500, Verdict::Use(1))]);
+}
+
+#[test]
+fn where_the_sender_falls_back_to_a_path_that_is_set_aside_it_is_used() {
+    let mut bench = Bench::new(10);
+    bench.alone(0, 12_500, 500);
+    bench.join(1, 300, JoinsAs::Aside);
+    bench.silence(1_200);
+    assert_eq!(bench.verdicts, [], "nobody knows what the sender waits for");
+    bench.alone(1, 100, 200);
+    assert_eq!(bench.tried(), 1);
+}
+
+#[test]
+fn a_backup_of_the_user_stays_one() {
+    let mut bench = Bench::new(60);
+    bench.join(1, 10, JoinsAs::Backup);
+    bench.alone(0, 100, 5_000);
+    assert_eq!(bench.verdicts, []);
+}
+
+#[test]
+fn a_first_flight_tells_the_rate_of_the_bottleneck() {
+    let mut bench = Bench::new(10);
+    bench.join(1, 100, JoinsAs::Regular);
+    // Ten packets, 12 ms apart: 1 Mbit/s.
+    for _ in 0..10 {
+        bench.silence(12);
+        bench.in_order(&[(1, 1460)]);
+    }
+    let rate = bench.reception.paths[1].train.rate().expect("it is over");
+    assert!((105e3..=120e3).contains(&rate), "{rate}");
+}

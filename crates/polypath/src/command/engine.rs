@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polypath_congestion::Algorithm;
-use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
+use polypath_mptcp::{ConnectionConfig, JudgePaths, path_manager, scheduler};
 use polypath_net::control::{directory, offer};
 use polypath_net::engine::{Keepalive, KernelEngine};
 use polypath_net::setup::{self, GuardianCommand, NetworkSetup, SetupError, SetupOptions};
@@ -43,6 +43,10 @@ pub(super) struct EngineArguments {
     /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     congestion_control: Option<Algorithm>,
+    /// Whose paths to judge when they send to us: one that holds up the rest is set aside (engine tun; engine udp has peers of our kind only)
+    /// [default: those of foreign senders, such as kernels]
+    #[arg(long, value_name = "never|foreign|always", value_parser = parse_judge)]
+    judge_paths: Option<JudgePaths>,
     /// Where else peers reach this end, such as a router's address from which connections are passed on, for example
     /// 192.0.2.1 or, with engine tun, 192.0.2.1:8080; repeatable. Without it, the uplinks' own addresses (engine tun) or
     /// those of the interfaces that are named (engine udp) are announced
@@ -92,6 +96,10 @@ impl EngineArguments {
             return Err(Failure::input("--reachable is for --engine udp; others can be reached anyway"));
         }
         let name = self.engine.to_possible_value().map(|value| value.get_name().to_string());
+        if self.judge_paths.is_some() {
+            let expected = "expected a command that opens connections itself";
+            return Err(Failure::input(format!("--judge-paths: {expected}")));
+        }
         let mut words = vec![format!("engine={}", name.unwrap_or_default())];
         let named = self.named_interfaces();
         if named.iter().any(|interface| interface.preference != UplinkPreference::default()) {
@@ -136,6 +144,7 @@ impl EngineArguments {
             ("--path-manager", self.path_manager.is_some()),
             ("--congestion-control", self.congestion_control.is_some()),
             ("--announce", !self.announce.is_empty()),
+            ("--judge-paths", self.judge_paths.is_some()),
         ];
         if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
             return Err(Failure::input(format!(
@@ -235,6 +244,9 @@ impl EngineArguments {
         if let Some(path_manager) = self.path_manager {
             connection.path_manager = path_manager;
         }
+        if let Some(judge) = self.judge_paths {
+            connection.judge_paths = judge;
+        }
         if let Some(congestion) = self.congestion_control {
             connection.congestion = congestion;
         }
@@ -322,6 +334,10 @@ fn parse_scheduler(name: &str) -> Result<scheduler::Policy, String> {
 
 fn parse_path_manager(name: &str) -> Result<path_manager::Policy, String> {
     name.parse().map_err(|error: path_manager::UnknownPolicy| error.to_string())
+}
+
+fn parse_judge(name: &str) -> Result<JudgePaths, String> {
+    JudgePaths::by_name(name).ok_or_else(|| "expected never, foreign or always".into())
 }
 
 pub(super) fn parse_congestion(name: &str) -> Result<Algorithm, String> {

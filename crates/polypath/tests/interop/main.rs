@@ -5,6 +5,7 @@
 
 mod closing;
 mod harness;
+mod judging;
 mod trouble;
 
 use std::net::SocketAddr;

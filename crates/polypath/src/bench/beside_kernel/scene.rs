@@ -145,7 +145,7 @@ impl Scene {
         let clients = (0..self.testbed.paths()).map(|path| {
             let (engine, until_ms) = (Engine::Kernel(plain.clone()), &until_ms);
             async move {
-                let transfer = receive(&engine, self.server(path), bytes, until_ms).await?;
+                let (transfer, _) = receive(&engine, self.server(path), bytes, until_ms).await?;
                 let most_ms = started.elapsed().as_millis() as u64 * 5 / 4;
                 until_ms.fetch_min(most_ms, Relaxed);
                 Ok::<_, io::Error>(transfer)
@@ -162,10 +162,11 @@ impl Scene {
         let limit_ms = AtomicU64::new(limit.as_millis() as u64);
         self.served(async {
             let client = self.kernel(Side::Client);
-            match way {
-                Way::Receive => receive(&client, self.server(0), bytes, &limit_ms).await,
-                Way::Send => send(&client, self.server(0), bytes, limit).await,
-            }
+            let (transfer, _) = match way {
+                Way::Receive => receive(&client, self.server(0), bytes, &limit_ms).await?,
+                Way::Send => send(&client, self.server(0), bytes, limit).await?,
+            };
+            Ok(transfer)
         })
         .await
     }
@@ -185,14 +186,16 @@ impl Scene {
         let (stack, _tun) = self.stack(connection)?;
         let limit_ms = AtomicU64::new(limit.as_millis() as u64);
         let client = Engine::Stack(stack.clone());
-        let transfer = self.served(async {
-            match way {
-                Way::Receive => receive(&client, self.server(0), bytes, &limit_ms).await,
-                Way::Send => send(&client, self.server(0), bytes, limit).await,
-            }
-        });
-        let transfer = transfer.await?;
-        Ok((transfer, watch(&stack)))
+        self.served(async {
+            let (transfer, stream) = match way {
+                Way::Receive => receive(&client, self.server(0), bytes, &limit_ms).await?,
+                Way::Send => send(&client, self.server(0), bytes, limit).await?,
+            };
+            let seen = watch(&stack);
+            drop(stream);
+            Ok((transfer, seen))
+        })
+        .await
     }
 
     fn stack(&self, connection: ConnectionConfig) -> io::Result<(Stack, Tun)> {
@@ -254,7 +257,7 @@ async fn receive(
     server: SocketAddr,
     bytes: u64,
     until_ms: &AtomicU64,
-) -> io::Result<Transfer> {
+) -> io::Result<(Transfer, Option<Stream>)> {
     let started = Instant::now();
     let is_late = || started.elapsed() >= Duration::from_millis(until_ms.load(Relaxed));
     let mut transfer = Transfer::default();
@@ -269,12 +272,16 @@ async fn receive(
         }
     }
     transfer.seconds = started.elapsed().as_secs_f64();
-    stream.abort();
-    Ok(transfer)
+    Ok((transfer, Some(stream)))
 }
 
 /// Opens a connection and sends so many bytes; the server says when they have arrived.
-async fn send(engine: &Engine, server: SocketAddr, bytes: u64, limit: Duration) -> io::Result<Transfer> {
+async fn send(
+    engine: &Engine,
+    server: SocketAddr,
+    bytes: u64,
+    limit: Duration,
+) -> io::Result<(Transfer, Option<Stream>)> {
     let started = Instant::now();
     let sending = async {
         let mut stream = engine.connect(server, &ConnectOptions::default()).await?;
@@ -286,11 +293,14 @@ async fn send(engine: &Engine, server: SocketAddr, bytes: u64, limit: Duration) 
             left -= stream.write(&block[..part as usize]).await? as u64;
         }
         stream.read_exact(&mut [0; 1]).await?;
-        Ok::<_, io::Error>(())
+        Ok::<_, io::Error>(stream)
     };
     match tokio::time::timeout(limit, sending).await {
-        Ok(done) => done.map(|()| Transfer { seconds: started.elapsed().as_secs_f64(), bytes }),
-        Err(_) => Ok(Transfer { seconds: started.elapsed().as_secs_f64(), bytes: 0 }),
+        Ok(done) => {
+            let transfer = Transfer { seconds: started.elapsed().as_secs_f64(), bytes };
+            done.map(|stream| (transfer, Some(stream)))
+        }
+        Err(_) => Ok((Transfer { seconds: started.elapsed().as_secs_f64(), bytes: 0 }, None)),
     }
 }
 
