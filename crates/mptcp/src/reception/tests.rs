@@ -97,15 +97,8 @@ impl Bench {
         }
         self.next += piece + waiting;
         let (now, next) = (self.now, DataSeq(self.next));
-        let arrival = Arrival {
-            now,
-            subflow: thin,
-            rtt: None,
-            bytes: piece,
-            next,
-            newest: next,
-            waiting_bytes: 0,
-        };
+        let arrival =
+            Arrival { now, subflow: thin, rtt: None, bytes: piece, next, newest: next, waiting_bytes: 0 };
         self.reception.on_arrival(arrival);
         self.collect();
     }
@@ -171,15 +164,8 @@ fn a_path_that_brings_its_part_stays_in_use_though_data_waits_for_it() {
         bench.ahead(0, 1250, bench.next + 40_000, 40_000);
         bench.next += 1875;
         let (now, next) = (bench.now, DataSeq(bench.next));
-        let arrival = Arrival {
-            now,
-            subflow: 1,
-            rtt: None,
-            bytes: 625,
-            next,
-            newest: next,
-            waiting_bytes: 38_750,
-        };
+        let arrival =
+            Arrival { now, subflow: 1, rtt: None, bytes: 625, next, newest: next, waiting_bytes: 38_750 };
         bench.reception.on_arrival(arrival);
         bench.collect();
     }
@@ -199,12 +185,8 @@ fn each_failure_makes_the_next_trial_rarer() {
             bench.alone(0, 1250, 300);
         }
     }
-    let trials: Vec<u64> = bench
-        .verdicts
-        .iter()
-        .filter(|(_, verdict)| *verdict == Verdict::Use(1))
-        .map(|(at, _)| *at)
-        .collect();
+    let trials: Vec<u64> =
+        bench.verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Use(1)).map(|(at, _)| *at).collect();
     assert!((3..=6).contains(&trials.len()), "{trials:?}");
     let gaps: Vec<u64> = trials.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(gaps.windows(2).all(|two| two[1] > two[0]) && gaps[gaps.len() - 1] > 2 * gaps[0], "{trials:?}");

@@ -4,6 +4,7 @@ mod ends;
 mod flood;
 mod forged;
 mod injections;
+mod judging;
 mod mappings;
 mod mptcp_options;
 mod network;
