@@ -299,17 +299,12 @@ impl Reception {
     /// Sets aside what does more harm than good.
     fn judge(&mut self, now: Instant, best: usize) {
         let overdraft_bytes = self.credit_bytes() * OVERDRAFT;
-        let (best_rate, best_rtt) = (self.paths[best].peak, self.paths[best].rtt);
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
             if at == best || !path.brings() {
                 continue;
             }
-            let is_overdrawn = path.balance < -overdraft_bytes;
-            let is_useless = matches!(path.role, Role::OnTrial { .. })
-                && self.waiting_bytes > 0
-                && path.train.rate().is_some_and(|rate| rate < least_useful(path.rtt, best_rtt) * best_rate);
-            if is_overdrawn || is_useless {
+            if path.balance < -overdraft_bytes {
                 self.set_aside(at, best);
             } else if matches!(path.role, Role::OnTrial { since } if now.since(since) > path.rtt * 8)
                 && path.balance > 0.0
@@ -429,11 +424,4 @@ pub(crate) enum JoinsAs {
     Aside,
     /// A backup by the user's word.
     Backup,
-}
-
-/// Share of the best path's rate that a slower path must have to be of use. A sender has room for about two round trips of the best
-/// path and of its own; what comes over both is bound by that room and the slower round trip: more than the best alone only if the
-/// slower path has this share of its rate.
-fn least_useful(rtt: Duration, best_rtt: Duration) -> f64 {
-    ((1.0 - 2.0 * best_rtt.as_secs_f64() / rtt.as_secs_f64().max(1e-9)) / 2.0).max(0.0)
 }
