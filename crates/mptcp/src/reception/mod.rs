@@ -7,14 +7,14 @@
 //!
 //! # The rule
 //! While data waits for a path *s*, the best path *b* brings less than it could. What it does not bring is the harm that *s* does;
-//! what *s* brings is the good. A path's balance is the sum of good less harm. If it falls below a credit, the path is set aside:
-//! without it, the others would have brought more. The credit is a share of all that was received ([`CREDIT_SHARE`]), and at least
-//! [`LEAST_CREDIT_BYTES`]: so much may be lost to finding out, in all, however often a path is tried.
+//! what *s* brings is the good. A path's balance is the sum of good less harm. If it falls too low, the path is set aside:
+//! without it, the others would have brought more. What may be lost to finding out is a share of all that was received
+//! ([`TRIAL_SHARE`]), and at least [`LEAST_TRIAL_BYTES`], in all, however often a path is tried.
 //!
-//! A path that joins is set aside from the start, and tried as soon as the credit covers what a trial may cost: the time in
-//! which the first data is on its way over the slow path and, where that turns out to be useless, again over another, less what
-//! the sender can send meanwhile. So a path that is no slower is tried at once, and others when the transfer has lasted. After each
-//! failure the cost counts twice. When nothing else brings data, a path is used at once.
+//! A path that joins is set aside from the start, and tried as soon as the credit covers what a trial may cost: the time that the first
+//! burst takes over it, less that for which the sender has room meanwhile. So a path that is about as quick as the others is tried at once,
+//! and a slow one when the transfer has lasted. After each failure the cost counts twice. When nothing else brings data, a path is used
+//! at once.
 
 mod path;
 #[cfg(test)]
@@ -88,6 +88,8 @@ const LEAST_TRIAL_BYTES: f64 = 196_608.0;
 const LEAST_TRIAL_S: f64 = 0.06;
 /// A path in use is set aside when it has done so much less good than harm: a third of what trials may cost.
 const OVERDRAFT: f64 = 1.0 / 3.0;
+/// What the best path brings on the whole, of the best rate that it showed.
+const USUAL: f64 = 0.95;
 /// Linux hands so much to a path at once.
 const BURST_BYTES: f64 = 65_536.0;
 /// What a sender has room for at least: twice the first window, with the bookkeeping of Linux.
@@ -95,7 +97,7 @@ const LEAST_ROOM_BYTES: f64 = 46_000.0;
 /// What it has room for, in what the best path brings in a round trip: Linux has twice the largest window, with its bookkeeping, and that
 /// of slow start's end was twice as large as necessary.
 const ROOM_RTTS: f64 = 6.0;
-/// A path that turns out to be useless is worth so much of the best one's rate, as is assumed of what is not known.
+/// Share of the best path's rate that one is assumed to have of which nothing is known.
 const ASSUMED_SHARE: f64 = 0.25;
 /// Between two looks, at least; and the round-trip time of the best path.
 const LEAST_TICK: Duration = Duration::from_millis(50);
@@ -253,7 +255,8 @@ impl Reception {
         let best = self.best();
         let overdraft_bytes = self.credit_bytes() * OVERDRAFT;
         if let Some(best) = best {
-            let missed = self.paths[best].peak * tick.as_secs_f64() - self.paths[best].tick_bytes() as f64;
+            let usual = self.paths[best].peak * USUAL * tick.as_secs_f64();
+            let missed = usual - self.paths[best].tick_bytes() as f64;
             for (at, path) in self.paths.iter_mut().enumerate() {
                 if at != best && path.role != Role::Backup {
                     let good = path.tick_bytes() as f64 - missed * path.blame(tick);
@@ -391,8 +394,7 @@ impl Reception {
         self.verdicts.push(Verdict::Use(path.id));
     }
 
-    /// What a trial may cost: what the best path would bring while the first data of the other is on its way, and again over the best
-    /// if that shows the other to be useless, less what the sender has room for meanwhile.
+    /// What a trial may cost: what the best path would bring while the rest waits for the other's first burst.
     fn cost_bytes(&self, now: Instant, at: usize, best: usize) -> f64 {
         let (path, best_path) = (&self.paths[at], &self.paths[best]);
         let is_growing = best_path.peak <= 0.0 || now.since(self.grown_at) < best_path.rtt * GROWTH_RTTS;
@@ -401,7 +403,7 @@ impl Reception {
         let room_s = self.room_s(best, rate);
         // The first burst takes three round trips in slow start. If that is left to come, the rest waits for it;
         let if_left_s = 2.5 * rtt_s + BURST_BYTES / (ASSUMED_SHARE * rate) - room_s;
-        // if the subflow is closed after its first flight, all that the sender made ready comes twice.
+        // if the subflow is closed, all that the sender made ready comes twice.
         let if_closed_s = room_s.max(rtt_s / 2.0) + 1.5 * best_rtt_s;
         let stall_s = if_left_s.min(if_closed_s).max(0.0);
         let estimated = stall_s * rate;
