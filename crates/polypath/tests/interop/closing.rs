@@ -4,7 +4,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use polypath::mptcp::ConnectionConfig;
-use polypath::net::stack::{StackStream, default_connection};
+use polypath::net::stack::StackStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
