@@ -192,6 +192,11 @@ impl Meta {
         self.backup_local || self.is_aside
     }
 
+    /// It joined set aside, and the peer is to use it all the same.
+    pub(crate) const fn is_tried(&self) -> bool {
+        self.joined_aside && !self.is_aside
+    }
+
     pub(crate) const fn backup(&self) -> bool {
         self.backup_local || self.backup_remote
     }

@@ -18,6 +18,9 @@ use crate::subflow::Stage;
 /// First wait before the third ACK of MP_JOIN is sent again; doubles.
 const JOIN_RETRY: Duration = Duration::from_millis(250);
 
+/// Where MP_PRIO goes with it, it is repeated at once: Linux looks for that only in what comes after it.
+const JOIN_REPEAT: Duration = Duration::from_millis(1);
+
 /// After so many the subflow is given up.
 const JOIN_RETRIES: u8 = 4;
 
@@ -355,6 +358,11 @@ impl Connection {
             subflow.tcp.request_ack();
         }
         self.judge_subflow(cx, position);
+        if let Some(subflow) = self.subflows.get_mut(position)
+            && subflow.meta.is_tried()
+        {
+            subflow.meta.join_retry_at = cx.now + JOIN_REPEAT;
+        }
         false
     }
 

@@ -76,9 +76,9 @@ impl Extension for SubflowExtension<'_> {
                 }))
             }
             (Stage::JoinAck, OutgoingKind::Data | OutgoingKind::Ack) => {
-                let is_tried = self.meta.joined_aside && !self.meta.is_aside;
                 space.try_push(MptcpOption::Join(MpJoin::Ack { hmac: self.own_hmac() }))
-                    && (!is_tried || space.try_push(MptcpOption::Prio { backup: false, address_id: None }))
+                    && (!self.meta.is_tried()
+                        || space.try_push(MptcpOption::Prio { backup: false, address_id: None }))
             }
             (Stage::Established, OutgoingKind::Data) => self.write_mapping(segment, space),
             (Stage::Established, OutgoingKind::Ack) => self.write_acknowledgment(segment, space),

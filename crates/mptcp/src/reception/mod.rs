@@ -5,16 +5,22 @@
 //! path alone. A receiver sees that. It measures for each path what it brings and what it holds up, and asks the peer not to use
 //! (MP_PRIO, RFC 8684 §3.3.8) what does more harm than good.
 //!
-//! # The rule
-//! While data waits for a path *s*, the best path *b* brings less than it could. What it does not bring is the harm that *s* does;
-//! what *s* brings is the good. A path's balance is the sum of good less harm. If it falls too low, the path is set aside:
-//! without it, the others would have brought more. What may be lost to finding out is a share of all that was received
-//! ([`TRIAL_SHARE`]), and at least [`LEAST_TRIAL_BYTES`], in all, however often a path is tried.
+//! # What a path is worth
+//! The first flight over a path shows what it carries: its packets leave together, and arrive as far apart as the bottleneck sends them.
+//! Linux hands 64 KB to a path at once. A path *s* that takes long for them beside the best path *b* costs that time at the end of the
+//! transfer, when the whole waits for its last burst, and on the way whenever it is longer than the sender's buffer lets *b* go on. What
+//! it gains is its part of the rate, for as long as the transfer lasts: as long again as it has lasted, as far as anybody knows. A path
+//! that is not worth it is set aside as soon as its rate is known, before it has done harm.
 //!
-//! A path that joins is set aside from the start, and tried as soon as the credit covers what a trial may cost: the time that the first
-//! burst takes over it, less that for which the sender has room meanwhile. So a path that is about as quick as the others is tried at once,
-//! and a slow one when the transfer has lasted. After each failure the cost counts twice. When nothing else brings data, a path is used
-//! at once.
+//! # What it does
+//! The rest is seen only afterwards. While data waits for *s*, *b* brings less than it usually does: that is the harm that *s* does; what
+//! *s* brings is the good. Its balance is the sum of good less harm. If that falls too low, it is set aside.
+//!
+//! # Trials
+//! A path that joins is set aside from the start, and tried as soon as a trial costs little: a share of all that was received
+//! ([`TRIAL_SHARE`]), and at least [`LEAST_TRIAL_BYTES`], in all. That is at once where the path in use shows to be thin, or the sender has
+//! room while the other's first burst comes; later where it would keep a fast path waiting. After each failure it counts twice. When
+//! nothing else brings data, a path is used at once.
 
 mod path;
 #[cfg(test)]
@@ -83,31 +89,38 @@ pub(crate) struct Arrival {
 /// What may be lost to trials of paths that turn out to be useless: this part of what was received,
 const TRIAL_SHARE: f64 = 1.0 / 32.0;
 /// at least so many bytes,
-const LEAST_TRIAL_BYTES: f64 = 196_608.0;
+const LEAST_TRIAL_BYTES: f64 = 24_000.0;
 /// and at least what the best path brings in so many seconds.
-const LEAST_TRIAL_S: f64 = 0.06;
-/// A path in use is set aside when it has done so much less good than harm: a third of what trials may cost.
+const LEAST_TRIAL_S: f64 = 0.005;
+/// A path in use is set aside when it has done so much less good than harm: as a share of what trials may cost,
 const OVERDRAFT: f64 = 1.0 / 3.0;
-/// What the best path brings on the whole, of the best rate that it showed.
-const USUAL: f64 = 0.95;
+/// and at least so many bytes.
+const LEAST_OVERDRAFT_BYTES: f64 = 64_000.0;
+/// A path is thin beside another if each burst over it costs so many times what it brings.
+const THIN: f64 = 2.0;
 /// Linux hands so much to a path at once.
 const BURST_BYTES: f64 = 65_536.0;
+/// Round trips in which a path that begins to send takes that much.
+const BURST_RTTS: f64 = 2.5;
 /// What a sender has room for at least: twice the first window, with the bookkeeping of Linux.
 const LEAST_ROOM_BYTES: f64 = 46_000.0;
-/// What it has room for, in what the best path brings in a round trip: Linux has twice the largest window, with its bookkeeping, and that
-/// of slow start's end was twice as large as necessary.
-const ROOM_RTTS: f64 = 6.0;
-/// Share of the best path's rate that one is assumed to have of which nothing is known.
-const ASSUMED_SHARE: f64 = 0.25;
-/// Between two looks, at least; and the round-trip time of the best path.
-const LEAST_TICK: Duration = Duration::from_millis(50);
-/// A path whose rate grew by this much in so many round trips is in slow start.
-const GROWTH: f64 = 1.25;
-const GROWTH_RTTS: u64 = 4;
-/// A rate while none is known, in bytes a second.
-const UNKNOWN_RATE: f64 = 1e6;
-/// Paths in use that bring nothing for so long are given up, where one that is set aside brings something.
-const SILENCE: Duration = Duration::from_secs(1);
+/// What it has room for, in what the best path brings in a round trip: Linux has twice the window, counted with its bookkeeping.
+const ROOM_RTTS: f64 = 3.5;
+/// Closing a subflow costs so many round trips of the best path: what its sender has made ready there comes first.
+const CLOSING_RTTS: f64 = 2.0;
+/// What a path is assumed to carry of which nothing is known, in bytes a second.
+const ASSUMED_RATE: f64 = 1.25e6;
+/// And at least.
+const ASSUMED_LEAST_RATE: f64 = 5e5;
+/// A transfer is assumed to last as long again as it has lasted, and at least so many seconds.
+const LEAST_REST_S: f64 = 0.5;
+/// Between two looks, at least; and the round-trip time of the best path, and the time in which it brings
+const LEAST_TICK: Duration = Duration::from_millis(20);
+/// so many bytes, lest single packets count.
+const TICK_BYTES: f64 = 30_000.0;
+const LONGEST_TICK: Duration = Duration::from_millis(250);
+/// What a path showed to bring is believed for so long.
+const FRESH: Duration = Duration::from_secs(30);
 /// What is remembered of paths whose subflows ended.
 const MOST_RECORDS: usize = 16;
 
@@ -122,12 +135,12 @@ pub(crate) struct Reception {
     looked: Instant,
     next: DataSeq,
     waiting_bytes: u64,
+    /// The most that ever waited: so much the sender has room for.
+    most_waiting_bytes: u64,
+    since: Instant,
     received_bytes: u64,
     /// Lost to paths so far.
     spent_bytes: f64,
-    /// The best rate when it had last grown.
-    grown_to: f64,
-    grown_at: Instant,
 }
 
 /// What is known of a path, whatever subflow it has.
@@ -137,6 +150,9 @@ struct Record {
     failures: u32,
     /// What the last trial cost.
     cost_bytes: f64,
+    /// What it showed to bring, in bytes a second.
+    rate: Option<f64>,
+    since: Instant,
 }
 
 impl Reception {
@@ -149,10 +165,10 @@ impl Reception {
             looked: now,
             next,
             waiting_bytes: 0,
+            most_waiting_bytes: 0,
+            since: now,
             received_bytes: 0,
             spent_bytes: 0.0,
-            grown_to: 0.0,
-            grown_at: now,
         }
     }
 
@@ -185,8 +201,10 @@ impl Reception {
         self.received_bytes += bytes;
         self.next = next;
         self.waiting_bytes = waiting_bytes;
-        if let Some(path) = self.paths.iter_mut().find(|path| path.id == subflow) {
-            path.arrive(now, rtt, bytes, newest);
+        self.most_waiting_bytes = self.most_waiting_bytes.max(waiting_bytes);
+        let path = self.paths.iter_mut().find(|path| path.id == subflow);
+        if path.is_some_and(|path| path.arrive(now, rtt, bytes, newest)) {
+            self.set_thin_aside(now);
         }
         if now.since(self.tick_since) >= self.tick() {
             self.end_tick(now);
@@ -224,13 +242,20 @@ impl Reception {
     // ---- measuring
 
     fn tick(&self) -> Duration {
-        self.best().map_or(LEAST_TICK, |at| self.paths[at].min_rtt.max(LEAST_TICK))
+        self.best().map_or(LEAST_TICK, |at| {
+            let for_bytes = Duration::from_secs_f64(TICK_BYTES / self.rate(at).max(1.0)).min(LONGEST_TICK);
+            self.paths[at].min_rtt.max(for_bytes).max(LEAST_TICK)
+        })
     }
 
     /// The path in use that showed the best rate.
     fn best(&self) -> Option<usize> {
         let in_use = (0..self.paths.len()).filter(|at| self.paths[*at].brings());
-        in_use.max_by(|one, other| self.paths[*one].peak.total_cmp(&self.paths[*other].peak))
+        in_use.max_by(|one, other| self.rate(*one).total_cmp(&self.rate(*other)))
+    }
+
+    fn rate(&self, at: usize) -> f64 {
+        self.paths[at].peak
     }
 
     /// Data has waited since the last look: for the path that has come least far.
@@ -253,9 +278,9 @@ impl Reception {
         let tick = now.since(self.tick_since);
         self.tick_since = now;
         let best = self.best();
-        let overdraft_bytes = self.credit_bytes() * OVERDRAFT;
+        let overdraft_bytes = self.overdraft_bytes();
         if let Some(best) = best {
-            let usual = self.paths[best].peak * USUAL * tick.as_secs_f64();
+            let usual = self.paths[best].usual * tick.as_secs_f64();
             let missed = usual - self.paths[best].tick_bytes() as f64;
             for (at, path) in self.paths.iter_mut().enumerate() {
                 if at != best && path.role != Role::Backup {
@@ -272,43 +297,45 @@ impl Reception {
         if let Some(best) = best {
             self.judge(now, best);
         }
-        self.note_growth(now);
+        self.set_thin_aside(now);
         self.look_for_trial(now);
-    }
-
-    fn note_growth(&mut self, now: Instant) {
-        let rate: f64 = self.best().map_or(0.0, |at| self.paths[at].peak);
-        if rate > self.grown_to * GROWTH {
-            self.grown_to = rate;
-            self.grown_at = now;
-        }
     }
 
     /// What may still be lost.
     fn credit_bytes(&self) -> f64 {
-        let rate = self.best().map_or(0.0, |at| self.paths[at].peak);
+        let rate = self.best().map_or(0.0, |at| self.rate(at));
         let least = LEAST_TRIAL_BYTES.max(LEAST_TRIAL_S * rate);
         ((self.received_bytes as f64 * TRIAL_SHARE).max(least) - self.spent_bytes).max(0.0)
     }
 
+    fn overdraft_bytes(&self) -> f64 {
+        (self.credit_bytes() * OVERDRAFT).max(LEAST_OVERDRAFT_BYTES)
+    }
+
     /// How long the best path goes on while data waits, in seconds: until the sender has no room.
-    fn room_s(&self, best: usize, rate: f64) -> f64 {
-        let path = &self.paths[best];
-        (ROOM_RTTS * path.rtt.as_secs_f64()).max(LEAST_ROOM_BYTES / rate.max(1.0))
+    fn room_s(&self, best: usize) -> f64 {
+        let rtt_s = self.paths[best].rtt.as_secs_f64();
+        let least_bytes = LEAST_ROOM_BYTES.max(self.most_waiting_bytes as f64);
+        (ROOM_RTTS * rtt_s).max(least_bytes / self.rate(best).max(1.0))
+    }
+
+    /// How long the best path would wait for each burst over one of such a rate, once that is under way, in seconds.
+    fn wait_s(&self, rate: f64, best: usize) -> f64 {
+        BURST_BYTES / rate.max(1.0) - BURST_BYTES / self.rate(best).max(1.0) - self.room_s(best)
     }
 
     // ---- deciding
 
     /// Sets aside what does more harm than good.
     fn judge(&mut self, now: Instant, best: usize) {
-        let overdraft_bytes = self.credit_bytes() * OVERDRAFT;
+        let overdraft_bytes = self.overdraft_bytes();
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
             if at == best || !path.brings() {
                 continue;
             }
             if path.balance < -overdraft_bytes {
-                self.set_aside(at, best);
+                self.set_aside(now, at, best, 1);
             } else if matches!(path.role, Role::OnTrial { since } if now.since(since) > path.rtt * 8)
                 && path.balance > 0.0
             {
@@ -319,30 +346,56 @@ impl Reception {
         }
     }
 
-    fn set_aside(&mut self, at: usize, best: usize) {
-        let closes = self.waiting_bytes > 0 && self.is_better_closed(at, best);
+    /// Whether a path of such a rate is worth its use beside the best one in a transfer that lasts so long from now on. At the end, the
+    /// whole waits for its last burst; and if that lasts longer than the sender has room, so it does for every burst.
+    fn is_worth(&self, at: usize, rate: f64, best: usize, rest_s: f64) -> bool {
+        let rtt_s = |at: usize| self.paths[at].min_rtt.as_secs_f64();
+        let best_rate = self.rate(best).max(1.0);
+        let end_s = BURST_BYTES / rate.max(1.0) - BURST_BYTES / best_rate + rtt_s(at) - rtt_s(best);
+        let gain_s = rate / best_rate * rest_s.max(LEAST_REST_S);
+        gain_s > end_s && self.wait_s(rate, best) * best_rate < THIN * BURST_BYTES
+    }
+
+    /// Sets aside what is so thin beside the best path that each burst would hold that up: before it does.
+    fn set_thin_aside(&mut self, now: Instant) {
+        let Some(best) = self.best().filter(|best| !self.paths[*best].is_silent(now)) else { return };
+        for at in 0..self.paths.len() {
+            let path = &self.paths[at];
+            let rest_s = now.since(self.since).as_secs_f64();
+            if at != best
+                && path.brings()
+                && path.known_rate().is_some_and(|rate| !self.is_worth(at, rate, best, rest_s))
+            {
+                self.set_aside(now, at, best, 0);
+            }
+        }
+    }
+
+    fn set_aside(&mut self, now: Instant, at: usize, best: usize, failures: u32) {
+        let closes = self.is_better_closed(now, at, best);
         let path = &mut self.paths[at];
         let cost_bytes = (-path.balance).max(0.0);
         path.role = Role::Aside;
         path.balance = 0.0;
         self.spent_bytes += cost_bytes;
-        let (id, pair) = (path.id, path.pair);
+        let (id, pair, rate) = (path.id, path.pair, path.known_rate());
         self.verdicts.push(if closes { Verdict::Close(id) } else { Verdict::SetAside(id) });
-        let failures = self.record(pair).map_or(0, |record| record.failures) + 1;
+        let failures = self.record(pair).map_or(0, |record| record.failures) + failures;
         self.records.retain(|record| record.pair != pair);
         if self.records.len() >= MOST_RECORDS {
             self.records.remove(0);
         }
-        self.records.push(Record { pair, failures, cost_bytes });
+        self.records.push(Record { pair, failures, cost_bytes, rate, since: now });
     }
 
-    /// What a path still holds comes late, and the rest waits for it, as long as the sender has room. If the subflow is closed it comes
-    /// over the best path, but behind everything that the sender has made ready there, and with all of that again.
-    fn is_better_closed(&self, at: usize, best: usize) -> bool {
-        let (path, best_path) = (&self.paths[at], &self.paths[best]);
-        let rate = path.train.rate().unwrap_or(path.peak).max(1.0);
-        let rest_s = path.rtt.as_secs_f64() + BURST_BYTES / rate;
-        rest_s > 2.0 * self.room_s(best, best_path.peak) + 1.5 * best_path.rtt.as_secs_f64()
+    /// What a path still holds comes late, and the rest waits for it once the sender has no room. If the subflow is closed it comes over
+    /// the best path, but behind everything that the sender has made ready there.
+    fn is_better_closed(&self, now: Instant, at: usize, best: usize) -> bool {
+        let best_path = &self.paths[best];
+        let best_rtt_s = best_path.rtt.as_secs_f64();
+        let is_waiting = self.waiting_bytes > 0 && now.since(best_path.last_arrival) > best_path.rtt;
+        let room_s = if is_waiting { 0.0 } else { self.room_s(best) };
+        BURST_BYTES / self.rate(at).max(1.0) - room_s > CLOSING_RTTS * best_rtt_s
     }
 
     fn record(&self, pair: Pair) -> Option<&Record> {
@@ -369,8 +422,11 @@ impl Reception {
         let aside = (0..self.paths.len()).filter(|at| self.paths[*at].role == Role::Aside);
         let cheapest = aside.map(|at| (at, self.cost_bytes(now, at, best)));
         let cheapest = cheapest.min_by(|(_, one), (_, other)| one.total_cmp(other));
+        // A path thinner than usual is hardly the best one: what the other brings more is missed meanwhile.
+        let lack = (1.0 - self.rate(best) / ASSUMED_RATE).max(0.0);
+        let missed_bytes = lack * lack * ASSUMED_RATE * now.since(self.since).as_secs_f64();
         if let Some((at, cost_bytes)) = cheapest
-            && cost_bytes <= self.credit_bytes()
+            && cost_bytes <= self.credit_bytes() + missed_bytes
         {
             self.start(at, Role::OnTrial { since: now });
         }
@@ -378,41 +434,42 @@ impl Reception {
 
     /// The paths in use bring nothing.
     fn is_silent(&self, now: Instant) -> bool {
-        self.paths
-            .iter()
-            .filter(|path| path.brings())
-            .all(|path| now.since(path.last_arrival) > SILENCE.max(path.rtt * 4))
+        self.paths.iter().filter(|path| path.brings()).all(|path| path.is_silent(now))
     }
 
     fn start(&mut self, at: usize, role: Role) {
         let next = self.next;
         let path = &mut self.paths[at];
-        path.role = role;
-        path.balance = 0.0;
-        path.newest = next;
-        path.train = path::Train::default();
+        path.begin(role, next);
         self.verdicts.push(Verdict::Use(path.id));
     }
 
-    /// What a trial may cost: what the best path would bring while the rest waits for the other's first burst.
+    /// What a trial may cost: what the best path would bring while the rest waits for the other.
     fn cost_bytes(&self, now: Instant, at: usize, best: usize) -> f64 {
-        let (path, best_path) = (&self.paths[at], &self.paths[best]);
-        let is_growing = best_path.peak <= 0.0 || now.since(self.grown_at) < best_path.rtt * GROWTH_RTTS;
-        let rate = if is_growing { best_path.peak.max(UNKNOWN_RATE) } else { best_path.peak };
-        let (rtt_s, best_rtt_s) = (path.rtt.as_secs_f64(), best_path.rtt.as_secs_f64());
-        let room_s = self.room_s(best, rate);
-        // The first burst takes three round trips in slow start. If that is left to come, the rest waits for it;
-        let if_left_s = 2.5 * rtt_s + BURST_BYTES / (ASSUMED_SHARE * rate) - room_s;
-        // if the subflow is closed, all that the sender made ready comes twice.
-        let if_closed_s = room_s.max(rtt_s / 2.0) + 1.5 * best_rtt_s;
-        let stall_s = if_left_s.min(if_closed_s).max(0.0);
-        let estimated = stall_s * rate;
-        match self.record(path.pair) {
-            None => estimated,
-            Some(record) => {
-                estimated.max(record.cost_bytes).max(LEAST_ROOM_BYTES)
-                    * f64::from(1u32 << record.failures.min(16))
+        let (rtt_s, best_rtt_s) = (self.paths[at].rtt.as_secs_f64(), self.paths[best].rtt.as_secs_f64());
+        let record = self.record(self.paths[at].pair);
+        let rest_s = now.since(self.since).as_secs_f64();
+        let wait_s =
+            match record.filter(|record| now.since(record.since) < FRESH).and_then(|record| record.rate) {
+                Some(rate) if !self.is_worth(at, rate, best, rest_s / 2.0) => f64::INFINITY,
+                Some(rate) => self.wait_s(rate, best) + BURST_RTTS * rtt_s,
+                None => {
+                    let failures = self.rate(best) / (self.rate(best) + ASSUMED_RATE);
+                    let burst_s = BURST_RTTS * rtt_s + BURST_BYTES / ASSUMED_LEAST_RATE;
+                    // Its first flight shows what it is, and if that is little, it is closed.
+                    let until_known_s = 1.5 * rtt_s + path::TRAIN_BYTES as f64 / ASSUMED_RATE;
+                    let if_closed_s =
+                        (until_known_s - self.room_s(best)).max(0.0) + CLOSING_RTTS * best_rtt_s;
+                    failures * if_closed_s.min(burst_s - self.room_s(best))
+                }
+            };
+        let estimated = wait_s.max(0.0) * self.rate(best);
+        match record {
+            Some(Record { failures: 1.., cost_bytes, .. }) => {
+                let failures = record.map_or(0, |record| record.failures);
+                estimated.max(*cost_bytes).max(LEAST_ROOM_BYTES) * f64::from(1u32 << failures.min(16))
             }
+            _ => estimated,
         }
     }
 }

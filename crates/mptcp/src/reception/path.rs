@@ -13,6 +13,12 @@ const RATE_TICKS: usize = 4;
 /// Of the best rate, this share is forgotten with each tick in which nothing held the path up.
 const FORGET: f64 = 1.0 / 16.0;
 
+/// Of the average rate, this share is that of the last tick.
+const USUAL_SHARE: f64 = 0.25;
+
+/// A path that brings nothing for so long, or for four round trips, is not the measure of others.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// A subflow that may bring data.
 #[derive(Debug)]
 pub(super) struct Path {
@@ -34,8 +40,12 @@ pub(super) struct Path {
     /// Rates of the last ticks, in bytes a second.
     recent: [f64; RATE_TICKS],
     ticks: usize,
+    /// Since it was last tried.
+    average: Average,
     /// The best rate that it showed, in bytes a second.
     pub(super) peak: f64,
+    /// What it brings on average when nothing holds it up, in bytes a second.
+    pub(super) usual: f64,
     /// What it brought, less what the best path did not bring while it waited for this one, in bytes.
     pub(super) balance: f64,
     pub(super) brought_bytes: u64,
@@ -80,7 +90,9 @@ impl Path {
             tick_blamed: Duration::ZERO,
             recent: [0.0; RATE_TICKS],
             ticks: 0,
+            average: Average::default(),
             peak: 0.0,
+            usual: 0.0,
             balance: 0.0,
             brought_bytes: 0,
             held: Held::default(),
@@ -88,20 +100,54 @@ impl Path {
         }
     }
 
+    /// What it brings from now on counts.
+    pub(super) fn begin(&mut self, role: Role, next: DataSeq) {
+        self.role = role;
+        self.balance = 0.0;
+        self.newest = next;
+        self.train = Train::default();
+        self.average = Average::default();
+    }
+
     /// Data is expected from it.
     pub(super) fn brings(&self) -> bool {
         matches!(self.role, Role::InUse | Role::OnTrial { .. })
     }
 
-    pub(super) fn arrive(&mut self, now: Instant, rtt: Option<Duration>, bytes: u64, newest: DataSeq) {
+    /// Returns whether that was the end of its first flight: from now on its rate is known.
+    pub(super) fn arrive(
+        &mut self,
+        now: Instant,
+        rtt: Option<Duration>,
+        bytes: u64,
+        newest: DataSeq,
+    ) -> bool {
         self.brought_bytes += bytes;
         self.tick_bytes += bytes;
         self.newest = self.newest.max(newest);
         self.last_arrival = now;
+        self.average.note(now, bytes);
         if let Some(rtt) = rtt {
             self.tick_rtt = Some(self.tick_rtt.map_or(rtt, |least| least.min(rtt)));
         }
+        let was_known = self.train.rate().is_some();
         self.train.note(now, bytes, self.rtt);
+        let by_train = self.train.rate().filter(|_| !was_known);
+        self.peak = by_train.map_or(self.peak, |rate| rate.max(self.peak));
+        by_train.is_some()
+    }
+
+    /// What it can bring, in bytes a second, once a first flight has shown it, or some round trips.
+    pub(super) fn known_rate(&self) -> Option<f64> {
+        match (self.train.rate(), self.average.rate(self.min_rtt * 2)) {
+            (Some(_), _) => Some(self.peak),
+            (None, average) => average.map(|rate| rate.max(self.peak)),
+        }
+    }
+
+    /// It has brought nothing for long.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        now.since(self.last_arrival) > SILENCE.max(self.rtt * 4)
     }
 
     /// So many bytes waited for its data for so long.
@@ -121,7 +167,7 @@ impl Path {
     }
 
     /// Rate over the last ticks, in bytes a second.
-    pub(super) fn rate(&self) -> f64 {
+    fn recent_rate(&self) -> f64 {
         let count = self.ticks.clamp(1, RATE_TICKS);
         self.recent.iter().take(count).sum::<f64>() / count as f64
     }
@@ -132,9 +178,13 @@ impl Path {
             *slot = self.tick_bytes as f64 / tick.as_secs_f64();
         }
         self.ticks += 1;
-        let rate = self.rate();
+        let rate = self.recent_rate();
         let remembered = if is_free { self.peak * (1.0 - FORGET) } else { self.peak };
         self.peak = rate.max(remembered);
+        if is_free {
+            let tick_rate = self.tick_bytes as f64 / tick.as_secs_f64();
+            self.usual += (tick_rate - self.usual) * USUAL_SHARE;
+        }
         if let Some(rtt) = self.tick_rtt.take() {
             self.min_rtt = self.min_rtt.min(rtt);
             if is_free || rtt < self.rtt {
@@ -143,6 +193,32 @@ impl Path {
         }
         self.tick_bytes = 0;
         self.tick_blamed = Duration::ZERO;
+    }
+}
+
+/// All that came over a path, and since when.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Average {
+    first: Option<(Instant, Instant)>,
+    bytes_after_first: u64,
+}
+
+impl Average {
+    fn note(&mut self, now: Instant, bytes: u64) {
+        match &mut self.first {
+            None => self.first = Some((now, now)),
+            Some((_, last)) => {
+                *last = now;
+                self.bytes_after_first += bytes;
+            }
+        }
+    }
+
+    /// In bytes a second, once it is that of so long a time.
+    fn rate(&self, least: Duration) -> Option<f64> {
+        let (first, last) = self.first.filter(|_| self.bytes_after_first >= LEAST_TRAIN_BYTES)?;
+        let span = last.since(first);
+        (span >= least && span >= LEAST_TRAIN).then(|| self.bytes_after_first as f64 / span.as_secs_f64())
     }
 }
 
@@ -155,14 +231,24 @@ pub(super) struct Train {
 }
 
 /// A first flight is no longer (RFC 6928).
-const TRAIN_BYTES: u64 = 14_600;
+pub(super) const TRAIN_BYTES: u64 = 14_600;
+/// With less behind its first packet, a flight tells nothing.
+const LEAST_TRAIN_BYTES: u64 = 4_000;
+/// A shorter first flight says no more than one that took so long.
+const LEAST_TRAIN: Duration = Duration::from_millis(4);
 
 impl Train {
     fn note(&mut self, now: Instant, bytes: u64, rtt: Duration) {
         match &mut self.first {
             None => self.first = Some((now, now)),
             // A gap of half a round trip lies between two flights.
-            Some((_, last)) if now.since(*last) * 2 > rtt => self.is_over = true,
+            Some((_, last)) if now.since(*last) * 2 > rtt => {
+                if self.bytes_after_first >= LEAST_TRAIN_BYTES {
+                    self.is_over = true;
+                } else if !self.is_over {
+                    (self.first, self.bytes_after_first) = (Some((now, now)), 0);
+                }
+            }
             Some((_, last)) if !self.is_over => {
                 *last = now;
                 self.bytes_after_first += bytes;
@@ -172,10 +258,10 @@ impl Train {
         self.is_over |= self.bytes_after_first >= TRAIN_BYTES * 3 / 4;
     }
 
-    /// The rate of the bottleneck by what has arrived, in bytes a second.
+    /// The rate of the bottleneck by what has arrived, in bytes a second; what came within [`LEAST_TRAIN`] may as well have waited for this
+    /// process, and is counted as if it had taken that.
     pub(super) fn rate(&self) -> Option<f64> {
         let (first, last) = self.first.filter(|_| self.is_over)?;
-        let seconds = last.since(first).as_secs_f64();
-        Some(if seconds > 0.0 { self.bytes_after_first as f64 / seconds } else { f64::INFINITY })
+        Some(self.bytes_after_first as f64 / last.since(first).max(LEAST_TRAIN).as_secs_f64())
     }
 }

@@ -86,3 +86,22 @@ fn without_judging_nothing_is_set_aside() {
     let (_, received) = network.exchange(1000, 500_000, Duration::from_secs(30));
     assert_eq!((received.len(), said.borrow().as_slice()), (500_000, &[false][..]));
 }
+
+#[test]
+fn what_a_tried_path_says_with_its_third_ack_is_said_twice() {
+    let (mut network, _) = judging(&[10, 30], JudgePaths::Always);
+    let acks = Rc::new(RefCell::new(Vec::new()));
+    let noted = acks.clone();
+    network.meddle = alloc::boxed::Box::new(move |way, packet| {
+        let is_third = |option: &MptcpOption| matches!(option, MptcpOption::Join(MpJoin::Ack { .. }));
+        let is_use = |option: &MptcpOption| matches!(option, MptcpOption::Prio { backup: false, .. });
+        let segment = segment(&packet);
+        if way == Way::ToServer && segment.options.mptcp().any(is_third) {
+            noted.borrow_mut().push(segment.options.mptcp().any(is_use));
+        }
+        vec![packet]
+    });
+    network.connect();
+    network.run_until(network.now + Duration::from_millis(200));
+    assert_eq!(*acks.borrow(), [true, true]);
+}
