@@ -23,6 +23,7 @@ pub struct KernelEngine {
     is_plain_tcp: bool,
     namespace: Option<Namespace>,
     keepalive: Keepalive,
+    congestion: Option<String>,
 }
 
 impl KernelEngine {
@@ -42,6 +43,13 @@ impl KernelEngine {
     #[must_use]
     pub fn with_keepalive(mut self, keepalive: Keepalive) -> Self {
         self.keepalive = keepalive;
+        self
+    }
+
+    /// The same with this congestion control from the first packet on, by the kernel's name for it; otherwise it is the namespace's.
+    #[must_use]
+    pub fn with_congestion(mut self, name: impl Into<String>) -> Self {
+        self.congestion = Some(name.into());
         self
     }
 
@@ -66,6 +74,11 @@ impl KernelEngine {
             ),
             _ => error,
         })?;
+        if let Some(name) = &self.congestion {
+            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
+                io::Error::new(error.kind(), format!("the kernel's congestion control {name}: {error}"))
+            })?;
+        }
         Ok(TcpSocket::from_std_stream(socket.into()))
     }
 
