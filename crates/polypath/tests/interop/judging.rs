@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn receive(links: &[AccessLink], bytes: u64) -> (Vec<SubflowInfo>, polypath::mptcp::Mib, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let scene = Scene::new(links).expect("namespaces");
+        let scene = Scene::new(links, "cubic").expect("namespaces");
         let seen = scene.by_us(default_connection(), Way::Receive, bytes, LIMIT, |stack| {
             let subflows = stack.connections().into_iter().flat_map(|(_, info)| info.subflows.clone());
             (subflows.collect(), stack.mib(), stack.paths_set_aside())
@@ -49,4 +49,19 @@ fn a_path_that_is_no_slower_brings_its_part() {
     let brought: Vec<u64> = subflows.iter().map(|subflow| subflow.tcp.bytes_received).collect();
     assert!(brought.len() == 2 && brought.iter().all(|bytes| *bytes > 1_000_000), "{brought:?}");
     assert_eq!(names, Vec::<String>::new());
+}
+
+#[test]
+fn a_thin_path_that_won_the_first_handshake_is_closed() {
+    if !is_root_or_skip("a broad path beside a thin one with a short round trip") {
+        return;
+    }
+    let thin = AccessLink { mbit_per_s: 1.5, rtt_ms: 4.0, queue_ms: 150.0 };
+    let broad = AccessLink { mbit_per_s: 40.0, rtt_ms: 16.0, queue_ms: 200.0 };
+    let (subflows, _, names) = receive(&[thin, broad], 5_000_000);
+    let (of_thin, of_broad) = (Side::Client.stack_v4(0), Side::Client.stack_v4(1));
+    assert_eq!(names, [of_thin.to_string()]);
+    let broad = subflows.iter().find(|subflow| subflow.tuple.local.addr == of_broad).expect("it joined");
+    // The rest came over the thin one, in the beginning.
+    assert!(broad.tcp.bytes_received > 4_700_000, "{broad:?}");
 }

@@ -22,8 +22,6 @@ use crate::demo::aggregation_benefit;
 
 /// Less is more than the noise of a real machine.
 const HELD: f64 = -0.05;
-/// Drawn sizes are cut to what the best path carries in so many seconds, so that a set takes less than a minute.
-const MOST_SECONDS: f64 = 10.0;
 /// A transfer is given up after so many times as long as TCP took.
 const PATIENCE: f64 = 8.0;
 /// Rate, round-trip time and queue of each of two paths, and the size.
@@ -38,8 +36,39 @@ pub struct BesideKernel {
     pub seed: u64,
     /// Which end we are.
     pub ways: Vec<Way>,
-    /// Whether our receiver judges paths.
-    pub judge_paths: JudgePaths,
+    /// Who carries the bytes over each set, in this order.
+    pub clients: Vec<Client>,
+    /// Congestion control of the kernels.
+    pub congestion: String,
+    /// Drawn sizes are cut to what the better path carries in so many seconds.
+    pub most_seconds: f64,
+}
+
+/// Who carries the bytes of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Client {
+    /// Our stack, as it is by default.
+    Ours,
+    /// Our stack, which leaves the sender's choice of paths alone.
+    OursUnjudged,
+    /// The kernel's Multipath TCP.
+    Kernel,
+    /// TCP over the better path once more: what the noise of the machine does.
+    Tcp,
+}
+
+impl Client {
+    /// As in the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::OursUnjudged => "unjudged",
+            Self::Kernel => "kernel",
+            Self::Tcp => "tcp again",
+        }
+    }
 }
 
 /// Two access links and a size.
@@ -51,7 +80,7 @@ pub struct Set {
     pub bytes: u64,
 }
 
-/// What came of a set, one way.
+/// What came of a set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Number of the set.
@@ -59,50 +88,48 @@ pub struct Sample {
     /// The set.
     #[serde(flatten)]
     pub set: Set,
-    /// What we do.
-    pub way: Way,
     /// TCP over each path alone, in bits a second.
     pub alone_bps: Vec<f64>,
-    /// Our stack at one end.
-    pub ours: Transfer,
-    /// The kernel at both.
-    pub kernel: Transfer,
-    /// Aggregation benefit of ours.
+    /// Each client, each way.
+    pub runs: Vec<Run>,
+}
+
+/// A client over a set.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Who.
+    pub client: Client,
+    /// What it does.
+    pub way: Way,
+    /// What came of it.
+    #[serde(flatten)]
+    pub transfer: Transfer,
+    /// Aggregation benefit.
     pub benefit: f64,
-    /// That of the kernel's.
-    pub kernel_benefit: f64,
     /// How often our receiver set a path aside.
     pub set_aside: u64,
 }
 
-/// All sets, one way.
+/// All sets of a client, one way.
 #[derive(Clone, Debug, Serialize)]
-pub struct WayResult {
-    /// What we do.
+pub struct Row {
+    /// Who.
+    pub client: Client,
+    /// What it does.
     pub way: Way,
-    /// Share of the sets in which ours is at -0.05 or above.
+    /// Share of the sets at -0.05 or above.
     pub share_held: f64,
-    /// The same of the kernel's.
-    pub kernel_share_held: f64,
-    /// Half of the sets are above.
-    pub median: f64,
-    /// The same of the kernel's.
-    pub kernel_median: f64,
-    /// The least.
-    pub min: f64,
-    /// The same of the kernel's.
-    pub kernel_min: f64,
-    /// Ours, in all.
+    /// Aggregation benefit.
     pub benefit: Distribution,
-    /// The kernel's.
-    pub kernel_benefit: Distribution,
 }
 
-/// The answer. Its first figures are those of the first way: as a receiver, unless only sending was asked for.
+/// The answer. Its first figures are those of ours and of the kernel's client the first way: as a receiver, unless only sending was asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct BesideKernelResult {
     /// Who is at the other end.
     pub peer: &'static str,
+    /// Congestion control of the kernels.
+    pub congestion: String,
     /// How many sets.
     pub sets: usize,
     /// Their seed.
@@ -113,17 +140,17 @@ pub struct BesideKernelResult {
     pub median: f64,
     /// The same of the kernel at both ends.
     pub kernel_median: f64,
-    /// Each way.
-    pub ways: Vec<WayResult>,
+    /// Each client, each way.
+    pub rows: Vec<Row>,
     /// Load of the machine before and after (1 minute's average).
     pub load: [f64; 2],
-    /// All of them, the worst first.
+    /// All of them, the worst of the first client first.
     pub samples: Vec<Sample>,
 }
 
 impl BesideKernel {
     /// The sets: 1 to 100 Mbit/s, round-trip times of 2 to 400 ms, queues of 5 to 1000 ms, 1 to 100 MB, all log-uniform; sizes are no more than
-    /// the better path carries in ten seconds.
+    /// the better path carries in [`BesideKernel::most_seconds`].
     #[must_use]
     pub fn draw(&self) -> Vec<Set> {
         let log = |factor: f64, least: f64, most: f64| least * (most / least).powf(factor);
@@ -136,7 +163,7 @@ impl BesideKernel {
             let links: Vec<AccessLink> = point.chunks_exact(3).map(link).collect();
             let best = links.iter().map(|link| link.mbit_per_s).fold(0.0, f64::max);
             let megabytes = log(point.last().copied().unwrap_or(0.0), 1.0, 100.0);
-            let bytes = (megabytes.min(best / 8.0 * MOST_SECONDS).max(1.0) * 1e6) as u64;
+            let bytes = (megabytes.min(best / 8.0 * self.most_seconds).max(1.0) * 1e6) as u64;
             Set { links, bytes }
         };
         latin_hypercube(self.sets, FACTORS, self.seed).iter().map(set).collect()
@@ -150,89 +177,99 @@ impl BesideKernel {
         let load_before = load();
         let mut samples = Vec::new();
         for (number, set) in self.draw().into_iter().enumerate() {
-            let alone = scene(&set)?.alone(set.bytes, Duration::from_secs(120)).await?;
-            let alone_bps: Vec<f64> = alone.iter().map(Transfer::goodput_bps).collect();
-            for &way in &self.ways {
-                let sample = self.compare(number, &set, way, &alone_bps).await?;
-                on_sample(&sample);
-                samples.push(sample);
-            }
+            let sample = self.sample(number, set).await?;
+            on_sample(&sample);
+            samples.push(sample);
         }
-        samples.sort_by(|one, other| one.benefit.total_cmp(&other.benefit));
-        let ways: Vec<WayResult> = self.ways.iter().map(|way| of_way(*way, &samples)).collect();
-        let first = ways.first().ok_or_else(|| io::Error::other("nothing was asked for"))?;
+        samples.sort_by(|one, other| one.first_benefit().total_cmp(&other.first_benefit()));
+        let rows: Vec<Row> = self.runs().filter_map(|(client, way)| Row::of(client, way, &samples)).collect();
+        let first = rows.first().ok_or_else(|| io::Error::other("nothing was asked for"))?;
+        let kernel = rows.iter().find(|row| row.client == Client::Kernel && row.way == first.way);
         Ok(BesideKernelResult {
             peer: "kernel",
+            congestion: self.congestion.clone(),
             sets: self.sets,
             seed: self.seed,
             share_held: first.share_held,
-            median: first.median,
-            kernel_median: first.kernel_median,
+            median: first.benefit.median,
+            kernel_median: kernel.map_or(f64::NAN, |row| row.benefit.median),
             load: [load_before, load()],
-            ways,
+            rows,
             samples,
         })
     }
 
-    async fn compare(
-        &self,
-        number: usize,
-        set: &Set,
-        way: Way,
-        alone_bps: &[f64],
-    ) -> Result<Sample, BenchError> {
+    fn runs(&self) -> impl Iterator<Item = (Client, Way)> {
+        let runs = self.ways.iter().flat_map(|&way| self.clients.iter().map(move |&client| (client, way)));
+        // Who sends has nothing to judge.
+        runs.filter(|run| *run != (Client::OursUnjudged, Way::Send))
+    }
+
+    async fn sample(&self, number: usize, set: Set) -> Result<Sample, BenchError> {
+        let alone = self.scene(&set)?.alone(set.bytes, Duration::from_secs(120)).await?;
+        let alone_bps: Vec<f64> = alone.iter().map(Transfer::goodput_bps).collect();
         let best_bps = alone_bps.iter().copied().fold(0.0, f64::max);
         let limit = Duration::from_secs_f64(PATIENCE * set.bytes as f64 * 8.0 / best_bps.max(1e3) + 5.0);
-        let by_kernel = scene(set)?;
-        by_kernel.announce_paths(|namespace: &Namespace, arguments: &[&str]| {
-            run_ip(namespace, arguments).map_err(io::Error::other)
-        })?;
-        let kernel = by_kernel.by_kernel(way, set.bytes, limit).await?;
-        drop(by_kernel);
-        let connection =
-            polypath_mptcp::ConnectionConfig { judge_paths: self.judge_paths, ..stack::default_connection() };
+        let mut runs = Vec::new();
+        for (client, way) in self.runs() {
+            let (transfer, set_aside) = self.transfer(&set, client, way, limit).await?;
+            let benefit = aggregation_benefit(transfer.goodput_bps(), &alone_bps);
+            runs.push(Run { client, way, transfer, benefit, set_aside });
+        }
+        Ok(Sample { number, set, alone_bps, runs })
+    }
+
+    async fn transfer(
+        &self,
+        set: &Set,
+        client: Client,
+        way: Way,
+        limit: Duration,
+    ) -> Result<(Transfer, u64), BenchError> {
+        let scene = self.scene(set)?;
+        let judge_paths = match client {
+            Client::Ours => stack::default_connection().judge_paths,
+            Client::OursUnjudged => JudgePaths::Never,
+            Client::Kernel => {
+                scene.announce_paths(|namespace: &Namespace, arguments: &[&str]| {
+                    run_ip(namespace, arguments).map_err(io::Error::other)
+                })?;
+                return Ok((scene.by_kernel(way, set.bytes, limit).await?, 0));
+            }
+            Client::Tcp => {
+                let alone = scene.alone(set.bytes, limit).await?;
+                let best =
+                    alone.into_iter().max_by(|one, other| one.goodput_bps().total_cmp(&other.goodput_bps()));
+                return Ok((best.unwrap_or_default(), 0));
+            }
+        };
+        let connection = polypath_mptcp::ConnectionConfig { judge_paths, ..stack::default_connection() };
         let counted = |stack: &polypath_net::Stack| stack.mib().paths_set_aside;
-        let (ours, set_aside) = scene(set)?.by_us(connection, way, set.bytes, limit, counted).await?;
-        Ok(Sample {
-            number,
-            set: set.clone(),
-            way,
-            benefit: aggregation_benefit(ours.goodput_bps(), alone_bps),
-            kernel_benefit: aggregation_benefit(kernel.goodput_bps(), alone_bps),
-            alone_bps: alone_bps.to_vec(),
-            ours,
-            kernel,
-            set_aside,
-        })
+        Ok(scene.by_us(connection, way, set.bytes, limit, counted).await?)
+    }
+
+    fn scene(&self, set: &Set) -> Result<Scene, BenchError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(BenchError::Namespaces(io::ErrorKind::PermissionDenied.into()));
+        }
+        Ok(Scene::new(&set.links, &self.congestion)?)
     }
 }
 
-fn scene(set: &Set) -> Result<Scene, BenchError> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(BenchError::Namespaces(io::ErrorKind::PermissionDenied.into()));
+impl Sample {
+    fn first_benefit(&self) -> f64 {
+        self.runs.first().map_or(0.0, |run| run.benefit)
     }
-    Ok(Scene::new(&set.links)?)
 }
 
-fn of_way(way: Way, samples: &[Sample]) -> WayResult {
-    let of = |benefit: fn(&Sample) -> f64| {
-        let benefits: Vec<f64> = samples.iter().filter(|sample| sample.way == way).map(benefit).collect();
+impl Row {
+    fn of(client: Client, way: Way, samples: &[Sample]) -> Option<Self> {
+        let runs = samples.iter().flat_map(|sample| &sample.runs);
+        let benefits: Vec<f64> =
+            runs.filter(|run| run.client == client && run.way == way).map(|run| run.benefit).collect();
         let held = benefits.iter().filter(|benefit| **benefit >= HELD).count();
         let share_held = held as f64 / benefits.len().max(1) as f64;
-        (share_held, Distribution::of(benefits).unwrap_or_default())
-    };
-    let (share_held, benefit) = of(|sample| sample.benefit);
-    let (kernel_share_held, kernel_benefit) = of(|sample| sample.kernel_benefit);
-    WayResult {
-        way,
-        share_held,
-        kernel_share_held,
-        median: benefit.median,
-        kernel_median: kernel_benefit.median,
-        min: benefit.min,
-        kernel_min: kernel_benefit.min,
-        benefit,
-        kernel_benefit,
+        Some(Self { client, way, share_held, benefit: Distribution::of(benefits)? })
     }
 }
 
@@ -247,7 +284,9 @@ mod tests {
     use super::*;
 
     fn comparison(sets: usize) -> BesideKernel {
-        BesideKernel { sets, seed: 1, ways: vec![Way::Receive], judge_paths: JudgePaths::Foreign }
+        let congestion = "cubic".to_owned();
+        let (ways, clients) = (vec![Way::Receive], vec![Client::Ours]);
+        BesideKernel { sets, seed: 1, ways, clients, congestion, most_seconds: 10.0 }
     }
 
     #[test]
@@ -263,7 +302,7 @@ mod tests {
             }
             let best = links.iter().map(|link| link.mbit_per_s).fold(0.0, f64::max);
             let seconds = *bytes as f64 * 8.0 / 1e6 / best;
-            assert!(*bytes >= 1_000_000 && (seconds <= MOST_SECONDS + 0.01 || *bytes == 1_000_000));
+            assert!(*bytes >= 1_000_000 && (seconds <= 10.01 || *bytes == 1_000_000));
         }
         let large = sets.iter().filter(|set| set.bytes > 10_000_000).count();
         assert!((40..=110).contains(&large), "{large}");
@@ -271,30 +310,25 @@ mod tests {
     }
 
     #[test]
-    fn shares_and_medians_are_those_of_one_way() {
-        let sample = |way, benefit, kernel_benefit| Sample {
+    fn shares_and_medians_are_those_of_one_client_and_one_way() {
+        let run =
+            |client, way, benefit| Run { client, way, transfer: Transfer::default(), benefit, set_aside: 0 };
+        let sample = |ours, kernel| Sample {
             number: 0,
             set: Set { links: Vec::new(), bytes: 1 },
-            way,
             alone_bps: Vec::new(),
-            ours: Transfer::default(),
-            kernel: Transfer::default(),
-            benefit,
-            kernel_benefit,
-            set_aside: 0,
+            runs: vec![
+                run(Client::Ours, Way::Receive, ours),
+                run(Client::Kernel, Way::Receive, kernel),
+                run(Client::Ours, Way::Send, 1.0),
+            ],
         };
-        let samples = [
-            sample(Way::Receive, -0.3, -0.4),
-            sample(Way::Receive, -0.05, -0.06),
-            sample(Way::Receive, 0.5, 0.1),
-            sample(Way::Send, 1.0, -1.0),
-        ];
-        let result = of_way(Way::Receive, &samples);
-        assert!(
-            (result.share_held - 2.0 / 3.0).abs() < 1e-9
-                && (result.kernel_share_held - 1.0 / 3.0).abs() < 1e-9
-        );
-        assert!((result.median + 0.05).abs() < 1e-9 && (result.kernel_median + 0.06).abs() < 1e-9);
-        assert!((result.min + 0.3).abs() < 1e-9);
+        let samples = [sample(-0.3, -0.4), sample(-0.05, -0.06), sample(0.5, 0.1)];
+        let ours = Row::of(Client::Ours, Way::Receive, &samples).unwrap();
+        let kernel = Row::of(Client::Kernel, Way::Receive, &samples).unwrap();
+        assert!((ours.share_held - 2.0 / 3.0).abs() < 1e-9 && (kernel.share_held - 1.0 / 3.0).abs() < 1e-9);
+        assert!((ours.benefit.median + 0.05).abs() < 1e-9 && (kernel.benefit.median + 0.06).abs() < 1e-9);
+        assert!((ours.benefit.min + 0.3).abs() < 1e-9);
+        assert!(Row::of(Client::Kernel, Way::Send, &samples).is_none());
     }
 }

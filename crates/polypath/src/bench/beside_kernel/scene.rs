@@ -76,14 +76,15 @@ impl Transfer {
 pub struct Scene {
     _emulation: Emulation,
     testbed: Testbed,
+    congestion: String,
 }
 
 impl Scene {
-    /// Makes it. Needs root.
+    /// Makes it; the kernels have this congestion control, whatever the machine's is. Needs root.
     ///
     /// # Errors
     /// What the system refused.
-    pub fn new(links: &[AccessLink]) -> io::Result<Self> {
+    pub fn new(links: &[AccessLink], congestion: &str) -> io::Result<Self> {
         let testbed = Testbed::with_middle(links.len() as u8)?;
         for namespace in [&testbed.client, &testbed.server] {
             // Each transfer finds out for itself what the paths are like.
@@ -100,7 +101,7 @@ impl Scene {
         });
         let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
         let emulation = Emulation::start(middle, emulated.collect())?;
-        let scene = Self { _emulation: emulation, testbed };
+        let scene = Self { _emulation: emulation, testbed, congestion: congestion.to_owned() };
         scene.make_neighbours(links)?;
         Ok(scene)
     }
@@ -127,7 +128,8 @@ impl Scene {
 
     /// The kernel's Multipath TCP, at one side.
     fn kernel(&self, side: Side) -> Engine {
-        Engine::Kernel(KernelEngine::new().in_namespace(self.testbed.namespace(side).clone()))
+        let engine = KernelEngine::new().with_congestion(&self.congestion);
+        Engine::Kernel(engine.in_namespace(self.testbed.namespace(side).clone()))
     }
 
     fn server(&self, path: u8) -> SocketAddr {
@@ -139,7 +141,9 @@ impl Scene {
     /// # Errors
     /// What went wrong on the way.
     pub async fn alone(&self, bytes: u64, limit: Duration) -> io::Result<Vec<Transfer>> {
-        let plain = KernelEngine::plain_tcp().in_namespace(self.testbed.client.clone());
+        let plain = KernelEngine::plain_tcp()
+            .with_congestion(&self.congestion)
+            .in_namespace(self.testbed.client.clone());
         let until_ms = AtomicU64::new(limit.as_millis() as u64);
         let started = Instant::now();
         let clients = (0..self.testbed.paths()).map(|path| {

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Congestion control over all paths [default: what connections have by default]
     #[arg(long)]
     congestion: Option<String>,
-    /// Congestion control of plain TCP over each path
+    /// Congestion control of plain TCP over each path; with --peer kernel of all that the kernels do
     #[arg(long, default_value = "cubic")]
     single_path_congestion: String,
     /// Only workloads whose name contains this, such as "bulk" or "64 KB"
@@ -59,6 +59,9 @@ pub(crate) struct Arguments {
     /// With --peer kernel: whether we receive, send, or both in turn
     #[arg(long, value_enum, default_value_t = Ways::Both)]
     way: Ways,
+    /// With --peer kernel: transfers take no longer than this by TCP over the better path, so much less is carried
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = parse_seconds)]
+    most_seconds: f64,
     /// Paths lose nothing but what their queues drop
     #[arg(long)]
     no_loss: bool,
@@ -71,6 +74,11 @@ pub(crate) struct Arguments {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected 0.1 to 600 seconds".into())
 }
 
 /// Who is at the other end.
@@ -112,9 +120,9 @@ opened over the first path, nothing lost but what queues drop.\n\n\
 With --writers: over such paths, blocks of 8000 bytes are written for two minutes, at 20 and at 80 % of what both paths carry. The 99th \
 percentile of the time from writing to arrival is compared with that of plain TCP on the path where it is least.\n\n\
 With --peer kernel: other sets of two paths, 1 to 100 Mbit/s, 2 to 400 ms, queues of 5 to 1000 ms and 1 to 100 MB, log-uniform, as much as the better path \
-carries in 10 s; TCP over each path, the kernel's Multipath TCP at both ends, and ours at one end, in real time. JSON: peer, sets, seed, share_held \
-(share of the sets at -0.05 or above), median, kernel_median; ways, each: way, share_held, kernel_share_held, median, kernel_median, min, kernel_min, \
-benefit, kernel_benefit; load; samples.\n\n\
+carries in --most-seconds; TCP over each path, then in real time, one after the other: ours at one end; ours without judging paths; the kernel's Multipath TCP at \
+both ends; TCP over the better path once more, which shows the noise. JSON: peer, congestion, sets, seed, share_held (share of the sets at -0.05 or above), median, \
+kernel_median; rows, each: client, way, share_held, benefit; load; samples.\n\n\
 JSON: sets, median, p1 (1st percentile), min, share_slower (below 0), share_behind (below -0.05), worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \
 median, p75, p95, p99, max}. With --writers: sets; loads, each: load (a share), share_held (ratio 1 at most), share_within_percent (1.01 at most), ratio and excess_s, each \
 as benefit.";

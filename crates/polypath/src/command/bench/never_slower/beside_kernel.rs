@@ -1,12 +1,14 @@
 //! `polypath bench never-slower --peer kernel`.
 
 use polypath::bench::beside_kernel::scene::Way;
-use polypath::bench::beside_kernel::{BesideKernel, BesideKernelResult, Sample};
-use polypath::mptcp::JudgePaths;
+use polypath::bench::beside_kernel::{BesideKernel, BesideKernelResult, Client, Sample};
 
 use super::{Arguments, Sizes, Ways};
 use crate::command::network::block_on_interruptibly;
 use crate::command::{Failure, print_json, print_line, write_file};
+
+/// Who carries each set.
+const CLIENTS: [Client; 4] = [Client::Ours, Client::OursUnjudged, Client::Kernel, Client::Tcp];
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.changing || !arguments.only.is_empty() || matches!(arguments.sizes, Sizes::Random) {
@@ -22,15 +24,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ways::Send => vec![Way::Send],
             Ways::Both => vec![Way::Receive, Way::Send],
         },
-        judge_paths: JudgePaths::Foreign,
+        clients: CLIENTS.to_vec(),
+        congestion: arguments.single_path_congestion.clone(),
+        most_seconds: arguments.most_seconds,
     };
-    let bar = crate::command::bench::progress(u64::from(arguments.sets) * comparison.ways.len() as u64);
+    let bar = crate::command::bench::progress(u64::from(arguments.sets));
     let result = block_on_interruptibly(async {
         let running = comparison.run(|sample| {
-            bar.set_message(format!(
-                "{:?}: {:.2}, kernel {:.2}",
-                sample.way, sample.benefit, sample.kernel_benefit
-            ));
+            let benefits: Vec<String> =
+                sample.runs.iter().map(|run| format!("{} {:.2}", run.client.name(), run.benefit)).collect();
+            bar.set_message(benefits.join(", "));
             bar.inc(1);
         });
         running.await.map_err(Failure::run)
@@ -49,16 +52,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn print_table(result: &BesideKernelResult) -> Result<(), Failure> {
-    print_line(&format!("{:<9}{:<8}{:>8}{:>8}{:>8}{:>8}", "way", "client", "held", "median", "p5", "min"))?;
-    for way in &result.ways {
-        let name = format!("{:?}", way.way).to_lowercase();
-        for (client, held, benefit) in
-            [("ours", way.share_held, &way.benefit), ("kernel", way.kernel_share_held, &way.kernel_benefit)]
-        {
-            let figures =
-                [benefit.median, benefit.p5, benefit.min].map(|figure| format!("{figure:>8.3}")).concat();
-            print_line(&format!("{name:<9}{client:<8}{:>6.0} %{figures}", 100.0 * held))?;
-        }
+    print_line(&format!("{:<9}{:<10}{:>8}{:>8}{:>8}{:>8}", "way", "client", "held", "median", "p5", "min"))?;
+    for row in &result.rows {
+        let way = format!("{:?}", row.way).to_lowercase();
+        let benefit = &row.benefit;
+        let figures =
+            [benefit.median, benefit.p5, benefit.min].map(|figure| format!("{figure:>8.3}")).concat();
+        print_line(&format!("{way:<9}{:<10}{:>6.0} %{figures}", row.client.name(), 100.0 * row.share_held))?;
     }
     print_line("held: no more than 5 % slower than TCP over the better path; the worst:")?;
     result.samples.iter().take(5).try_for_each(|sample| print_line(&describe(sample)))
@@ -73,14 +73,10 @@ fn describe(sample: &Sample) -> String {
             format!("{:.2} Mbit/s {:.0} ms queue {:.0} ms", link.mbit_per_s, link.rtt_ms, link.queue_ms)
         })
         .collect();
-    format!(
-        "  {:?} {:.2} MB over {}: {:.2} s, benefit {:.3}; kernel {:.2} s, {:.3}",
-        sample.way,
-        sample.set.bytes as f64 / 1e6,
-        links.join(" and "),
-        sample.ours.seconds,
-        sample.benefit,
-        sample.kernel.seconds,
-        sample.kernel_benefit
-    )
+    let runs: Vec<String> = sample
+        .runs
+        .iter()
+        .map(|run| format!("{} {:.2} s, {:.3}", run.client.name(), run.transfer.seconds, run.benefit))
+        .collect();
+    format!("  {:.2} MB over {}: {}", sample.set.bytes as f64 / 1e6, links.join(" and "), runs.join("; "))
 }
