@@ -449,12 +449,12 @@ impl Connection {
         }
         let before = self.subflows.len();
         self.reap(cx);
-        if third_ack_goes_first {
-            return self.poll_transmit(cx);
-        }
         if self.subflows.len() < before {
             // What it did not deliver is for the others now, and nothing else may come to say so.
             self.needs_schedule = true;
+            return self.poll_transmit(cx);
+        }
+        if third_ack_goes_first {
             return self.poll_transmit(cx);
         }
         None
