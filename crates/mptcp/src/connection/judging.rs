@@ -163,6 +163,8 @@ impl Connection {
                     self.ask_priority(cx, position, false);
                 }
                 Verdict::SetAside(_) => self.ask_priority(cx, position, true),
+                // Who accepted the connection does not open subflows: what it closed would be gone.
+                Verdict::Close(_) if !self.shared.is_client => self.ask_priority(cx, position, true),
                 Verdict::Close(_) => self.close_aside(cx, position),
             }
         }
@@ -175,7 +177,10 @@ impl Connection {
         let (id, tuple) = (subflow.meta.id, subflow.tcp.tuple());
         // While it joins, its third ACK says so; that may have been lost, or left before.
         cx.mib.mp_prio_tx += 1;
-        subflow.meta.signals.push(MptcpOption::Prio { backup: is_aside, address_id: None });
+        subflow
+            .meta
+            .signals
+            .push(MptcpOption::Prio { backup: is_aside || subflow.meta.backup_local, address_id: None });
         if subflow.meta.stage == Stage::Established {
             subflow.tcp.request_ack();
         }

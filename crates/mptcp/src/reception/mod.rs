@@ -26,6 +26,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use polypath_units::{Duration, Instant};
@@ -129,7 +130,7 @@ const MOST_RECORDS: usize = 16;
 pub(crate) struct Reception {
     paths: Vec<Path>,
     records: Vec<Record>,
-    verdicts: Vec<Verdict>,
+    verdicts: VecDeque<Verdict>,
     tick_since: Instant,
     /// When the state below was true.
     looked: Instant,
@@ -160,7 +161,7 @@ impl Reception {
         Self {
             paths: Vec::new(),
             records: Vec::new(),
-            verdicts: Vec::new(),
+            verdicts: VecDeque::new(),
             tick_since: now,
             looked: now,
             next,
@@ -236,7 +237,7 @@ impl Reception {
 
     /// What to do.
     pub(crate) fn poll(&mut self) -> Option<Verdict> {
-        self.verdicts.pop()
+        self.verdicts.pop_front()
     }
 
     // ---- measuring
@@ -266,7 +267,12 @@ impl Reception {
             return;
         }
         let waiting_bytes = self.waiting_bytes;
-        let late = self.paths.iter_mut().filter(|path| path.role != Role::Backup);
+        let may_hold = |path: &&mut Path| match path.role {
+            Role::Backup => false,
+            Role::Aside => path.was_used,
+            Role::InUse | Role::OnTrial { .. } => true,
+        };
+        let late = self.paths.iter_mut().filter(may_hold);
         if let Some(path) =
             late.reduce(|one, other| if other.newest.before(one.newest) { other } else { one })
         {
@@ -294,11 +300,15 @@ impl Reception {
         for (path, own) in self.paths.iter_mut().zip(blames) {
             path.end_tick(tick, all - own < 0.01);
         }
+        let before = self.verdicts.len();
         if let Some(best) = best {
             self.judge(now, best);
         }
         self.set_thin_aside(now);
-        self.look_for_trial(now);
+        // What has just been set aside is not tried again in the same breath.
+        if self.verdicts.len() == before {
+            self.look_for_trial(now);
+        }
     }
 
     /// What may still be lost.
@@ -379,7 +389,7 @@ impl Reception {
         path.balance = 0.0;
         self.spent_bytes += cost_bytes;
         let (id, pair, rate) = (path.id, path.pair, path.known_rate());
-        self.verdicts.push(if closes { Verdict::Close(id) } else { Verdict::SetAside(id) });
+        self.verdicts.push_back(if closes { Verdict::Close(id) } else { Verdict::SetAside(id) });
         let failures = self.record(pair).map_or(0, |record| record.failures) + failures;
         self.records.retain(|record| record.pair != pair);
         if self.records.len() >= MOST_RECORDS {
@@ -419,14 +429,18 @@ impl Reception {
         if self.paths.iter().any(|path| matches!(path.role, Role::OnTrial { .. })) {
             return;
         }
-        let aside = (0..self.paths.len()).filter(|at| self.paths[*at].role == Role::Aside);
-        let cheapest = aside.map(|at| (at, self.cost_bytes(now, at, best)));
-        let cheapest = cheapest.min_by(|(_, one), (_, other)| one.total_cmp(other));
-        // A path thinner than usual is hardly the best one: what the other brings more is missed meanwhile.
+        // A path thinner than usual is hardly the best one: what another brings more is missed meanwhile, unless it has failed.
         let lack = (1.0 - self.rate(best) / ASSUMED_RATE).max(0.0);
         let missed_bytes = lack * lack * ASSUMED_RATE * now.since(self.since).as_secs_f64();
+        let cost_bytes = |at: usize| {
+            let failed = self.record(self.paths[at].pair).is_some_and(|record| record.failures > 0);
+            self.cost_bytes(now, at, best) - if failed { 0.0 } else { missed_bytes }
+        };
+        let aside = (0..self.paths.len()).filter(|at| self.paths[*at].role == Role::Aside);
+        let cheapest = aside.map(|at| (at, cost_bytes(at)));
+        let cheapest = cheapest.min_by(|(_, one), (_, other)| one.total_cmp(other));
         if let Some((at, cost_bytes)) = cheapest
-            && cost_bytes <= self.credit_bytes() + missed_bytes
+            && cost_bytes <= self.credit_bytes()
         {
             self.start(at, Role::OnTrial { since: now });
         }
@@ -441,7 +455,7 @@ impl Reception {
         let next = self.next;
         let path = &mut self.paths[at];
         path.begin(role, next);
-        self.verdicts.push(Verdict::Use(path.id));
+        self.verdicts.push_back(Verdict::Use(path.id));
     }
 
     /// What a trial may cost: what the best path would bring while the rest waits for the other.

@@ -10,7 +10,7 @@ pub(crate) type Pair = (IpAddr, Endpoint);
 
 /// A rate is that of so many ticks, so that the turns that processes take do not count.
 const RATE_TICKS: usize = 4;
-/// Of the best rate, this share is forgotten with each tick in which nothing held the path up.
+/// Of the best rate, this share is forgotten with each tick in which nothing held the path up, and it was used.
 const FORGET: f64 = 1.0 / 16.0;
 
 /// Of the average rate, this share is that of the last tick.
@@ -25,6 +25,8 @@ pub(super) struct Path {
     pub(super) id: u8,
     pub(super) pair: Pair,
     pub(super) role: Role,
+    /// It may hold data: it was not set aside all the time.
+    pub(super) was_used: bool,
     /// Round-trip time with what stands in queues now.
     pub(super) rtt: Duration,
     pub(super) min_rtt: Duration,
@@ -81,6 +83,7 @@ impl Path {
             id,
             pair,
             role,
+            was_used: role == Role::InUse,
             rtt,
             min_rtt: rtt,
             tick_rtt: None,
@@ -103,6 +106,7 @@ impl Path {
     /// What it brings from now on counts.
     pub(super) fn begin(&mut self, role: Role, next: DataSeq) {
         self.role = role;
+        self.was_used = true;
         self.balance = 0.0;
         self.newest = next;
         self.train = Train::default();
@@ -140,8 +144,8 @@ impl Path {
     /// What it can bring, in bytes a second, once a first flight has shown it, or some round trips.
     pub(super) fn known_rate(&self) -> Option<f64> {
         match (self.train.rate(), self.average.rate(self.min_rtt * 2)) {
-            (Some(_), _) => Some(self.peak),
-            (None, average) => average.map(|rate| rate.max(self.peak)),
+            (Some(_), _) if self.train.is_exact() => Some(self.peak),
+            (_, average) => average.map(|rate| rate.max(self.peak)),
         }
     }
 
@@ -179,7 +183,7 @@ impl Path {
         }
         self.ticks += 1;
         let rate = self.recent_rate();
-        let remembered = if is_free { self.peak * (1.0 - FORGET) } else { self.peak };
+        let remembered = if is_free && self.tick_bytes > 0 { self.peak * (1.0 - FORGET) } else { self.peak };
         self.peak = rate.max(remembered);
         if is_free {
             let tick_rate = self.tick_bytes as f64 / tick.as_secs_f64();
@@ -256,6 +260,11 @@ impl Train {
             Some(_) => {}
         }
         self.is_over |= self.bytes_after_first >= TRAIN_BYTES * 3 / 4;
+    }
+
+    /// Whether its rate is the bottleneck's, and not only the least that it may be.
+    fn is_exact(&self) -> bool {
+        self.first.is_some_and(|(first, last)| last.since(first) >= LEAST_TRAIN)
     }
 
     /// The rate of the bottleneck by what has arrived, in bytes a second; what came within [`LEAST_TRAIN`] may as well have waited for this

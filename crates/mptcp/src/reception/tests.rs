@@ -153,6 +153,45 @@ fn what_holds_up_the_rest_is_set_aside_before_much_is_lost() {
     assert_eq!(bench.reception.held_up(0).0, Duration::ZERO);
 }
 
+/// Of three, the one that was never used can't be what the others wait for.
+#[test]
+fn a_path_that_was_never_used_holds_nobody_up() {
+    let mut bench = Bench::new(10);
+    bench.join(1, 300, JoinsAs::Regular);
+    bench.alone(0, 12_500, 1000);
+    bench.join(2, 2000, JoinsAs::Aside);
+    for _ in 0..3 {
+        bench.stall(1, 0, 12_500, 50_000, 300);
+    }
+    assert!(
+        !bench.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Use(2))),
+        "{:?}",
+        bench.verdicts
+    );
+    assert_eq!(bench.reception.held_up(2).0, Duration::ZERO);
+    assert!(bench.reception.held_up(1).0 >= Duration::from_millis(700));
+    assert!(
+        bench.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::SetAside(1) | Verdict::Close(1)))
+    );
+}
+
+/// Verdicts on one path come in the order in which they were reached.
+#[test]
+fn what_fails_beside_a_thin_path_is_not_tried_at_once_again() {
+    let mut bench = Bench::new(10);
+    bench.alone(0, 500, 10_000);
+    bench.join(1, 300, JoinsAs::Aside);
+    bench.alone(0, 500, 1000);
+    for _ in 0..20 {
+        bench.stall(1, 0, 500, 50_000, 300);
+    }
+    let failed = bench.verdicts.iter().position(|(_, verdict)| !matches!(verdict, Verdict::Use(_)));
+    let failed_ms = bench.verdicts[failed.expect("it holds up the rest")].0;
+    let again =
+        bench.verdicts.iter().find(|(at, verdict)| *at >= failed_ms && matches!(verdict, Verdict::Use(1)));
+    assert!(again.is_none_or(|(at, _)| *at > failed_ms + 2000), "{:?}", bench.verdicts);
+}
+
 #[test]
 fn a_path_that_brings_its_part_stays_in_use_though_data_waits_for_it() {
     let mut bench = Bench::new(10);
