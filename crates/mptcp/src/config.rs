@@ -58,8 +58,8 @@ pub struct ConnectionConfig {
     /// subflow works, it is probed every second. 0 for never. Default 4, as `net.mptcp.stale_loss_cnt` of Linux, which counts
     /// intervals without progress.
     pub stale_loss_count: u8,
-    /// Whose choice of paths is judged by what the paths bring and hold up, and mended with MP_PRIO. Default [`JudgePaths::Never`]: for
-    /// embedders; the engines that meet strangers have [`JudgePaths::Foreign`].
+    /// Whose choice of paths is judged by what the paths bring and hold up, and mended with MP_PRIO. Default [`JudgePaths::Never`]:
+    /// it is rarely slower than the best path, but gains less where paths are alike.
     pub judge_paths: JudgePaths,
     /// How long a connection without any subflow waits for one. Default 60 s.
     pub no_subflow_timeout: Duration,

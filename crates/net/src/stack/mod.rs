@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{
-    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, JudgePaths, Mib,
+    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, Mib,
 };
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple};
@@ -99,8 +99,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 pub fn default_connection() -> ConnectionConfig {
     let defaults = ConnectionConfig::default();
     let tcp = polypath_tcp::Config { pacing_burst_bytes: PACING_BURST_BYTES, ..(*defaults.tcp).clone() };
-    let mut connection =
-        ConnectionConfig { tcp: Arc::new(tcp), judge_paths: JudgePaths::Foreign, ..defaults };
+    let mut connection = ConnectionConfig { tcp: Arc::new(tcp), ..defaults };
     Keepalive::default().choose(&mut connection);
     connection
 }

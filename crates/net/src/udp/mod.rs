@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{ConnectionConfig, HostConfig, JudgePaths};
+use polypath_mptcp::{ConnectionConfig, HostConfig};
 
 use crate::setup::{Link, SystemState};
 use crate::stack::{Stack, Surroundings, default_connection};
@@ -100,8 +100,7 @@ impl Default for UdpOptions {
             announces_interfaces: true,
             keep_alive: Some(Duration::from_secs(15)),
             mtu_bytes: 1500,
-            // Peers over UDP are of our kind, who choose paths well themselves.
-            connection: ConnectionConfig { judge_paths: JudgePaths::Never, ..default_connection() },
+            connection: default_connection(),
             peers: PeerLimits::default(),
             most_held_bytes: 64 << 20,
         }

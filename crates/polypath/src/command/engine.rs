@@ -43,8 +43,8 @@ pub(super) struct EngineArguments {
     /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
     #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
     congestion_control: Option<Algorithm>,
-    /// Whose paths to judge when they send to us: one that holds up the rest is set aside (engine tun; engine udp has peers of our kind only)
-    /// [default: those of foreign senders, such as kernels]
+    /// Whose paths to judge when they send to us: one that holds up the rest is set aside; foreign senders are such as kernels (engine tun;
+    /// engine udp has peers of our kind only) [default: never]
     #[arg(long, value_name = "never|foreign|always", value_parser = parse_judge)]
     judge_paths: Option<JudgePaths>,
     /// Where else peers reach this end, such as a router's address from which connections are passed on, for example

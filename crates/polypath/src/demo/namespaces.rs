@@ -124,8 +124,7 @@ impl<'a> Namespaces<'a> {
         let emulation = Emulation::start(middle, links.collect())?;
         let server = Nginx::start(&testbed.server, &demo.content)?;
         let tun = testbed.attach_tun(Side::Client, &TunConfig::default())?;
-        let ConnectionConfig { tcp, judge_paths, .. } = stack::default_connection();
-        let connection = ConnectionConfig { tcp, judge_paths, ..demo.connection.clone() };
+        let connection = ConnectionConfig { tcp: stack::default_connection().tcp, ..demo.connection.clone() };
         let config = HostConfig {
             connection: connection.into(),
             endpoints: (0..paths)

@@ -4,7 +4,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use polypath::mptcp::ConnectionConfig;
-use polypath::net::stack::StackStream;
+use polypath::net::stack::{StackStream, default_connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -24,7 +24,7 @@ async fn begun(lab: &Lab, subflows: usize, bytes: u64) -> (StackStream, TcpStrea
 fn one_end_alone_asks_for_checksums() {
     in_cells("checksums of one end", Cell::without_checksum(), async |cell| {
         for is_ours in [true, false] {
-            let connection = ConnectionConfig { checksum: is_ours, ..cell.choices().connection };
+            let connection = ConnectionConfig { checksum: is_ours, ..default_connection() };
             let mut lab = cell.lab_with(Choices { connection, ..cell.choices() });
             lab.kernel_variable("net/mptcp/checksum_enabled", if is_ours { "0" } else { "1" });
             if cell.ours == Side::Server {

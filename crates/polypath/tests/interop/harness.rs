@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use polypath::mptcp::path_manager::{Limits, LocalEndpoint};
-use polypath::mptcp::{ConnectionConfig, ConnectionInfo, Event, HostConfig, JudgePaths};
+use polypath::mptcp::{ConnectionConfig, ConnectionInfo, Event, HostConfig};
 use polypath::net::engine::ConnectOptions;
 use polypath::net::stack::{StackListener, StackStream, default_connection};
 use polypath::net::testbed::{Side, Testbed};
@@ -110,12 +110,7 @@ impl Cell {
     pub(crate) fn choices(self) -> Choices {
         let endpoint = if self.ours == Side::Client { LocalEndpoint::subflow } else { LocalEndpoint::signal };
         let endpoints = (0..2).map(|path| endpoint(self.our_addr(path), path + 1)).collect();
-        // What the scenarios show is the protocol; paths that are judged have scenarios of their own.
-        let connection = ConnectionConfig {
-            checksum: self.checksum,
-            judge_paths: JudgePaths::Never,
-            ..default_connection()
-        };
+        let connection = ConnectionConfig { checksum: self.checksum, ..default_connection() };
         Choices { endpoints, limits: Limits::default(), connection }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polypath::bench::beside_kernel::scene::{AccessLink, Scene, Way};
-use polypath::mptcp::SubflowInfo;
+use polypath::mptcp::{ConnectionConfig, JudgePaths, SubflowInfo};
 use polypath::net::stack::default_connection;
 use polypath::net::testbed::{Side, is_root_or_skip};
 
@@ -14,7 +14,8 @@ fn receive(links: &[AccessLink], bytes: u64) -> (Vec<SubflowInfo>, polypath::mpt
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let scene = Scene::new(links, "cubic").expect("namespaces");
-        let seen = scene.by_us(default_connection(), Way::Receive, bytes, LIMIT, |stack| {
+        let judging = ConnectionConfig { judge_paths: JudgePaths::Foreign, ..default_connection() };
+        let seen = scene.by_us(judging, Way::Receive, bytes, LIMIT, |stack| {
             let subflows = stack.connections().into_iter().flat_map(|(_, info)| info.subflows.clone());
             (subflows.collect(), stack.mib(), stack.paths_set_aside())
         });

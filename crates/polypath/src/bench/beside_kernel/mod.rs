@@ -50,8 +50,8 @@ pub struct BesideKernel {
 pub enum Client {
     /// Our stack, as it is by default.
     Ours,
-    /// Our stack, which leaves the sender's choice of paths alone.
-    OursUnjudged,
+    /// Our stack, which judges the paths that the sender chooses ([`JudgePaths::Foreign`]).
+    OursJudging,
     /// The kernel's Multipath TCP.
     Kernel,
     /// TCP over the better path once more: what the noise of the machine does.
@@ -64,7 +64,7 @@ impl Client {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
-            Self::OursUnjudged => "unjudged",
+            Self::OursJudging => "judging",
             Self::Kernel => "kernel",
             Self::Tcp => "tcp again",
         }
@@ -202,7 +202,7 @@ impl BesideKernel {
     fn runs(&self) -> impl Iterator<Item = (Client, Way)> {
         let runs = self.ways.iter().flat_map(|&way| self.clients.iter().map(move |&client| (client, way)));
         // Who sends has nothing to judge.
-        runs.filter(|run| *run != (Client::OursUnjudged, Way::Send))
+        runs.filter(|run| *run != (Client::OursJudging, Way::Send))
     }
 
     async fn sample(&self, number: usize, set: Set) -> Result<Sample, BenchError> {
@@ -229,7 +229,7 @@ impl BesideKernel {
         let scene = self.scene(set)?;
         let judge_paths = match client {
             Client::Ours => stack::default_connection().judge_paths,
-            Client::OursUnjudged => JudgePaths::Never,
+            Client::OursJudging => JudgePaths::Foreign,
             Client::Kernel => {
                 scene.announce_paths(|namespace: &Namespace, arguments: &[&str]| {
                     run_ip(namespace, arguments).map_err(io::Error::other)

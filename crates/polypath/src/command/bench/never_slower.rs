@@ -120,7 +120,7 @@ opened over the first path, nothing lost but what queues drop.\n\n\
 With --writers: over such paths, blocks of 8000 bytes are written for two minutes, at 20 and at 80 % of what both paths carry. The 99th \
 percentile of the time from writing to arrival is compared with that of plain TCP on the path where it is least.\n\n\
 With --peer kernel: other sets of two paths, 1 to 100 Mbit/s, 2 to 400 ms, queues of 5 to 1000 ms and 1 to 100 MB, log-uniform, as much as the better path \
-carries in --most-seconds; TCP over each path, then in real time, one after the other: ours at one end; ours without judging paths; the kernel's Multipath TCP at \
+carries in --most-seconds; TCP over each path, then in real time, one after the other: ours at one end; ours that judges paths; the kernel's Multipath TCP at \
 both ends; TCP over the better path once more, which shows the noise. JSON: peer, congestion, sets, seed, share_held (share of the sets at -0.05 or above), median, \
 kernel_median; rows, each: client, way, share_held, benefit; load; samples.\n\n\
 JSON: sets, median, p1 (1st percentile), min, share_slower (below 0), share_behind (below -0.05), worst_seed; workloads, each: workload, benefit {count, mean, min, p1, p5, p25, \

@@ -8,7 +8,7 @@ use crate::command::network::block_on_interruptibly;
 use crate::command::{Failure, print_json, print_line, write_file};
 
 /// Who carries each set.
-const CLIENTS: [Client; 4] = [Client::Ours, Client::OursUnjudged, Client::Kernel, Client::Tcp];
+const CLIENTS: [Client; 4] = [Client::Ours, Client::OursJudging, Client::Kernel, Client::Tcp];
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.changing || !arguments.only.is_empty() || matches!(arguments.sizes, Sizes::Random) {
