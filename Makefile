@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench lab lab-full soak fuzz install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench lab lab-full behaviour soak fuzz install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ lab-full: setup ## All experiments in the size of the documents
 
 interop: setup setup-packages ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
 	$(CARGO) test -p polypath --test interop -- --include-ignored --nocapture
+
+behaviour: setup ## What the simulator gives, against what is recorded
+	.ci/behaviour
 
 soak: setup ## 10 000 random scenarios
 	$(CARGO) run --release --quiet -p polypath -- soak --count 10000

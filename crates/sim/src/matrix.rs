@@ -89,6 +89,8 @@ pub struct Outcome {
     pub finished_at: Instant,
     /// Why the connection fell back to TCP, if it did.
     pub fell_back: Option<&'static str>,
+    /// Hash of the trace, if it was asked for.
+    pub trace_hash: Option<u64>,
 }
 
 /// All cases together.
@@ -228,11 +230,12 @@ pub fn run_traced(case: &Case, outputs: Option<TraceOutputs>) -> Result<Outcome,
             return failure(format!("{name} still has {} flows", stack.flow_count()));
         }
     }
+    let trace_hash = network.trace_hash();
     if let Some(tracer) = network.take_tracer() {
         // What a trace could not write shows in the file.
         let _written = tracer.finish();
     }
-    Ok(Outcome { finished_at, fell_back })
+    Ok(Outcome { finished_at, fell_back, trace_hash })
 }
 
 /// What boxes have changed in the streams of a direction.

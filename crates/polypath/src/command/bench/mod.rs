@@ -2,6 +2,7 @@
 
 mod attacks;
 mod backends;
+mod behaviour;
 mod emulate;
 mod fuzz;
 mod handover;
@@ -28,6 +29,8 @@ pub(super) enum Bench {
     Sim(Sim),
     /// Every middlebox, on every subflow, at either side, in both wire versions
     Middleboxes(Middleboxes),
+    /// What the simulator gives, a line each with a hash: to show that a change of the code changes nothing else
+    Behaviour(behaviour::Arguments),
     /// Floods and forgeries: what each costs its victims, beside what it may
     Attacks(attacks::Arguments),
     /// Two hosts, a hostile network and an attacker, in random runs: what must hold whatever happens
@@ -96,6 +99,7 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Sim(arguments) => sim(arguments),
         Bench::Middleboxes(arguments) => middleboxes(arguments),
+        Bench::Behaviour(arguments) => behaviour::run(arguments),
         Bench::Attacks(arguments) => attacks::run(arguments),
         Bench::Fuzz(arguments) => fuzz::run(arguments),
         Bench::State(arguments) => state::run(arguments),
