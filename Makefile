@@ -14,7 +14,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
-	$(CARGO) run --release --quiet -p polypath -- demo
+	$(CARGO) run --release --quiet -p polypath-cli -- demo
 
 test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast
@@ -29,32 +29,32 @@ doc: setup ## Documentation, broken links denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 bench: setup ## Speed, middleboxes and memory, as the documentation states them
-	$(CARGO) run --release --quiet -p polypath -- bench sim --json
-	$(CARGO) run --release --quiet -p polypath -- bench sim --connections 10 --json
-	$(CARGO) run --release --quiet -p polypath -- bench middleboxes --json
-	$(CARGO) run --release --quiet -p polypath -- bench state --json
+	$(CARGO) run --release --quiet -p polypath-cli -- bench sim --json
+	$(CARGO) run --release --quiet -p polypath-cli -- bench sim --connections 10 --json
+	$(CARGO) run --release --quiet -p polypath-cli -- bench middleboxes --json
+	$(CARGO) run --release --quiet -p polypath-cli -- bench state --json
 
 lab: setup ## All experiments in their reduced form, with a report each, in results/
-	for file in experiments/*.toml; do $(CARGO) run --release --quiet -p polypath -- lab run $$file || exit 1; done
+	for file in experiments/*.toml; do $(CARGO) run --release --quiet -p polypath-cli -- lab run $$file || exit 1; done
 
 lab-full: setup ## All experiments in the size of the documents
-	for file in experiments/*.toml; do $(CARGO) run --release --quiet -p polypath -- lab run $$file --full || exit 1; done
+	for file in experiments/*.toml; do $(CARGO) run --release --quiet -p polypath-cli -- lab run $$file --full || exit 1; done
 
 interop: setup setup-packages ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
-	$(CARGO) test -p polypath --test interop -- --include-ignored --nocapture
+	$(CARGO) test -p polypath-cli --test interop -- --include-ignored --nocapture
 
 behaviour: setup ## What the simulator gives, against what is recorded
 	.ci/behaviour
 
 soak: setup ## 10 000 random scenarios
-	$(CARGO) run --release --quiet -p polypath -- soak --count 10000
+	$(CARGO) run --release --quiet -p polypath-cli -- soak --count 10000
 
 fuzz: setup ## Each fuzz target for half a minute (needs a nightly toolchain and cargo-fuzz)
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=30 || exit 1; done
 
 install: setup ## Build and install the command, both libraries, the header and the pkg-config file (PREFIX, DESTDIR)
-	$(CARGO) build --release --quiet -p polypath -p polypath-capi -p polypath-preload
+	$(CARGO) build --release --quiet -p polypath-cli -p polypath-capi -p polypath-preload
 	$(MAKE) --no-print-directory install-built BUILT=$(TARGET)/release
 
 install-built:
@@ -62,9 +62,9 @@ install-built:
 	install -D -m 755 $(BUILT)/libpolypath.so $(DESTDIR)$(PREFIX)/lib/libpolypath.so
 	install -D -m 644 $(BUILT)/libpolypath.a $(DESTDIR)$(PREFIX)/lib/libpolypath.a
 	install -D -m 755 $(BUILT)/libpolypath_preload.so $(DESTDIR)$(PREFIX)/lib/libpolypath_preload.so
-	install -D -m 644 crates/capi/include/polypath.h $(DESTDIR)$(PREFIX)/include/polypath.h
+	install -D -m 644 crates/io/capi/include/polypath.h $(DESTDIR)$(PREFIX)/include/polypath.h
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|' crates/capi/polypath.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/polypath.pc
+	sed 's|@PREFIX@|$(PREFIX)|' crates/io/capi/polypath.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/polypath.pc
 
 setup:
 	@command -v $(CARGO) >/dev/null || { \

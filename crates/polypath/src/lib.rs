@@ -1,7 +1,7 @@
 //! Multipath TCP in user space: one connection, many paths.
 //!
-//! This crate is what people depend on. The protocol is a state machine without sockets, clocks or tasks
-//! ([`mptcp::Host`]); [`sim`] runs it in virtual time, and the `polypath` command in real time.
+//! This crate is what people depend on. The protocol is a state machine without sockets, clocks or tasks ([`mptcp::Host`]); [`net`] runs
+//! it on real networks, the crate `polypath-sim` in virtual time.
 //!
 //! ```
 //! use polypath::mptcp::{Host, HostConfig};
@@ -27,18 +27,8 @@
 //! assert!(client.info(id).unwrap().mptcp);
 //! ```
 
-// Where they can't write they panic; `console` does not.
-#![warn(clippy::print_stderr, clippy::print_stdout)]
-
-pub mod bench;
-pub mod demo;
-pub mod perf;
-pub mod report;
-pub mod web;
-
 #[doc(inline)]
 pub use {
-    polypath_congestion as congestion, polypath_lab as lab, polypath_link as link, polypath_mptcp as mptcp,
-    polypath_net as net, polypath_sim as sim, polypath_tcp as tcp, polypath_units as units,
-    polypath_wire as wire,
+    polypath_congestion as congestion, polypath_link as link, polypath_mptcp as mptcp, polypath_net as net,
+    polypath_tcp as tcp, polypath_units as units, polypath_wire as wire,
 };

@@ -1,0 +1,213 @@
+//! The header and the library, as C programs use them.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use polypath_net::Namespace;
+use polypath_net::testbed::{Testbed, is_root_or_skip};
+
+fn libraries() -> PathBuf {
+    let mut build = Command::new(env!("CARGO"));
+    let built = build.args(["build", "--quiet", "--profile", "test", "-p", "polypath-capi"]).status();
+    assert!(built.expect("cargo").success(), "the library builds");
+    // target/PROFILE/deps/c_programs-HASH
+    let test = std::env::current_exe().expect("this test");
+    test.ancestors().nth(2).expect("a target directory").to_path_buf()
+}
+
+/// Compiles a C source against the header and the shared library.
+fn compile(source: &str, to: &Path) {
+    let (folder, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), libraries());
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(folder.join("include"));
+    cc.arg(folder.join(source)).arg("-o").arg(to).arg("-L").arg(&libraries).arg("-lpolypath");
+    cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    assert!(cc.status().expect("cc").success(), "{source} compiles");
+}
+
+fn can_run(what: &str) -> bool {
+    has_compiler(what) && is_root_or_skip(what)
+}
+
+/// The server and one client, as processes in their namespaces, with the kernel's engine; what each printed last.
+fn talk(server: &Path, client: &Path, client_words: &[&str]) -> (String, String) {
+    let testbed = Testbed::new(1).expect("namespaces");
+    talk_in(
+        [&testbed.server, &testbed.client],
+        Testbed::server_v4(0),
+        [(server, ""), (client, "")],
+        client_words,
+    )
+}
+
+/// The same in two namespaces with the server at an address, each with a choice of engine.
+fn talk_in(
+    [server_side, client_side]: [&Namespace; 2],
+    addr: Ipv4Addr,
+    [(server, serving_engine), (client, calling_engine)]: [(&Path, &str); 2],
+    client_words: &[&str],
+) -> (String, String) {
+    let addr = addr.to_string();
+    // It is never read.
+    let silence =
+        addr.starts_with("127.").then(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket"));
+    let silent = silence.as_ref().map(|socket| socket.local_addr().expect("a port").port());
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = |path: &Path, engine: &str| {
+        let mut command = Command::new(path);
+        if !engine.is_empty() {
+            command.env("ENGINE", engine);
+        }
+        command.env("POLYPATH_RUNTIME_DIR", folder.path());
+        if let Some(port) = silent {
+            command.env("SILENT_ENGINE", format!("engine=udp,udp_port={port}"));
+        }
+        command
+    };
+    let mut serve = program(server, serving_engine);
+    serve.args(["serve", &addr]).stdout(Stdio::piped()).stdin(Stdio::piped());
+    let mut serving = server_side.run(|| serve.spawn()).expect("the namespace").expect("the server");
+    let mut printed = BufReader::new(serving.stdout.take().expect("a pipe"));
+    let mut port = String::new();
+    printed.read_line(&mut port).expect("the server's port");
+    let words = client_words.iter().map(|word| match *word {
+        "ADDR" => addr.as_str(),
+        "PORT" => port.trim(),
+        word => word,
+    });
+    let mut command = program(client, calling_engine);
+    command.args(words);
+    let output = client_side.run(|| command.output()).expect("the namespace").expect("the client");
+    if !output.status.success() {
+        // It waits for a client that won't come.
+        let _ = serving.kill();
+    }
+    let status = serving.wait().expect("the server ends");
+    let mut served = String::new();
+    printed.read_to_string(&mut served).expect("what the server printed");
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && status.success(), "client: {said}; server: {served}");
+    (said.trim().to_string(), served.trim().to_string())
+}
+
+#[test]
+fn c_programs_speak_multipath_tcp_blocking_and_not() {
+    if !can_run("C programs") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("calls");
+    compile("tests/calls.c", &program);
+    for kind in ["get", "poll"] {
+        let (client, server) = talk(&program, &program, &[kind, "ADDR", "PORT"]);
+        assert_eq!(client, "question multipath=1 subflows=1", "{kind}");
+        assert_eq!(server, "question multipath=1 subflows=1", "{kind}");
+    }
+}
+
+#[test]
+fn the_example_works() {
+    if !can_run("example in C") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (server, example) = (folder.path().join("calls"), folder.path().join("get"));
+    compile("tests/calls.c", &server);
+    compile("../../../examples/c/get.c", &example);
+    let (client, _) = talk(&server, &example, &["ADDR", "PORT", "hello"]);
+    assert_eq!(client, "hellomultipath=1 subflows=1");
+}
+
+fn has_compiler(what: &str) -> bool {
+    let has_compiler = Command::new("cc").arg("--version").output().is_ok();
+    if !has_compiler {
+        eprintln!("SKIPPED {what}: cc is missing");
+    }
+    has_compiler
+}
+
+#[test]
+fn our_own_stack_over_udp_needs_no_privileges() {
+    if !has_compiler("C programs over UDP") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let [calls, bulk, trouble] = ["calls", "bulk", "trouble"].map(|name| {
+        let program = folder.path().join(name);
+        compile(&format!("tests/{name}.c"), &program);
+        program
+    });
+    let here = Namespace::current().expect("this one");
+    let here = [&here, &here];
+    let port = || {
+        let free = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
+        free.local_addr().expect("a port").port()
+    };
+    let talk = |program: &Path, words: &[&str]| {
+        let port = port();
+        let server = format!("engine=udp,reachable,udp_port={port}");
+        let client = format!("engine=udp,udp_port={port}");
+        talk_in(here, Ipv4Addr::LOCALHOST, [(program, &server), (program, &client)], words)
+    };
+    for kind in ["get", "poll"] {
+        let (client, server) = talk(&calls, &[kind, "ADDR", "PORT"]);
+        assert!(
+            client.starts_with("question multipath=1") && server.starts_with("question multipath=1"),
+            "{kind}: {client}"
+        );
+    }
+    let (client, server) = talk(&bulk, &["client", "ADDR", "PORT", "20000000"]);
+    assert_eq!((&*client, &*server), ("bytes=20000000 busy=1", "echoed"));
+    let (client, _) = talk(&trouble, &["client", "ADDR", "PORT", "1", "127.0.0.1"]);
+    assert_eq!(client, "done");
+}
+
+/// Default routes by every path, towards the other side.
+fn add_default_routes(testbed: &Testbed) {
+    for (namespace, other) in [(&testbed.client, 2), (&testbed.server, 1)] {
+        for path in 0..testbed.paths() {
+            let words =
+                format!("route add default via 10.77.{path}.{other} dev path{path} metric {}", 100 + path);
+            let added = namespace.run(|| Command::new("ip").args(words.split(' ')).status());
+            assert!(added.expect("the namespace").expect("iproute2").success(), "ip {words}");
+        }
+    }
+}
+
+#[test]
+fn our_own_stack_on_the_uplinks_carries_over_both() {
+    if !can_run("C programs over TUN") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let [bulk, trouble] = ["bulk", "trouble"].map(|name| {
+        let program = folder.path().join(name);
+        compile(&format!("tests/{name}.c"), &program);
+        program
+    });
+    let testbed = Testbed::new(2).expect("namespaces");
+    add_default_routes(&testbed);
+    let talk = |program: &Path, words: &[&str]| {
+        let both = [(program, "engine=tun"), (program, "engine=tun,interface=path0,interface=path1")];
+        talk_in([&testbed.server, &testbed.client], Testbed::server_v4(0), both, words)
+    };
+    let (client, server) = talk(&bulk, &["client", "ADDR", "PORT", "60000000"]);
+    // Both from each of the client's uplinks, and to each of the server's, which it announces.
+    let busy = client.strip_prefix("bytes=60000000 busy=").and_then(|count| count.parse().ok());
+    assert!(
+        busy.is_some_and(|count: u32| (2..=4).contains(&count)) && server == "echoed",
+        "{client}, {server}"
+    );
+    let (client, _) = talk(&trouble, &["client", "ADDR", "PORT", "1", "10.77.0.99"]);
+    assert_eq!(client, "done");
+    for namespace in [&testbed.client, &testbed.server] {
+        let rules =
+            namespace.run(|| Command::new("ip").arg("rule").output()).expect("the namespace").expect("ip");
+        let rules = String::from_utf8_lossy(&rules.stdout).into_owned();
+        assert_eq!(rules.lines().count(), 3, "nothing stays behind: {rules}");
+    }
+}

@@ -1,0 +1,188 @@
+//! `polypath bench`.
+
+mod attacks;
+mod backends;
+mod behaviour;
+mod emulate;
+mod fuzz;
+mod handover;
+mod never_slower;
+mod rate;
+mod state;
+mod throughput;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use polypath_cli::bench::Contender;
+use polypath_sim::trace::TraceOutputs;
+use polypath_sim::{bench, matrix};
+use polypath_units::Duration;
+use serde::Serialize;
+
+use super::{Failure, create_file, print_json, print_line};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// Speed of the simulator: two paths of 100 Mbit/s, 100 simulated seconds
+    Sim(Sim),
+    /// Every middlebox, on every subflow, at either side, in both wire versions
+    Middleboxes(Middleboxes),
+    /// What the simulator gives, a line each with a hash: to show that a change of the code changes nothing else
+    Behaviour(behaviour::Arguments),
+    /// Floods and forgeries: what each costs its victims, beside what it may
+    Attacks(attacks::Arguments),
+    /// Two hosts, a hostile network and an attacker, in random runs: what must hold whatever happens
+    Fuzz(fuzz::Arguments),
+    /// Memory and speed of a host with many idle connections
+    State(state::Arguments),
+    /// One connection at full speed, beside the kernel's Multipath TCP and TCP (Linux, root)
+    Throughput(throughput::Arguments),
+    /// Small requests over fresh connections, beside the kernel's Multipath TCP and TCP (Linux, root)
+    Rate(rate::Arguments),
+    /// A path of a running transfer is lost and comes back, beside the kernel's Multipath TCP (Linux, root)
+    Handover(handover::Arguments),
+    /// Two paths against the better one alone, over a thousand sets of paths
+    NeverSlower(never_slower::Arguments),
+    /// The laboratory's simulator beside network namespaces in real time, and the kernel's Multipath TCP (Linux, root)
+    Backends(backends::Arguments),
+    /// How exact emulated links are in rate and delay (Linux, root)
+    Emulate(emulate::Arguments),
+    /// One end of a comparison: what the commands above start in their namespaces
+    #[command(hide = true)]
+    Peer(Peer),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Peer {
+    assignment: String,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Sim {
+    /// Connections, each with two paths of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    connections: u16,
+    /// Simulated seconds
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..))]
+    seconds: u64,
+    /// Congestion control by name
+    #[arg(long, default_value = "lia")]
+    congestion: String,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Middleboxes {
+    /// Only cases whose name contains this, such as "nat both client v1"
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Write one line for each packet; of the last case, if several run
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct MiddleboxResult {
+    cases: usize,
+    passed: usize,
+    failures: Vec<String>,
+}
+
+pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Sim(arguments) => sim(arguments),
+        Bench::Middleboxes(arguments) => middleboxes(arguments),
+        Bench::Behaviour(arguments) => behaviour::run(arguments),
+        Bench::Attacks(arguments) => attacks::run(arguments),
+        Bench::Fuzz(arguments) => fuzz::run(arguments),
+        Bench::State(arguments) => state::run(arguments),
+        Bench::Throughput(arguments) => throughput::run(arguments),
+        Bench::Rate(arguments) => rate::run(arguments),
+        Bench::Handover(arguments) => handover::run(arguments),
+        Bench::NeverSlower(arguments) => never_slower::run(arguments),
+        Bench::Backends(arguments) => backends::run(arguments),
+        Bench::Emulate(arguments) => emulate::run(arguments),
+        Bench::Peer(peer) => polypath_cli::bench::peer::run(&peer.assignment).map_err(Failure::run),
+    }
+}
+
+fn sim(arguments: &Sim) -> Result<(), Failure> {
+    let congestion = polypath_congestion::by_name(&arguments.congestion)
+        .ok_or_else(|| {
+            let known: Vec<_> = polypath_congestion::Algorithm::names().collect();
+            Failure::Input(format!(
+                "--congestion: no \"{}\"; expected one of {}",
+                arguments.congestion,
+                known.join(", ")
+            ))
+        })?
+        .name();
+    let result = bench::run(&bench::BenchConfig {
+        connections: usize::from(arguments.connections),
+        simulated: Duration::from_secs(arguments.seconds),
+        congestion,
+        ..bench::BenchConfig::default()
+    });
+    if arguments.json {
+        return print_json(&result);
+    }
+    let least = result.path_utilisation.iter().copied().fold(f64::INFINITY, f64::min);
+    print_line(&format!(
+        "{:.2} million data packets per second ({} in {:.3} s), least path utilisation {:.1} %, peak {} kB",
+        result.packets_per_s / 1e6,
+        result.data_packets,
+        result.wall_s,
+        least * 100.0,
+        result.peak_rss_kb
+    ))
+}
+
+fn middleboxes(arguments: &Middleboxes) -> Result<(), Failure> {
+    let mut result = MiddleboxResult { cases: 0, passed: 0, failures: Vec::new() };
+    for case in matrix::cases().iter().filter(|case| case.to_string().contains(&arguments.only)) {
+        result.cases += 1;
+        let text = arguments.trace.as_deref().map(create_file).transpose()?;
+        let outputs = text.map(|text| TraceOutputs { text: Some(text), ..TraceOutputs::default() });
+        match matrix::run_traced(case, outputs) {
+            Ok(_) => result.passed += 1,
+            Err(failure) => result.failures.push(failure.to_string()),
+        }
+    }
+    if arguments.json {
+        print_json(&result)?;
+    } else {
+        for failure in &result.failures {
+            print_line(failure)?;
+        }
+        print_line(&format!("{} of {} cases passed", result.passed, result.cases))?;
+    }
+    match result.failures.first() {
+        None => Ok(()),
+        Some(failure) => Err(Failure::run(failure)),
+    }
+}
+
+fn parse_contender(text: &str) -> Result<Contender, String> {
+    Contender::ALL.into_iter().find(|contender| contender.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = Contender::ALL.iter().map(|contender| contender.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.05..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.05 to 3600".to_string())
+}
+
+/// A bar on standard error, which shows only on a terminal.
+fn progress(runs: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)");
+    ProgressBar::new(runs).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,421 @@
+//! `polypath cp`.
+
+use std::cell::Cell;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use hyper::Method;
+use hyper::header::{ALLOW, WWW_AUTHENTICATE};
+use polypath_cli::web::{
+    Client, Digest, Download, DownloadError, Entry, EntryKind, Target, Verify, digest_of, encoded, file_body,
+    part_name,
+};
+use url::Url;
+
+use super::engine::EngineArguments;
+use super::network::{Interruption, block_on_saving};
+use super::transfer::{
+    Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, notices, refused,
+    summary, survive_file_size_limit, wants_token,
+};
+use super::{Failure, complain};
+
+/// Directories within directories.
+const MAX_DEPTH: usize = 64;
+/// Names of a server's that are left out are told, up to so many; then they are only counted.
+const MOST_TOLD: u64 = 10;
+/// A file that is no longer is hashed before it is sent, which takes a fraction of a second.
+const MOST_HASHED_FIRST_BYTES: u64 = 64 << 20;
+/// A list of a directory's content.
+const MAX_LIST_BYTES: usize = 64 << 20;
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// What to copy: files here, or polypath://HOST[:PORT]/PATH
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
+    /// Where it goes: the other kind of place
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    /// Go on with copies that broke off
+    #[arg(short = 'C', long)]
+    resume: bool,
+    /// Don't compare SHA-256 sums of both ends
+    #[arg(long)]
+    no_verify: bool,
+    /// With --recursive: take files from a server whose names begin with a dot, too, such as .bashrc
+    #[arg(long, requires = "recursive")]
+    hidden: bool,
+    /// Show nothing but failures
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    credentials: Credentials,
+    #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+enum Place {
+    Here(PathBuf),
+    There(Url),
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        if text.contains("://") {
+            Client::parse(text).map(Self::There).map_err(failure)
+        } else {
+            Ok(Self::Here(text.into()))
+        }
+    }
+}
+
+/// What is wrong if no place is elsewhere: mostly the way in which `scp` names one.
+fn all_here<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    let as_scp = names.find_map(|name| {
+        let (host, path) = name.split_once(':')?;
+        (!host.is_empty() && !host.contains('/') && !Path::new(name).exists()).then_some((name, host, path))
+    });
+    match as_scp {
+        Some((name, host, path)) => {
+            let path = path.trim_start_matches('/');
+            format!(
+                "{name}: HOST:PATH is not understood; expected polypath://{host}/{path}, below what the server serves"
+            )
+        }
+        None => "all places are on this machine; expected a polypath:// URL on one side".into(),
+    }
+}
+
+struct Copier<'a> {
+    arguments: &'a Arguments,
+    client: Client,
+    interruption: &'a Interruption,
+    /// Names of a server's that nothing was made of.
+    left_out: Cell<u64>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let target = Place::parse(&arguments.target)?;
+    let sources: Vec<Place> =
+        arguments.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
+    for source in &sources {
+        match (source, &target) {
+            (Place::Here(_), Place::Here(_)) => {
+                let names = arguments.sources.iter().chain([&arguments.target]);
+                return Err(Failure::Input(all_here(names.map(String::as_str))));
+            }
+            (Place::There(_), Place::There(_)) => {
+                return Err(Failure::input(
+                    "all places are elsewhere; expected a path of this machine on one side",
+                ));
+            }
+            _ => {}
+        }
+    }
+    let is_many = sources.len() > 1;
+    let token = arguments.credentials.token()?;
+    block_on_saving(async |interruption| {
+        let _ignored = survive_file_size_limit().map_err(Failure::run)?;
+        let engine = arguments.engine.start().await?;
+        let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
+        let client = client.with_token(token).with_notices(notices(arguments.quiet));
+        let copier = Copier { arguments, client, interruption, left_out: Cell::new(0) };
+        match &target {
+            Place::Here(target) if is_many && !target.is_dir() => {
+                return Err(Failure::Input(format!(
+                    "{}: expected a directory for several files",
+                    target.display()
+                )));
+            }
+            Place::There(target) => copier.check_writable(target).await?,
+            Place::Here(_) => {}
+        }
+        for source in &sources {
+            match (source, &target) {
+                (Place::There(url), Place::Here(path)) => copier.download(url, path).await?,
+                (Place::Here(path), Place::There(url)) => copier.upload(path, url, is_many).await?,
+                _ => {}
+            }
+        }
+        engine.drain(Duration::from_secs(1)).await;
+        match copier.left_out.get() {
+            0 => Ok(()),
+            count => Err(Failure::Run(format!("of what the server has, {count} names were left out"))),
+        }
+    })
+}
+
+impl Copier<'_> {
+    /// Into a directory that exists, or as this name.
+    async fn download(&self, url: &Url, target: &Path) -> Result<(), Failure> {
+        let into = |name: Option<String>| match name {
+            Some(name) if target.is_dir() => target.join(name),
+            _ => target.to_path_buf(),
+        };
+        if self.arguments.recursive {
+            // The name is that which was asked for, wherever a redirection leads.
+            let (mut url, place) = (url.clone(), into(file_name(url)));
+            if !url.path().ends_with('/') {
+                let known = self.client.get(Method::HEAD, &url, &[]).await.map_err(failure)?;
+                if !known.url.path().ends_with('/') {
+                    return self.download_file(&url, &place).await;
+                }
+                url = known.url;
+            }
+            return self.download_directory(&url, &place, 0).await;
+        }
+        match file_name(url).filter(|_| !url.path().ends_with('/')) {
+            Some(name) => self.download_file(url, &into(Some(name))).await,
+            None => Err(Failure::Input(format!("{url}: a directory; expected --recursive"))),
+        }
+    }
+
+    async fn download_directory(&self, url: &Url, target: &Path, depth: usize) -> Result<(), Failure> {
+        if depth > MAX_DEPTH {
+            return Err(Failure::Run(format!("{url}: more than {MAX_DEPTH} directories within each other")));
+        }
+        fs::create_dir_all(target)
+            .map_err(|error| Failure::Input(format!("{}: can't be made: {error}", target.display())))?;
+        for entry in self.list(url).await? {
+            if !self.takes(url, &entry.name) {
+                continue;
+            }
+            let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
+            let next = url.join(&format!("./{}{slash}", encoded(&entry.name))).map_err(Failure::run)?;
+            let place = target.join(&entry.name);
+            match entry.kind {
+                EntryKind::Directory => Box::pin(self.download_directory(&next, &place, depth + 1)).await?,
+                EntryKind::File => self.download_file(&next, &place).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file may have this name here that the server chose: it must not lead elsewhere, look like another one, or
+    /// become a file that programs obey, unless that was asked for.
+    fn takes(&self, url: &Url, name: &str) -> bool {
+        let problem = if !is_plain_name(name) {
+            "which is no name for a file here"
+        } else if name.starts_with('.') && !self.arguments.hidden {
+            "which is hidden; expected --hidden to take it"
+        } else {
+            return true;
+        };
+        let count = self.left_out.get();
+        self.left_out.set(count + 1);
+        if count < MOST_TOLD {
+            complain(&format!("{url}: left out {name:?}, {problem}"));
+        }
+        false
+    }
+
+    async fn list(&self, url: &Url) -> Result<Vec<Entry>, Failure> {
+        let accept = [("accept", "application/json".to_string())];
+        let fetched = self.client.get(Method::GET, url, &accept).await.map_err(failure)?;
+        if !fetched.response.status().is_success() {
+            return Err(refused(url, fetched).await);
+        }
+        let is_json =
+            fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
+        if !is_json {
+            return Err(Failure::Run(format!(
+                "{url}: the server gives no list; expected `polypath serve` there"
+            )));
+        }
+        let content = fetched.content(MAX_LIST_BYTES).await.map_err(failure)?;
+        serde_json::from_slice(&content)
+            .map_err(|error| Failure::Run(format!("{url}: the server's list makes no sense: {error}")))
+    }
+
+    /// As `.NAME.part` until it is complete and compared.
+    async fn download_file(&self, url: &Url, target: &Path) -> Result<(), Failure> {
+        let started = Instant::now();
+        let name = target.display().to_string();
+        let last = target.file_name().and_then(|last| last.to_str());
+        let last = last.ok_or_else(|| Failure::Input(format!("{name}: expected a name for a file")))?;
+        let part = target.with_file_name(part_name(last));
+        let verify = if self.arguments.no_verify { Verify::Never } else { Verify::Required };
+        let download = Download { client: &self.client, url, verify, refuses_directories: true };
+        let target = Target::File { place: target.into(), part, resume: self.arguments.resume };
+        let mut shown = Shown::new(&name, self.arguments.quiet);
+        let received = self.interruption.hold(async |signal| {
+            download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
+        });
+        let received = received.await;
+        drop(shown);
+        let received = received.map_err(|error| match error {
+            DownloadError::Directory(url) => {
+                Failure::Input(format!("{url}: a directory; expected --recursive"))
+            }
+            error => download_failure(error, self.interruption),
+        })?;
+        summary(self.client.engine(), &name, received, started, self.arguments.quiet);
+        Ok(())
+    }
+
+    /// Finds out before gigabytes are under way.
+    async fn check_writable(&self, url: &Url) -> Result<(), Failure> {
+        let answer = self.client.get(Method::OPTIONS, url, &[]).await.map_err(failure)?;
+        let allowed = answer.response.headers().get(ALLOW).and_then(|field| field.to_str().ok());
+        if answer.response.headers().contains_key(WWW_AUTHENTICATE) {
+            return Err(wants_token(url));
+        }
+        if allowed.is_some_and(|methods| methods.split(',').any(|method| method.trim() == "PUT")) {
+            return Ok(());
+        }
+        Err(Failure::Run(format!(
+            "{url}: the server stores nothing; expected `polypath serve --writable` there"
+        )))
+    }
+
+    /// Into a directory that exists there, or as this name.
+    async fn upload(&self, source: &Path, target: &Url, is_many: bool) -> Result<(), Failure> {
+        let unread =
+            |error: io::Error| Failure::Input(format!("{}: can't be read: {error}", source.display()));
+        let metadata = fs::metadata(source).map_err(unread)?;
+        let mut target = target.clone();
+        if !target.path().ends_with('/') {
+            let known = self.client.get(Method::HEAD, &target, &[]).await.map_err(failure)?;
+            if known.url.path().ends_with('/') {
+                target = known.url;
+            }
+        }
+        if is_many && !target.path().ends_with('/') {
+            return Err(Failure::Input(format!("{target}: expected a directory for several files")));
+        }
+        if target.path().ends_with('/') {
+            let whole = source.canonicalize().map_err(unread)?;
+            let name = whole.file_name().and_then(|name| name.to_str());
+            let name =
+                name.ok_or_else(|| Failure::Input(format!("{}: no name in UTF-8", source.display())))?;
+            target = target.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
+        }
+        match (metadata.is_dir(), self.arguments.recursive) {
+            (false, _) => self.upload_file(source, &target).await,
+            (true, true) => self.upload_directory(source, &target, 0).await,
+            (true, false) => {
+                Err(Failure::Input(format!("{}: a directory; expected --recursive", source.display())))
+            }
+        }
+    }
+
+    async fn upload_directory(&self, source: &Path, target: &Url, depth: usize) -> Result<(), Failure> {
+        let unread =
+            |error: io::Error| Failure::Input(format!("{}: can't be read: {error}", source.display()));
+        if depth > MAX_DEPTH {
+            return Err(Failure::Input(format!("{}: too deep, or a link to above", source.display())));
+        }
+        let mut entries: Vec<_> =
+            fs::read_dir(source).map_err(unread)?.collect::<Result<_, _>>().map_err(unread)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        let mut below = target.clone();
+        below.set_path(&format!("{}/", target.path().trim_end_matches('/')));
+        for entry in entries {
+            let path = entry.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+                return Err(Failure::Input(format!("{}: no name in UTF-8", path.display())));
+            };
+            let next = below.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
+            let metadata = fs::metadata(&path)
+                .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", path.display())))?;
+            if metadata.is_dir() {
+                Box::pin(self.upload_directory(&path, &next, depth + 1)).await?;
+            } else if metadata.is_file() {
+                self.upload_file(&path, &next).await?;
+            } else {
+                complain(&format!("{}: left out, it is no file", path.display()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn upload_file(&self, source: &Path, target: &Url) -> Result<(), Failure> {
+        let started = Instant::now();
+        let name = source.display().to_string();
+        let unread = |error: io::Error| Failure::Input(format!("{name}: can't be read: {error}"));
+        let file = fs::File::open(source).map_err(unread)?;
+        let metadata = file.metadata().map_err(unread)?;
+        if !metadata.is_file() {
+            return Err(Failure::Input(format!("{name}: expected a file")));
+        }
+        let total = metadata.len();
+        let first = if self.arguments.resume { self.present(source, total, target).await? } else { 0 };
+        let mut fields = vec![("content-length", (total - first).to_string())];
+        if first > 0 {
+            fields.push(("content-range", format!("bytes {first}-{}/{total}", total - 1)));
+        }
+        // Before it is sent if that takes no time, and then the server keeps nothing that differs; else afterwards.
+        let is_first = total <= MOST_HASHED_FIRST_BYTES && !self.arguments.no_verify;
+        let told = if is_first { Some(digest_of(source, None).await.map_err(unread)?) } else { None };
+        fields.extend(told.map(|told| ("repr-digest", told.to_field())));
+        let bar = bar(&name, Some(total), first, self.arguments.quiet);
+        let progress = bar.clone();
+        let body = file_body(file, first, total - first, move |bytes| progress.inc(bytes)).map_err(unread)?;
+        let stored = self.interruption.hold(async |signal| {
+            tokio::select! {
+                stored = self.client.put(target, &fields, body) => Some(stored),
+                () = signal.wait() => None,
+            }
+        });
+        let stored = stored.await;
+        bar.finish_and_clear();
+        let Some(stored) = stored else {
+            let sent = bar.position();
+            complain(&format!(
+                "{name}: interrupted; {sent} of {total} bytes were sent; --resume goes on from what the server has kept"
+            ));
+            return Err(self.interruption.exit());
+        };
+        let stored = stored.map_err(failure)?;
+        if !stored.response.status().is_success() {
+            return Err(refused(target, stored).await);
+        }
+        if !self.arguments.no_verify {
+            let own = match told {
+                Some(told) => told,
+                None => digest_of(source, None).await.map_err(unread)?,
+            };
+            compare(stored.digest(), own, target)?;
+        }
+        summary(self.client.engine(), &name, total - first, started, self.arguments.quiet);
+        Ok(())
+    }
+
+    /// How many bytes of the file are there already, from an upload that broke off.
+    async fn present(&self, source: &Path, total: u64, target: &Url) -> Result<u64, Failure> {
+        let Some(name) = file_name(target) else { return Ok(0) };
+        let part = target.join(&format!("./{}", encoded(&part_name(&name)))).map_err(Failure::run)?;
+        let known = self.client.describe(&part).await.map_err(failure)?;
+        let there = known.content_length().filter(|_| known.response.status().is_success()).unwrap_or(0);
+        // An end without a byte to send can't be said in HTTP.
+        if there == 0 || there >= total {
+            return Ok(0);
+        }
+        let own = digest_of(source, Some(there))
+            .await
+            .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", source.display())))?;
+        Ok(if known.digest() == Some(own) { there } else { 0 })
+    }
+}
+
+/// A server that tells no digest is not ours; what it has can't be compared.
+fn compare(told: Option<Digest>, own: Digest, url: &Url) -> Result<(), Failure> {
+    match told {
+        Some(told) if told == own => Ok(()),
+        Some(_) => {
+            Err(Failure::Run(format!("{url}: the copy differs from the original; expected the same SHA-256")))
+        }
+        None => Err(Failure::Run(format!(
+            "{url}: the server tells no SHA-256; expected --no-verify for such a server"
+        ))),
+    }
+}

@@ -1,0 +1,334 @@
+//! `polypath demo`.
+
+use std::path::PathBuf;
+use std::time::Duration as SystemDuration;
+
+use bytes::Bytes;
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use polypath_cli::demo::namespaces::Namespaces;
+use polypath_cli::demo::{
+    Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table,
+};
+use polypath_cli::report::{Table, render};
+use polypath_congestion as congestion;
+use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_units::Duration;
+use polypath_wire::MptcpVersion;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use serde::Serialize;
+
+use super::network::block_on_interruptibly;
+use super::{Failure, check_writable, create_file, print_json, print_line, write_file};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// The file to send [default: random bytes]
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// How many MB of random bytes to send when no file is given
+    #[arg(long, value_name = "MB", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    size: u64,
+    /// An access link, such as name=wifi,rate=40mbit,rtt=20ms,queue=80ms; repeatable [default: a WiFi-like and an
+    /// LTE-like one]
+    #[arg(long = "path", value_name = "KEY=VALUE,…")]
+    paths: Vec<DemoPath>,
+    /// Cut a path and let it come back, such as wifi@2s..5s [default: the first path, 2s..5s]
+    #[arg(long, value_name = "PATH@FROM..TO", conflicts_with = "no_cut")]
+    cut: Option<String>,
+    /// Cut nothing
+    #[arg(long)]
+    no_cut: bool,
+    /// Run in the simulator, at once, instead of in real time
+    #[arg(long = "virtual")]
+    simulated: bool,
+    /// Run between network namespaces, from a stock nginx on the kernel's Multipath TCP (Linux, root, nginx, mptcpize)
+    #[arg(
+        long,
+        conflicts_with_all = ["simulated", "pcap", "scheduler", "congestion", "mptcp_version"]
+    )]
+    netns: bool,
+    /// Scheduler
+    #[arg(long, default_value = "lowest-rtt")]
+    scheduler: String,
+    /// Congestion control
+    #[arg(long, default_value = "lia")]
+    congestion: String,
+    /// Wire version: 1 (RFC 8684) or 0 (RFC 6824)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    mptcp_version: u8,
+    /// Use the DSS checksum
+    #[arg(long)]
+    checksum: bool,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE", default_value = "polypath-demo.html")]
+    report: PathBuf,
+    /// Write every packet to a pcapng file, an interface for each path
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Json<'a> {
+    outcome: &'a Outcome,
+    baselines: &'a Baselines,
+    aggregation_benefit: f64,
+    aggregation_benefit_without_cut: f64,
+    intact: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let demo = plan(arguments)?;
+    check_writable(&arguments.report)?;
+    let (outcome, baselines, parameters) =
+        if arguments.netns { run_in_namespaces(arguments, &demo)? } else { run_here(arguments, &demo)? };
+    let page = render(&report(&demo, &baselines, &outcome, parameters));
+    write_file(&arguments.report, page)?;
+    if arguments.json {
+        print_json(&Json {
+            aggregation_benefit: baselines.benefit(outcome.goodput_bps),
+            aggregation_benefit_without_cut: baselines.benefit(baselines.mptcp_bps),
+            intact: outcome.is_intact(),
+            outcome: &outcome,
+            baselines: &baselines,
+        })?;
+    } else {
+        let kernel_gap_s = baselines.kernel.and_then(|kernel| kernel.with_cut_longest_gap_s);
+        print_result(arguments, &table(&demo, &baselines, &outcome), &outcome, kernel_gap_s)?;
+    }
+    if outcome.is_intact() {
+        Ok(())
+    } else if outcome.complete {
+        Err(Failure::run("the file arrived damaged"))
+    } else {
+        Err(Failure::run(format!("only {} of {} bytes arrived", outcome.received_bytes, demo.content.len())))
+    }
+}
+
+/// What happened, what to compare it with, and the settings.
+type Shown = (Outcome, Baselines, Vec<(String, String)>);
+
+/// Both hosts in this process.
+fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+    let pcapng = arguments.pcap.as_deref().map(create_file).transpose()?;
+    let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
+    let outcome = demo
+        .run(pcapng, |sample| {
+            if let Some(bars) = &bars {
+                bars.show(sample);
+            }
+        })
+        .map_err(Failure::run)?;
+    if let Some(bars) = &bars {
+        bars.finish();
+    }
+    let baselines = measure_baselines(demo).map_err(Failure::run)?;
+    Ok((outcome, baselines, parameters(arguments)))
+}
+
+/// The server's kernel, emulated links, and our stack.
+fn run_in_namespaces(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+    block_on_interruptibly(async {
+        let namespaces = Namespaces::set_up(demo).map_err(Failure::run)?;
+        let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
+        let outcome = namespaces.run(|sample| {
+            if let Some(bars) = &bars {
+                bars.show(sample);
+            }
+        });
+        let outcome = outcome.await.map_err(Failure::run)?;
+        if let Some(bars) = &bars {
+            bars.finish();
+        }
+        let spinner = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        spinner.enable_steady_tick(SystemDuration::from_millis(100));
+        let baselines =
+            namespaces.measure_baselines(|step| spinner.set_message(format!("beside it: {step}")));
+        let baselines = baselines.await.map_err(Failure::run)?;
+        spinner.finish_and_clear();
+        let mut settings = namespaces.parameters();
+        let checksum = if arguments.checksum { "on" } else { "off" };
+        settings.push(("DSS checksum".into(), checksum.into()));
+        Ok((outcome, baselines, settings))
+    })
+}
+
+fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
+    let paths = if arguments.paths.is_empty() {
+        vec![DemoPath::wifi(), DemoPath::lte()]
+    } else {
+        arguments.paths.clone()
+    };
+    for (number, path) in paths.iter().enumerate() {
+        if paths[..number].iter().any(|other| other.name == path.name) {
+            return Err(Failure::Input(format!(
+                "--path: two are named \"{}\"; expected a name for each",
+                path.name
+            )));
+        }
+    }
+    let cut = match &arguments.cut {
+        Some(text) => {
+            Some(Cut::parse(text, &paths).map_err(|error| Failure::Input(format!("--cut: {error}")))?)
+        }
+        None if arguments.no_cut || paths.len() < 2 => None,
+        None => Some(Cut { path: 0, from: Duration::from_secs(2), to: Duration::from_secs(5) }),
+    };
+    let content = match &arguments.file {
+        Some(path) => Bytes::from(std::fs::read(path).map_err(|error| {
+            Failure::Input(format!("{}: can't be read ({error}); expected a file to send", path.display()))
+        })?),
+        None => random_bytes(arguments.size * 1_000_000, arguments.seed),
+    };
+    if content.is_empty() {
+        return Err(Failure::input("the file is empty; expected something to send"));
+    }
+    let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
+    let scheduler = scheduler::Policy::by_name(&arguments.scheduler).ok_or_else(|| {
+        let known = names(&mut scheduler::Policy::ALL.iter().map(|policy| policy.name));
+        Failure::Input(format!("--scheduler: no \"{}\"; expected one of {known}", arguments.scheduler))
+    })?;
+    let congestion = congestion::by_name(&arguments.congestion).ok_or_else(|| {
+        let known = names(&mut congestion::Algorithm::ALL.iter().map(|algorithm| algorithm.name()));
+        Failure::Input(format!("--congestion: no \"{}\"; expected one of {known}", arguments.congestion))
+    })?;
+    let version = if arguments.mptcp_version == 0 { MptcpVersion::V0 } else { MptcpVersion::V1 };
+    let connection = ConnectionConfig {
+        scheduler,
+        congestion,
+        version,
+        checksum: arguments.checksum,
+        ..Default::default()
+    };
+    Ok(Demo {
+        paths,
+        content,
+        cut,
+        connection,
+        clock: if arguments.simulated { Clock::Virtual } else { Clock::Real },
+        seed: arguments.seed,
+        limit: Duration::from_secs(600),
+    })
+}
+
+fn random_bytes(len: u64, seed: u64) -> Bytes {
+    let mut content = vec![0; len as usize];
+    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut content);
+    content.into()
+}
+
+fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
+    let clock = if arguments.simulated { "virtual (simulator)" } else { "real" };
+    [
+        ("Clock", clock.to_string()),
+        ("Scheduler", arguments.scheduler.clone()),
+        ("Congestion control", arguments.congestion.clone()),
+        ("Wire version", arguments.mptcp_version.to_string()),
+        ("DSS checksum", if arguments.checksum { "on" } else { "off" }.to_string()),
+        ("Seed", arguments.seed.to_string()),
+        ("Polypath", env!("CARGO_PKG_VERSION").to_string()),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .to_vec()
+}
+
+fn print_result(
+    arguments: &Arguments,
+    table: &Table,
+    outcome: &Outcome,
+    kernel_gap_s: Option<f64>,
+) -> Result<(), Failure> {
+    let width = table.rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
+    let line = |cells: &[String]| {
+        format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3])
+    };
+    print_line("")?;
+    print_line(line(&table.columns).trim_end())?;
+    for row in &table.rows {
+        print_line(line(row).trim_end())?;
+    }
+    let verdict = if outcome.is_intact() { "identical at both ends" } else { "DIFFERENT" };
+    print_line(&format!("\n  SHA-256 {} {verdict}", outcome.received_sha256))?;
+    let kernel =
+        kernel_gap_s.map_or(String::new(), |gap_s| format!(" (kernel client: {:.0} ms)", gap_s * 1e3));
+    print_line(&format!("  longest time without new data: {:.0} ms{kernel}", outcome.longest_gap_s * 1e3))?;
+    print_line(&format!("  report: {}", arguments.report.display()))?;
+    if let Some(pcap) = &arguments.pcap {
+        print_line(&format!("  packets: {}", pcap.display()))?;
+    }
+    Ok(())
+}
+
+/// One line for each path and one for the file.
+struct Bars {
+    /// The bars stay on the screen, above the table.
+    _all: MultiProgress,
+    paths: Vec<ProgressBar>,
+    names: Vec<String>,
+    file: ProgressBar,
+    last: std::cell::RefCell<Option<Sample>>,
+}
+
+impl Bars {
+    fn new(demo: &Demo) -> Self {
+        let all = MultiProgress::new();
+        let total = demo.content.len() as u64;
+        let width = demo.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).max(4);
+        let path_style = format!("  {{prefix:<{width}}} {{bar:36.cyan/238}} {{msg}}");
+        let file_style = format!(
+            "  {{prefix:<{width}}} {{bar:36.green/238}} {{percent:>3}} %  {{decimal_bytes:>10}} of {{decimal_total_bytes}}"
+        );
+        // The templates are constant but for a number.
+        let style = |template: &str| {
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("━╸─")
+        };
+        let bar = |capacity: u64, prefix: &str, template: &str| {
+            let bar = all.add(ProgressBar::new(capacity));
+            bar.set_style(style(template));
+            bar.set_prefix(prefix.to_string());
+            bar
+        };
+        let paths = demo.paths.iter().map(|path| bar(path.rate.as_bps(), &path.name, &path_style)).collect();
+        let file = bar(total, "file", &file_style);
+        file.enable_steady_tick(SystemDuration::from_millis(200));
+        let names = demo.paths.iter().map(|path| path.name.clone()).collect();
+        Self { _all: all, paths, names, file, last: std::cell::RefCell::new(None) }
+    }
+
+    fn show(&self, sample: &Sample) {
+        let last = self.last.borrow_mut().replace(sample.clone()).unwrap_or_default();
+        for (path, bar) in self.paths.iter().enumerate() {
+            let now = sample.paths[path];
+            let before = last.paths.get(path).copied().unwrap_or_default();
+            let bits = now.acked_bytes.saturating_sub(before.acked_bytes) as f64 * 8.0;
+            let bps = bits / (sample.at_s - last.at_s).max(1e-3);
+            bar.set_position(bps as u64);
+            let state = if now.down { "  down" } else { "" };
+            bar.set_message(format!(
+                "{:>5.1} Mbit/s  {:>6.1} MB  cwnd {:>4} kB  srtt {:>4.0} ms{state}",
+                bps / 1e6,
+                now.acked_bytes as f64 / 1e6,
+                now.cwnd_bytes / 1000,
+                now.srtt_ms
+            ));
+        }
+        self.file.set_position(sample.received_bytes);
+    }
+
+    fn finish(&self) {
+        for (bar, name) in self.paths.iter().zip(&self.names) {
+            bar.finish_with_message(format!("{name} done"));
+        }
+        self.file.finish();
+    }
+}

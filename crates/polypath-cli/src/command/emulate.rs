@@ -1,0 +1,297 @@
+//! `polypath emulate`.
+
+use std::path::PathBuf;
+use std::time::{Duration as SystemDuration, Instant as SystemInstant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use polypath_link::LinkConfig;
+use polypath_net::emulate::{
+    DirectionStatistics, EmulateError, EmulatedLink, Emulation, LinkStatistics, PortStatistics,
+};
+use polypath_net::{Namespace, Netlink};
+use polypath_sim::scenario::{InterfaceLink, InterfaceLinks, parse_span};
+use polypath_units::Duration;
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, complain, print_json, print_line};
+
+#[derive(Args, Debug)]
+#[command(after_long_help = FORMAT)]
+pub(super) struct Arguments {
+    /// The links, and the interfaces between which they are
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// How long, such as 10s [default: what the file says, else until SIGINT or SIGTERM]
+    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    duration: Option<Duration>,
+    /// Another seed than the file's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Show what would be emulated, and end
+    #[arg(long)]
+    dry_run: bool,
+    /// Print what the links have done as JSON at the end
+    #[arg(long)]
+    json: bool,
+    /// Show no status line
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const FORMAT: &str = "\
+The file has the words of a scenario's links; `between` names two interfaces of this network namespace, which should have \
+no addresses:\n\n\
+  [[links]]\n  \
+  name = \"wifi\"\n  \
+  between = [\"eth1\", \"eth2\"]\n  \
+  rate = \"40mbit\"\n  \
+  delay = \"10ms\"\n  \
+  limit = \"80ms\"            # queue\n  \
+  loss = \"0.1%\"\n  \
+  reverse = { rate = \"10mbit\" }\n  \
+  middleboxes = [\"nat\"]\n\n  \
+  [[links.change]]\n  \
+  at = \"5s\"\n  \
+  down = true\n\n\
+JSON: seconds; links, each: name, between; forward and backward, each: received_packets, received_bytes, delivered_packets, \
+delivered_bytes, queue_drops, lost_packets, down_drops, too_big_drops, duplicated_packets, reordered_packets, \
+max_queue_packets, max_queue_bytes, max_lateness_us, late_batches (more than 200 us); interfaces, two, each: missed_frames, \
+unreadable_frames, refused_frames.";
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    seconds: f64,
+    links: Vec<LinkSummary<'a>>,
+}
+
+#[derive(Serialize)]
+struct LinkSummary<'a> {
+    name: &'a str,
+    between: &'a [String; 2],
+    forward: DirectionSummary,
+    backward: DirectionSummary,
+    interfaces: [InterfaceSummary; 2],
+}
+
+#[derive(Serialize)]
+struct DirectionSummary {
+    received_packets: u64,
+    received_bytes: u64,
+    delivered_packets: u64,
+    delivered_bytes: u64,
+    queue_drops: u64,
+    lost_packets: u64,
+    down_drops: u64,
+    too_big_drops: u64,
+    duplicated_packets: u64,
+    reordered_packets: u64,
+    max_queue_packets: u64,
+    max_queue_bytes: u64,
+    max_lateness_us: u64,
+    late_batches: u64,
+}
+
+#[derive(Serialize)]
+struct InterfaceSummary {
+    missed_frames: u64,
+    unreadable_frames: u64,
+    refused_frames: u64,
+}
+
+impl From<DirectionStatistics> for DirectionSummary {
+    fn from(DirectionStatistics { link, max_lateness, late_batches }: DirectionStatistics) -> Self {
+        Self {
+            received_packets: link.sent_packets,
+            received_bytes: link.sent_bytes,
+            delivered_packets: link.delivered_packets,
+            delivered_bytes: link.delivered_bytes,
+            queue_drops: link.queue_drops,
+            lost_packets: link.lost_packets,
+            down_drops: link.down_drops,
+            too_big_drops: link.too_big_drops,
+            duplicated_packets: link.duplicated_packets,
+            reordered_packets: link.reordered_packets,
+            max_queue_packets: link.max_queue_packets,
+            max_queue_bytes: link.max_queue_bytes,
+            max_lateness_us: max_lateness.as_micros(),
+            late_batches,
+        }
+    }
+}
+
+impl From<PortStatistics> for InterfaceSummary {
+    fn from(port: PortStatistics) -> Self {
+        let PortStatistics { missed_frames, unreadable_frames, refused_frames } = port;
+        Self { missed_frames, unreadable_frames, refused_frames }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plan = InterfaceLinks::load(&arguments.file).map_err(Failure::input)?;
+    if arguments.dry_run {
+        return show(&plan);
+    }
+    let seed = arguments.seed.unwrap_or(plan.seed);
+    let links = plan.links.iter().zip(1u64..).map(|(link, number)| EmulatedLink {
+        a: link.between[0].clone(),
+        b: link.between[1].clone(),
+        forward: link.forward.clone(),
+        backward: link.backward.clone(),
+        middleboxes: link.middleboxes.clone(),
+        seed: seed.wrapping_mul(number),
+    });
+    let links: Vec<EmulatedLink> = links.collect();
+    let namespace = Namespace::current().map_err(Failure::run)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
+    runtime.block_on(async {
+        // Before there is anything to take down.
+        let mut stop = Vec::new();
+        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+            stop.push(signal(kind).map_err(Failure::run)?);
+        }
+        let started_at = SystemInstant::now();
+        let emulation = Emulation::start(&namespace, links).map_err(refusal)?;
+        let statistics = watch(arguments, &plan, &emulation, &mut stop).await?;
+        let seconds = started_at.elapsed().as_secs_f64();
+        drop(emulation);
+        report(arguments, &plan.links, &statistics, seconds)
+    })
+}
+
+/// What the user can set right is an input.
+fn refusal(error: EmulateError) -> Failure {
+    match error {
+        EmulateError::Missing { .. } | EmulateError::NotEthernet { .. } | EmulateError::Twice { .. } => {
+            Failure::input(error)
+        }
+        _ => Failure::run(error),
+    }
+}
+
+/// Shows how it goes until it is to end; then what the links have done.
+async fn watch(
+    arguments: &Arguments,
+    plan: &InterfaceLinks,
+    emulation: &Emulation,
+    stop: &mut [tokio::signal::unix::Signal],
+) -> Result<Vec<LinkStatistics>, Failure> {
+    let duration = arguments.duration.or(plan.duration);
+    let limit = duration.map_or(SystemDuration::MAX, Into::into);
+    let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    let mut tick = tokio::time::interval(SystemDuration::from_secs(1));
+    let mut last: Option<Vec<LinkStatistics>> = None;
+    let end = tokio::time::sleep(limit);
+    tokio::pin!(end);
+    loop {
+        let stopped = std::future::poll_fn(|cx| {
+            let is_stopped = stop.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+            if is_stopped { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        });
+        tokio::select! {
+            () = stopped => break,
+            () = &mut end => break,
+            _ = tick.tick() => {}
+        }
+        // Fails when the emulation has ended by itself.
+        let now = emulation.statistics().map_err(Failure::run)?;
+        if let Some(last) = last.replace(now.clone()) {
+            bar.set_message(status(&plan.links, &last, &now));
+        }
+        bar.tick();
+    }
+    bar.finish_and_clear();
+    emulation.statistics().map_err(Failure::run)
+}
+
+/// What each link has carried in the last second.
+fn status(links: &[InterfaceLink], last: &[LinkStatistics], now: &[LinkStatistics]) -> String {
+    let mbps = |last: &DirectionStatistics, now: &DirectionStatistics| {
+        now.link.delivered_bytes.saturating_sub(last.link.delivered_bytes) as f64 * 8e-6
+    };
+    let line = links.iter().zip(last.iter().zip(now)).map(|(link, (last, now))| {
+        let drops = now.forward.link.dropped_packets() + now.backward.link.dropped_packets();
+        format!(
+            "{} → {:.1} ← {:.1} Mbit/s, {drops} dropped",
+            link.name,
+            mbps(&last.forward, &now.forward),
+            mbps(&last.backward, &now.backward)
+        )
+    });
+    line.collect::<Vec<_>>().join(" | ")
+}
+
+fn report(
+    arguments: &Arguments,
+    links: &[InterfaceLink],
+    statistics: &[LinkStatistics],
+    seconds: f64,
+) -> Result<(), Failure> {
+    if arguments.json {
+        let links = links.iter().zip(statistics).map(|(link, done)| LinkSummary {
+            name: &link.name,
+            between: &link.between,
+            forward: done.forward.into(),
+            backward: done.backward.into(),
+            interfaces: [done.a.into(), done.b.into()],
+        });
+        return print_json(&Summary { seconds, links: links.collect() });
+    }
+    for (link, done) in links.iter().zip(statistics) {
+        for (arrow, way) in [("→", &done.forward), ("←", &done.backward)] {
+            print_line(&format!(
+                "{} {arrow} {} packets, {:.2} MB delivered; {} dropped by the queue, {} lost, {} while down; at most {} us late",
+                link.name,
+                way.link.delivered_packets,
+                way.link.delivered_bytes as f64 / 1e6,
+                way.link.queue_drops,
+                way.link.lost_packets,
+                way.link.down_drops,
+                way.max_lateness.as_micros(),
+            ))?;
+        }
+        let missed = done.a.missed_frames + done.b.missed_frames;
+        if missed > 0 {
+            complain(&format!("{}: {missed} frames were missed, as this machine was too slow", link.name));
+        }
+    }
+    Ok(())
+}
+
+fn show(plan: &InterfaceLinks) -> Result<(), Failure> {
+    let netlink = Netlink::new().map_err(Failure::run)?;
+    for link in &plan.links {
+        for name in &link.between {
+            netlink.link_index(name).map_err(Failure::input)?;
+        }
+        let [a, b] = &link.between;
+        print_line(&format!("{}:", link.name))?;
+        print_line(&format!("  {a} → {b}  {}", describe(&link.forward)))?;
+        print_line(&format!("  {b} → {a}  {}", describe(&link.backward)))?;
+        let boxes: Vec<&str> = link.middleboxes.iter().map(|kind| kind.name).collect();
+        if !boxes.is_empty() {
+            print_line(&format!("  middleboxes: {}", boxes.join(", ")))?;
+        }
+        for (at, change) in &link.forward.schedule {
+            print_line(&format!("  at {:.3} s: {change:?}", at.as_secs_f64()))?;
+        }
+    }
+    Ok(())
+}
+
+fn describe(config: &LinkConfig) -> String {
+    let rate = config.rate.map_or("no limit".into(), |rate| format!("{} Mbit/s", rate.as_bps() as f64 / 1e6));
+    let mut words = vec![rate, format!("{} ms", config.delay.as_millis_f64())];
+    if !config.jitter.amount.is_zero() {
+        words.push(format!("± {} ms", config.jitter.amount.as_millis_f64()));
+    }
+    words.push(format!("queue {:?}", config.queue));
+    if config.loss != polypath_link::Loss::None {
+        words.push(format!("loss {:?}", config.loss));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,118 @@
+//! `polypath get`.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use polypath_cli::web::{Client, Download, Target, Verify};
+use polypath_net::console;
+use url::Url;
+
+use super::engine::EngineArguments;
+use super::network::{Interruption, block_on_saving};
+use super::transfer::{
+    Credentials, Patience, Shown, download_failure, failure, file_name, notices, summary,
+    survive_file_size_limit,
+};
+use super::{Failure, complain};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// What to download: http://HOST/… or polypath://HOST/…
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+    /// Where it goes, - for standard output [default: the last name in the URL]; FILE.part until it is all there and
+    /// compared with what the server says of it
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Go on with what is there of a file; a server that tells no SHA-256 sends other people's parts anew
+    #[arg(short = 'C', long)]
+    resume: bool,
+    /// Don't compare SHA-256 sums of both ends
+    #[arg(long)]
+    no_verify: bool,
+    /// Show nothing but failures
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    credentials: Credentials,
+    #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.output.is_some() && arguments.urls.len() > 1 {
+        return Err(Failure::input("--output is one file; expected one URL with it"));
+    }
+    let urls: Vec<Url> =
+        arguments.urls.iter().map(|url| Client::parse(url)).collect::<Result<_, _>>().map_err(failure)?;
+    let token = arguments.credentials.token()?;
+    block_on_saving(async |interruption| {
+        let _ignored = survive_file_size_limit().map_err(Failure::run)?;
+        let engine = arguments.engine.start().await?;
+        let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
+        let client = client.with_token(token).with_notices(notices(arguments.quiet));
+        let mut failures = Vec::new();
+        for url in &urls {
+            match download(arguments, &client, url, interruption).await {
+                Ok(()) => {}
+                // The others may still be had.
+                Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
+                Err(exit @ Failure::Exit(_)) => return Err(exit),
+            }
+        }
+        engine.drain(Duration::from_secs(1)).await;
+        let last = failures.pop();
+        failures.iter().for_each(|message| complain(message));
+        last.map_or(Ok(()), |message| Err(Failure::Run(message)))
+    })
+}
+
+async fn download(
+    arguments: &Arguments,
+    client: &Client,
+    url: &Url,
+    interruption: &Interruption,
+) -> Result<(), Failure> {
+    let started = Instant::now();
+    let named = file_name(url).unwrap_or_else(|| "index.html".into());
+    let place = arguments.output.clone().unwrap_or_else(|| named.into());
+    let name = place.display().to_string();
+    let target = target(place, arguments.resume)
+        .map_err(|error| Failure::Input(format!("{name}: can't be written: {error}")))?;
+    let is_quiet = arguments.quiet || matches!(target, Target::Stream(_));
+    let verify = if arguments.no_verify { Verify::Never } else { Verify::IfTold };
+    let download = Download { client, url, verify, refuses_directories: false };
+    let mut shown = Shown::new(&name, is_quiet);
+    let received = interruption.hold(async |signal| {
+        download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
+    });
+    let received = received.await;
+    drop(shown);
+    let received = received.map_err(|error| download_failure(error, interruption))?;
+    summary(client.engine(), &name, received, started, is_quiet);
+    Ok(())
+}
+
+/// Only a file can have another name while it is incomplete; what is none is written as it comes.
+fn target(place: PathBuf, resume: bool) -> io::Result<Target> {
+    if place == Path::new("-") {
+        return Ok(Target::Stream(console::output()?.into()));
+    }
+    let place = match std::fs::metadata(&place) {
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => {
+            return Ok(Target::Stream(OpenOptions::new().write(true).open(&place)?));
+        }
+        // A link stays one; what it leads to is replaced.
+        Ok(_) => place.canonicalize()?,
+        Err(_) => place,
+    };
+    let mut part = place.clone().into_os_string();
+    part.push(".part");
+    Ok(Target::File { part: part.into(), place, resume })
+}

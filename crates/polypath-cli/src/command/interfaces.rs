@@ -1,0 +1,105 @@
+//! Interfaces on the command line, and what each is for: `-I wlan0,priority=1 -I wwan0,backup,budget=2GB`.
+
+use polypath_net::uplinks::UplinkPreference;
+use polypath_sim::scenario::units::{Size, read};
+
+/// One interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) is_backup: bool,
+    pub(super) preference: UplinkPreference,
+}
+
+/// What one option names: an interface or several, each followed by what is wanted of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InterfaceList(pub(super) Vec<Interface>);
+
+const EXPECTED: &str =
+    "expected NAME, then any of backup, priority=0 to 255, budget=SIZE and hard, then maybe another NAME";
+
+impl Interface {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_string(), is_backup: false, preference: UplinkPreference::default() }
+    }
+}
+
+/// An interface that has the name of a word can only be named first.
+pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, String> {
+    let mut interfaces: Vec<Interface> = Vec::new();
+    for word in text.split(',') {
+        if word.is_empty() {
+            return Err(EXPECTED.to_string());
+        }
+        let Some(last) = interfaces.last_mut() else {
+            if word.contains('=') {
+                return Err(format!("\"{word}\" comes before the name of an interface; {EXPECTED}"));
+            }
+            interfaces.push(Interface::new(word));
+            continue;
+        };
+        match word.split_once('=') {
+            None if word == "backup" => last.is_backup = true,
+            None if word == "hard" => last.preference.is_budget_hard = true,
+            None => interfaces.push(Interface::new(word)),
+            Some(("priority", value)) => {
+                let priority = value.parse().map_err(|_| {
+                    format!("priority: \"{value}\" is no number that fits; expected 0 to 255, the smaller the better")
+                })?;
+                last.preference.priority = priority;
+            }
+            Some(("budget", value)) => {
+                let Size(bytes) = read(value).map_err(|error| format!("budget: {error}"))?;
+                if bytes == 0 {
+                    return Err(format!("budget: \"{value}\" is zero; expected a size such as \"2GB\""));
+                }
+                last.preference.budget_bytes = Some(bytes);
+            }
+            Some(_) => return Err(format!("\"{word}\" is unknown; {EXPECTED}")),
+        }
+    }
+    let lacks_budget = |interface: &&Interface| {
+        interface.preference.is_budget_hard && interface.preference.budget_bytes.is_none()
+    };
+    if let Some(interface) = interfaces.iter().find(lacks_budget) {
+        return Err(format!("{}: hard comes without a budget; expected both", interface.name));
+    }
+    Ok(InterfaceList(interfaces))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_belong_to_the_interface_before_them() {
+        let preference = |priority, budget_bytes, is_budget_hard| UplinkPreference {
+            priority,
+            budget_bytes,
+            is_budget_hard,
+        };
+        let interfaces = parse_interfaces("wlan0,eth0,priority=3,wwan0,backup,budget=2GB,hard").unwrap().0;
+        let eth = Interface { preference: preference(3, None, false), ..Interface::new("eth0") };
+        let (wwan, budget) = (Interface::new("wwan0"), preference(0, Some(2_000_000_000), true));
+        let wwan = Interface { is_backup: true, preference: budget, ..wwan };
+        assert_eq!(interfaces, [Interface::new("wlan0"), eth, wwan]);
+        assert_eq!(parse_interfaces("backup").unwrap().0, [Interface::new("backup")]);
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, expected) in [
+            ("", "expected NAME, then any of backup"),
+            ("wlan0,", "expected NAME"),
+            ("priority=1", "\"priority=1\" comes before the name of an interface"),
+            ("wlan0,priority=256", "priority: \"256\" is no number that fits; expected 0 to 255"),
+            ("wlan0,budget=2", "budget: \"2\" has no unit; expected a size such as"),
+            ("wlan0,budget=0GB", "budget: \"0GB\" is zero"),
+            ("wlan0,cost=2", "\"cost=2\" is unknown; expected NAME"),
+            ("wlan0,hard", "wlan0: hard comes without a budget"),
+        ] {
+            let message = parse_interfaces(text).unwrap_err();
+            assert!(message.starts_with(expected), "{text}: {message}");
+        }
+    }
+}

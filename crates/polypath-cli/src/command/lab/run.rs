@@ -1,0 +1,118 @@
+//! `polypath lab run`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration as SystemDuration, Instant as SystemInstant};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use polypath_cli::bench::netns::{Endpoints, Netns};
+use polypath_lab::experiment::{Experiment, Form};
+use polypath_lab::result::Store;
+use polypath_lab::run::{Backend, Progress, Simulator, check, execute};
+use sha2::{Digest, Sha256};
+
+use super::show;
+use crate::command::{Failure, complain};
+
+#[derive(Args, Debug)]
+pub(in crate::command) struct Arguments {
+    /// The experiment
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Where results go, a folder for each
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// In the size of the document, not in the reduced form
+    #[arg(long)]
+    full: bool,
+    /// What carries the runs
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = BackendName::Sim)]
+    backend: BackendName,
+    /// Runs at a time [default: one for each core; in real time always one]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BackendName {
+    /// The simulator, in virtual time
+    Sim,
+    /// Our stack between network namespaces, over emulated paths, in real time (Linux, root)
+    Netns,
+    /// The kernel's Multipath TCP and TCP there
+    NetnsKernel,
+}
+
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn at(&mut self, done_runs: usize, runs: usize, done_cost: u64, cost: u64) {
+        // By cost and not by number: the longest runs come first.
+        self.0.set_length(cost);
+        self.0.set_position(done_cost);
+        self.0.set_message(format!("{done_runs} of {runs} runs"));
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let form = if arguments.full { Form::Full } else { Form::Reduced };
+    let experiment = Experiment::load(&arguments.file, form).map_err(Failure::input)?;
+    let (backend, suffix): (&dyn Backend, _) = match arguments.backend {
+        BackendName::Sim => (&Simulator, ""),
+        BackendName::Netns => (&Netns { endpoints: Endpoints::Polypath }, "+netns"),
+        BackendName::NetnsKernel => (&Netns { endpoints: Endpoints::Kernel }, "+netns-kernel"),
+    };
+    let is_real_time = arguments.backend != BackendName::Sim;
+    if is_real_time && arguments.jobs.is_some_and(|jobs| jobs > NonZeroUsize::MIN) {
+        return Err(Failure::input("--jobs: runs in real time would disturb each other; expected 1"));
+    }
+    check(&experiment, backend).map_err(Failure::input)?;
+    let mut store = Store::open(&arguments.out, &experiment, &(build() + suffix)).map_err(Failure::input)?;
+    let (done, runs) = (store.runs().len(), store.manifest().runs);
+    if (1..runs).contains(&done) {
+        complain(&format!("{done} of {runs} runs were done before"));
+    }
+    let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
+    let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
+    bar.enable_steady_tick(SystemDuration::from_millis(200));
+    // What was done earlier says nothing about the pace of the rest.
+    bar.set_position(0);
+    bar.reset_eta();
+    let cores = std::thread::available_parallelism().ok().filter(|_| !is_real_time);
+    let jobs = arguments.jobs.or(cores).unwrap_or(NonZeroUsize::MIN);
+    let started = SystemInstant::now();
+    let never = AtomicBool::new(false);
+    let result = execute(&experiment, backend, &mut store, jobs, &never, &mut Bar(bar.clone()));
+    bar.finish_and_clear();
+    if !store.manifest().complete {
+        store.add_wall_time(started.elapsed().as_secs_f64()).map_err(Failure::run)?;
+    }
+    if result.map_err(Failure::run)? {
+        store.complete(&experiment).map_err(Failure::run)?;
+    }
+    show::show(store.dir(), arguments.json, 0, arguments.quiet)
+}
+
+/// What results depend on besides the experiment: the version, and the very program, since a change of the stack that
+/// is not in the version changes results too.
+fn build() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let program = std::env::current_exe().and_then(std::fs::read);
+    program.map_or_else(
+        |_| version.to_string(),
+        |bytes| {
+            let hash: String =
+                Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+            format!("{version}+{hash}")
+        },
+    )
+}

@@ -1,0 +1,131 @@
+//! `polypath lab show`: results in the terminal.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use polypath_lab::analysis::{Analysis, Finding, Row, WorstSet};
+use polypath_lab::report;
+use polypath_lab::result::{Manifest, Results};
+use serde::Serialize;
+
+use crate::command::{Failure, complain, print_json, print_line, write_file};
+
+#[derive(Args, Debug)]
+pub(in crate::command) struct Arguments {
+    /// A folder of results
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Name the N worst sets of each variant, by each metric
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    worst: usize,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    folder: &'a Path,
+    manifest: &'a Manifest,
+    findings: Vec<Finding<'a>>,
+    rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    worst: Vec<WorstSet>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    show(&arguments.dir, arguments.json, arguments.worst, false)
+}
+
+/// Shows the results in a folder and writes their report.
+pub(super) fn show(dir: &Path, json: bool, worst: usize, quiet: bool) -> Result<(), Failure> {
+    let results = Results::load(dir).map_err(Failure::input)?;
+    let analysis = Analysis::new(&results.experiment, &results.runs);
+    let page = dir.join("report.html");
+    write_file(&page, report::render(&results))?;
+    let worst = analysis.worst_sets(worst);
+    if json {
+        let (findings, rows) = (analysis.findings(), analysis.rows());
+        return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows, worst });
+    }
+    print_line(&text(&results, &analysis))?;
+    if !worst.is_empty() {
+        print_line(&worst_text(&worst))?;
+    }
+    if !quiet {
+        complain(&format!("report in {}", page.display()));
+    }
+    Ok(())
+}
+
+fn text(results: &Results, analysis: &Analysis<'_>) -> String {
+    let Manifest { title, form, runs, wall_s, complete, .. } = &results.manifest;
+    // The time of what was interrupted is not known.
+    let time = if *complete { format!("{wall_s:.1} s") } else { "not complete".into() };
+    let mut text = format!("{title} ({}, {} of {runs} runs, {time})\n", form.name(), results.runs.len());
+    let rows = analysis.rows();
+    for metric in &results.experiment.metrics {
+        let of_metric: Vec<&Row> = rows.iter().filter(|row| row.metric == metric.name).collect();
+        let unit = if metric.unit.is_empty() { String::new() } else { format!(" ({})", metric.unit) };
+        let label = |row: &Row| match row.point.is_empty() {
+            true => row.variant.clone(),
+            false => format!("{}, {}", row.point, row.variant),
+        };
+        let width = of_metric.iter().map(|row| label(row).chars().count()).max().unwrap_or(0).max(12);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{}{unit}, {}\n  {:width$}", metric.title, metric.better, "");
+        for name in ["min", "p5", "p25", "median", "p75", "p95", "max"] {
+            let _ = write!(text, "{name:>10}");
+        }
+        text.push('\n');
+        for row in of_metric {
+            let _ = write!(text, "  {:width$}", label(row));
+            let [p5, p25, median, p75, p95] = row.distribution.five();
+            for value in [row.distribution.min, p5, p25, median, p75, p95, row.distribution.max] {
+                let _ = write!(text, "{:>10}", report::number(value));
+            }
+            text.push('\n');
+        }
+    }
+    let findings = analysis.findings();
+    if !findings.is_empty() {
+        text.push_str("\nPublished and measured\n");
+    }
+    for finding in findings {
+        let mark = match finding.holds {
+            Some(true) => "✓",
+            Some(false) => "✗",
+            None => " ",
+        };
+        let _ = write!(text, "{mark} {}", finding.published.text);
+        if let Some(measured) = finding.measured {
+            let _ = write!(text, ": {} {}, {}", finding.measure, report::number(measured), finding.variant);
+        }
+        if let Some(demand) = report::demand(finding.published) {
+            let _ = write!(text, " (wanted: {demand})");
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_string()
+}
+
+fn worst_text(worst: &[WorstSet]) -> String {
+    let mut text = "\nWorst sets".to_string();
+    let label = |set: &WorstSet| match set.point.is_empty() {
+        true => set.variant.clone(),
+        false => format!("{}, {}", set.point, set.variant),
+    };
+    let width = worst.iter().map(|set| label(set).chars().count()).max().unwrap_or(0);
+    let mut metric = "";
+    for set in worst {
+        if set.metric != metric {
+            metric = set.metric;
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n{metric}");
+        }
+        let (label, value) = (label(set), report::number(set.value));
+        let _ = write!(text, "\n  {label:width$}{value:>10}  {:>4}  {}", set.set, set.paths);
+    }
+    text
+}

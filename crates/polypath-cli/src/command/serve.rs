@@ -1,0 +1,153 @@
+//! `polypath serve`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use polypath_cli::web::{self, Access, FileServer, Token};
+
+use super::engine::EngineArguments;
+use super::network::block_on;
+use super::request_log::Log;
+use super::transfer::token_in;
+use super::{Failure, print_line};
+
+/// What connections may take to close after the end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long a reader of the log has for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// What is served
+    #[arg(default_value = ".")]
+    directory: PathBuf,
+    /// Where to listen; [::] is every address of both families
+    #[arg(short, long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0_u16; 8], web::DEFAULT_PORT)))]
+    listen: SocketAddr,
+    /// Clients may store files there: those that show a token, which is printed at the start unless --token-file has it;
+    /// everybody on this machine if --listen is a loopback address
+    #[arg(long)]
+    writable: bool,
+    /// The token of clients that store files, 16 characters or more
+    #[arg(long, value_name = "FILE", requires = "writable")]
+    token_file: Option<PathBuf>,
+    /// A name by which clients call this server; without a token they may store files only at its names, addresses and
+    /// localhost, so that no page of others can have a browser do it
+    #[arg(long, value_name = "HOST", requires = "writable")]
+    name: Vec<String>,
+    /// Serve files whose names begin with a dot, too
+    #[arg(long)]
+    hidden: bool,
+    /// Write no line for each request; lines that nobody reads in time go missing, and are counted
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    engine: EngineArguments,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let directory = &arguments.directory;
+    let mut files = FileServer::new(directory, arguments.writable).map_err(|error| {
+        Failure::Input(format!("{}: {error}; expected a directory that can be read", directory.display()))
+    })?;
+    files = files.with_names(arguments.name.clone());
+    if arguments.hidden {
+        files = files.with_hidden_files();
+    }
+    let token = token(arguments)?;
+    if let Some(token) = &token {
+        files = files.with_token(token.clone());
+    }
+    block_on(async {
+        let engine = arguments.engine.start_listening().await?;
+        let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
+        let address = listener.local_addr().map_err(Failure::run)?;
+        print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
+        print_line(&exposure(arguments, address, token.as_ref()))?;
+        let (requests, written) = Log::new(io::stdout()).map_err(Failure::run)?;
+        let requests = Arc::new(requests);
+        let (is_quiet, lines) = (arguments.quiet, requests.clone());
+        let log = move |access: &Access| {
+            if !is_quiet {
+                lines.line(&line(access, SystemTime::now()));
+            }
+        };
+        let stop = async {
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let finished = async {
+            web::serve(files, listener, stop, log).await;
+            engine.drain(DRAIN).await;
+            if let Some(requests) = Arc::into_inner(requests) {
+                requests.finish(&written, LAST_LINES);
+            }
+        };
+        let impatience = async {
+            // The first signal asks to finish, the second to leave.
+            for _ in 0..2 {
+                if tokio::signal::ctrl_c().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            () = finished => Ok(()),
+            () = impatience => Err(Failure::run("interrupted before all requests were answered")),
+        }
+    })
+}
+
+/// Needed where others than this machine's own people can store files.
+fn token(arguments: &Arguments) -> Result<Option<Token>, Failure> {
+    if let Some(file) = &arguments.token_file {
+        return token_in(file).map(Some);
+    }
+    // An address of our own stacks is not the system's loopback, whatever its numbers.
+    let is_local = arguments.listen.ip().to_canonical().is_loopback() && arguments.engine.is_kernel();
+    if !arguments.writable || is_local {
+        return Ok(None);
+    }
+    let failed = |error| Failure::Run(format!("can't make a token: {error}; expected --token-file"));
+    Token::random().map(Some).map_err(failed)
+}
+
+/// What everybody can see and do who reaches this.
+fn exposure(arguments: &Arguments, address: SocketAddr, token: Option<&Token>) -> String {
+    let who = if address.ip().to_canonical().is_loopback() {
+        "Everybody on this machine"
+    } else {
+        "Everybody who reaches this machine"
+    };
+    let what = if arguments.hidden { "hidden ones too" } else { "but not hidden ones" };
+    let storing = match token {
+        _ if !arguments.writable => "nobody can store any".into(),
+        None => "can store some".into(),
+        Some(_) if arguments.token_file.is_some() => "whoever has the token can store some".into(),
+        Some(token) => format!(
+            "whoever has this token can store some (polypath cp --token-file, or POLYPATH_TOKEN): {}",
+            token.reveal()
+        ),
+    };
+    format!("{who} can read these files, {what}; {storing}")
+}
+
+/// The common log format, with the time as HTTP writes it.
+fn line(access: &Access, now: SystemTime) -> String {
+    let bytes = access.bytes.map_or("-".into(), |bytes| bytes.to_string());
+    let time = httpdate::fmt_http_date(now);
+    // What a stranger sends must not draw on the terminal.
+    let path: String = access.path.chars().flat_map(char::escape_default).collect();
+    format!(
+        "{} - - [{time}] \"{} {path} HTTP/1.1\" {} {bytes}",
+        access.client.ip(),
+        access.method,
+        access.status.as_u16()
+    )
+}

@@ -1,0 +1,208 @@
+//! `polypath sim`.
+
+use std::path::PathBuf;
+use std::time::Duration as SystemDuration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use polypath_cli::report::{Chart, Report, Series, Table, render};
+use polypath_sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
+use polypath_units::Instant;
+
+use super::{Failure, check_writable, complain, print_json, write_file};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// The scenario
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Where the results go as JSON [default: the file's own choice, else standard output]
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where the report goes [default: the file's own choice, else beside the scenario]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write every packet to a pcapng file, an interface for each link
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Another seed than the file's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn at(&mut self, now: Instant, end: Instant, received_bytes: u64) {
+        self.0.set_length(end.as_millis());
+        self.0.set_position(now.as_millis());
+        self.0.set_message(format!("{:.1} MB received", received_bytes as f64 / 1e6));
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut scenario = Scenario::load(&arguments.file).map_err(Failure::input)?;
+    if let Some(seed) = arguments.seed {
+        scenario = scenario.with_seed(seed);
+    }
+    let outputs = scenario.outputs_mut();
+    outputs.json = arguments.json.clone().or(outputs.json.take());
+    outputs.pcap = arguments.pcap.clone().or(outputs.pcap.take());
+    let beside = || arguments.file.with_extension("html");
+    let report_to = arguments.report.clone().or(outputs.report.take()).unwrap_or_else(beside);
+    let json_to = outputs.json.clone();
+    for path in json_to.iter().chain([&report_to]) {
+        check_writable(path)?;
+    }
+    let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
+    let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
+    bar.enable_steady_tick(SystemDuration::from_millis(200));
+    let result = scenario.run(&mut Bar(bar.clone())).map_err(Failure::run)?;
+    bar.finish_and_clear();
+    write_file(&report_to, render(&report(&result)))?;
+    if !arguments.quiet {
+        complain(&format!("report in {}", report_to.display()));
+    }
+    match json_to {
+        Some(path) => {
+            let text = serde_json::to_string_pretty(&result).map_err(Failure::run)?;
+            write_file(&path, text)
+        }
+        None => print_json(&result),
+    }
+}
+
+fn report(result: &RunResult) -> Report {
+    let streams: Vec<(String, &ConnectionResult, &StreamResult)> = result
+        .connections
+        .iter()
+        .flat_map(|connection| {
+            let both = [("up", &connection.upload), ("down", &connection.download)];
+            both.into_iter().filter_map(move |(way, stream)| {
+                let stream = stream.as_ref().filter(|stream| stream.planned_bytes != Some(0))?;
+                Some((format!("{} {way}", connection.name), connection, stream))
+            })
+        })
+        .collect();
+    let received: u64 = streams.iter().map(|(_, _, stream)| stream.bytes).sum();
+    let intact = streams.iter().all(|(_, _, stream)| stream.intact);
+    Report {
+        title: result.name.clone(),
+        summary: format!(
+            "{} over {} in {:.2} simulated seconds, seed {}.",
+            count(result.connections.len(), "connection"),
+            count(result.links.len(), "link"),
+            result.simulated_s,
+            result.seed
+        ),
+        headlines: vec![
+            (format!("{:.1} MB", received as f64 / 1e6), "received by applications".into()),
+            (
+                format!("{:.1} Mbit/s", received as f64 * 8.0 / 1e6 / result.simulated_s.max(1e-9)),
+                "mean over the whole run".into(),
+            ),
+            (if intact { "intact" } else { "DAMAGED" }.into(), "every byte compared".into()),
+        ],
+        tables: vec![stream_table(&streams), link_table(result)],
+        charts: charts(&streams),
+        marks: Vec::new(),
+        parameters: vec![
+            ("Seed".into(), result.seed.to_string()),
+            ("Trace hash".into(), result.trace_hash.clone()),
+            ("Polypath".into(), env!("CARGO_PKG_VERSION").into()),
+        ],
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn stream_table(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Table {
+    let rows = streams.iter().map(|(name, connection, stream)| {
+        vec![
+            name.clone(),
+            format!("{:.2}", stream.bytes as f64 / 1e6),
+            stream.completed_at_s.map_or("–".into(), |at| format!("{at:.2}")),
+            format!("{:.2}", stream.goodput_bps / 1e6),
+            stream.retransmitted_packets.to_string(),
+            stream.subflows.len().to_string(),
+            connection.fell_back.clone().or(connection.closed.clone()).unwrap_or_else(|| "open".into()),
+        ]
+    });
+    let columns = ["", "MB", "complete at s", "Mbit/s", "resent", "subflows", "ended"];
+    Table {
+        title: "Streams".into(),
+        columns: columns.map(String::from).to_vec(),
+        rows: rows.collect(),
+        note: String::new(),
+    }
+}
+
+fn link_table(result: &RunResult) -> Table {
+    let mut rows = Vec::new();
+    for link in &result.links {
+        for (way, channel) in [("→", &link.forward), ("←", &link.backward)] {
+            rows.push(vec![
+                format!("{} {way}", link.name),
+                channel.totals.delivered_packets.to_string(),
+                format!("{:.2}", channel.totals.delivered_bytes as f64 / 1e6),
+                channel.utilisation.map_or("–".into(), |share| format!("{:.1} %", share * 100.0)),
+            ]);
+        }
+    }
+    Table {
+        title: "Links".into(),
+        columns: ["", "packets delivered", "MB", "utilisation"].map(String::from).to_vec(),
+        rows,
+        note: String::new(),
+    }
+}
+
+fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> {
+    type Value = fn(&polypath_sim::scenario::SubflowSeries, usize) -> f64;
+    let per_subflow = |value: Value| -> Vec<Series> {
+        let subflows =
+            streams.iter().flat_map(|(name, _, stream)| stream.subflows.iter().map(move |s| (name, s)));
+        subflows
+            .enumerate()
+            .map(|(colour, (name, subflow))| Series {
+                name: format!("{name}, {}", subflow.link.clone().unwrap_or_else(|| subflow.remote.clone())),
+                colour,
+                points: (0..subflow.series.time_s.len())
+                    .map(|at| (subflow.series.time_s[at], value(&subflow.series, at)))
+                    .collect(),
+            })
+            .collect()
+    };
+    let mut throughput = per_subflow(|series, at| series.throughput_bps[at] / 1e6);
+    throughput.extend(streams.iter().map(|(name, _, stream)| {
+        Series {
+            name: format!("{name}, data at the application"),
+            colour: Series::TOTAL,
+            points: stream
+                .series
+                .time_s
+                .iter()
+                .copied()
+                .zip(stream.series.goodput_bps.iter().map(|bps| bps / 1e6))
+                .collect(),
+        }
+    }));
+    let chart = |title: &str, unit: &str, series| Chart {
+        title: title.into(),
+        unit: unit.into(),
+        stacked: false,
+        series,
+    };
+    vec![
+        // The subflows of one stream add up; those of several would hide each other.
+        Chart { stacked: streams.len() == 1, ..chart("Throughput", "Mbit/s", throughput) },
+        chart("Congestion window", "kB", per_subflow(|series, at| series.cwnd_bytes[at] as f64 / 1e3)),
+        chart("Smoothed round-trip time", "ms", per_subflow(|series, at| series.srtt_ms[at])),
+    ]
+}

@@ -1,0 +1,210 @@
+//! `polypath soak`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use polypath_sim::soak::{self, Ending, PathPlan, SoakScenario};
+use polypath_sim::trace::TraceOutputs;
+use polypath_wire::MptcpVersion;
+use serde::Serialize;
+
+use super::{Failure, create_file, print_json, print_line};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// Replay the scenario of this seed, with a trace
+    #[arg(long, conflicts_with_all = ["count", "from"])]
+    seed: Option<u64>,
+    /// How many scenarios to run
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// First seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Run each of so many twice and compare the traces: every nth
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    twice: u64,
+    /// With --seed: write every packet to a pcapng file
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    pcap: Option<PathBuf>,
+    /// With --seed: write one line for each packet
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    trace: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Json {
+    scenarios: u64,
+    passed: u64,
+    run_twice: u64,
+    received_bytes: u64,
+    packets: u64,
+    failed_seeds: Vec<u64>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match arguments.seed {
+        Some(seed) => replay(arguments, seed),
+        None => run_many(arguments),
+    }
+}
+
+fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
+    let outputs = TraceOutputs {
+        hash: true,
+        pcapng: arguments.pcap.as_deref().map(create_file).transpose()?,
+        text: arguments.trace.as_deref().map(create_file).transpose()?,
+        comment: format!("polypath soak --seed {seed}"),
+        ..TraceOutputs::default()
+    };
+    let scenario = SoakScenario::from_seed(seed);
+    if !arguments.json {
+        print_line(&describe(&scenario))?;
+    }
+    let result = scenario.run_traced(outputs);
+    if !arguments.json {
+        let outcome = result.map_err(Failure::run)?;
+        let hash = outcome.trace_hash.map_or_else(String::new, |hash| format!("; trace {hash:016x}"));
+        return print_line(&format!(
+            "passed: {} bytes in {} packets until {}{hash}",
+            outcome.received_bytes, outcome.packets, outcome.finished_at
+        ));
+    }
+    let (bytes, packets) =
+        result.as_ref().map_or((0, 0), |outcome| (outcome.received_bytes, outcome.packets));
+    print_json(&Json {
+        scenarios: 1,
+        passed: u64::from(result.is_ok()),
+        run_twice: 0,
+        received_bytes: bytes,
+        packets,
+        failed_seeds: result.as_ref().err().map(|failure| failure.seed).into_iter().collect(),
+    })?;
+    result.map(|_| ()).map_err(Failure::run)
+}
+
+/// A scenario in words, a line for each path.
+fn describe(scenario: &SoakScenario) -> String {
+    let version = match scenario.version {
+        MptcpVersion::V0 => "version 0",
+        MptcpVersion::V1 => "version 1",
+    };
+    let checksum = if scenario.checksum { ", checksums" } else { "" };
+    let aggregates = if scenario.aggregates { ", segments in aggregates" } else { "" };
+    let ending = match scenario.ending {
+        Ending::Orderly => "each end closes after its last byte".into(),
+        Ending::Stop { at } => format!("both ends stop at {at}"),
+        Ending::Abort { at, client: true } => format!("the client aborts at {at}"),
+        Ending::Abort { at, client: false } => format!("the server aborts at {at}"),
+    };
+    let mut lines = vec![
+        format!(
+            "seed {}: {} bytes up, {} down; {ending}",
+            scenario.seed, scenario.up_bytes, scenario.down_bytes
+        ),
+        format!("  {version}{checksum}{aggregates}"),
+        format!(
+            "  scheduler {}, congestion control {}, path manager {}",
+            scenario.scheduler, scenario.congestion, scenario.path_manager
+        ),
+        format!(
+            "  send buffers {} bytes, receive buffers {}; {:.1} % of window updates are lost",
+            scenario.window_bytes,
+            scenario.receive_bytes,
+            scenario.lost_window_updates * 100.0
+        ),
+    ];
+    lines.extend(scenario.paths.iter().enumerate().map(|(number, path)| describe_path(number + 1, path)));
+    lines.join("\n")
+}
+
+fn describe_path(number: usize, path: &PathPlan) -> String {
+    let order = if path.any_order { ", packets overtake" } else { "" };
+    let under_way = if path.flush { "what is under way is lost" } else { "what is under way waits" };
+    let cuts: Vec<String> =
+        path.cuts.iter().map(|cut| format!("at {} for {}", cut.from, cut.lasts)).collect();
+    let cuts =
+        if cuts.is_empty() { String::new() } else { format!("; cut {}: {under_way}", cuts.join(", ")) };
+    format!(
+        "  path {number}: {}, delay {} + {}{order}, queue {}, loss {:.2} %, duplicated {:.2} %, reordered {:.2} %{cuts}",
+        path.rate,
+        path.delay,
+        path.jitter,
+        path.queue,
+        path.loss * 100.0,
+        path.duplicate * 100.0,
+        path.reorder * 100.0
+    )
+}
+
+fn run_many(arguments: &Arguments) -> Result<(), Failure> {
+    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(arguments.count) };
+    let style =
+        ProgressStyle::with_template("  {bar:40.cyan/238} {pos} of {len}  {per_sec}  {eta} left  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
+    let mut result = Json {
+        scenarios: 0,
+        passed: 0,
+        run_twice: 0,
+        received_bytes: 0,
+        packets: 0,
+        failed_seeds: Vec::new(),
+    };
+    let mut first_failure = None;
+    for seed in arguments.from..arguments.from.saturating_add(arguments.count) {
+        let twice = arguments.twice > 0 && seed % arguments.twice == 0;
+        result.scenarios += 1;
+        result.run_twice += u64::from(twice);
+        match if twice { soak::run_twice(seed) } else { soak::run(seed) } {
+            Ok(outcome) => {
+                result.passed += 1;
+                result.received_bytes += outcome.received_bytes;
+                result.packets += outcome.packets;
+            }
+            Err(failure) => {
+                bar.println(format!("{failure}\n  replay: polypath soak --seed {seed}"));
+                result.failed_seeds.push(seed);
+                first_failure.get_or_insert(failure);
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if arguments.json {
+        print_json(&result)?;
+    } else {
+        print_line(&format!(
+            "{} of {} scenarios passed ({} run twice): {:.1} GB, {} packets",
+            result.passed,
+            result.scenarios,
+            result.run_twice,
+            result.received_bytes as f64 / 1e9,
+            result.packets
+        ))?;
+    }
+    match first_failure {
+        None => Ok(()),
+        Some(failure) => {
+            Err(Failure::run(format!("{failure}; replay: polypath soak --seed {}", failure.seed)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_are_told_in_words() {
+        for seed in 0..50 {
+            let scenario = SoakScenario::from_seed(seed);
+            let told = describe(&scenario);
+            assert_eq!(told.lines().count(), 4 + scenario.paths.len(), "{told}");
+            assert!(told.starts_with(&format!("seed {seed}: ")) && !told.contains(['{', '[']), "{told}");
+        }
+    }
+}

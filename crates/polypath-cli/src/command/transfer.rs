@@ -1,0 +1,251 @@
+//! What `polypath get` and `polypath cp` have in common.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use polypath_cli::web::{DownloadError, Error, Fetched, Progress, Token};
+use polypath_net::Engine;
+use polypath_net::console;
+use tokio::signal::unix::{SignalKind, signal};
+use url::Url;
+
+use super::network::{Interruption, is_given};
+use super::{Failure, complain, does_harm, harmless};
+
+pub(super) fn failure(error: Error) -> Failure {
+    match error {
+        Error::Url { .. } => Failure::input(error),
+        _ => Failure::run(error),
+    }
+}
+
+pub(super) fn download_failure(error: DownloadError, interruption: &Interruption) -> Failure {
+    match error {
+        DownloadError::Interrupted { kept_bytes, .. } => {
+            if kept_bytes > 0 {
+                complain(&error.to_string());
+            }
+            interruption.exit()
+        }
+        DownloadError::Request(error) => failure(error),
+        DownloadError::Open { .. } => Failure::input(error),
+        _ => Failure::run(error),
+    }
+}
+
+/// Most bytes of what a server says that are shown.
+const MOST_SAID_BYTES: usize = 200;
+
+/// What a server refuses, in one line: the status, and what it says in plain text, if that is short.
+pub(super) async fn refused(url: &Url, answer: Fetched) -> Failure {
+    let status = answer.response.status();
+    if status == StatusCode::UNAUTHORIZED {
+        return wants_token(url);
+    }
+    let kind = answer.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_plain = kind.is_some_and(|kind| kind.starts_with("text/plain"));
+    let mut said = String::new();
+    if is_plain && let Ok(content) = answer.content(MOST_SAID_BYTES).await {
+        said = first_line(&content);
+    }
+    let colon = if said.is_empty() { "" } else { ": " };
+    Failure::Run(format!("{url}: the server says {status}{colon}{said}"))
+}
+
+fn first_line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).lines().next().unwrap_or_default().trim().to_string()
+}
+
+pub(super) fn wants_token(url: &Url) -> Failure {
+    Failure::Run(format!(
+        "{url}: the server wants a token; expected its own in --token-file or POLYPATH_TOKEN"
+    ))
+}
+
+/// A bar on standard error, if that is a terminal.
+pub(super) fn bar(name: &str, total: Option<u64>, done: u64, is_quiet: bool) -> ProgressBar {
+    let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    if is_quiet {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = if total.is_some() {
+        "{prefix}  {bar:30.cyan/238} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left"
+    } else {
+        "{prefix}  {bytes}  {bytes_per_sec}"
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style.progress_chars("━╸─"));
+    bar.set_prefix(harmless(name));
+    bar.set_position(done);
+    bar.reset_eta();
+    bar
+}
+
+/// Says how it went, as a line on standard error.
+pub(super) fn summary(engine: &Engine, name: &str, bytes: u64, started: Instant, is_quiet: bool) {
+    if !is_quiet {
+        let seconds = started.elapsed().as_secs_f64();
+        let rate = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
+        let name = harmless(name);
+        let aside = match engine.paths_set_aside().join(", ") {
+            names if names.is_empty() => names,
+            names => format!("; {names} set aside: it held up the rest, or would have"),
+        };
+        console::tell(format_args!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s){aside}"));
+    }
+}
+
+/// Shows a download while it lasts.
+pub(super) struct Shown {
+    name: String,
+    is_quiet: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Shown {
+    pub(super) fn new(name: &str, is_quiet: bool) -> Self {
+        Self { name: name.into(), is_quiet, bar: None }
+    }
+
+    pub(super) fn show(&mut self, progress: Progress) {
+        match (progress, &self.bar) {
+            (Progress::Begun { present, total }, _) => {
+                self.bar = Some(bar(&self.name, total, present, self.is_quiet));
+            }
+            (Progress::Bytes(bytes), Some(bar)) => bar.inc(bytes),
+            (Progress::Bytes(_), None) => {}
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A file that may not grow any more is an error of `write` then, as a full disk is, and not the end of the process.
+pub(super) fn survive_file_size_limit() -> io::Result<tokio::signal::unix::Signal> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+}
+
+/// What servers want to see.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Credentials {
+    /// The token that a server wants [default: what the environment variable POLYPATH_TOKEN says]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Credentials {
+    pub(super) fn token(&self) -> Result<Option<Token>, Failure> {
+        match (&self.token_file, std::env::var("POLYPATH_TOKEN")) {
+            (Some(file), _) => token_in(file).map(Some),
+            (None, Ok(text)) => {
+                let wrong = |error| Failure::Input(format!("POLYPATH_TOKEN: {error}"));
+                Token::new(text.trim()).map(Some).map_err(wrong)
+            }
+            (None, Err(_)) => Ok(None),
+        }
+    }
+}
+
+/// The token in a file, whatever space is around it. Nobody else may read the file, nor put another token there.
+pub(super) fn token_in(place: &Path) -> Result<Token, Failure> {
+    let wrong = |error: String| Failure::Input(format!("{}: {error}", place.display()));
+    let unread = |error: io::Error| wrong(format!("can't be read: {error}"));
+    let mut file = File::open(place).map_err(unread)?;
+    let found = file.metadata().map_err(unread)?;
+    let me = rustix::process::geteuid().as_raw();
+    let mode = found.mode() & 0o7777;
+    // Root can read and write everything anyway.
+    if ![0, me].contains(&found.uid()) || found.is_file() && mode & 0o077 != 0 {
+        return Err(wrong(format!(
+            "belongs to user {} and has mode {mode:04o}; expected user {me}, and that nobody else may read or write it (chmod 600)",
+            found.uid()
+        )));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unread)?;
+    Token::new(text.trim()).map_err(|error| wrong(error.to_string()))
+}
+
+/// How long clients wait.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Patience {
+    /// Give up when nothing has moved for so long, when a server has not begun to send what was asked for that long after it
+    /// was asked, or when it needs that long and a second for each 10 MB to tell a SHA-256; 0 to wait for ever
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    stall_timeout: Duration,
+}
+
+impl Patience {
+    /// None waits for ever.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        Some(self.stall_timeout).filter(is_given)
+    }
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|value| Duration::try_from_secs_f64(value).ok())
+        .ok_or_else(|| "expected seconds, such as 10 or 0.5".into())
+}
+
+/// Where clients say what they wait for.
+pub(super) fn notices(is_quiet: bool) -> Option<fn(&str)> {
+    (!is_quiet).then_some(super::complain)
+}
+
+/// The last name in a URL's path.
+pub(super) fn file_name(url: &Url) -> Option<String> {
+    let last = url.path_segments()?.rfind(|segment| !segment.is_empty())?;
+    let name = percent_encoding::percent_decode_str(last).decode_utf8().ok()?.into_owned();
+    is_plain_name(&name).then_some(name)
+}
+
+/// A name that can't lead anywhere else, and that does nothing to the terminal of whoever lists it, nor to how it reads.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    !name.is_empty()
+        && name != "."
+        && name != ".."
+        && !name.contains(|letter: char| letter == '/' || does_harm(letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_nowhere_and_do_nothing_to_a_terminal() {
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "/",
+            "a\0",
+            "\u{1b}[2J",
+            "a\nb",
+            "\u{9b}31m",
+            "\u{7f}",
+            "a\u{202e}gpj.exe",
+            "\u{2066}",
+        ] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
+        for name in ["a", "...", ".a", "a b\u{e9}\u{1f600}", "\u{5d0}\u{200f}"] {
+            assert!(is_plain_name(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! A file over two emulated access links, one of which is cut midway and comes back.
+//!
+//! Both hosts live in this process and run the production stack; the links between them are the link crate's, stepped
+//! against the wall clock or, with [`Clock::Virtual`], as fast as the machine can.
+
+mod baseline;
+pub mod namespaces;
+mod path;
+mod summary;
+mod transfer;
+
+use std::cell::RefCell;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use polypath_link::Change;
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_net::{Timed, run_in_real_time};
+use polypath_sim::app::{App, Stack};
+use polypath_sim::network::{AppId, LinkId, Network, NodeId};
+use polypath_sim::topologies::{PathConfig, parallel_paths};
+use polypath_sim::trace::TraceOutputs;
+use polypath_units::{BitRate, Duration, Instant};
+use polypath_wire::Endpoint;
+
+pub use baseline::{Baselines, KernelBaselines, Provenance, aggregation_benefit, measure_baselines};
+pub use path::{Cut, DemoPath, ParsePathError};
+pub use summary::{report, table};
+use transfer::{Client, Progress, Server};
+
+/// What to show.
+#[derive(Clone, Debug)]
+pub struct Demo {
+    /// The access links.
+    pub paths: Vec<DemoPath>,
+    /// The file's content.
+    pub content: Bytes,
+    /// A path that goes down and comes back.
+    pub cut: Option<Cut>,
+    /// Settings of both ends.
+    pub connection: ConnectionConfig,
+    /// How time passes.
+    pub clock: Clock,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Give up after this long.
+    pub limit: Duration,
+}
+
+/// How time passes in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// As on the wall.
+    Real,
+    /// At once.
+    Virtual,
+}
+
+/// One sample of a running transfer, for progress displays and charts.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sample {
+    /// Seconds since the connection was opened.
+    pub at_s: f64,
+    /// Bytes that the client has of the file.
+    pub received_bytes: u64,
+    /// By path.
+    pub paths: Vec<PathSample>,
+}
+
+/// A path in a [`Sample`].
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct PathSample {
+    /// Payload acknowledged so far, over all subflows that the path has had; where the kernel sends, payload that arrived.
+    pub acked_bytes: u64,
+    /// Congestion window in bytes; zero while there is no subflow.
+    pub cwnd_bytes: u64,
+    /// Smoothed round-trip time in milliseconds; zero while there is none.
+    pub srtt_ms: f64,
+    /// The link is down.
+    pub down: bool,
+}
+
+/// What came of a transfer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The whole file arrived.
+    pub complete: bool,
+    /// Seconds from opening the connection to the last byte.
+    pub duration_s: f64,
+    /// The file's length over the duration, in bits per second.
+    pub goodput_bps: f64,
+    /// Bytes that arrived.
+    pub received_bytes: u64,
+    /// SHA-256 of what was sent, in hexadecimal.
+    pub sent_sha256: String,
+    /// SHA-256 of what arrived.
+    pub received_sha256: String,
+    /// The longest time in which nothing arrived, in seconds, after the first byte.
+    pub longest_gap_s: f64,
+    /// Samples, 100 ms apart.
+    pub samples: Vec<Sample>,
+}
+
+impl Outcome {
+    /// All bytes arrived, unchanged.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.complete && self.sent_sha256 == self.received_sha256
+    }
+}
+
+/// Between two samples.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+const PORT: u16 = 80;
+
+/// The transfer while it runs.
+struct Running {
+    network: Network,
+    server: NodeId,
+    client_addrs: Vec<IpAddr>,
+    serving: AppId,
+    progress: Rc<RefCell<Progress>>,
+    cut: Option<Cut>,
+    totals: PathTotals,
+    samples: Vec<Sample>,
+}
+
+/// Payload that a path has carried.
+#[derive(Clone, Copy, Debug, Default)]
+struct PathTotal {
+    ended_bytes: u64,
+    current_bytes: u64,
+}
+
+/// Payload of subflows that are gone, and of living ones, by path.
+#[derive(Clone, Debug)]
+struct PathTotals(Vec<PathTotal>);
+
+impl PathTotals {
+    fn new(paths: usize) -> Self {
+        Self(vec![PathTotal::default(); paths])
+    }
+
+    /// What is known without looking at the subflows.
+    fn sample(&self, now: Instant, cut: Option<Cut>) -> Sample {
+        let path = |(path, total): (usize, &PathTotal)| PathSample {
+            acked_bytes: total.ended_bytes + total.current_bytes,
+            down: cut.is_some_and(|cut| cut.path == path && cut.contains(now)),
+            ..PathSample::default()
+        };
+        Sample {
+            at_s: now.as_secs_f64(),
+            received_bytes: 0,
+            paths: self.0.iter().enumerate().map(path).collect(),
+        }
+    }
+
+    /// Takes in what the living subflows have carried, by path.
+    fn note(&mut self, current: &[u64], sample: &mut Sample) {
+        for ((total, current), path) in self.0.iter_mut().zip(current).zip(&mut sample.paths) {
+            // Fewer than before: a subflow ended, and another may have begun.
+            if *current < total.current_bytes {
+                total.ended_bytes += total.current_bytes;
+            }
+            total.current_bytes = *current;
+            path.acked_bytes = total.ended_bytes + total.current_bytes;
+        }
+    }
+}
+
+impl Timed for Running {
+    fn next_event_at(&self) -> Option<Instant> {
+        self.network.next_event_at()
+    }
+
+    fn run_until(&mut self, now: Instant) {
+        self.network.run_until(now);
+    }
+}
+
+impl Demo {
+    /// Runs the transfer; `watch` sees each sample.
+    ///
+    /// # Errors
+    /// A trace that can't be written.
+    pub fn run(
+        &self,
+        pcapng: Option<Box<dyn io::Write>>,
+        mut watch: impl FnMut(&Sample),
+    ) -> io::Result<Outcome> {
+        let mut running = self.start(pcapng)?;
+        let mut step = |running: &mut Running, now: Instant| {
+            running.sample(now);
+            if let Some(sample) = running.samples.last() {
+                watch(sample);
+            }
+            running.progress.borrow().is_over() || now.since(Instant::ZERO) >= self.limit
+        };
+        match self.clock {
+            Clock::Real => run_in_real_time(&mut running, Instant::ZERO, SAMPLE_INTERVAL, step),
+            Clock::Virtual => {
+                let mut now = Instant::ZERO;
+                while !step(&mut running, now) {
+                    now += SAMPLE_INTERVAL;
+                    running.network.run_until(now);
+                }
+            }
+        }
+        if let Some(tracer) = running.network.take_tracer() {
+            tracer.finish()?;
+        }
+        let progress = running.progress.borrow();
+        Ok(self.outcome(&progress, running.network.now(), running.samples.clone()))
+    }
+
+    fn start(&self, pcapng: Option<Box<dyn io::Write>>) -> io::Result<Running> {
+        let connection = Arc::new(self.connection.clone());
+        let config = HostConfig { connection, ..HostConfig::default() };
+        let paths = self.paths.iter().map(|path| PathConfig::symmetric(path.name.clone(), path.link()));
+        let (builder, net) = parallel_paths(self.seed, paths, config.clone(), config);
+        let tracer = match pcapng {
+            Some(out) => {
+                let comment = "polypath demo".to_string();
+                Some(builder.tracer(TraceOutputs {
+                    pcapng: Some(out),
+                    comment,
+                    ..TraceOutputs::default()
+                })?)
+            }
+            None => None,
+        };
+        let mut network = builder.build();
+        network.set_tracer(tracer);
+        if let Some(cut) = self.cut {
+            self.schedule_cut(&mut network, net.links[cut.path], cut);
+        }
+        let progress = Rc::new(RefCell::new(Progress::new(self.content.len() as u64)));
+        let remote = Endpoint::new(net.server_addr, PORT);
+        let server_app = App::Custom(Box::new(Server::new(self.content.clone())));
+        let serving = network.with_host(net.server, |_, host| {
+            host.stack.listen(remote).map(|_| host.accept(PORT, server_app)).map_err(io::Error::other)
+        })?;
+        let local = Endpoint::new(net.client_addrs[0], 0);
+        let client_app = App::Custom(Box::new(Client::new(progress.clone())));
+        network.with_host(net.client, |now, host| {
+            let app = host.add(client_app);
+            host.stack
+                .connect(now, local, remote, None)
+                .map(|id| host.bind(id, app))
+                .map_err(io::Error::other)
+        })?;
+        Ok(Running {
+            network,
+            server: net.server,
+            totals: PathTotals::new(net.client_addrs.len()),
+            client_addrs: net.client_addrs,
+            serving,
+            progress,
+            cut: self.cut,
+            samples: Vec::new(),
+        })
+    }
+
+    fn schedule_cut(&self, network: &mut Network, link: LinkId, cut: Cut) {
+        for (at, change) in [(cut.from, Change::Down), (cut.to, Change::Up)] {
+            network.schedule(Instant::ZERO + at, move |network| {
+                network.change(link.forward(), change);
+                network.change(link.backward(), change);
+            });
+        }
+    }
+
+    fn outcome(&self, progress: &Progress, now: Instant, samples: Vec<Sample>) -> Outcome {
+        let duration = progress.finished_at.unwrap_or(now).since(Instant::ZERO);
+        let goodput = BitRate::from_bytes_over(progress.received_bytes, duration);
+        Outcome {
+            complete: progress.received_bytes == self.content.len() as u64,
+            duration_s: duration.as_secs_f64(),
+            goodput_bps: goodput.as_bps() as f64,
+            received_bytes: progress.received_bytes,
+            sent_sha256: transfer::sha256(&self.content),
+            received_sha256: progress.sha256(),
+            longest_gap_s: progress.longest_gap.as_secs_f64(),
+            samples,
+        }
+    }
+}
+
+impl Running {
+    /// Notes where the transfer is; the server sends, so its view of the subflows counts.
+    fn sample(&mut self, now: Instant) {
+        let mut sample = self.totals.sample(now, self.cut);
+        sample.received_bytes = self.progress.borrow().received_bytes;
+        let host = self.network.host(self.server);
+        let info = host.connection(self.serving).map(|id| Stack::info(&host.stack, id)).unwrap_or_default();
+        let mut current = vec![0; self.client_addrs.len()];
+        for subflow in &info.subflows {
+            let Some(path) = self.client_addrs.iter().position(|addr| *addr == subflow.tuple.remote.addr)
+            else {
+                continue;
+            };
+            current[path] += subflow.acked_bytes;
+            sample.paths[path].cwnd_bytes += subflow.cwnd_bytes;
+            sample.paths[path].srtt_ms = subflow.srtt.as_millis_f64();
+        }
+        self.totals.note(&current, &mut sample);
+        self.samples.push(sample);
+    }
+}

@@ -1,0 +1,133 @@
+//! The shape of the workspace, checked by machine: what may depend on what, what stays pure, how long files get.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Each crate and what of ours it may depend on. Dependencies point downwards only.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("wire", &["units"]),
+    ("congestion", &["units"]),
+    ("tcp", &["units", "wire", "congestion"]),
+    ("mptcp", &["units", "wire", "congestion", "tcp"]),
+    ("link", &["units", "wire"]),
+    ("sim", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
+    ("net", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
+    ("lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim"]),
+    ("capi", &["net"]),
+    ("preload", &["net"]),
+    ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "net"]),
+    ("cli", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net", "lab", "polypath"]),
+];
+
+/// Crates without clock, socket, thread, task or global randomness.
+const PURE: &[&str] = &["units", "wire", "congestion", "tcp", "mptcp", "link"];
+
+/// Words that have no place in the code of a pure crate.
+const IMPURE: &[&str] =
+    &["std::time", "SystemTime", "std::net", "std::thread", "tokio", "thread_rng", "RandomState", "std::fs"];
+
+/// Lines of code, tests included, that a file may have. Longer ones are listed with a reason.
+const CEILING: usize = 800;
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn dependencies_point_downwards() {
+    let metadata = MetadataCommand::new().manifest_path(workspace().join("Cargo.toml")).no_deps().exec();
+    let metadata = metadata.expect("cargo reads the workspace");
+    let short = |name: &str| name.strip_prefix("polypath-").unwrap_or(name).to_string();
+    let allowed: BTreeMap<&str, &[&str]> = LAYERS.iter().copied().collect();
+    for package in &metadata.packages {
+        let name = short(&package.name);
+        let below =
+            allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no place in LAYERS"));
+        for dependency in &package.dependencies {
+            let ours = dependency.path.is_some();
+            if ours && dependency.kind == DependencyKind::Normal {
+                let target = short(&dependency.name);
+                assert!(below.contains(&target.as_str()), "{name} must not depend on {target}");
+            }
+        }
+    }
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of the workspace") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn pure_crates_are_pure() {
+    for name in PURE {
+        let folder = workspace().join("crates").join(name).join("src");
+        let root = fs::read_to_string(folder.join("lib.rs")).expect("lib.rs");
+        assert!(root.contains("#![no_std]"), "{name} must be no_std");
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a source file");
+            // Tests may use the standard library; they end a file, or are a file of their own.
+            let is_test =
+                file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs");
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            for (number, line) in code.lines().enumerate().filter(|_| !is_test) {
+                let line = line.split("//").next().unwrap_or_default();
+                for word in IMPURE {
+                    assert!(!line.contains(word), "{}:{}: {word}", file.display(), number + 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn files_can_be_held_in_mind() {
+    let mut files = Vec::new();
+    sources(&workspace().join("crates"), &mut files);
+    for file in files {
+        let lines = fs::read_to_string(&file).expect("a source file").lines().count();
+        let listed = EXCEPTIONS.iter().any(|(name, _)| file.ends_with(name));
+        assert!(
+            lines <= CEILING || listed,
+            "{} has {lines} lines; what in it wants its own name?",
+            file.display()
+        );
+    }
+}
+
+/// The names in the last column of a Markdown table.
+fn names_of_tests(document: &str) -> Vec<&str> {
+    let last_cells = document.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit(" | ").next());
+    last_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn every_test_that_the_threats_name_is_there() {
+    let document = fs::read_to_string(workspace().join("docs/threats.md")).expect("docs/threats.md");
+    let mut files = Vec::new();
+    sources(&workspace().join("crates"), &mut files);
+    let code: String = files.iter().map(|file| fs::read_to_string(file).expect("a source file")).collect();
+    let names = names_of_tests(&document);
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        let is_case = ["tcp", "mptcp"].iter().any(|folder| {
+            let case = format!("crates/lab/sim/tests/conformance/cases/{folder}/{name}.case");
+            workspace().join(case).is_file()
+        });
+        let is_there = is_case || code.contains(&format!("fn {name}()"));
+        assert!(is_there, "docs/threats.md names {name}, which is no test");
+    }
+}

@@ -1,0 +1,251 @@
+//! `polypath lab` as people run it: results, resumption, comparison, and one clear line for each mistake.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const EXPERIMENT: &str = r#"
+name = "two-sets"
+title = "Two sets"
+metrics = ["benefit-over-tcp", "goodput"]
+
+[[sets]]
+name = "one"
+paths = [
+  { rate = "4mbit", rtt = "20ms", queue = "50ms" },
+  { rate = "2mbit", rtt = "30ms", queue = "50ms" },
+]
+
+[[sets]]
+name = "other"
+paths = [
+  { rate = "3mbit", rtt = "10ms", queue = "50ms" },
+  { rate = "3mbit", rtt = "40ms", queue = "50ms" },
+]
+
+[traffic]
+kind = "bulk"
+duration = "10s"
+
+[[variants]]
+name = "LIA"
+congestion = "lia"
+
+[baseline]
+congestion = "cubic"
+
+[[published]]
+text = "better than the better path"
+variant = "LIA"
+at-least = 0.2
+"#;
+
+fn polypath(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_polypath")).args(arguments).output().expect("the command runs")
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder of the build's own");
+    folder
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// Runs the experiment with `change` of its text, and returns the folder and what the command printed.
+fn run(folder: &Path, change: (&str, &str)) -> (PathBuf, serde_json::Value) {
+    let file = folder.join("two-sets.toml");
+    assert!(EXPERIMENT.contains(change.0));
+    fs::write(&file, EXPERIMENT.replacen(change.0, change.1, 1)).expect("a file");
+    let output = polypath(&["lab", "run", text(&file), "--out", text(folder), "--json", "--quiet"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    (PathBuf::from(json["folder"].as_str().expect("a folder")), json)
+}
+
+#[test]
+fn a_run_gives_numbers_a_table_and_a_report_and_is_not_repeated() {
+    let folder = folder("lab-run");
+    let (results, json) = run(&folder, ("10s", "10s"));
+    assert_eq!((&json["manifest"]["complete"], &json["manifest"]["runs"]), (&true.into(), &6.into()));
+    assert_eq!(json["findings"][0]["holds"], true, "{json}");
+    for file in ["runs.parquet", "report.html", "manifest.json", "experiment.toml"] {
+        assert!(results.join(file).exists(), "{file}");
+    }
+    let (again, same) = run(&folder, ("10s", "10s"));
+    assert_eq!((&again, &same), (&results, &json));
+    let shown = polypath(&["lab", "show", text(&results)]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("✓ better than the better path") && shown.contains("TCP on path 2"), "{shown}");
+    let listed = polypath(&["lab", "list", text(&folder), "--out", text(&folder)]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("two-sets") && listed.contains(text(&results)), "{listed}");
+}
+
+#[test]
+fn a_comparison_fails_when_a_median_became_worse() {
+    let folder = folder("lab-compare");
+    let (coupled, _) = run(&folder, ("\"lia\"", "\"lia\""));
+    // The window of one segment that a tiny buffer allows.
+    let (limited, _) = run(&folder, ("congestion = \"lia\"", "congestion = \"lia\"\nbuffer = \"4KB\""));
+    assert_ne!(coupled, limited);
+    let same = polypath(&["lab", "compare", text(&coupled), text(&coupled)]);
+    assert_eq!(same.status.code(), Some(0));
+    let worse = polypath(&["lab", "compare", text(&coupled), text(&limited), "--threshold", "0.1"]);
+    let message = String::from_utf8_lossy(&worse.stderr).into_owned();
+    assert_eq!(worse.status.code(), Some(1), "{message}");
+    assert!(message.contains("medians became worse by more than 0.1"), "{message}");
+    let better = polypath(&["lab", "compare", text(&limited), text(&coupled), "--threshold", "0.1"]);
+    assert_eq!(better.status.code(), Some(0));
+    let (others, _) = run(&folder, ("4mbit", "5mbit"));
+    let refused = polypath(&["lab", "compare", text(&coupled), text(&others)]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn a_mistake_is_one_line_with_file_line_and_key() {
+    let folder = folder("lab-mistakes");
+    let file = folder.join("wrong.toml");
+    fs::write(&file, EXPERIMENT.replace("congestion = \"lia\"", "congestion = \"lai\"")).expect("a file");
+    let missing = folder.join("nothing.toml");
+    for (arguments, wanted) in [
+        (
+            ["lab", "run", text(&file)],
+            "wrong.toml:26: variants[0].congestion: unknown congestion control \"lai\"",
+        ),
+        (["lab", "run", text(&missing)], "nothing.toml: no such file; expected an experiment in TOML"),
+        (["lab", "show", text(&folder)], "manifest.json: No such file"),
+        (["lab", "list", text(&missing)], "expected a folder of experiments"),
+    ] {
+        let output = polypath(&arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_was() {
+    let folder = folder("lab-kill");
+    let file = folder.join("two-sets.toml");
+    // Long enough to be killed in the middle: some runs are done, others are not.
+    let long =
+        EXPERIMENT.replace("10s", "120s").replace("mbit", "0mbit").replace("metrics", "repeats = 8\nmetrics");
+    fs::write(&file, long).expect("a file");
+    let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--jobs", "1", "--quiet", "--full"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the command runs");
+    let log = || {
+        let mut folders = fs::read_dir(&folder).expect("the folder").flatten().map(|entry| entry.path());
+        let log = folders.find_map(|path| fs::read_to_string(path.join("runs.jsonl")).ok());
+        log.unwrap_or_default()
+    };
+    while log().lines().count() < 2 && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().expect("to kill it");
+    child.wait().expect("a child");
+    let kept = log();
+    let kept: Vec<&str> = kept.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
+    assert!((2..48).contains(&kept.len()), "{} runs", kept.len());
+    // What it had is not done again: the log goes on after it. Killed once more, for the log is gone at the end, this time
+    // while two runs go on at once.
+    let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--jobs", "2", "--quiet", "--full"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the command runs");
+    while log().lines().count() < kept.len() + 2 && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().expect("to kill it");
+    child.wait().expect("a child");
+    let later = log();
+    assert!(later.starts_with(&kept.concat()), "{later}");
+    assert!(later.lines().count() >= kept.len() + 2);
+    // The rest is done, and no more than that; then there is what a run that nobody disturbs gives.
+    let whole = later.split_inclusive('\n').filter(|line| line.ends_with('\n')).count();
+    let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--quiet", "--full", "--json"];
+    let rest = polypath(&arguments);
+    let message = String::from_utf8_lossy(&rest.stderr).into_owned();
+    assert_eq!(message.trim_end(), format!("polypath: {whole} of 48 runs were done before"));
+    let undisturbed = polypath(&[&arguments[..4], &[text(&folder.join("other"))], &arguments[5..]].concat());
+    assert_eq!(String::from_utf8_lossy(&undisturbed.stderr), "");
+    let [rest, undisturbed] = [rest, undisturbed].map(|output| -> serde_json::Value {
+        assert!(output.status.success());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    });
+    assert_eq!((&rest["rows"], &rest["manifest"]["complete"]), (&undisturbed["rows"], &true.into()));
+}
+
+#[test]
+fn a_transfer_between_namespaces_gives_what_the_simulator_gives() {
+    if !polypath_net::testbed::is_root_or_skip("lab run --backend netns") {
+        return;
+    }
+    let folder = folder("lab-netns");
+    let file = folder.join("two-sets.toml");
+    let bulk = "kind = \"bulk\"\nduration = \"10s\"";
+    assert!(EXPERIMENT.contains(bulk));
+    let transfer = "kind = \"transfer\"\nbytes = \"100KB\"\ntimeout = \"30s\"";
+    let metrics = "metrics = [\"completion-time\", \"goodput\"]";
+    let small = EXPERIMENT
+        .replace(bulk, transfer)
+        .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics)
+        .split("[[published]]")
+        .next()
+        .map(String::from);
+    fs::write(&file, small.expect("a text")).expect("a file");
+    let run = |backend: &str| -> serde_json::Value {
+        let arguments = ["lab", "run", text(&file), "--out", text(&folder), "--json", "--quiet"];
+        let output = polypath(&[&arguments[..], &["--backend", backend]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let [sim, netns] = ["sim", "netns"].map(run);
+    // Results of different backends are never mixed.
+    assert_ne!(sim["folder"], netns["folder"]);
+    for result in [&sim, &netns] {
+        assert_eq!(result["manifest"]["complete"], true);
+        for row in result["rows"].as_array().expect("rows") {
+            let least = row["distribution"]["min"].as_f64();
+            // 100 KB over 6 Mbit/s, which is the sum of both paths, take 0.13 s at least, whatever the machine does.
+            let bound = if row["metric"] == "completion-time" { 0.13 } else { 0.0 };
+            assert!(least.is_some_and(|least| least > bound && least.is_finite()), "{row}");
+        }
+    }
+    let rows = |result: &serde_json::Value| result["rows"].as_array().map(Vec::len);
+    assert_eq!(rows(&sim), rows(&netns));
+}
+
+#[test]
+fn what_a_backend_can_not_do_is_said_before_anything_runs() {
+    let folder = folder("lab-unfit");
+    let file = folder.join("unfit.toml");
+    let blocks = "kind = \"blocks\"\nblock = \"8KB\"\nload = \"20%\"\nduration = \"10s\"";
+    let metrics = "metrics = [\"delay\"]";
+    let of_blocks = EXPERIMENT
+        .replace("kind = \"bulk\"\nduration = \"10s\"", blocks)
+        .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics);
+    let of_blocks = of_blocks.split("[[published]]").next().expect("a text");
+    for (content, backend, wanted) in [
+        (of_blocks, "netns", "set 1, LIA: this backend carries bulk and transfer traffic"),
+        (EXPERIMENT, "netns-kernel", "set 1, LIA: this kernel has no lia; it has"),
+    ] {
+        fs::write(&file, content).expect("a file");
+        let out = folder.join("out");
+        let arguments = ["lab", "run", text(&file), "--out", text(&out), "--backend", backend];
+        let output = polypath(&arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(wanted), "{message}");
+        assert!(!out.exists());
+    }
+}
