@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| polypath_net::udp::fuzzing::paths(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| polypath_stack::udp::fuzzing::paths(bytes));

@@ -1,30 +1,62 @@
 //! The shape of the workspace, checked by machine: what may depend on what, what stays pure, how long files get.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-/// Each crate and what of ours it may depend on. Dependencies point downwards only.
-const LAYERS: &[(&str, &[&str])] = &[
-    ("units", &[]),
-    ("wire", &["units"]),
-    ("congestion", &["units"]),
-    ("tcp", &["units", "wire", "congestion"]),
-    ("mptcp", &["units", "wire", "congestion", "tcp"]),
-    ("link", &["units", "wire"]),
-    ("sim", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
-    ("net", &["units", "wire", "congestion", "tcp", "mptcp", "link"]),
-    ("lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim"]),
-    ("capi", &["net"]),
-    ("preload", &["net"]),
-    ("polypath", &["units", "wire", "congestion", "tcp", "mptcp", "link", "net"]),
-    ("cli", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim", "net", "lab", "polypath"]),
+const CORE: &[&str] = &["units", "wire", "congestion", "tcp", "mptcp", "link"];
+
+/// Each crate, the folder of its floor, and what of ours it may depend on. Dependencies point downwards only.
+const LAYERS: &[(&str, &str, &[&str])] = &[
+    ("units", "core", &[]),
+    ("wire", "core", &["units"]),
+    ("congestion", "core", &["units"]),
+    ("tcp", "core", &["units", "wire", "congestion"]),
+    ("mptcp", "core", &["units", "wire", "congestion", "tcp"]),
+    ("link", "core", &["units", "wire"]),
+    ("system", "io", CORE),
+    ("stack", "io", &["units", "wire", "congestion", "tcp", "mptcp", "system"]),
+    ("control", "io", &["units", "wire", "mptcp", "system", "stack"]),
+    ("netsetup", "io", &["units", "wire", "tcp", "mptcp", "system", "stack", "control"]),
+    ("emulate", "io", &["units", "wire", "link", "system"]),
+    ("sandbox", "io", &["units", "wire", "tcp", "mptcp", "system", "stack"]),
+    ("relay", "io", &["congestion", "mptcp", "system", "stack", "control", "netsetup"]),
+    ("testbed", "io", &["system"]),
+    ("capi", "io", &["relay", "stack"]),
+    ("preload", "io", &["relay", "stack"]),
+    ("sim", "lab", CORE),
+    ("lab", "lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim"]),
+    ("polypath", "", &["units", "wire", "congestion", "tcp", "mptcp", "link", "system", "stack", "netsetup"]),
+    (
+        "cli",
+        "",
+        &[
+            "units",
+            "wire",
+            "congestion",
+            "tcp",
+            "mptcp",
+            "link",
+            "system",
+            "stack",
+            "control",
+            "netsetup",
+            "emulate",
+            "sandbox",
+            "relay",
+            "testbed",
+            "sim",
+            "lab",
+            "polypath",
+        ],
+    ),
 ];
 
 /// Crates without clock, socket, thread, task or global randomness.
-const PURE: &[&str] = &["units", "wire", "congestion", "tcp", "mptcp", "link"];
+const PURE: &[&str] = CORE;
 
 /// Words that have no place in the code of a pure crate.
 const IMPURE: &[&str] =
@@ -43,11 +75,13 @@ fn dependencies_point_downwards() {
     let metadata = MetadataCommand::new().manifest_path(workspace().join("Cargo.toml")).no_deps().exec();
     let metadata = metadata.expect("cargo reads the workspace");
     let short = |name: &str| name.strip_prefix("polypath-").unwrap_or(name).to_string();
-    let allowed: BTreeMap<&str, &[&str]> = LAYERS.iter().copied().collect();
     for package in &metadata.packages {
         let name = short(&package.name);
-        let below =
-            allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no place in LAYERS"));
+        let layer = LAYERS.iter().find(|(known, ..)| *known == name);
+        let (_, floor, below) = layer.unwrap_or_else(|| panic!("crate {name} has no place in LAYERS"));
+        let folder = if floor.is_empty() { package.name.to_string() } else { format!("{floor}/{name}") };
+        let manifest = format!("crates/{folder}/Cargo.toml");
+        assert!(package.manifest_path.ends_with(&manifest), "{name} belongs into {manifest}");
         for dependency in &package.dependencies {
             let ours = dependency.path.is_some();
             if ours && dependency.kind == DependencyKind::Normal {
@@ -72,7 +106,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn pure_crates_are_pure() {
     for name in PURE {
-        let folder = workspace().join("crates").join(name).join("src");
+        let folder = workspace().join("crates/core").join(name).join("src");
         let root = fs::read_to_string(folder.join("lib.rs")).expect("lib.rs");
         assert!(root.contains("#![no_std]"), "{name} must be no_std");
         let mut files = Vec::new();
@@ -106,6 +140,26 @@ fn files_can_be_held_in_mind() {
             file.display()
         );
     }
+}
+
+/// What people embed brings few crates of others.
+#[test]
+fn the_library_stays_light() {
+    const MOST_EXTERNAL: usize = 60;
+    let arguments = ["tree", "--offline", "--package", "polypath", "--edges", "normal", "--prefix", "none"];
+    let output =
+        Command::new(env!("CARGO")).current_dir(workspace()).args(arguments).output().expect("cargo tree");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let external: BTreeSet<&str> = text
+        .lines()
+        .map(|line| line.split(" (").next().unwrap_or(line))
+        .filter(|line| !line.starts_with("polypath"))
+        .collect();
+    assert!(
+        external.len() > 10 && external.len() <= MOST_EXTERNAL,
+        "{} external crates: {external:?}",
+        external.len()
+    );
 }
 
 /// The names in the last column of a Markdown table.

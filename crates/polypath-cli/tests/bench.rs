@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use polypath_net::testbed::is_root_or_skip;
+use polypath_testbed::is_root_or_skip;
 use serde_json::Value;
 
 /// Runs `polypath bench` with these arguments and `--json`; nothing if the machine can't.

@@ -5,7 +5,7 @@ mod lab;
 use std::process::Command;
 
 use lab::has_or_skip;
-use polypath_net::testbed::is_root_or_skip;
+use polypath_testbed::is_root_or_skip;
 use serde_json::Value;
 
 /// `polypath demo --netns` with options, its report in a folder of the test.

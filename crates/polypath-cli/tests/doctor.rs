@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use lab::Lab;
-use polypath_net::testbed::Testbed;
+use polypath_testbed::Testbed;
 
 fn doctor(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use lab::{Lab, Running, finish};
-use polypath_net::testbed::Testbed;
-use polypath_net::{Namespace, Netlink};
+use polypath_system::{Namespace, Netlink};
+use polypath_testbed::Testbed;
 
 /// Long enough that something can happen while it is transferred, at the lab's rate.
 const FILE_BYTES: usize = 16 << 20;

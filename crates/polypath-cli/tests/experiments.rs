@@ -187,7 +187,7 @@ fn a_killed_run_goes_on_where_it_was() {
 
 #[test]
 fn a_transfer_between_namespaces_gives_what_the_simulator_gives() {
-    if !polypath_net::testbed::is_root_or_skip("lab run --backend netns") {
+    if !polypath_testbed::is_root_or_skip("lab run --backend netns") {
         return;
     }
     let folder = folder("lab-netns");

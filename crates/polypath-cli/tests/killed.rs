@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::{Lab, Running};
-use polypath_net::Namespace;
-use polypath_net::testbed::Testbed;
+use polypath_system::Namespace;
+use polypath_testbed::Testbed;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Nothing here takes longer, unless it hangs.

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use polypath_cli::perf::{self, Amount, Direction, Parameters};
 use polypath_cli::web;
+use polypath_control::{ConnectionReport, EventKind, EventReport, Observed, offer};
 use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_net::control::{ConnectionReport, EventKind, EventReport, Observed, offer};
-use polypath_net::testbed::{Side, Testbed, is_root_or_skip};
-use polypath_net::{Engine, Stack, TunConfig};
+use polypath_stack::{Engine, Stack};
+use polypath_system::tun::TunConfig;
+use polypath_testbed::{Side, Testbed, is_root_or_skip};
 use tokio::sync::broadcast;
 
 struct Hosts {

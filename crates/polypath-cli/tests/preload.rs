@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::{Lab, Running, finish, has_or_skip};
-use polypath_net::engine::socket_info;
-use polypath_net::testbed::Testbed;
+use polypath_stack::engine::socket_info;
+use polypath_testbed::Testbed;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Nothing here takes longer, unless it hangs.
@@ -326,7 +326,7 @@ except OSError as e: print(e.errno in (104,110,32))";
     connection.read_exact(&mut [0]).expect("a byte");
     // From now on nobody answers. Without the user timeout that would take a quarter of an hour.
     let stop = |path| {
-        bench.lab.testbed.server.run(|| polypath_net::Netlink::new()?.set_down(&Testbed::interface(path)))
+        bench.lab.testbed.server.run(|| polypath_system::Netlink::new()?.set_down(&Testbed::interface(path)))
     };
     connection.write_all(b"x").expect("room");
     let mut line = [0; 30];

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use lab::{Lab, Running, finish, has_or_skip};
-use polypath_net::Namespace;
-use polypath_net::testbed::Testbed;
+use polypath_system::Namespace;
+use polypath_testbed::Testbed;
 
 fn text(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();

@@ -1,7 +1,40 @@
 //! Multipath TCP in user space: one connection, many paths.
 //!
-//! This crate is what people depend on. The protocol is a state machine without sockets, clocks or tasks ([`mptcp::Host`]); [`net`] runs
-//! it on real networks, the crate `polypath-sim` in virtual time.
+//! An [`Engine`] carries connections; programs are written against [`Engine::connect`], [`Engine::listen`] and streams with tokio's
+//! traits, and which engine it is, is a choice at start.
+//!
+//! | engine | feature | |
+//! |---|---|---|
+//! | [`Stack::udp`] | `udp`, on by default | our stack in UDP datagrams, between two ends of ours: no privileges, passes every NAT |
+//! | [`KernelEngine`] | `kernel`, on by default | the kernel's Multipath TCP, or its plain TCP |
+//! | `uplinks::open` | `tun` | our stack behind a TUN device on all uplinks, to any peer: needs `CAP_NET_ADMIN` |
+//! | [`Stack::start`] | | our stack behind a driver of your own |
+//!
+//! ```
+//! use polypath::prelude::*;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> std::io::Result<()> {
+//! let here = Namespace::current()?;
+//! let (client, server) = (UdpOptions::default(), UdpOptions::server());
+//! # let (client, server) = (UdpOptions { port: 6901, ..client }, UdpOptions { port: 6901, ..server });
+//! let listener = Stack::udp(&here, &server)?.listen(([0, 0, 0, 0], 80).into())?;
+//! tokio::spawn(async move {
+//!     let (mut stream, _) = listener.accept().await?;
+//!     stream.write_all(b"over all paths").await?;
+//!     stream.shutdown().await
+//! });
+//! let mut stream = Stack::udp(&here, &client)?.connect(([127, 0, 0, 1], 80).into(), &ConnectOptions::default()).await?;
+//! let mut text = String::new();
+//! stream.read_to_string(&mut text).await?;
+//! assert_eq!(text, "over all paths");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Under the sockets, the protocol is a state machine without sockets, clocks or tasks, [`mptcp::Host`]: packets and time come in, packets and
+//! events come out.
 //!
 //! ```
 //! use polypath::mptcp::{Host, HostConfig};
@@ -26,9 +59,39 @@
 //! }
 //! assert!(client.info(id).unwrap().mptcp);
 //! ```
+//!
+//! Policies are chosen in [`mptcp::ConnectionConfig`]: [`mptcp::scheduler`], [`mptcp::path_manager`], [`congestion`].
 
 #[doc(inline)]
 pub use {
-    polypath_congestion as congestion, polypath_link as link, polypath_mptcp as mptcp, polypath_net as net,
-    polypath_tcp as tcp, polypath_units as units, polypath_wire as wire,
+    polypath_congestion as congestion, polypath_mptcp as mptcp, polypath_stack as stack, polypath_tcp as tcp,
+    polypath_units as units, polypath_wire as wire,
 };
+
+#[doc(inline)]
+pub use polypath_stack::engine::{ConnectOptions, Engine, Listener, Stream, StreamInfo, SubflowInfo};
+#[cfg(feature = "kernel")]
+#[doc(inline)]
+pub use polypath_stack::engine::{KernelEngine, KernelListener, KernelStream};
+#[doc(inline)]
+pub use polypath_stack::stack::{Stack, StackListener, StackStream};
+#[cfg(feature = "udp")]
+#[doc(inline)]
+pub use polypath_stack::udp;
+#[doc(inline)]
+pub use polypath_system::Namespace;
+
+#[cfg(feature = "tun")]
+#[doc(inline)]
+pub use polypath_netsetup::uplinks;
+
+/// What a program needs that opens and accepts connections.
+pub mod prelude {
+    #[cfg(feature = "kernel")]
+    pub use crate::KernelEngine;
+    #[cfg(feature = "udp")]
+    pub use crate::udp::UdpOptions;
+    #[cfg(feature = "tun")]
+    pub use crate::uplinks::UplinkOptions;
+    pub use crate::{ConnectOptions, Engine, Listener, Namespace, Stack, Stream};
+}

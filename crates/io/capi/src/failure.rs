@@ -37,7 +37,7 @@ pub(crate) fn errno_failure(result: c_int) -> io::Result<c_int> {
 /// Sets `errno` and what [`polypath_strerror`] says.
 pub(crate) fn report(error: &io::Error) {
     let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Numbered>()).map(|inner| inner.code);
-    let code = ours.unwrap_or_else(|| polypath_net::relay::errno(error));
+    let code = ours.unwrap_or_else(|| polypath_relay::errno(error));
     let message = CString::new(error.to_string()).unwrap_or_default();
     LAST.with(|last| *last.borrow_mut() = message);
     // SAFETY: always gives this thread's own variable.

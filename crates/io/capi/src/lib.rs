@@ -1,7 +1,7 @@
 //! Multipath TCP for C programs: `libpolypath`, described in `include/polypath.h`.
 //!
 //! A descriptor is a socket of the kernel, so that everything that works on sockets works on it. With our own stack it is
-//! one over the loopback interface, whose other end [`polypath_net::relay`] joins with a connection of the stack.
+//! one over the loopback interface, whose other end [`polypath_relay`] joins with a connection of the stack.
 
 #![allow(unsafe_code)]
 
@@ -16,17 +16,15 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libc::{sockaddr, sockaddr_storage, socklen_t};
-use polypath_net::engine::{SubflowInfo, socket_info};
-use polypath_net::relay::{Carried, EngineChoice, Relay};
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
-
 use address::{address, storage, write_address};
-use failure::{errno_failure, guard, number, report};
-use options::SocketOptions;
-
 pub use failure::polypath_strerror;
+use failure::{errno_failure, guard, number, report};
+use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
+use options::SocketOptions;
+use polypath_relay::{Carried, EngineChoice, Relay};
+use polypath_stack::engine::{SubflowInfo, socket_info};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// Connections waiting to be accepted.
 const BACKLOG: c_int = 4096;
@@ -361,7 +359,7 @@ pub extern "C" fn polypath_error(fd: c_int) -> c_int {
             return Ok(carried.error().unwrap_or(0));
         }
         let failure = SockRef::from(&fd).take_error()?;
-        Ok(failure.as_ref().map_or(0, polypath_net::relay::errno))
+        Ok(failure.as_ref().map_or(0, polypath_relay::errno))
     })
 }
 

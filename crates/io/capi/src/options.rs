@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polypath_net::engine::ConnectOptions;
-use polypath_net::relay::{Relay, congestion_named, scheduler_named, words};
+use polypath_relay::{Relay, congestion_named, scheduler_named, words};
+use polypath_stack::engine::ConnectOptions;
 
 use crate::failure::number;
 

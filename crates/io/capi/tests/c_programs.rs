@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use polypath_net::Namespace;
-use polypath_net::testbed::{Testbed, is_root_or_skip};
+use polypath_system::Namespace;
+use polypath_testbed::{Testbed, is_root_or_skip};
 
 fn libraries() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));

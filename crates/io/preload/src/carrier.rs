@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use polypath_net::relay::EngineChoice;
-use polypath_net::relay::keeper::{KeeperAddress, KeeperClient, launch};
+use polypath_relay::EngineChoice;
+use polypath_relay::keeper::{KeeperAddress, KeeperClient, launch};
 
 /// Where the choice is.
 const OPTIONS: &str = "POLYPATH_PRELOAD_OPTIONS";

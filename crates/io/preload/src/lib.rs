@@ -4,7 +4,7 @@
 //! `IPPROTO_MPTCP`, or as asked where the kernel has none. Everything after that is the kernel's.
 //!
 //! With Polypath's own stack the program keeps its sockets too. A process beside it, the keeper, has the stack
-//! ([`polypath_net::relay::keeper`]). Connecting a socket is left to it: it connects the socket over the loopback interface
+//! ([`polypath_relay::keeper`]). Connecting a socket is left to it: it connects the socket over the loopback interface
 //! to itself. A socket that listens gets the stack's connections beside those of the kernel. Since these are the program's
 //! own sockets, whatever it does with them works, and the kernel ends them when the program ends, however that happens;
 //! only what tells of addresses, and why connecting failed, is replaced too. Connections to loopback addresses are left alone.
@@ -27,8 +27,8 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{sockaddr, socklen_t};
-use polypath_net::relay::keeper::Seen;
-use polypath_net::relay::{EngineChoice, errno};
+use polypath_relay::keeper::Seen;
+use polypath_relay::{EngineChoice, errno};
 
 fn is_tcp(domain: c_int, kind: c_int, protocol: c_int) -> bool {
     let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use polypath_net::Namespace;
-use polypath_net::engine::socket_info;
-use polypath_net::testbed::{Testbed, is_root_or_skip};
+use polypath_stack::engine::socket_info;
+use polypath_system::Namespace;
+use polypath_testbed::{Testbed, is_root_or_skip};
 use socket2::{Domain, Protocol, Socket, Type};
 
 fn library() -> PathBuf {

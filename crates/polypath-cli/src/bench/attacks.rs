@@ -1,7 +1,7 @@
 //! Attacks on everything: those on hosts in virtual time, those on the UDP engine, and those on a file server.
 
-use polypath_net::udp::attacks as udp;
 use polypath_sim::attack::{self, Attack, Group};
+use polypath_stack::udp::attacks as udp;
 
 use crate::web::attacks as web;
 

@@ -8,10 +8,10 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
+use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
 use polypath_link::{LinkConfig, QueueLimit};
-use polypath_net::Namespace;
-use polypath_net::emulate::{EmulatedLink, Emulation, LinkStatistics};
-use polypath_net::testbed::Testbed;
+use polypath_system::Namespace;
+use polypath_testbed::Testbed;
 use polypath_units::{BitRate, Duration};
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
+use polypath_emulate::{EmulatedLink, Emulation};
 use polypath_link::{Change, LinkConfig, QueueLimit};
-use polypath_net::Netlink;
-use polypath_net::emulate::{EmulatedLink, Emulation};
-use polypath_net::testbed::Testbed;
+use polypath_system::Netlink;
+use polypath_testbed::Testbed;
 use polypath_units::{BitRate, Duration as Span};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -239,7 +239,7 @@ fn set_path(
     }
 }
 
-fn middle(testbed: &Testbed) -> Result<&polypath_net::Namespace, BenchError> {
+fn middle(testbed: &Testbed) -> Result<&polypath_system::Namespace, BenchError> {
     let middle = testbed.middle.as_ref();
     middle.ok_or_else(|| std::io::Error::other("the hosts are joined without anything between them").into())
 }

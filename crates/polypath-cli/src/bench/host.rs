@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 
 use polypath_congestion::Algorithm;
-use polypath_net::testbed::{Side, Testbed};
-use polypath_net::{Namespace, Netlink};
+use polypath_system::{Namespace, Netlink};
+use polypath_testbed::{Side, Testbed};
 use serde::Serialize;
 
 use super::peer::{Assignment, Outcome, Role};

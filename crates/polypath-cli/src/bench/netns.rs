@@ -4,12 +4,12 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
+use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
 use polypath_lab::experiment::{Job, Topology};
 use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, VariantKind};
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
 use polypath_mptcp::scheduler;
-use polypath_net::emulate::{EmulatedLink, Emulation, LinkStatistics};
-use polypath_net::testbed::{Side, Testbed};
+use polypath_testbed::{Side, Testbed};
 
 use super::host::{Ground, Hosts};
 use super::peer::Role;

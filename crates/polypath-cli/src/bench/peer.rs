@@ -3,18 +3,20 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
-use polypath_net::console;
-use polypath_net::engine::{ConnectOptions, KernelEngine, Listener, Stream};
-use polypath_net::testbed::{Side, Testbed};
-use polypath_net::udp::{UdpOptions, UdpPath};
-use polypath_net::{CpuTime, Engine, Namespace, Netlink, Stack, Tun, TunConfig, stack};
+use polypath_stack::engine::{ConnectOptions, KernelEngine, Listener, Stream};
+use polypath_stack::udp::{UdpOptions, UdpPath};
+use polypath_stack::{Engine, Stack, stack};
+use polypath_system::tun::{Tun, TunConfig};
+use polypath_system::{CpuTime, Namespace, Netlink, console};
 use polypath_tcp::Config as TcpConfig;
+use polypath_testbed::{Side, Testbed};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,12 +1,12 @@
 //! `polypath bench throughput`: one connection, as fast as it goes.
 
-use polypath_congestion::Algorithm;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use polypath_net::testbed::Testbed;
+use polypath_congestion::Algorithm;
+use polypath_testbed::Testbed;
 use serde::Serialize;
 
 use super::host::{Ground, Hosts, MachineTime};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
-use polypath_net::engine::{ConnectOptions, Listener, Stream};
-use polypath_net::{Engine, stack};
+use polypath_stack::engine::{ConnectOptions, Listener, Stream};
+use polypath_stack::{Engine, stack};
 use polypath_tcp::Config as TcpConfig;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,10 +1,9 @@
 //! `polypath cp`.
 
 use std::cell::Cell;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use clap::Args;
 use hyper::Method;

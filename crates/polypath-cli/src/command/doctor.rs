@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use clap::Args;
-use polypath_net::Namespace;
-use polypath_net::doctor::{DoctorError, Finding, Level, Options, Report, examine};
+use polypath_netsetup::doctor::{DoctorError, Finding, Level, Options, Report, examine};
+use polypath_system::Namespace;
 
 use super::network::block_on_interruptibly;
 use super::{Failure, print_json, print_line};

@@ -5,12 +5,12 @@ use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use polypath_link::LinkConfig;
-use polypath_net::emulate::{
+use polypath_emulate::{
     DirectionStatistics, EmulateError, EmulatedLink, Emulation, LinkStatistics, PortStatistics,
 };
-use polypath_net::{Namespace, Netlink};
+use polypath_link::LinkConfig;
 use polypath_sim::scenario::{InterfaceLink, InterfaceLinks, parse_span};
+use polypath_system::{Namespace, Netlink};
 use polypath_units::Duration;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polypath_congestion::Algorithm;
+use polypath_control::offer;
 use polypath_mptcp::{ConnectionConfig, JudgePaths, path_manager, scheduler};
-use polypath_net::control::{directory, offer};
-use polypath_net::engine::{Keepalive, KernelEngine};
-use polypath_net::setup::{self, GuardianCommand, NetworkSetup, SetupError, SetupOptions};
-use polypath_net::udp::{self, UdpOptions, UdpPath};
-use polypath_net::uplinks::{UplinkError, UplinkOptions, UplinkPreference};
-use polypath_net::{Engine, Namespace, Stack};
+use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
+use polypath_netsetup::{GuardianCommand, NetworkSetup, SetupError, SetupOptions};
+use polypath_stack::engine::{Keepalive, KernelEngine};
+use polypath_stack::udp::{UdpOptions, UdpPath};
+use polypath_stack::{Engine, Stack, UplinkPreference, udp};
+use polypath_system::{Namespace, runtime_directory};
 
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
 use super::{Failure, complain, print_line};
@@ -274,7 +275,7 @@ impl EngineArguments {
         };
         self.choose(&mut options.connection);
         let namespace = Namespace::current().map_err(Failure::run)?;
-        let stack = Stack::on_uplinks(&namespace, options);
+        let stack = polypath_netsetup::uplinks::open(&namespace, options);
         stack.map(Engine::Stack).map_err(|error| match error {
             UplinkError::Setup(error) => setup_failure(error),
             error => Failure::run(error),
@@ -298,12 +299,12 @@ pub(super) fn guardian() -> GuardianCommand {
 
 /// Waits for the end of the process that started this one.
 pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
-    setup::guard(&arguments.directory).map_err(Failure::run)
+    polypath_netsetup::guard(&arguments.directory).map_err(Failure::run)
 }
 
 /// Takes down what processes that were killed have left, whatever their engine. Only who may change the network has records.
 fn clear_leftovers() {
-    if let Err(error) = setup::clear() {
+    if let Err(error) = polypath_netsetup::clear() {
         complain(&format!("what an earlier process has set up can't be taken down: {error}"));
     }
 }
@@ -350,7 +351,7 @@ pub(super) fn parse_congestion(name: &str) -> Result<Algorithm, String> {
 /// Lets `polypath ss` and `polypath monitor` see a stack of ours. The kernel has its own tools.
 fn offer_control(engine: &Engine) {
     let Engine::Stack(stack) = engine else { return };
-    let offered = directory().and_then(|directory| offer(Arc::new(stack.downgrade()), &directory));
+    let offered = runtime_directory().and_then(|directory| offer(Arc::new(stack.downgrade()), &directory));
     if let Err(error) = offered {
         // What carries data need not be seen.
         complain(&format!("`polypath ss` won't show this process: {error}"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use polypath_cli::web::{Client, Download, Target, Verify};
-use polypath_net::console;
+use polypath_system::console;
 use url::Url;
 
 use super::engine::EngineArguments;

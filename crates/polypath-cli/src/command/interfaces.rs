@@ -1,7 +1,7 @@
 //! Interfaces on the command line, and what each is for: `-I wlan0,priority=1 -I wwan0,backup,budget=2GB`.
 
-use polypath_net::uplinks::UplinkPreference;
 use polypath_sim::scenario::units::{Size, read};
+use polypath_stack::UplinkPreference;
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

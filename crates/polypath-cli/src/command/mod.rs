@@ -28,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use polypath_net::console;
+use polypath_system::console;
 use serde::Serialize;
 
 /// Multipath TCP in user space: one connection, many paths.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
-use polypath_net::control::{ANSWER_LIMIT, EventReport, Peer};
+use polypath_control::{ANSWER_LIMIT, EventReport, Peer};
 use tokio::sync::mpsc;
 
 use super::network::block_on;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use polypath_net::console;
+use polypath_system::console;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 

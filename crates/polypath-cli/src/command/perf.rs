@@ -13,8 +13,8 @@ use polypath_cli::perf::{
 };
 use polypath_congestion as congestion;
 use polypath_mptcp::ConnectionConfig;
-use polypath_net::Engine;
-use polypath_net::engine::ConnectOptions;
+use polypath_stack::Engine;
+use polypath_stack::engine::ConnectOptions;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -1,16 +1,15 @@
 //! `polypath preload`: a dynamically linked program whose TCP connections are carried by Multipath TCP.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use clap::Args;
-use polypath_net::relay::EngineChoice;
-use polypath_net::relay::keeper::{Keeper, KeeperAddress, tell_ready};
+use polypath_relay::EngineChoice;
+use polypath_relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
 use super::engine::{EngineArguments, guardian};
 use super::{Failure, complain, network};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
 use clap::Args;
-use polypath_net::enclosure::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
+use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
 use super::engine::EngineArguments;
 use super::{Failure, complain, network};
@@ -114,7 +114,7 @@ fn failure(error: RunError) -> Failure {
 
 /// Becomes the program; returns only if that failed, which the process outside reports.
 pub(super) fn run_inside(arguments: InsideArguments) -> Result<(), Failure> {
-    let channel = polypath_net::enclosure::channel(arguments.channel).map_err(Failure::run)?;
+    let channel = polypath_sandbox::channel(arguments.channel).map_err(Failure::run)?;
     let inside =
         Inside { mtu_bytes: arguments.mtu, resolvers: arguments.resolver, command: arguments.command };
     enter_and_execute(channel, &inside);

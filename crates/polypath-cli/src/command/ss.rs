@@ -6,9 +6,8 @@ use std::path::Path;
 
 use clap::Args;
 use futures_util::future::join_all;
-use polypath_net::control::{
-    ANSWER_LIMIT, Answer, Ask, ConnectionReport, Peer, SubflowReport, directory, find,
-};
+use polypath_control::{ANSWER_LIMIT, Answer, Ask, ConnectionReport, Peer, SubflowReport, find};
+use polypath_system::runtime_directory;
 
 use super::network::block_on;
 use super::{Failure, complain, print_json, print_line};
@@ -81,7 +80,7 @@ pub(super) fn silence(peer: &Peer) -> String {
 
 /// The stacks of this user; root sees everybody's.
 pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
-    let own = directory().map_err(Failure::run)?;
+    let own = runtime_directory().map_err(Failure::run)?;
     let mut directories = vec![own.clone()];
     if own == Path::new("/run/polypath")
         && let Ok(users) = std::fs::read_dir("/run/user")

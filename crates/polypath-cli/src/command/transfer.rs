@@ -11,8 +11,8 @@ use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use polypath_cli::web::{DownloadError, Error, Fetched, Progress, Token};
-use polypath_net::Engine;
-use polypath_net::console;
+use polypath_stack::Engine;
+use polypath_system::console;
 use tokio::signal::unix::{SignalKind, signal};
 use url::Url;
 

@@ -2,10 +2,10 @@
 
 use std::io;
 
+use polypath_mptcp::ConnectionConfig;
 use serde::Serialize;
 
 use super::{Clock, Demo, Outcome};
-use polypath_mptcp::ConnectionConfig;
 
 /// Where baselines were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -15,21 +15,19 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use baseline::{Baselines, KernelBaselines, Provenance, aggregation_benefit, measure_baselines};
 use bytes::Bytes;
-use serde::Serialize;
-
+pub use path::{Cut, DemoPath, ParsePathError};
 use polypath_link::Change;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
-use polypath_net::{Timed, run_in_real_time};
 use polypath_sim::app::{App, Stack};
 use polypath_sim::network::{AppId, LinkId, Network, NodeId};
 use polypath_sim::topologies::{PathConfig, parallel_paths};
 use polypath_sim::trace::TraceOutputs;
+use polypath_system::{Timed, run_in_real_time};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
-
-pub use baseline::{Baselines, KernelBaselines, Provenance, aggregation_benefit, measure_baselines};
-pub use path::{Cut, DemoPath, ParsePathError};
+use serde::Serialize;
 pub use summary::{report, table};
 use transfer::{Client, Progress, Server};
 

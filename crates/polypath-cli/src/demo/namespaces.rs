@@ -11,21 +11,23 @@ use std::time::Duration as SystemDuration;
 
 use http_body_util::BodyExt;
 use hyper::Method;
-use polypath_net::emulate::{EmulateError, EmulatedLink, Emulation};
-use polypath_net::engine::{KernelEngine, socket_info};
-use polypath_net::testbed::{Side, Testbed};
-use polypath_net::{Engine, Namespace, Stack, Tun, TunConfig, WallClock, stack};
+use nginx::{FILE_NAME, Nginx};
+use polypath_emulate::{EmulateError, EmulatedLink, Emulation};
+use polypath_link::Change;
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_stack::engine::{KernelEngine, socket_info};
+use polypath_stack::{Engine, Stack, stack};
+use polypath_system::tun::{Tun, TunConfig};
+use polypath_system::{Namespace, WallClock};
+use polypath_testbed::{Side, Testbed};
+use polypath_units::{Duration, Instant};
 
 use super::transfer::Progress;
 use super::{
     Baselines, Cut, Demo, KernelBaselines, Outcome, PathTotals, Provenance, SAMPLE_INTERVAL, Sample,
 };
 use crate::web;
-use nginx::{FILE_NAME, Nginx};
-use polypath_link::Change;
-use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{ConnectionConfig, HostConfig};
-use polypath_units::{Duration, Instant};
 
 /// Most paths: the kernel has as many subflows of a connection beside the first.
 pub const MAX_PATHS: usize = 8;

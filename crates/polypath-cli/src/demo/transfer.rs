@@ -5,11 +5,10 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
-
 use polypath_mptcp::{ConnectionId, Host};
 use polypath_sim::app::{Application, Stack, StreamEvent};
 use polypath_units::{Duration, Instant};
+use sha2::{Digest, Sha256};
 
 /// Sends the file to whoever connects.
 #[derive(Debug)]

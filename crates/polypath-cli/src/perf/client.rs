@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use polypath_net::Engine;
-use polypath_net::engine::{ConnectOptions, Stream};
+use polypath_stack::Engine;
+use polypath_stack::engine::{ConnectOptions, Stream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 

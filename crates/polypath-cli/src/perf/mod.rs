@@ -1,8 +1,8 @@
 //! Throughput between two hosts, measured and reported in the shape that iperf3 made familiar.
 //!
 //! ```no_run
-//! use polypath_net::Engine;
-//! use polypath_net::engine::KernelEngine;
+//! use polypath_stack::Engine;
+//! use polypath_stack::engine::KernelEngine;
 //! use polypath_cli::perf::{Client, Parameters};
 //!
 //! # async fn measure() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,11 +38,10 @@ pub mod text;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 pub use client::Client;
 pub use error::Error;
 pub use report::Report;
+use serde::{Deserialize, Serialize};
 pub use server::Server;
 
 /// The port that iperf3 uses, too.

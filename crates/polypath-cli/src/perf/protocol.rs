@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use polypath_net::engine::Stream;
+use polypath_stack::engine::Stream;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;

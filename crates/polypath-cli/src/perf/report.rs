@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use polypath_net::engine::{StreamInfo, SubflowInfo};
+use polypath_stack::engine::{StreamInfo, SubflowInfo};
 use serde::{Deserialize, Serialize};
 
 use super::flow::canonical;

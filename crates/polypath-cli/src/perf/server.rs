@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polypath_net::Engine;
-use polypath_net::engine::{Listener, Stream};
+use polypath_stack::Engine;
+use polypath_stack::engine::{Listener, Stream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};

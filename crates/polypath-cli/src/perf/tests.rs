@@ -1,7 +1,7 @@
 use std::future::pending;
 
-use polypath_net::Engine;
-use polypath_net::engine::KernelEngine;
+use polypath_stack::Engine;
+use polypath_stack::engine::KernelEngine;
 use serde_json::Value;
 use tokio::sync::Notify;
 

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use polypath_net::Engine;
-use polypath_net::engine::KernelEngine;
+use polypath_stack::Engine;
+use polypath_stack::engine::KernelEngine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime;

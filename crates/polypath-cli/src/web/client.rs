@@ -16,9 +16,9 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use polypath_net::Engine;
-use polypath_net::engine::{ConnectOptions, Stream};
-use polypath_net::stack::Unanswered;
+use polypath_stack::Engine;
+use polypath_stack::engine::{ConnectOptions, Stream};
+use polypath_stack::stack::Unanswered;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use url::{Position, Url};
@@ -453,9 +453,9 @@ fn is_redirection(status: StatusCode) -> bool {
 mod tests {
     use std::sync::Mutex;
 
-    use polypath_net::Namespace;
-    use polypath_net::stack::Stack;
-    use polypath_net::udp::UdpOptions;
+    use polypath_stack::stack::Stack;
+    use polypath_stack::udp::UdpOptions;
+    use polypath_system::Namespace;
 
     use super::*;
 
@@ -489,8 +489,8 @@ mod repeat_tests {
 
     use polypath_mptcp::HostConfig;
     use polypath_mptcp::path_manager::LocalEndpoint;
-    use polypath_net::Stack;
-    use polypath_net::stack::{Receive, Transmit};
+    use polypath_stack::Stack;
+    use polypath_stack::stack::{Receive, Transmit};
     use polypath_wire::{Packet, Transport};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

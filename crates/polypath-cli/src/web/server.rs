@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use polypath_net::engine::{Listener, Stream};
+use polypath_stack::engine::{Listener, Stream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -174,8 +174,8 @@ async fn connection(
 mod tests {
     use std::future::pending;
 
-    use polypath_net::Engine;
-    use polypath_net::engine::KernelEngine;
+    use polypath_stack::Engine;
+    use polypath_stack::engine::KernelEngine;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::time::Instant;

@@ -4,7 +4,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use polypath_mptcp::ConnectionConfig;
-use polypath_net::stack::{StackStream, default_connection};
+use polypath_stack::stack::{StackStream, default_connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;

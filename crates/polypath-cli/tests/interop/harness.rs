@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use polypath_mptcp::path_manager::{Limits, LocalEndpoint};
 use polypath_mptcp::{ConnectionConfig, ConnectionInfo, Event, HostConfig};
-use polypath_net::engine::ConnectOptions;
-use polypath_net::stack::{StackListener, StackStream, default_connection};
-use polypath_net::testbed::{Side, Testbed};
-use polypath_net::{Stack, TunConfig};
+use polypath_stack::Stack;
+use polypath_stack::engine::ConnectOptions;
+use polypath_stack::stack::{StackListener, StackStream, default_connection};
+use polypath_system::tun::TunConfig;
+use polypath_testbed::{Side, Testbed};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::broadcast;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use polypath_cli::bench::beside_kernel::scene::{AccessLink, Scene, Way};
 use polypath_mptcp::{ConnectionConfig, JudgePaths, SubflowInfo};
-use polypath_net::stack::default_connection;
-use polypath_net::testbed::{Side, is_root_or_skip};
+use polypath_stack::stack::default_connection;
+use polypath_testbed::{Side, is_root_or_skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

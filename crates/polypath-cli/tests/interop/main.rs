@@ -16,8 +16,8 @@ use std::time::Duration;
 use harness::*;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{CloseReason, ConnectionConfig, Event, SubflowError};
-use polypath_net::engine::ConnectOptions;
-use polypath_net::testbed::{Side, Testbed, is_root_or_skip};
+use polypath_stack::engine::ConnectOptions;
+use polypath_testbed::{Side, Testbed, is_root_or_skip};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MIB: u64 = 1 << 20;
@@ -423,7 +423,7 @@ fn a_path_that_goes_down_and_comes_back_is_used_again() {
         lab.subflows(&ours, 2).await;
         let set = |up: bool| {
             lab.in_kernel(move || {
-                let netlink = polypath_net::Netlink::new()?;
+                let netlink = polypath_system::Netlink::new()?;
                 let link = Testbed::interface(1);
                 if up { netlink.set_up(&link) } else { netlink.set_down(&link) }
             })

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use polypath_net::stack::StackStream;
+use polypath_stack::stack::StackStream;
 
 use super::{Cell, Lab, MIB, close, eventually, exchange, has_optstrip, in_cells};
 

@@ -2,15 +2,13 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
-use polypath_net::testbed::{Testbed, is_root_or_skip};
-use polypath_net::{Namespace, Netlink};
+use polypath_system::{Namespace, Netlink};
+use polypath_testbed::{Testbed, is_root_or_skip};
 
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -12,7 +12,8 @@ use std::time::Duration;
 use polypath_lab::design::latin_hypercube;
 use polypath_lab::metrics::Distribution;
 use polypath_mptcp::JudgePaths;
-use polypath_net::{Namespace, stack};
+use polypath_stack::stack;
+use polypath_system::Namespace;
 use serde::Serialize;
 
 use self::scene::{AccessLink, Scene, Transfer, Way};
@@ -244,7 +245,7 @@ impl BesideKernel {
             }
         };
         let connection = polypath_mptcp::ConnectionConfig { judge_paths, ..stack::default_connection() };
-        let counted = |stack: &polypath_net::Stack| stack.mib().paths_set_aside;
+        let counted = |stack: &polypath_stack::Stack| stack.mib().paths_set_aside;
         Ok(scene.by_us(connection, way, set.bytes, limit, counted).await?)
     }
 

@@ -2,16 +2,19 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use polypath_emulate::{EmulatedLink, Emulation};
 use polypath_link::{LinkConfig, QueueLimit};
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
-use polypath_net::emulate::{EmulatedLink, Emulation};
-use polypath_net::engine::{ConnectOptions, KernelEngine, Stream};
-use polypath_net::testbed::{Side, Testbed};
-use polypath_net::{Engine, Namespace, Stack, Tun, TunConfig};
+use polypath_stack::engine::{ConnectOptions, KernelEngine, Stream};
+use polypath_stack::{Engine, Stack};
+use polypath_system::Namespace;
+use polypath_system::tun::{Tun, TunConfig};
+use polypath_testbed::{Side, Testbed};
 use polypath_units::{BitRate, Duration as Span};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

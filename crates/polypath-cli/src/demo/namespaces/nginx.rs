@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use polypath_net::Namespace;
-use polypath_net::testbed::Testbed;
+use polypath_system::Namespace;
+use polypath_testbed::Testbed;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 

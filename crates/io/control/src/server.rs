@@ -1,0 +1,207 @@
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
+
+use super::{Answer, Ask, EventKind, EventReport, Observed, Question};
+
+/// Clients at once; further ones wait.
+const MAX_CLIENTS: usize = 32;
+/// A question is short.
+const MAX_QUESTION_BYTES: u64 = 4096;
+/// How long a client may take to ask, and to read an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Stacks in one process that may have a socket each.
+const MAX_NAMES: u32 = 100;
+
+/// A socket that is offered. It vanishes with [`ControlSocket::close`], or else with the runtime.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+    task: AbortHandle,
+}
+
+impl ControlSocket {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes it away.
+    pub fn close(self) {
+        self.task.abort();
+        remove(&self.path);
+    }
+}
+
+/// Offers a socket in a directory, which is made if it is missing. Sockets of processes that died without a word are
+/// removed on the way. Must be called within a tokio runtime.
+pub fn offer(observed: Arc<dyn Observed>, directory: &Path) -> io::Result<ControlSocket> {
+    let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
+    super::create_directory(directory).map_err(at)?;
+    remove_stale(directory).map_err(at)?;
+    let (listener, path) = bind(directory).map_err(at)?;
+    let guard = Guard { path: path.clone() };
+    let task = tokio::spawn(async move {
+        let _guard = guard;
+        serve(listener, observed).await;
+    });
+    Ok(ControlSocket { path, task: task.abort_handle() })
+}
+
+fn bind(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
+    let pid = std::process::id();
+    for number in 1..=MAX_NAMES {
+        let name = if number == 1 { format!("{pid}.sock") } else { format!("{pid}-{number}.sock") };
+        let path = directory.join(name);
+        match UnixListener::bind(&path) {
+            Ok(listener) => {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                return Ok((listener, path));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+/// Removes sockets at which nobody listens. A process that lives may be about to listen.
+pub(super) fn remove_stale(directory: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let is_socket = fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket());
+        if is_socket && is_deserted(&path) && !is_owner_alive(&path) {
+            remove(&path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nobody listens at a socket. A process that is stopped does: nobody waits for it.
+pub(super) fn is_deserted(path: &Path) -> bool {
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    connect().is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether the process in the name of a socket is there, and not this one under a number that was used before.
+fn is_owner_alive(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let pid = name.split(['.', '-']).next().and_then(|number| number.parse::<u32>().ok());
+    pid.is_some_and(|pid| pid != std::process::id() && polypath_system::process::is_alive(pid))
+}
+
+fn remove(path: &Path) {
+    // Another process may have done it.
+    let _ = fs::remove_file(path);
+}
+
+struct Guard {
+    path: PathBuf,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+async fn serve(listener: UnixListener, observed: Arc<dyn Observed>) {
+    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((client, _)) if is_allowed(&client) => {
+                let observed = observed.clone();
+                tokio::spawn(async move {
+                    // A client that went away needs no answer.
+                    let _ = answer(client, &*observed).await;
+                    drop(place);
+                });
+            }
+            Ok(_) => {}
+            // Too many open files, perhaps.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// The file's mode keeps others out already; this holds if the file system has no modes.
+fn is_allowed(client: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    client.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}
+
+async fn answer(client: UnixStream, observed: &dyn Observed) -> io::Result<()> {
+    let (reader, mut writer) = client.into_split();
+    let mut reader = BufReader::new(reader.take(MAX_QUESTION_BYTES));
+    let mut line = String::new();
+    tokio::time::timeout(PATIENCE, reader.read_line(&mut line)).await??;
+    let mut answer = Answer { process: process_name(), pid: std::process::id(), ..Answer::default() };
+    let events = match serde_json::from_str(&line) {
+        Ok(Question { ask: Ask::Connections }) => {
+            answer.connections = observed.connections();
+            None
+        }
+        Ok(Question { ask: Ask::Counters }) => {
+            let counters = observed.counters();
+            answer.counters = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
+            None
+        }
+        Ok(Question { ask: Ask::Monitor }) => Some(observed.subscribe()),
+        Err(error) => {
+            answer.error = Some(format!("{error}; expected {{\"ask\":\"connections\"}}"));
+            None
+        }
+    };
+    // For a monitor, the answer without content says that every event from now on will come.
+    write_line(&mut writer, &answer).await?;
+    let Some(mut events) = events else { return Ok(()) };
+    let mut end = [0];
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Ok(event) => write_line(&mut writer, &event).await?,
+                Err(RecvError::Lagged(count)) => {
+                    let reason = Some(format!("{count}_events"));
+                    let missed = EventReport { reason, ..EventReport::new(EventKind::Missed, 0) };
+                    write_line(&mut writer, &missed).await?;
+                }
+                Err(RecvError::Closed) => return Ok(()),
+            },
+            // More than a question is not expected; the end means that the client has seen enough.
+            read = reader.read(&mut end) => if read? == 0 { return Ok(()) },
+        }
+    }
+}
+
+async fn write_line(
+    writer: &mut (impl tokio::io::AsyncWrite + Unpin),
+    value: &impl serde::Serialize,
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    tokio::time::timeout(PATIENCE, writer.write_all(&line)).await?
+}
+
+fn process_name() -> String {
+    let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    name.trim().to_string()
+}

@@ -1,0 +1,172 @@
+//! Our own stack, observed.
+
+use std::collections::HashMap;
+
+use polypath_mptcp::{ConnectionId, Event, SubflowError};
+use polypath_stack::stack::WeakStack;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::report::{error_number, fallback_words};
+use super::{ConnectionReport, EventKind, EventReport, Observed, SubflowReport};
+
+/// Events that a slow monitor may lag behind.
+const BACKLOG: usize = 1024;
+
+impl Observed for WeakStack {
+    fn connections(&self) -> Vec<ConnectionReport> {
+        let connections = self.upgrade().map(|stack| stack.connections()).unwrap_or_default();
+        connections.iter().map(|(_, info)| info.into()).collect()
+    }
+
+    fn subscribe(&self) -> broadcast::Receiver<EventReport> {
+        let (sender, receiver) = broadcast::channel(BACKLOG);
+        let Some(stack) = self.upgrade() else { return receiver };
+        let mut events = stack.subscribe();
+        let known = stack.connections().into_iter().map(|(id, info)| (id, Known::from(&info))).collect();
+        let mut narrator = Narrator { stack: self.clone(), known };
+        tokio::spawn(async move {
+            loop {
+                let reports = tokio::select! {
+                    event = events.recv() => match event {
+                        Ok((_, id, event)) => narrator.tell(id, &event),
+                        Err(RecvError::Lagged(count)) => {
+                            let reason = Some(format!("{count}_events"));
+                            vec![EventReport { reason, ..EventReport::new(EventKind::Missed, 0) }]
+                        }
+                        Err(RecvError::Closed) => return,
+                    },
+                    () = sender.closed() => return,
+                };
+                for report in reports {
+                    if sender.send(report).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        receiver
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let Some(stack) = self.upgrade() else { return Vec::new() };
+        stack.mib().iter().chain(stack.driver_counters()).collect()
+    }
+}
+
+/// Turns the stack's events into reports. Those name addresses and tokens, which it remembers beyond their end.
+struct Narrator {
+    stack: WeakStack,
+    known: HashMap<ConnectionId, Known>,
+}
+
+/// What is remembered of a connection.
+#[derive(Debug, Default)]
+struct Known {
+    token: u32,
+    subflows: Vec<SubflowReport>,
+    /// The subflow that made the connection: nobody tells that it is established.
+    first: Option<u8>,
+}
+
+impl From<&polypath_mptcp::ConnectionInfo> for Known {
+    fn from(info: &polypath_mptcp::ConnectionInfo) -> Self {
+        let subflows: Vec<SubflowReport> = info.subflows.iter().map(Into::into).collect();
+        let first = subflows.iter().find(|subflow| subflow.local_id == 0).map(|subflow| subflow.id);
+        Self { token: info.local_token, subflows, first }
+    }
+}
+
+impl Known {
+    fn report(&self, kind: EventKind) -> EventReport {
+        EventReport::new(kind, self.token)
+    }
+
+    fn of_connection(&self, kind: EventKind) -> EventReport {
+        match self.subflows.first() {
+            Some(subflow) => self.report(kind).with_subflow(subflow),
+            None => self.report(kind),
+        }
+    }
+
+    fn of_subflow(&self, kind: EventKind, id: u8, error: Option<SubflowError>) -> EventReport {
+        let report = self.report(kind);
+        let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id) else { return report };
+        EventReport {
+            backup: Some(subflow.is_backup),
+            error: error.map(error_number),
+            reset_reason: match error {
+                Some(SubflowError::Reset(reason)) => reason.map(|reason| reason.0),
+                _ => None,
+            },
+            ..report.with_subflow(subflow)
+        }
+    }
+}
+
+impl Narrator {
+    fn tell(&mut self, id: ConnectionId, event: &Event) -> Vec<EventReport> {
+        let mut reports = Vec::new();
+        let is_new = !self.known.contains_key(&id);
+        let info = self.stack.upgrade().and_then(|stack| stack.connection(id));
+        if is_new {
+            // What was never open and is gone has no token to be named by.
+            let Some(info) = &info else { return reports };
+            self.known.insert(id, Known::from(info));
+        }
+        let Some(known) = self.known.get_mut(&id) else { return reports };
+        if let Some(info) = &info {
+            known.token = info.local_token;
+            for subflow in info.subflows.iter().map(SubflowReport::from) {
+                match known.subflows.iter_mut().find(|old| old.id == subflow.id) {
+                    Some(old) => *old = subflow,
+                    None => known.subflows.push(subflow),
+                }
+            }
+        }
+        let server_side = matches!(event, Event::Accepted { .. });
+        if is_new && !matches!(event, Event::Closed(_)) {
+            reports.push(EventReport { server_side, ..known.of_connection(EventKind::Created) });
+        }
+        match *event {
+            Event::Accepted { .. } | Event::Connected => {
+                reports.push(EventReport { server_side, ..known.of_connection(EventKind::Established) });
+            }
+            Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow) => {
+                reports.push(known.of_subflow(EventKind::SfEstablished, subflow, None));
+            }
+            Event::SubflowSetAside { subflow, .. } => reports.push(EventReport {
+                backup: Some(true),
+                reason: Some("it held up the rest".into()),
+                ..known.of_subflow(EventKind::SfPriority, subflow, None)
+            }),
+            Event::SubflowTried { subflow, .. } => reports.push(EventReport {
+                backup: Some(false),
+                reason: Some("to see what it brings".into()),
+                ..known.of_subflow(EventKind::SfPriority, subflow, None)
+            }),
+            Event::SubflowClosed { subflow, error, .. } => {
+                reports.push(known.of_subflow(EventKind::SfClosed, subflow, error));
+                known.subflows.retain(|old| old.id != subflow);
+            }
+            Event::Announced { id, remote } => reports.push(EventReport {
+                remid: Some(id),
+                remote: Some(remote.into()),
+                ..known.report(EventKind::Announced)
+            }),
+            Event::Removed { id } => {
+                reports.push(EventReport { remid: Some(id), ..known.report(EventKind::Removed) });
+            }
+            Event::FellBack(reason) => reports.push(EventReport {
+                reason: Some(fallback_words(reason).into()),
+                ..known.report(EventKind::FellBack)
+            }),
+            Event::Closed(_) => {
+                reports.push(known.report(EventKind::Closed));
+                self.known.remove(&id);
+            }
+            _ => {}
+        }
+        reports
+    }
+}

@@ -1,0 +1,216 @@
+//! What the host can do: the kernel, devices, programs and permissions that the engines need.
+
+use std::io;
+use std::path::Path;
+
+use polypath_system::{Link, SystemState};
+use rustix::thread::CapabilitySet;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::Finding;
+use super::ask::{self, PathManager, variable};
+use crate::{left_behind, probe_nft};
+
+pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
+    let usable: Vec<&Link> = links.iter().copied().filter(|link| is_usable(state, link)).collect();
+    let mut findings = vec![paths(&usable)];
+    let kernel = kernel();
+    let has_multipath = kernel.level == super::Level::Good;
+    findings.push(kernel);
+    if has_multipath {
+        findings.extend(endpoints(ask::path_manager(), &usable));
+    }
+    let is_admin = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
+    findings.extend([tun(), nft(is_admin), permission(is_admin)]);
+    findings.extend(leftovers(left_behind()));
+    if !is_admin {
+        findings.push(user_namespaces(&variable));
+    }
+    findings
+}
+
+fn is_usable(state: &SystemState, link: &Link) -> bool {
+    let leads_out = |is_v4: bool| {
+        link.addresses.iter().any(|addr| addr.is_ipv4() == is_v4)
+            && state.default_route(link.index, is_v4).is_some()
+    };
+    link.is_running && (leads_out(true) || leads_out(false))
+}
+
+fn paths(usable: &[&Link]) -> Finding {
+    let names: Vec<&str> = usable.iter().map(|link| link.name.as_str()).collect();
+    match names.as_slice() {
+        [] => Finding::blocked(
+            "paths",
+            "no interface is up with an address and a default route",
+            "bring one up; what is missing stands below, for each interface",
+        ),
+        [only] => Finding::limited(
+            "paths",
+            format!("only {only} leads out: there is nothing to combine it with, or to fall back to"),
+            "connect a second network: WiFi, a phone by USB, another cable",
+        ),
+        several => {
+            Finding::good("paths", format!("{} interfaces lead out: {}", several.len(), several.join(", ")))
+        }
+    }
+}
+
+fn kernel() -> Finding {
+    let advice_other = "choose --engine tun or udp, which need no support of the kernel";
+    match Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)) {
+        Ok(_) => Finding::good("kernel", "the kernel speaks Multipath TCP"),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Finding::limited(
+            "kernel",
+            "the kernel's Multipath TCP is switched off",
+            format!("`sysctl -w net.mptcp.enabled=1` for --engine kernel, or {advice_other}"),
+        ),
+        Err(error) => Finding::limited(
+            "kernel",
+            format!("the kernel has no Multipath TCP ({error})"),
+            format!("Linux 5.6 or newer with CONFIG_MPTCP for --engine kernel, or {advice_other}"),
+        ),
+    }
+}
+
+/// What the kernel's path manager makes of the paths: only the kernel's own engine is concerned.
+pub(super) fn endpoints(manager: io::Result<PathManager>, usable: &[&Link]) -> Option<Finding> {
+    if usable.len() < 2 {
+        return None;
+    }
+    let manager = match manager {
+        Ok(manager) => manager,
+        Err(error) => {
+            return Some(Finding::limited(
+                "endpoints",
+                format!("the kernel does not tell its path manager's settings ({error})"),
+                "see `ip mptcp limits` and `ip mptcp endpoint` as root",
+            ));
+        }
+    };
+    let has_endpoint =
+        |link: &&&Link| link.addresses.iter().any(|addr| manager.subflow_endpoints.contains(addr));
+    let missing: Vec<&Link> = usable.iter().filter(|link| !has_endpoint(link)).copied().collect();
+    // The first subflow leaves by the default route, so one interface needs no endpoint.
+    if missing.len() > 1 {
+        let commands = missing.iter().filter_map(|link| {
+            let addr = link.addresses.first()?;
+            Some(format!("`ip mptcp endpoint add {addr} dev {} subflow`", link.name))
+        });
+        let commands: Vec<String> = commands.collect();
+        return Some(Finding::limited(
+            "endpoints",
+            "connections of the kernel's engine stay on one path: its path manager knows no address of the others",
+            format!("{}, or choose --engine tun, which needs no such settings", commands.join(" and ")),
+        ));
+    }
+    let wanted = u32::try_from(usable.len() - 1).unwrap_or(u32::MAX);
+    if manager.subflows < wanted {
+        return Some(Finding::limited(
+            "endpoints",
+            format!("the kernel allows {} more subflows for a connection than its first", manager.subflows),
+            format!("`ip mptcp limits set subflows {wanted}`"),
+        ));
+    }
+    Some(Finding::good("endpoints", "the kernel's path manager knows the paths"))
+}
+
+fn tun() -> Finding {
+    tun_at("/dev/net/tun".as_ref())
+}
+
+pub(super) fn tun_at(device: &Path) -> Finding {
+    match std::fs::OpenOptions::new().read(true).write(true).open(device) {
+        Ok(_) => Finding::good("tun", "TUN devices are available"),
+        // Its owner can, as root mostly is.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::limited(
+            "tun",
+            format!("{} is there, and this user may not open it", device.display()),
+            "run as root, or for `polypath run` without root `chmod 0666 /dev/net/tun`; else --engine udp and kernel do without",
+        ),
+        Err(error) => Finding::limited(
+            "tun",
+            format!("{} can't be used ({error})", device.display()),
+            "`modprobe tun`, or pass the device into the container; but for `polypath run`, --engine udp and kernel do without",
+        ),
+    }
+}
+
+fn nft(is_admin: bool) -> Finding {
+    match probe_nft() {
+        Ok(()) => Finding::good("nft", "nft is available and works"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Finding::limited(
+            "nft",
+            "the program nft is missing, with which --engine tun translates addresses",
+            "`apt install nftables` or the like",
+        ),
+        // It is there, and nobody without the capability may ask it anything.
+        Err(_) if !is_admin => Finding::good("nft", "nft is available"),
+        Err(error) => Finding::limited(
+            "nft",
+            format!("nft does not work: {error}"),
+            "a kernel with nf_tables; --engine udp and kernel do without",
+        ),
+    }
+}
+
+fn permission(is_admin: bool) -> Finding {
+    if is_admin {
+        Finding::good("permission", "this process may set up the network (CAP_NET_ADMIN)")
+    } else {
+        Finding::limited(
+            "permission",
+            "this process may not set up the network: it lacks CAP_NET_ADMIN",
+            "run as root for --engine tun; --engine udp and kernel need no permission",
+        )
+    }
+}
+
+/// What killed processes have set up and nobody has taken down.
+pub(super) fn leftovers(dead: io::Result<Vec<u32>>) -> Option<Finding> {
+    match dead {
+        Ok(dead) if dead.is_empty() => None,
+        Ok(dead) => {
+            let dead: Vec<String> = dead.iter().map(u32::to_string).collect();
+            Some(Finding::limited(
+                "leftovers",
+                format!(
+                    "what a process that was killed has set up is still there (process {})",
+                    dead.join(", ")
+                ),
+                "the next start of any engine by this user removes it, such as `polypath run true`",
+            ))
+        }
+        Err(error) => Some(Finding::limited(
+            "leftovers",
+            format!("can't tell whether killed processes have left anything ({error})"),
+            "no start of --engine tun gets past it: mend what is wrong there",
+        )),
+    }
+}
+
+/// Whether a user without permissions can have a network of his own, as `polypath run` makes one.
+pub(super) fn user_namespaces(variable: &dyn Fn(&str) -> Option<String>) -> Finding {
+    let is = |name: &str, value: &str| variable(name).as_deref() == Some(value);
+    let switch = if is("user/max_user_namespaces", "0") {
+        Some("user.max_user_namespaces=15000")
+    } else if is("kernel/unprivileged_userns_clone", "0") {
+        Some("kernel.unprivileged_userns_clone=1")
+    } else if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        Some("kernel.apparmor_restrict_unprivileged_userns=0")
+    } else {
+        None
+    };
+    match switch {
+        None => Finding::good(
+            "namespaces",
+            "user namespaces are available: `polypath run` needs no root where /dev/net/tun is for all",
+        ),
+        Some(switch) => Finding::limited(
+            "namespaces",
+            "this system forbids user namespaces to users without permissions, so `polypath run` needs root",
+            format!("`sysctl -w {switch}` as root"),
+        ),
+    }
+}

@@ -1,0 +1,404 @@
+//! Network set-up for a stack behind a TUN device: one private address per uplink, routed and masqueraded out of that
+//! uplink, and back again to as it was.
+
+mod action;
+pub mod doctor;
+mod farewell;
+mod forward;
+mod guardian;
+mod limits;
+mod nat;
+mod plan;
+mod record;
+mod rule;
+#[cfg(test)]
+mod tests;
+pub mod uplinks;
+mod variables;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::path::{Path, PathBuf};
+
+pub use action::Action;
+use action::is_router;
+use guardian::Guardian;
+pub(crate) use guardian::left_behind;
+pub use guardian::{GuardianCommand, clear, guard};
+use limits::Limits;
+use nat::Translation;
+pub(crate) use nat::probe as probe_nft;
+pub use plan::{NetworkPlan, PathPlan, SetupOptions};
+use polypath_stack::peer_list::PeerList;
+use polypath_system::tun::Tun;
+use polypath_system::{Namespace, Netlink, SystemState};
+use record::Record;
+use socket2::{Domain, Protocol, Socket, Type};
+use variables::SharedVariables;
+pub use watch::Watch;
+
+/// Why the network could not be set up. What was done until then has been undone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The user named an interface that isn't there.
+    #[error("there is no interface {name}; present are: {}", present.join(", "))]
+    NoSuchInterface {
+        /// The name.
+        name: String,
+        /// The interfaces that are there.
+        present: Vec<String>,
+    },
+    /// No interface leads anywhere.
+    #[error("no uplink: no interface that is up has a global address and a route")]
+    NoUplink,
+    /// Too many instances.
+    #[error(
+        "all {} places for instances are taken: end one of them, or remove the conflicting rules and tables",
+        plan::SLOTS
+    )]
+    NoSlot,
+    /// Somebody else listens there, the kernel's sockets or another instance.
+    #[error(
+        "can't listen at port {port}: it is in use by another program; choose another port, or end that program"
+    )]
+    PortInUse {
+        /// The TCP port.
+        port: u16,
+    },
+    /// The process may not change the network.
+    #[error(
+        "changing routes and address translation needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel"
+    )]
+    Permission,
+    /// A step failed.
+    #[error("can't set up the network: {0}")]
+    Io(io::Error),
+}
+
+impl From<io::Error> for SetupError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Permission,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What became of the paths when the network changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathChanges {
+    /// Paths that are new, or come back.
+    pub added: Vec<PathPlan>,
+    /// Paths that go on, but are reached by peers at other addresses.
+    pub readdressed: Vec<PathPlan>,
+    /// Stack addresses that work no more.
+    pub removed: Vec<IpAddr>,
+}
+
+/// A network that is set up. Dropping it, or [`NetworkSetup::remove`], takes everything down.
+#[derive(Debug)]
+pub struct NetworkSetup {
+    namespace: Namespace,
+    tun: String,
+    options: SetupOptions,
+    numbers: BTreeMap<String, u8>,
+    installed: NetworkPlan,
+    /// Until it is left.
+    variables: Option<SharedVariables>,
+    record: Record,
+    /// Takes it down if this process can't.
+    guardian: Option<Guardian>,
+    /// Keep the exposed ports from everyone else.
+    reserved: Vec<Socket>,
+    /// Exposed ports at which a socket of the kernel listens too: the system's own clients reach that one.
+    held: Vec<u16>,
+}
+
+impl NetworkSetup {
+    /// Says what would be done for the device `tun`, as the commands that a person would type, and does nothing.
+    pub fn dry_run(namespace: &Namespace, tun: &str, options: &SetupOptions) -> Result<String, SetupError> {
+        namespace.run(|| {
+            let state = SystemState::read(&Netlink::new()?)?;
+            let slot =
+                (0..plan::SLOTS).find(|slot| plan::is_slot_free(&state, *slot)).ok_or(SetupError::NoSlot)?;
+            let plan = NetworkPlan::compute(&state, options, slot, tun, &BTreeMap::new())?;
+            let actions = plan.base.iter().chain(&plan.device);
+            let actions = actions.chain(plan.paths.iter().flat_map(|path| &path.actions));
+            let mut lines: Vec<String> = actions.map(ToString::to_string).collect();
+            let limits = &Limits::of(&plan.base, is_router);
+            let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
+            let others = &*plan.other_addresses;
+            let translation = Translation { slot, tun, paths, others, exposed, held: &[], limits };
+            let through_firewalls = forward::text(tun, slot)?;
+            lines.push(format!("nft -f - <<END\n{}\nEND{through_firewalls}", translation.text()));
+            Ok(lines.join("\n"))
+        })?
+    }
+
+    /// Sets up the network in `namespace` for the device `tun`, which is there already.
+    pub fn apply(namespace: &Namespace, tun: &Tun, options: SetupOptions) -> Result<Self, SetupError> {
+        Self::apply_with(namespace, tun, options, &polypath_system::runtime_directory()?)
+    }
+
+    fn apply_with(
+        namespace: &Namespace,
+        device: &Tun,
+        options: SetupOptions,
+        directory: &Path,
+    ) -> Result<Self, SetupError> {
+        let directory: PathBuf = directory.into();
+        let tun = device.name();
+        namespace.run(|| {
+            let netlink = Netlink::new()?;
+            // What is in the way of this one is an error below.
+            if let Err(error) = guardian::clear_in(&directory) {
+                tracing::warn!(%error, "what instances that died have left can't all be removed");
+            }
+            netlink.set_up(tun)?;
+            // From the first record on.
+            let mut guardian = start_guardian(&options, &directory, device);
+            for slot in 0..plan::SLOTS {
+                let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
+                // Before they are read: what is found set stays so.
+                let variables = SharedVariables::join(&directory, slot)?;
+                let state = SystemState::read(&netlink)?;
+                // What an instance that died had there is gone by now, so a table of that name is somebody else's.
+                if !plan::is_slot_free(&state, slot) || nat::is_there(slot)? {
+                    variables.leave(&netlink)?;
+                    continue;
+                }
+                let installed = NetworkPlan { slot, ..NetworkPlan::default() };
+                // From here on, dropping it undoes what was done.
+                let mut setup = Self {
+                    namespace: namespace.clone(),
+                    tun: tun.to_string(),
+                    guardian: guardian.take(),
+                    options,
+                    numbers: BTreeMap::new(),
+                    installed,
+                    variables: Some(variables),
+                    record,
+                    reserved: Vec::new(),
+                    held: Vec::new(),
+                };
+                setup.adapt(&netlink, &state)?;
+                if setup.installed.paths.is_empty() {
+                    return Err(SetupError::NoUplink);
+                }
+                return Ok(setup);
+            }
+            Err(SetupError::NoSlot)
+        })?
+    }
+
+    /// The paths, in the order of the interfaces.
+    #[must_use]
+    pub fn paths(&self) -> &[PathPlan] {
+        &self.installed.paths
+    }
+
+    /// Where a stack is to note its subflows, so that their peers are told if this process is killed.
+    pub(crate) fn peer_list(&self) -> Option<PeerList> {
+        self.guardian.as_ref()?.peer_list().ok()
+    }
+
+    /// The stack's address that peers reach at one of the system's.
+    #[must_use]
+    pub fn stack_address(&self, outer: IpAddr) -> Option<IpAddr> {
+        let of_family =
+            |path: &PathPlan| path.stack_addresses().find(|addr| addr.is_ipv4() == outer.is_ipv4());
+        let own =
+            self.paths().iter().filter(|path| path.uplink_addresses.contains(&outer)).find_map(of_family);
+        let is_other = self.installed.other_addresses.contains(&outer);
+        own.or_else(|| self.paths().iter().find_map(of_family).filter(|_| is_other))
+    }
+
+    /// Number of the instance: part of the names of what it sets up.
+    #[must_use]
+    pub fn slot(&self) -> u8 {
+        self.installed.slot
+    }
+
+    /// Lets peers reach a TCP port of the stack at every uplink's address.
+    pub fn expose(&mut self, port: u16) -> Result<(), SetupError> {
+        if self.options.exposed_ports.contains(&port) {
+            return Ok(());
+        }
+        let namespace = self.namespace.clone();
+        let reserved = namespace.run(|| reserve(port))?.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => SetupError::PortInUse { port },
+            _ => error.into(),
+        })?;
+        self.reserved.push(reserved);
+        self.expose_more(port)
+    }
+
+    /// As [`NetworkSetup::expose`], for a port that the caller has from the kernel.
+    pub fn expose_held(&mut self, port: u16) -> Result<(), SetupError> {
+        if self.options.exposed_ports.contains(&port) {
+            return Ok(());
+        }
+        self.held.push(port);
+        self.expose_more(port)
+    }
+
+    fn expose_more(&mut self, port: u16) -> Result<(), SetupError> {
+        self.options.exposed_ports.push(port);
+        Ok(self.namespace.clone().run(|| self.translate())??)
+    }
+
+    /// Looks at the network anew, adapts to what has changed, and says what that means for the stack.
+    pub fn update(&mut self) -> Result<PathChanges, SetupError> {
+        let namespace = self.namespace.clone();
+        namespace.run(|| {
+            let netlink = Netlink::new()?;
+            let state = SystemState::read(&netlink)?;
+            self.adapt(&netlink, &state)
+        })?
+    }
+
+    fn adapt(&mut self, netlink: &Netlink, state: &SystemState) -> Result<PathChanges, SetupError> {
+        // An interface that was named may be gone for a while.
+        let mut options = self.options.clone();
+        if !self.numbers.is_empty() {
+            options.uplinks.retain(|name| state.link(name).is_some());
+            options.backups.retain(|name| state.link(name).is_some());
+            if options.uplinks.is_empty() && !self.options.uplinks.is_empty() {
+                options.uplinks.clone_from(&options.backups);
+            }
+        }
+        let wanted = NetworkPlan::compute(state, &options, self.installed.slot, &self.tun, &self.numbers)?;
+        let mut changes = PathChanges::default();
+        let before = std::mem::replace(&mut self.installed.paths, wanted.paths.clone());
+        for old in &before {
+            // A path that goes on is what it was to the stack, even if the way out has changed.
+            let new = wanted.paths.iter().find(|new| new.is_same_to_stack(old));
+            match new {
+                None => changes.removed.extend(old.stack_addresses()),
+                Some(new) => {
+                    let is_gone = |addr: &IpAddr| !new.stack_addresses().any(|left| left == *addr);
+                    changes.removed.extend(old.stack_addresses().filter(is_gone));
+                    changes.readdressed.extend(is_readdressed(old, new).then(|| new.clone()));
+                }
+            }
+            let is_kept = |action: &&Action| new.is_some_and(|new| new.actions.contains(action));
+            undo(netlink, old.actions.iter().filter(|action| !is_kept(action)));
+        }
+        let is_new = |path: &&PathPlan| !before.iter().any(|old| old.is_same_to_stack(path));
+        changes.added = wanted.paths.iter().filter(is_new).cloned().collect();
+        self.installed.other_addresses.clone_from(&wanted.other_addresses);
+        // Uplinks come back. Networks beside them come and go, those of containers for example, and must not use up numbers.
+        for path in before.iter().filter(|path| path.is_confined()) {
+            self.numbers.remove(&path.link);
+        }
+        self.numbers.extend(wanted.paths.iter().map(|path| (path.link.clone(), path.number)));
+        self.record.note(wanted.paths.iter().flat_map(|path| path.actions.iter().cloned()))?;
+        if let Some(variables) = &self.variables {
+            variables.note(&wanted.base)?;
+        }
+        // Before the system forwards, what it forwards is limited to the stack's.
+        self.translate()?;
+        wanted.base.iter().try_for_each(|action| action.apply(netlink))?;
+        for action in &wanted.device {
+            match action.apply(netlink) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => result?,
+            }
+        }
+        let known: Vec<&Action> = before.iter().flat_map(|path| &path.actions).collect();
+        for action in wanted.paths.iter().flat_map(|path| &path.actions) {
+            match action.apply(netlink) {
+                // An interface that went down for a moment has lost its routes, so all are added again.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && known.contains(&action) => {}
+                result => result?,
+            }
+        }
+        Ok(changes)
+    }
+
+    fn translate(&self) -> io::Result<()> {
+        let (slot, tun, paths) = (self.installed.slot, &*self.tun, &*self.installed.paths);
+        let limits = self.variables.as_ref().map(SharedVariables::limits).transpose()?.unwrap_or_default();
+        let (exposed, held) = (&*self.options.exposed_ports, &*self.held);
+        let others = &*self.installed.other_addresses;
+        Translation { slot, tun, paths, others, exposed, held, limits: &limits }.apply()
+    }
+
+    /// Takes everything down, and says what could not be.
+    pub fn remove(mut self) -> io::Result<()> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> io::Result<()> {
+        // Once only.
+        let Some(variables) = self.variables.take() else { return Ok(()) };
+        let paths = std::mem::take(&mut self.installed.paths);
+        let slot = self.installed.slot;
+        let result = self.namespace.run(|| {
+            let netlink = Netlink::new()?;
+            // The limits of what is forwarded go last: not for a moment is this a router for others.
+            let mut result = variables.leave(&netlink);
+            for action in paths.iter().flat_map(|path| &path.actions).rev() {
+                result = result.and(action.undo(&netlink));
+            }
+            result.and(nat::remove(slot))
+        })?;
+        // Not before: until here this process may still be killed.
+        drop(self.guardian.take());
+        result
+    }
+}
+
+/// Without one, the next start takes down what is left if this process is killed.
+fn start_guardian(options: &SetupOptions, directory: &Path, tun: &Tun) -> Option<Guardian> {
+    let started = Guardian::start(options.guardian.as_ref()?, directory, tun);
+    started.inspect_err(|error| tracing::warn!(%error, "nobody will take this down if it is killed")).ok()
+}
+
+/// A socket that has a port, so that nobody else can listen there, and takes no connections.
+fn reserve(port: u16) -> io::Result<Socket> {
+    let open = |domain, unspecified: IpAddr| -> io::Result<Socket> {
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        // Connections that have ended are not in the way; somebody who listens is.
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::new(unspecified, port).into())?;
+        socket.listen(0)?;
+        // Those who come later shall see it as taken, but who connects past the stack shall be refused.
+        socket.shutdown(Shutdown::Read)?;
+        socket.set_reuse_address(false)?;
+        Ok(socket)
+    };
+    match open(Domain::IPV6, Ipv6Addr::UNSPECIFIED.into()) {
+        // No IPv6 here.
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            open(Domain::IPV4, Ipv4Addr::UNSPECIFIED.into())
+        }
+        result => result,
+    }
+}
+
+/// Whether peers reach the same path at another address than before.
+fn is_readdressed(old: &PathPlan, new: &PathPlan) -> bool {
+    let mut families = new.open_addresses().map(|addr| addr.is_ipv4());
+    families.any(|is_v4| old.outer_address(is_v4) != new.outer_address(is_v4))
+}
+
+/// Undoes what may partly be gone with its interface; what can't be undone now is tried again at the end.
+fn undo<'a>(netlink: &Netlink, actions: impl DoubleEndedIterator<Item = &'a Action>) {
+    for action in actions.rev() {
+        if let Err(error) = action.undo(netlink) {
+            tracing::warn!(%action, %error, "can't be undone");
+        }
+    }
+}
+
+impl Drop for NetworkSetup {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            tracing::error!(%error, "the network is not as it was");
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! What has to be done so that a stack behind a TUN device can use every uplink: worked out from the state of the system,
+//! without touching it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use polypath_system::sysctl::{FORWARD_V6, forwarding, forwarding_link, is_accept_ra};
+use polypath_system::{Link, SystemState};
+use serde::Serialize;
+
+use super::SetupError;
+use super::action::Action;
+use super::guardian::GuardianCommand;
+
+/// Instances that one system can have.
+pub(super) const SLOTS: u8 = 64;
+
+/// Uplinks of one instance.
+const MOST_PATHS: u8 = 15;
+
+/// Tables and rules of slot s and path p have this number plus 16 s + p: far from what people and distributions choose.
+const FIRST_TABLE: u32 = 707_000;
+/// Before the main table's rule (32766), after the local one (0).
+const FIRST_PRIORITY: u32 = 17_000;
+/// Before those: answers leave by the uplink that the connection came in by.
+const FIRST_MARK_PRIORITY: u32 = 15_500;
+/// Before all of them: what is for a stack of this system goes to it, whoever sends it.
+const FIRST_STACK_PRIORITY: u32 = 14_400;
+/// Packets and connections of slot s and path p have this mark plus 16 s + p: bits that no known program masks.
+const FIRST_MARK: u32 = 0x7070_0000;
+
+/// Networks without a way out that one instance reaches beside its uplinks.
+const MOST_ATTACHED: usize = 7;
+
+/// What the user wants.
+#[derive(Clone, Debug, Default)]
+pub struct SetupOptions {
+    /// The uplinks, by the names of their interfaces. If none is named: all interfaces with an address and a default route,
+    /// and the hosts on the networks of the others are reached too; or, where no interface has a default route, all that
+    /// have an address.
+    pub uplinks: Vec<String>,
+    /// Interfaces that are used only when no other works.
+    pub backups: Vec<String>,
+    /// TCP ports at which the stack listens, reached at every uplink's address.
+    pub exposed_ports: Vec<u16>,
+    /// How to start the process that takes down what was set up if this one is killed. Without one, the next start in the same
+    /// network does, or [`super::clear`].
+    pub guardian: Option<GuardianCommand>,
+}
+
+/// How one uplink becomes a path of the stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PathPlan {
+    /// The uplink's interface.
+    pub link: String,
+    /// Number of the path within the instance, from 0: it stays the same when the uplink goes and comes back.
+    pub number: u8,
+    /// The stack's IPv4 address for this path, if the uplink has IPv4.
+    pub stack_v4: Option<Ipv4Addr>,
+    /// The stack's IPv6 address for this path, if the uplink has IPv6.
+    pub stack_v6: Option<Ipv6Addr>,
+    /// The uplink's own addresses, which peers or a NAT see.
+    pub uplink_addresses: Vec<IpAddr>,
+    /// Networks that the interface has routes to, beside the default route.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// Those of the stack's addresses that reach these networks and nothing else, while others lead out.
+    pub confined: Vec<IpAddr>,
+    /// Largest packet, in bytes.
+    pub mtu_bytes: u32,
+    /// Use it only when no other works.
+    pub is_backup: bool,
+    /// What makes it work.
+    #[serde(skip)]
+    pub actions: Vec<Action>,
+}
+
+impl PathPlan {
+    /// The stack's addresses for this path.
+    pub fn stack_addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        self.stack_v4.map(IpAddr::V4).into_iter().chain(self.stack_v6.map(IpAddr::V6))
+    }
+
+    /// The address at which peers reach the stack's one of a family.
+    #[must_use]
+    pub fn outer_address(&self, is_v4: bool) -> Option<IpAddr> {
+        self.uplink_addresses.iter().copied().find(|addr| addr.is_ipv4() == is_v4)
+    }
+
+    /// Those of the stack's addresses from which every peer may be reached: subflows are opened from them.
+    pub fn open_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.stack_addresses().filter(|addr| !self.confined.contains(addr))
+    }
+
+    /// Whether it leads to its own networks only.
+    pub(super) fn is_confined(&self) -> bool {
+        self.open_addresses().next().is_none()
+    }
+
+    /// Length of the longest prefix of a network of this path that has the address in it.
+    pub(crate) fn reaches(&self, addr: IpAddr) -> Option<u8> {
+        let containing = self.networks.iter().filter(|network| contains(**network, addr));
+        containing.map(|(_, length)| *length).max()
+    }
+
+    /// Whether a stack could tell the two apart.
+    pub(super) fn is_same_to_stack(&self, other: &Self) -> bool {
+        let known = |path: &Self| (path.number, path.is_backup);
+        let is_as_open = self.open_addresses().eq(other.open_addresses());
+        self.link == other.link && known(self) == known(other) && is_as_open
+    }
+}
+
+/// The whole plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkPlan {
+    /// Number of the instance.
+    pub slot: u8,
+    /// What is needed once.
+    pub base: Vec<Action>,
+    /// What the stack's device needs; it goes with the device.
+    pub device: Vec<Action>,
+    /// The paths, those that lead out first.
+    pub paths: Vec<PathPlan>,
+    /// The system's addresses that are of no path: peers may know a listener by them all the same.
+    pub other_addresses: Vec<IpAddr>,
+}
+
+impl NetworkPlan {
+    /// Works out a plan for the instance `slot`, whose TUN device is `tun`. `numbers` holds the numbers of uplinks that
+    /// have, or had, one.
+    pub fn compute(
+        state: &SystemState,
+        options: &SetupOptions,
+        slot: u8,
+        tun: &str,
+        numbers: &BTreeMap<String, u8>,
+    ) -> Result<Self, SetupError> {
+        let mut numbers = numbers.clone();
+        let mut paths = Vec::new();
+        for (link, is_attached) in interfaces(state, options, tun)? {
+            let free = (0..MOST_PATHS).find(|number| !numbers.values().any(|used| used == number));
+            let Some(number) = numbers.get(&link.name).copied().or(free) else { break };
+            numbers.insert(link.name.clone(), number);
+            paths.push(plan_path(state, options, slot, tun, link, Place { number, is_attached }));
+        }
+        let base = base_actions(state, &paths);
+        let other_addresses = other_addresses(state, options, &paths);
+        let device = device_actions(slot, tun, has_force_forwarding(state));
+        Ok(Self { slot, base, device, paths, other_addresses })
+    }
+}
+
+/// Whether an address is in a network.
+fn contains((network, length): (IpAddr, u8), addr: IpAddr) -> bool {
+    match (network, addr) {
+        (IpAddr::V4(network), IpAddr::V4(addr)) => {
+            let differing = network.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= length.into()
+        }
+        (IpAddr::V6(network), IpAddr::V6(addr)) => {
+            let differing = network.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= length.into()
+        }
+        _ => false,
+    }
+}
+
+/// The interfaces to use, usable ones only, and whether each is used for its own networks only. An error if one that the
+/// user named isn't there.
+fn interfaces<'a>(
+    state: &'a SystemState,
+    options: &SetupOptions,
+    tun: &str,
+) -> Result<Vec<(&'a Link, bool)>, SetupError> {
+    for name in options.uplinks.iter().chain(&options.backups) {
+        if state.link(name).is_none() {
+            let present = state.links.iter().filter(|link| !link.is_loopback && link.name != tun);
+            let present = present.map(|link| link.name.clone()).collect();
+            return Err(SetupError::NoSuchInterface { name: name.clone(), present });
+        }
+    }
+    let is_named = |link: &&Link| {
+        options.uplinks.is_empty()
+            || options.uplinks.contains(&link.name)
+            || options.backups.contains(&link.name)
+    };
+    let is_others = |link: &&Link| {
+        !link.is_loopback && link.is_running && link.name != tun && !link.name.starts_with("polypath")
+    };
+    let usable = state.links.iter().filter(is_named).filter(is_others).filter(|link| state.is_attached(link));
+    let (mut chosen, attached): (Vec<_>, Vec<_>) = usable.partition(|link| state.is_usable(link));
+    if !options.uplinks.is_empty() || chosen.is_empty() {
+        chosen.extend(attached);
+        return Ok(chosen.into_iter().map(|link| (link, false)).collect());
+    }
+    let backups = attached.iter().filter(|link| options.backups.contains(&link.name));
+    chosen.extend(backups);
+    let chosen = chosen.into_iter().map(|link| (link, false));
+    let attached = attached.into_iter().filter(|link| !options.backups.contains(&link.name));
+    Ok(chosen.chain(attached.take(MOST_ATTACHED).map(|link| (link, true))).collect())
+}
+
+/// Where a path stands in an instance.
+struct Place {
+    number: u8,
+    /// It is used for its own networks only.
+    is_attached: bool,
+}
+
+fn plan_path(
+    state: &SystemState,
+    options: &SetupOptions,
+    slot: u8,
+    tun: &str,
+    link: &Link,
+    Place { number, is_attached }: Place,
+) -> PathPlan {
+    let stack_v4 = state.has_route(link, true).then(|| stack_v4(slot, number));
+    let stack_v6 = state.has_route(link, false).then(|| stack_v6(slot, number));
+    let mut plan = PathPlan {
+        link: link.name.clone(),
+        number,
+        stack_v4,
+        stack_v6,
+        uplink_addresses: link.addresses.clone(),
+        networks: Vec::new(),
+        confined: Vec::new(),
+        mtu_bytes: link.mtu_bytes,
+        is_backup: options.backups.contains(&link.name),
+        actions: Vec::new(),
+    };
+    for source in plan.stack_addresses() {
+        let leads_out = |is_v4| state.default_route(link.index, is_v4).is_some();
+        let has_other_way = is_attached || leads_out(true) || leads_out(false);
+        if has_other_way && !leads_out(source.is_ipv4()) {
+            plan.confined.push(source);
+        }
+        plan_address(state, link, &mut plan, source, (slot, tun));
+    }
+    plan
+}
+
+/// Plans what one of the stack's addresses needs.
+fn plan_address(
+    state: &SystemState,
+    link: &Link,
+    plan: &mut PathPlan,
+    source: IpAddr,
+    (slot, tun): (u8, &str),
+) {
+    let id = id(slot, plan.number);
+    let (table, is_v4) = (FIRST_TABLE + id, source.is_ipv4());
+    let to_stack = Action::AddRoute {
+        link: tun.to_string(),
+        destination: (source, if is_v4 { 32 } else { 128 }),
+        gateway: None,
+        table: None,
+    };
+    let known_to_all =
+        Action::AddDestinationRule { destination: source, priority: FIRST_STACK_PRIORITY + id };
+    plan.actions.extend([to_stack, known_to_all]);
+    let through = state.routes.iter().filter(|route| {
+        route.link == link.index && route.destination.0.is_ipv4() == is_v4 && is_useful(route.destination.0)
+    });
+    // Routes without a gateway first: the gateway is reached by one of them.
+    let (near, far): (Vec<_>, Vec<_>) = through.partition(|route| route.gateway.is_none());
+    let mut known = Vec::new();
+    for route in near.into_iter().chain(far) {
+        let is_worse = known.contains(&route.destination)
+            || route.is_default() && state.default_route(link.index, is_v4) != Some(route);
+        if is_worse {
+            continue;
+        }
+        known.push(route.destination);
+        plan.actions.push(Action::AddRoute {
+            link: link.name.clone(),
+            destination: route.destination,
+            gateway: route.gateway,
+            table: Some(table),
+        });
+    }
+    plan.networks.extend(known.into_iter().filter(|(_, length)| *length > 0));
+    let (mark, priority) = (FIRST_MARK + id, FIRST_MARK_PRIORITY + id);
+    plan.actions.push(Action::AddMarkRule { mark, is_v4, table, priority });
+    plan.actions.push(Action::AddRule { source, table, priority: FIRST_PRIORITY + id });
+}
+
+fn id(slot: u8, number: u8) -> u32 {
+    16 * u32::from(slot) + u32::from(number)
+}
+
+/// The mark of connections that came in by a path, and of the answers to them.
+pub(super) fn mark(slot: u8, number: u8) -> u32 {
+    FIRST_MARK + id(slot, number)
+}
+
+/// Where interfaces were named, the others' addresses are none of the stack's business.
+fn other_addresses(state: &SystemState, options: &SetupOptions, paths: &[PathPlan]) -> Vec<IpAddr> {
+    if !options.uplinks.is_empty() {
+        return Vec::new();
+    }
+    let is_of_path = |addr: &IpAddr| {
+        let stack = |path: &PathPlan| path.stack_addresses().any(|own| own.is_ipv4() == addr.is_ipv4());
+        paths.iter().any(|path| stack(path) && path.uplink_addresses.contains(addr))
+    };
+    let others = state.links.iter().filter(|link| !link.name.starts_with("polypath"));
+    let others = others.flat_map(|link| link.addresses.iter().copied());
+    others.filter(|addr| !is_of_path(addr) && !addr.is_loopback()).collect()
+}
+
+/// The system's own clients and servers are reached by the addresses that they know each other by. From a device, the kernel
+/// takes its own addresses only if told so and, with reverse paths checked, if the device has an address.
+fn device_actions(slot: u8, tun: &str, has_force_forwarding: bool) -> Vec<Action> {
+    let set = |(variable, value): (&str, &str)| Action::SetVariable {
+        name: format!("{DEVICE_VARIABLES}{tun}/{variable}"),
+        value: value.into(),
+        before: "0".into(),
+    };
+    let addr = Action::AddAddress { link: tun.into(), addr: stack_v4(slot, DEVICE_NUMBER).into() };
+    let variables = [("accept_local", "1"), ("route_localnet", "1"), ("rp_filter", "2"), ("forwarding", "1")];
+    let forwards_v6 = set_forwarding(tun, false);
+    std::iter::once(addr)
+        .chain(variables.map(set))
+        .chain(has_force_forwarding.then_some(forwards_v6))
+        .collect()
+}
+
+/// The device's own address stands behind those of the paths.
+const DEVICE_NUMBER: u8 = 253;
+
+/// Variables of an interface for IPv4.
+const DEVICE_VARIABLES: &str = "net/ipv4/conf/";
+
+/// Link-local and multicast routes lead nowhere for the stack.
+fn is_useful(destination: IpAddr) -> bool {
+    match destination {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(addr) => !addr.is_unicast_link_local() && !addr.is_multicast(),
+    }
+}
+
+/// From 198.18.0.0/15, which is set aside for benchmarks (RFC 2544 §C.2.2) and routed nowhere: home networks, companies
+/// and carriers use the private ranges and 100.64.0.0/10. The addresses never leave the machine.
+fn stack_v4(slot: u8, number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18, slot, number + 1)
+}
+
+/// A unique local prefix (RFC 4193) of ours.
+const STACK_PREFIX_V6: [u16; 3] = [0xfd70, 0x6f6c, 0x7970];
+
+/// From our prefix; it never leaves the machine either.
+fn stack_v6(slot: u8, number: u8) -> Ipv6Addr {
+    let [a, b, c] = STACK_PREFIX_V6;
+    Ipv6Addr::new(a, b, c, slot.into(), 0, 0, 0, u16::from(number) + 1)
+}
+
+fn set_forwarding(link: &str, is_v4: bool) -> Action {
+    Action::SetVariable { name: forwarding(link, is_v4), value: "1".into(), before: "0".into() }
+}
+
+/// Whether interfaces can be told one by one to forward IPv6 (Linux 6.17).
+fn has_force_forwarding(state: &SystemState) -> bool {
+    let mut names = state.variables.keys();
+    names.any(|name| forwarding_link(name).is_some_and(|(_, is_v4)| !is_v4))
+}
+
+/// Forwarding of what comes by the paths, where it is off: others decide about other interfaces. Where only the whole system
+/// can forward IPv6, the kernel then listens to router advertisements only if told so.
+fn base_actions(state: &SystemState, paths: &[PathPlan]) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let mut set = |name: &str, value: &str| {
+        if let Some(before) = state.variables.get(name)
+            && before != value
+        {
+            let (name, value) = (name.to_string(), value.to_string());
+            actions.push(Action::SetVariable { name, value, before: before.clone() });
+        }
+    };
+    for path in paths.iter().filter(|path| path.stack_v4.is_some()) {
+        set(&forwarding(&path.link, true), "1");
+    }
+    let is_on = state.variables.get(FORWARD_V6).is_some_and(|value| value == "1");
+    for path in paths.iter().filter(|path| path.stack_v6.is_some() && !is_on) {
+        set(&forwarding(&path.link, false), "1");
+    }
+    if paths.iter().any(|path| path.stack_v6.is_some()) && !has_force_forwarding(state) {
+        // On every interface, those that come later too: the kernel forgets the default routes of the others at once.
+        for (variable, _) in
+            state.variables.iter().filter(|(name, value)| is_accept_ra(name) && *value == "1")
+        {
+            set(variable, "2");
+        }
+        set(FORWARD_V6, "1");
+    }
+    actions
+}
+
+/// Whether an address is one of those that stacks have.
+pub(super) fn is_stack_address(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => addr.octets()[..2] == [198, 18] && addr.octets()[2] < SLOTS,
+        IpAddr::V6(addr) => {
+            let segments = addr.segments();
+            segments[..3] == STACK_PREFIX_V6 && segments[3] < SLOTS.into()
+        }
+    }
+}
+
+/// Whether a table is one of ours.
+pub(super) fn is_table(table: u32) -> bool {
+    (FIRST_TABLE..FIRST_TABLE + 16 * u32::from(SLOTS)).contains(&table)
+}
+
+/// Whether a rule's priority is one of ours.
+pub(super) fn is_priority(priority: u32) -> bool {
+    let firsts = [FIRST_PRIORITY, FIRST_MARK_PRIORITY, FIRST_STACK_PRIORITY];
+    firsts.iter().any(|first| (*first..first + 16 * u32::from(SLOTS)).contains(&priority))
+}
+
+/// Whether a mark is one of ours.
+pub(super) fn is_mark(mark: u32) -> bool {
+    (FIRST_MARK..FIRST_MARK + 16 * u32::from(SLOTS)).contains(&mark)
+}
+
+/// The first instance number whose addresses, tables and rules nothing uses.
+pub(super) fn is_slot_free(state: &SystemState, slot: u8) -> bool {
+    let first = 16 * u32::from(slot);
+    let ours = |addr: &IpAddr| match addr {
+        IpAddr::V4(addr) => addr.octets()[..3] == [198, 18, slot],
+        IpAddr::V6(addr) => addr.segments()[..3] == STACK_PREFIX_V6 && addr.segments()[3] == u16::from(slot),
+    };
+    let tables = FIRST_TABLE + first..FIRST_TABLE + first + 16;
+    let priorities = FIRST_PRIORITY + first..FIRST_PRIORITY + first + 16;
+    state.tables.range(tables).next().is_none()
+        && state.rule_priorities.range(priorities).next().is_none()
+        && !state.links.iter().flat_map(|link| &link.addresses).any(ours)
+        && !state.routes.iter().any(|route| ours(&route.destination.0))
+}

@@ -1,0 +1,166 @@
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use polypath_mptcp::ConnectionId;
+use polypath_stack::engine::StreamInfo;
+use polypath_stack::stack::{StackStream, WeakStack};
+use socket2::SockRef;
+
+use super::settings::Settings;
+
+/// A connection of the stack, and what a program that holds its socket may ask about it.
+#[derive(Debug)]
+pub struct Carried {
+    stack: WeakStack,
+    remote: SocketAddr,
+    state: Mutex<State>,
+    /// The program has ended its half, and the stack has all of it.
+    is_finished: AtomicBool,
+    /// What the program chose, as far as the stack knows it.
+    settings: Mutex<Settings>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Connecting,
+    Open { id: ConnectionId, local: Option<SocketAddr> },
+    Ended,
+    Failed { errno: i32, message: Arc<str> },
+}
+
+impl Carried {
+    pub(super) fn connecting(stack: WeakStack, remote: SocketAddr) -> Self {
+        let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+        Self {
+            stack,
+            remote,
+            state: Mutex::new(State::Connecting),
+            is_finished: AtomicBool::new(false),
+            settings: Mutex::default(),
+        }
+    }
+
+    pub(super) fn opened(&self, stream: &StackStream) {
+        self.set(State::Open { id: stream.id(), local: stream.local_addr().ok() });
+    }
+
+    pub(super) fn ended(&self) {
+        self.set(State::Ended);
+    }
+
+    pub(super) fn failed(&self, error: &io::Error) {
+        self.set(State::Failed { errno: errno(error), message: error.to_string().into() });
+    }
+
+    pub(super) fn finished(&self) {
+        self.is_finished.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_finished.load(Ordering::Acquire)
+    }
+
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Nothing will happen to it any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state(), State::Ended | State::Failed { .. })
+    }
+
+    /// Tells the stack what the program chose for its socket, once the connection is open.
+    pub(super) fn follow(&self, program: &SockRef<'_>) -> io::Result<()> {
+        let State::Open { id, .. } = self.state() else { return Ok(()) };
+        let Some(stack) = self.stack.upgrade() else { return Ok(()) };
+        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = Settings::of(program)?;
+        let options = settings.options_since(*known, &stack.connection_config());
+        options.into_iter().for_each(|option| stack.set_option(id, option));
+        *known = settings;
+        Ok(())
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state(), State::Open { .. })
+    }
+
+    /// The peer.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// This end, as the stack knows it.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        match self.state() {
+            State::Open { local: Some(local), .. } => {
+                Ok(SocketAddr::new(local.ip().to_canonical(), local.port()))
+            }
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// This end, as peers see it who are in no need of translation: with the uplink's address, where the stack has one of
+    /// its own behind it.
+    pub fn seen_local(&self) -> io::Result<SocketAddr> {
+        let local = self.local()?;
+        Ok(self.stack.upgrade().map_or(local, |stack| stack.seen_at(local)))
+    }
+
+    /// The number of errno that says why it failed, if it did.
+    #[must_use]
+    pub fn error(&self) -> Option<i32> {
+        match self.state() {
+            State::Failed { errno, .. } => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// The same in words.
+    #[must_use]
+    pub fn failure(&self) -> Option<io::Error> {
+        match self.state() {
+            State::Failed { errno, message } => {
+                Some(io::Error::new(io::Error::from_raw_os_error(errno).kind(), message.to_string()))
+            }
+            _ => None,
+        }
+    }
+
+    /// State of the connection and its subflows, while it is open.
+    pub fn info(&self) -> io::Result<StreamInfo> {
+        let State::Open { id, .. } = self.state() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let info = self.stack.upgrade().and_then(|stack| stack.connection(id));
+        info.map(StreamInfo::from).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+/// The number of errno for an error of the stack, or of the system.
+#[must_use]
+pub fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
+        io::ErrorKind::ConnectionReset => libc::ECONNRESET,
+        io::ErrorKind::ConnectionAborted => libc::ECONNABORTED,
+        io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+        io::ErrorKind::NotConnected => libc::ENOTCONN,
+        io::ErrorKind::BrokenPipe => libc::EPIPE,
+        io::ErrorKind::AddrInUse => libc::EADDRINUSE,
+        io::ErrorKind::AddrNotAvailable => libc::EADDRNOTAVAIL,
+        io::ErrorKind::NetworkUnreachable => libc::ENETUNREACH,
+        io::ErrorKind::HostUnreachable => libc::EHOSTUNREACH,
+        io::ErrorKind::PermissionDenied => libc::EPERM,
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::InvalidData => libc::EPROTO,
+        io::ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        io::ErrorKind::NotFound => libc::ENOENT,
+        _ => libc::EIO,
+    })
+}

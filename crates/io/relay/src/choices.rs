@@ -1,0 +1,261 @@
+//! Choices as a C program or an environment variable writes them: `name=value,name`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use polypath_congestion::Algorithm;
+use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_netsetup::uplinks::UplinkOptions;
+use polypath_netsetup::{GuardianCommand, SetupOptions};
+use polypath_stack::UplinkPreference;
+use polypath_stack::engine::Keepalive;
+use polypath_stack::udp::{UdpOptions, UdpPath};
+
+/// A choice that can't be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{word}': expected {expected}")]
+pub struct ChoiceError {
+    word: String,
+    expected: String,
+}
+
+/// What carries a program's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// The kernel's Multipath TCP.
+    #[default]
+    Kernel,
+    /// The kernel's plain TCP.
+    PlainTcp,
+    /// Our own stack.
+    Relay(RelayChoices),
+}
+
+/// What our own stack runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// A TUN device on all uplinks.
+    Tun,
+    /// UDP datagrams.
+    Udp,
+}
+
+/// How our own stack is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayChoices {
+    /// What it runs on.
+    pub driver: Driver,
+    interfaces: Vec<String>,
+    backups: Vec<String>,
+    scheduler: Option<String>,
+    congestion: Option<Algorithm>,
+    announced: Vec<(IpAddr, Option<u16>)>,
+    udp_port: Option<u16>,
+    is_reachable: bool,
+    keepalive: Option<Keepalive>,
+    /// How to start the process that takes down what was set up if this one is killed (driver TUN). Default: none.
+    pub guardian: Option<GuardianCommand>,
+}
+
+const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun or engine=udp";
+const SETTINGS: &str = "interface=NAME, backup=NAME, scheduler=NAME, congestion=NAME, announce=ADDRESS, keepalive=SECONDS, and for engine=udp reachable and udp_port=NUMBER";
+
+/// The words of a list.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
+fn unexpected(word: &str, expected: &str) -> ChoiceError {
+    ChoiceError { word: word.to_string(), expected: expected.to_string() }
+}
+
+impl EngineChoice {
+    /// Reads `engine=NAME`, which may be left out for the kernel's, and what else belongs to that engine.
+    pub fn parse(text: &str) -> Result<Self, ChoiceError> {
+        let mut choice = Self::default();
+        // The engine decides which words are allowed, wherever it stands.
+        for word in words(text).filter(|word| word.starts_with("engine=")) {
+            choice = match word {
+                "engine=kernel" => Self::Kernel,
+                "engine=tcp" => Self::PlainTcp,
+                "engine=tun" => Self::Relay(RelayChoices::new(Driver::Tun)),
+                "engine=udp" => Self::Relay(RelayChoices::new(Driver::Udp)),
+                _ => return Err(unexpected(word, ENGINES)),
+            };
+        }
+        for word in words(text).filter(|word| !word.starts_with("engine=")) {
+            match &mut choice {
+                Self::Relay(choices) => choices.set(word)?,
+                _ => return Err(unexpected(word, ENGINES)),
+            }
+        }
+        Ok(choice)
+    }
+}
+
+impl RelayChoices {
+    /// Our stack on all uplinks, with its defaults.
+    #[must_use]
+    pub fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            interfaces: Vec::new(),
+            backups: Vec::new(),
+            scheduler: None,
+            congestion: None,
+            announced: Vec::new(),
+            udp_port: None,
+            is_reachable: false,
+            keepalive: None,
+            guardian: None,
+        }
+    }
+
+    /// Others can reach it, so that listening makes sense.
+    #[must_use]
+    pub fn takes_connections(&self) -> bool {
+        self.driver == Driver::Tun || self.is_reachable
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), ChoiceError> {
+        let bad = || unexpected(word, SETTINGS);
+        match (word.split_once('='), self.driver) {
+            (Some(("interface", name)), _) => self.interfaces.push(name.to_string()),
+            (Some(("backup", name)), _) => self.backups.push(name.to_string()),
+            (Some(("announce", text)), driver) => {
+                let with_port = || text.parse::<SocketAddr>().ok().filter(|_| driver == Driver::Tun);
+                let announced = match text.parse() {
+                    Ok(addr) => Some((addr, None)),
+                    Err(_) => with_port().map(|at| (at.ip(), Some(at.port()))),
+                };
+                self.announced.push(announced.ok_or_else(bad)?);
+            }
+            (Some(("scheduler", name)), _) => {
+                scheduler_named(name).map_err(|expected| unexpected(word, &expected))?;
+                self.scheduler = Some(name.to_string());
+            }
+            (Some(("congestion", name)), _) => {
+                let known = congestion_named(name).map_err(|expected| unexpected(word, &expected))?;
+                self.congestion = Some(known);
+            }
+            (Some(("keepalive", text)), _) => {
+                let seconds: u32 = text.parse().map_err(|_| bad())?;
+                let idle = Duration::from_secs(seconds.into());
+                self.keepalive = Some(Keepalive::after(Some(idle).filter(|idle| !idle.is_zero())));
+            }
+            (Some(("udp_port", port)), Driver::Udp) => {
+                self.udp_port = Some(port.parse().map_err(|_| bad())?);
+            }
+            (None, Driver::Udp) if word == "reachable" => self.is_reachable = true,
+            _ => return Err(bad()),
+        }
+        Ok(())
+    }
+
+    fn choose(&self, connection: &mut ConnectionConfig) {
+        if let Some(scheduler) = self.scheduler.as_deref().and_then(scheduler::Policy::by_name) {
+            connection.scheduler = scheduler;
+        }
+        if let Some(congestion) = self.congestion {
+            connection.congestion = congestion;
+        }
+        if let Some(keepalive) = self.keepalive {
+            keepalive.choose(connection);
+        }
+    }
+
+    /// The same, as the TUN driver's choices.
+    #[must_use]
+    pub fn uplinks(&self) -> UplinkOptions {
+        let setup = SetupOptions {
+            uplinks: self.interfaces.clone(),
+            backups: self.backups.clone(),
+            guardian: self.guardian.clone(),
+            ..SetupOptions::default()
+        };
+        let announced = self.announced.clone();
+        let mut options = UplinkOptions { setup, announced, ..UplinkOptions::default() };
+        self.choose(&mut options.connection);
+        options
+    }
+
+    /// The same, as the UDP driver's choices.
+    #[must_use]
+    pub fn udp(&self) -> UdpOptions {
+        let more = self.backups.iter().filter(|name| !self.interfaces.contains(name));
+        let path = |name: &String| UdpPath {
+            interface: Some(name.clone()),
+            is_backup: self.backups.contains(name),
+            preference: UplinkPreference::default(),
+        };
+        let defaults = UdpOptions::default();
+        let mut options = UdpOptions {
+            // None if none is named: those of the system are for the caller to choose.
+            paths: self.interfaces.iter().chain(more).map(path).collect(),
+            is_reachable: self.is_reachable,
+            announced: self.announced.iter().map(|(addr, _)| *addr).collect(),
+            port: self.udp_port.unwrap_or(defaults.port),
+            ..defaults
+        };
+        self.choose(&mut options.connection);
+        options
+    }
+}
+
+/// The scheduler of a name, or what was expected.
+pub fn scheduler_named(name: &str) -> Result<scheduler::Policy, String> {
+    scheduler::Policy::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = scheduler::Policy::ALL.iter().map(|policy| policy.name).collect();
+        format!("one of the schedulers {}", names.join(", "))
+    })
+}
+
+/// The congestion control of a name, or what was expected.
+pub fn congestion_named(name: &str) -> Result<Algorithm, String> {
+    polypath_congestion::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::names().collect();
+        format!("one of the congestion controls {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_and_their_settings_are_read_in_any_order() {
+        assert_eq!(EngineChoice::parse(""), Ok(EngineChoice::Kernel));
+        assert_eq!(EngineChoice::parse(" engine=tcp "), Ok(EngineChoice::PlainTcp));
+        let choice = EngineChoice::parse("interface=wlan0, engine=udp,backup=wwan0,udp_port=7000,reachable");
+        let Ok(EngineChoice::Relay(choices)) = choice else { panic!("{choice:?}") };
+        let options = choices.udp();
+        let paths: Vec<_> =
+            options.paths.iter().map(|path| (path.interface.as_deref(), path.is_backup)).collect();
+        assert_eq!(paths, [(Some("wlan0"), false), (Some("wwan0"), true)]);
+        assert_eq!((options.port, options.is_reachable), (7000, true));
+        let text = "engine=tun,congestion=lia,announce=192.0.2.1:80,announce=2001:db8::1";
+        let Ok(EngineChoice::Relay(choices)) = EngineChoice::parse(text) else {
+            panic!("a congestion control that is there")
+        };
+        let options = choices.uplinks();
+        assert_eq!(options.connection.congestion.name(), "lia");
+        assert_eq!(options.announced[0], ([192, 0, 2, 1].into(), Some(80)));
+        assert_eq!(options.announced[1].1, None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named_with_what_was_expected() {
+        for (text, word, expected) in [
+            ("engine=quic", "'engine=quic'", "engine=udp"),
+            ("interface=eth0", "'interface=eth0'", "engine=kernel"),
+            ("engine=tun,reachable", "'reachable'", "for engine=udp"),
+            ("engine=udp,udp_port=99999", "'udp_port=99999'", "udp_port=NUMBER"),
+            ("engine=udp,announce=192.0.2.1:80", "'announce=192.0.2.1:80'", "announce=ADDRESS"),
+            ("engine=udp,scheduler=best", "'scheduler=best'", "schedulers default"),
+            ("engine=udp,congestion=best", "'congestion=best'", "cubic"),
+        ] {
+            let message = EngineChoice::parse(text).expect_err(text).to_string();
+            assert!(message.contains(word) && message.contains(expected), "{message}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! `IPPROTO_MPTCP` sockets as an engine (Linux 5.6 and newer).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use polypath_system::Namespace;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::kernel_info::stream_info;
+use super::{ConnectOptions, Keepalive, StreamInfo, unspecified};
+
+/// Connections waiting to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// The kernel's Multipath TCP; plain TCP where it is switched off.
+#[derive(Clone, Debug, Default)]
+pub struct KernelEngine {
+    is_plain_tcp: bool,
+    namespace: Option<Namespace>,
+    keepalive: Keepalive,
+    congestion: Option<String>,
+}
+
+impl KernelEngine {
+    /// Multipath TCP sockets.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Plain TCP sockets, to compare with.
+    #[must_use]
+    pub fn plain_tcp() -> Self {
+        Self { is_plain_tcp: true, ..Self::default() }
+    }
+
+    /// The same with other keep-alives.
+    #[must_use]
+    pub fn with_keepalive(mut self, keepalive: Keepalive) -> Self {
+        self.keepalive = keepalive;
+        self
+    }
+
+    /// The same with this congestion control from the first packet on, by the kernel's name for it; otherwise it is the namespace's.
+    #[must_use]
+    pub fn with_congestion(mut self, name: impl Into<String>) -> Self {
+        self.congestion = Some(name.into());
+        self
+    }
+
+    /// The same with sockets in another network namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    fn socket(&self, like: SocketAddr, is_plain_tcp: bool) -> io::Result<TcpSocket> {
+        let protocol = if is_plain_tcp { Protocol::TCP } else { Protocol::MPTCP };
+        let open = || Socket::new(Domain::for_address(like), Type::STREAM.nonblocking(), Some(protocol));
+        let socket = match &self.namespace {
+            Some(namespace) => namespace.run(open)?,
+            None => open(),
+        };
+        let socket = socket.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT) => io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel has Multipath TCP switched off; set net.mptcp.enabled=1 with sysctl, or choose another engine",
+            ),
+            _ => error,
+        })?;
+        if let Some(name) = &self.congestion {
+            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
+                io::Error::new(error.kind(), format!("the kernel's congestion control {name}: {error}"))
+            })?;
+        }
+        Ok(TcpSocket::from_std_stream(socket.into()))
+    }
+
+    /// Opens a connection.
+    pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<KernelStream> {
+        let wants_plain = options.config.as_ref().is_some_and(|config| !config.mptcp);
+        let socket = self.socket(remote, self.is_plain_tcp || wants_plain)?;
+        if let Some(local) = options.local {
+            socket.bind(local)?;
+        }
+        self.keepalive.set(SockRef::from(&socket));
+        Ok(KernelStream { inner: socket.connect(remote).await? })
+    }
+
+    /// Listens.
+    pub fn listen(&self, local: SocketAddr) -> io::Result<KernelListener> {
+        let socket = self.socket(local, self.is_plain_tcp)?;
+        socket.set_reuseaddr(true)?;
+        socket
+            .bind(local)
+            .map_err(|error| io::Error::new(error.kind(), format!("can't listen at {local}: {error}")))?;
+        Ok(KernelListener { inner: socket.listen(BACKLOG as u32)?, keepalive: self.keepalive })
+    }
+}
+
+/// What the kernel tells of a connection whose socket someone else holds.
+pub fn socket_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
+    let address = |address: socket2::SockAddr| address.as_socket().ok_or(io::ErrorKind::Unsupported);
+    let socket_ref = socket2::SockRef::from(socket);
+    let (local, peer) = (address(socket_ref.local_addr()?)?, address(socket_ref.peer_addr()?)?);
+    stream_info(socket, local, peer)
+}
+
+/// A listening socket of the kernel.
+#[derive(Debug)]
+pub struct KernelListener {
+    inner: TcpListener,
+    keepalive: Keepalive,
+}
+
+impl KernelListener {
+    /// The next connection.
+    pub async fn accept(&self) -> io::Result<(KernelStream, SocketAddr)> {
+        let (inner, peer) = self.inner.accept().await?;
+        self.keepalive.set(SockRef::from(&inner));
+        Ok((KernelStream { inner }, peer))
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+}
+
+/// A connection of the kernel.
+#[derive(Debug)]
+pub struct KernelStream {
+    inner: TcpStream,
+}
+
+impl KernelStream {
+    /// This end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    /// The peer's end.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.peer_addr()
+    }
+
+    /// The socket itself, for options that only the kernel has.
+    #[must_use]
+    pub fn as_tokio(&self) -> &TcpStream {
+        &self.inner
+    }
+
+    /// Chooses the congestion control of all subflows, present and future, by the kernel's name for it.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        socket2::SockRef::from(&self.inner).set_tcp_congestion(name.as_bytes())
+    }
+
+    /// Name of the congestion control.
+    pub fn congestion(&self) -> io::Result<String> {
+        let name = socket2::SockRef::from(&self.inner).tcp_congestion()?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// What the kernel tells of the connection.
+    pub fn info(&self) -> io::Result<StreamInfo> {
+        let peer = self.peer_addr()?;
+        let local = self.local_addr().unwrap_or_else(|_| unspecified(peer));
+        stream_info(&self.inner, local, peer)
+    }
+
+    /// Resets the connection.
+    pub fn abort(self) {
+        // A linger time of zero makes close send a reset; if it can't be set, a plain close is all there is.
+        let _ = socket2::SockRef::from(&self.inner).set_linger(Some(std::time::Duration::ZERO));
+    }
+}
+
+impl AsyncRead for KernelStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for KernelStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_testbed::{Testbed, is_root_or_skip};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn sockets_keep_alive_at_both_ends() {
+        for (engine, idle) in [
+            (KernelEngine::plain_tcp(), Some(60)),
+            (KernelEngine::plain_tcp().with_keepalive(Keepalive::after(None)), None),
+            (
+                KernelEngine::plain_tcp().with_keepalive(Keepalive::after(Some(std::time::Duration::ZERO))),
+                Some(1),
+            ),
+        ] {
+            let listener = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+            let (to, options) = (listener.local_addr().expect("its address"), ConnectOptions::default());
+            let (sent, accepted) = tokio::join!(engine.connect(to, &options), listener.accept());
+            for stream in [sent.expect("a connection"), accepted.expect("the same").0] {
+                let socket = SockRef::from(stream.as_tokio());
+                assert_eq!(socket.keepalive().expect("an option"), idle.is_some());
+                if let Some(idle) = idle {
+                    assert_eq!(socket.tcp_keepalive_time().expect("an option").as_secs(), idle);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn two_namespaces_talk_through_the_kernel() {
+        if !is_root_or_skip("kernel engine") {
+            return;
+        }
+        let testbed = Testbed::new(1).expect("namespaces");
+        let server = KernelEngine::new().in_namespace(testbed.server.clone());
+        let listener = server.listen((Testbed::server_v4(0), 0).into()).expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        let client = KernelEngine::new().in_namespace(testbed.client.clone());
+        let options = ConnectOptions::default();
+        let (sent, accepted) = tokio::join!(client.connect(to, &options), listener.accept());
+        let (mut sent, (mut accepted, peer)) = (sent.unwrap(), accepted.unwrap());
+        assert_eq!(peer.ip(), std::net::IpAddr::V4(Testbed::client_v4(0)));
+        sent.write_all(b"hello").await.unwrap();
+        sent.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        accepted.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"hello");
+    }
+}

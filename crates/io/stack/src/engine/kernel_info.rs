@@ -1,0 +1,213 @@
+//! What the kernel tells of a connection: `MPTCP_INFO` and `TCP_INFO` (linux/mptcp.h, linux/tcp.h).
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use super::{StreamInfo, SubflowInfo};
+
+const SOL_MPTCP: i32 = 284;
+const MPTCP_INFO: i32 = 1;
+const MPTCP_TCPINFO: i32 = 2;
+const MPTCP_SUBFLOW_ADDRS: i32 = 3;
+const MPTCP_INFO_FLAG_FALLBACK: u32 = 1;
+
+/// `struct mptcp_subflow_data`, which heads each list of subflows.
+const LIST_HEAD_BYTES: usize = 16;
+/// As much of `struct tcp_info` as is looked at; the kernel gives less if it has less.
+const TCP_INFO_BYTES: usize = 168;
+/// `struct mptcp_subflow_addrs`: two of `struct sockaddr_storage`.
+const ADDRS_BYTES: usize = 2 * SOCKADDR_BYTES;
+const SOCKADDR_BYTES: usize = 128;
+/// Subflows that there is room for; the kernel has at most 9 of them (`MPTCP_SUBFLOWS_MAX`).
+const MAX_SUBFLOWS: usize = 64;
+/// Times that the two lists are asked for until they fit together.
+const ATTEMPTS: usize = 3;
+
+/// State of a connection; `local` and `peer` are its socket's addresses.
+pub(super) fn stream_info(socket: &impl AsFd, local: SocketAddr, peer: SocketAddr) -> io::Result<StreamInfo> {
+    if is_multipath(socket) {
+        for _ in 0..ATTEMPTS {
+            let addresses = list(socket, MPTCP_SUBFLOW_ADDRS, ADDRS_BYTES)?;
+            let states = list(socket, MPTCP_TCPINFO, TCP_INFO_BYTES)?;
+            if addresses.len() == states.len() {
+                let subflow = |(pair, state): (&Vec<u8>, &Vec<u8>)| {
+                    let (local, remote) = pair.split_at_checked(SOCKADDR_BYTES)?;
+                    Some(subflow(socket_address(local)?, socket_address(remote)?, state))
+                };
+                let subflows = addresses.iter().zip(&states).filter_map(subflow).collect();
+                return Ok(StreamInfo { is_multipath: true, subflows });
+            }
+        }
+    }
+    let mut state = [0; TCP_INFO_BYTES];
+    let length = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state)?;
+    Ok(StreamInfo { is_multipath: false, subflows: vec![subflow(local, peer, &state[..length])] })
+}
+
+/// Whether Multipath TCP is in use. A socket that fell back, or never was one, refuses the option.
+pub fn is_multipath(socket: &impl AsFd) -> bool {
+    let mut info = [0; 64];
+    get(socket, SOL_MPTCP, MPTCP_INFO, &mut info).is_ok_and(|length| {
+        number(&info[..length], 8).is_some_and(|flags| flags & MPTCP_INFO_FLAG_FALLBACK == 0)
+    })
+}
+
+fn subflow(local: SocketAddr, remote: SocketAddr, tcp_info: &[u8]) -> SubflowInfo {
+    let small = |offset| number(tcp_info, offset);
+    let large = |offset| tcp_info.get(offset..offset + 8)?.try_into().ok().map(u64::from_ne_bytes);
+    SubflowInfo {
+        local,
+        remote,
+        bytes_acked: large(120),
+        bytes_received: large(128),
+        retransmissions: small(100).map(u64::from),
+        srtt: small(68).map(|micros| Duration::from_micros(micros.into())),
+        cwnd_bytes: small(80).zip(small(16)).map(|(segments, mss)| u64::from(segments) * u64::from(mss)),
+        // No socket option tells.
+        is_backup: false,
+    }
+}
+
+fn number(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..offset + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]);
+    let port = u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]);
+    let address = match i32::from(family) {
+        libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?).into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// A list with one element for each subflow.
+fn list(socket: &impl AsFd, option: i32, element_bytes: usize) -> io::Result<Vec<Vec<u8>>> {
+    let mut buffer = vec![0; LIST_HEAD_BYTES + MAX_SUBFLOWS * element_bytes];
+    buffer[..4].copy_from_slice(&(LIST_HEAD_BYTES as u32).to_ne_bytes());
+    buffer[12..16].copy_from_slice(&(element_bytes as u32).to_ne_bytes());
+    get(socket, SOL_MPTCP, option, &mut buffer)?;
+    let count = number(&buffer, 4).unwrap_or(0) as usize;
+    let given = (number(&buffer, 8).unwrap_or(0) as usize).min(element_bytes);
+    let elements = buffer[LIST_HEAD_BYTES..].chunks_exact(element_bytes);
+    Ok(elements.take(count).map(|element| element[..given].to_vec()).collect())
+}
+
+/// Bytes of an option that were written.
+fn get(socket: &impl AsFd, level: i32, option: i32, buffer: &mut [u8]) -> io::Result<usize> {
+    let capacity = buffer.len();
+    let mut length = libc::socklen_t::try_from(capacity).map_err(io::Error::other)?;
+    // SAFETY: the kernel writes at most `length` bytes into the buffer, and the number of them into `length`.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, option, buffer.as_mut_ptr().cast(), &mut length)
+    };
+    if result == 0 { Ok((length as usize).min(capacity)) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use polypath_testbed::{Testbed, is_root_or_skip};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use crate::engine::{ConnectOptions, KernelEngine};
+
+    /// Sends a little from a client to a server, and compares what both kernels tell.
+    async fn check(client: KernelEngine, server: KernelEngine, address: IpAddr, is_multipath: bool) {
+        let listener = server.listen((address, 0).into()).expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        let options = ConnectOptions::default();
+        let (sent, accepted) = tokio::join!(client.connect(to, &options), listener.accept());
+        let (mut sent, (mut accepted, peer)) = (sent.expect("a connection"), accepted.expect("the same"));
+        sent.write_all(&[7; 100_000]).await.expect("room");
+        accepted.read_exact(&mut [0; 100_000]).await.expect("the bytes");
+        accepted.write_all(b"x").await.expect("room");
+        sent.read_exact(&mut [0]).await.expect("the byte");
+        let (here, there) = (sent.info().expect("info"), accepted.info().expect("info"));
+        assert_eq!(
+            (here.is_multipath, there.is_multipath),
+            (is_multipath, is_multipath),
+            "{here:?} {there:?}"
+        );
+        let (first, reversed) = (&here.subflows[0], &there.subflows[0]);
+        assert_eq!((first.local, first.remote), (peer, to));
+        assert_eq!((reversed.local, reversed.remote), (to, peer));
+        assert!(first.bytes_acked >= Some(100_000) && first.bytes_received == Some(1), "{first:?}");
+        assert!(reversed.bytes_received >= Some(100_000), "{reversed:?}");
+        assert!(first.srtt.is_some_and(|srtt| !srtt.is_zero()) && first.cwnd_bytes > Some(1000));
+    }
+
+    #[tokio::test]
+    async fn the_kernel_tells_of_subflows_and_of_fallback() {
+        if !is_root_or_skip("kernel info") {
+            return;
+        }
+        let testbed = Testbed::new(1).expect("namespaces");
+        let at = |engine: KernelEngine| {
+            (engine.clone().in_namespace(testbed.client.clone()), engine.in_namespace(testbed.server.clone()))
+        };
+        let (client, server) = at(KernelEngine::new());
+        let (plain_client, plain_server) = at(KernelEngine::plain_tcp());
+        for address in [IpAddr::V4(Testbed::server_v4(0)), IpAddr::V6(Testbed::server_v6(0))] {
+            check(client.clone(), server.clone(), address, true).await;
+            check(client.clone(), plain_server.clone(), address, false).await;
+            check(plain_client.clone(), server.clone(), address, false).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_kernel_tells_of_several_subflows() {
+        if !is_root_or_skip("kernel info") {
+            return;
+        }
+        let testbed = Testbed::new(2).expect("namespaces");
+        let second = Testbed::client_v4(1).to_string();
+        for (namespace, arguments) in [
+            (&testbed.client, vec!["mptcp", "endpoint", "add", &second, "dev", "path1", "subflow"]),
+            (&testbed.client, vec!["mptcp", "limits", "set", "subflow", "2", "add_addr_accepted", "2"]),
+            (&testbed.server, vec!["mptcp", "limits", "set", "subflow", "2", "add_addr_accepted", "2"]),
+        ] {
+            let run = || std::process::Command::new("ip").args(&arguments).status();
+            let Ok(status) = namespace.run(run).expect("the namespace") else {
+                eprintln!("SKIPPED kernel info with several subflows: there is no ip command");
+                return;
+            };
+            assert!(status.success(), "ip {arguments:?}");
+        }
+        // The second path leads to the server's only address that listens.
+        testbed.server.set_variable("net/ipv4/conf/all/rp_filter", "0").expect("a variable");
+        let route = || {
+            let to = format!("{}/32", Testbed::server_v4(0));
+            let via = Testbed::server_v4(1).to_string();
+            let add = |arguments: &[&str]| std::process::Command::new("ip").args(arguments).status();
+            add(&["rule", "add", "from", &second, "lookup", "77"])?;
+            add(&["route", "add", &to, "via", &via, "dev", "path1", "table", "77"])
+        };
+        assert!(testbed.client.run(route).expect("the namespace").expect("ip").success());
+        let server = KernelEngine::new().in_namespace(testbed.server.clone());
+        let listener = server.listen((Testbed::server_v4(0), 0).into()).expect("a listener");
+        let client = KernelEngine::new().in_namespace(testbed.client.clone());
+        let to = listener.local_addr().expect("its address");
+        let options = ConnectOptions::default();
+        let (sent, accepted) = tokio::join!(client.connect(to, &options), listener.accept());
+        let (mut sent, (mut accepted, _)) = (sent.expect("a connection"), accepted.expect("the same"));
+        let mut locals = Vec::new();
+        // The second subflow comes when the kernel likes, soon.
+        for _ in 0..200 {
+            sent.write_all(&[1; 1000]).await.expect("room");
+            accepted.read_exact(&mut [0; 1000]).await.expect("the bytes");
+            locals = sent.info().expect("info").subflows.iter().map(|subflow| subflow.local.ip()).collect();
+            if locals.len() == 2 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        assert_eq!(locals, [IpAddr::V4(Testbed::client_v4(0)), IpAddr::V4(Testbed::client_v4(1))]);
+    }
+}

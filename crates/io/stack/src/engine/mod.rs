@@ -1,0 +1,318 @@
+//! What carries an application's connections: our own stack behind a driver, or the kernel's Multipath TCP.
+//!
+//! Programs are written against [`Engine`], [`Listener`] and [`Stream`], and the engine is a choice at start.
+
+mod keepalive;
+#[cfg(feature = "kernel")]
+mod kernel;
+#[cfg(feature = "kernel")]
+mod kernel_info;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+pub use keepalive::Keepalive;
+#[cfg(feature = "kernel")]
+pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
+#[cfg(feature = "kernel")]
+pub use kernel_info::is_multipath;
+use polypath_mptcp::ConnectionConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::stack::{Stack, StackListener, StackStream};
+
+/// Choices for one connection.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectOptions {
+    /// Where the first subflow starts. Default: the engine's first path of the remote's family.
+    pub local: Option<SocketAddr>,
+    /// Scheduler, congestion control, path manager, buffers; the engine's own if there is none. The kernel's engine
+    /// takes from it whether Multipath TCP is asked for at all.
+    pub config: Option<Arc<ConnectionConfig>>,
+    /// Gives up with [`io::ErrorKind::TimedOut`] after this time. Default: when the stack does, after minutes.
+    pub timeout: Option<Duration>,
+}
+
+/// A stack that carries connections. Cheap to clone.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Engine {
+    /// Our own stack.
+    Stack(Stack),
+    /// The kernel's Multipath TCP.
+    #[cfg(feature = "kernel")]
+    Kernel(KernelEngine),
+}
+
+impl Engine {
+    /// Opens a connection.
+    ///
+    /// Errors: [`io::ErrorKind::ConnectionRefused`], [`io::ErrorKind::TimedOut`], and what the driver says.
+    pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<Stream> {
+        let connecting = async {
+            match self {
+                Self::Stack(stack) => stack.connect(remote, options).await.map(Stream::Stack),
+                #[cfg(feature = "kernel")]
+                Self::Kernel(engine) => engine.connect(remote, options).await.map(Stream::Kernel),
+            }
+        };
+        match options.timeout {
+            None => connecting.await,
+            Some(limit) => tokio::time::timeout(limit, connecting)
+                .await
+                .unwrap_or_else(|_| Err(timed_out(remote, limit, self.expected_of_peers()))),
+        }
+    }
+
+    /// In words, that `remote` has not answered so far, and what it must be to answer.
+    #[must_use]
+    pub fn describe_silence(&self, remote: SocketAddr) -> String {
+        let expected = self.expected_of_peers().map(|expected| format!("; expected {expected}"));
+        format!("no answer from {remote} yet{}", expected.unwrap_or_default())
+    }
+
+    fn expected_of_peers(&self) -> Option<&'static str> {
+        match self {
+            Self::Stack(stack) => stack.expected_of_peers(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(_) => None,
+        }
+    }
+
+    /// Listens at an address of one of the engine's paths, or at all of them if it is unspecified.
+    pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
+        match self {
+            Self::Stack(stack) => stack.listen(local).map(Listener::Stack),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(engine) => engine.listen(local).map(Listener::Kernel),
+        }
+    }
+
+    /// Listens at all addresses: of both families, where there are both.
+    pub async fn listen_everywhere(&self, port: u16) -> io::Result<Listener> {
+        match self.listen((Ipv6Addr::UNSPECIFIED, port).into()).await {
+            // No IPv6 here.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                self.listen((Ipv4Addr::UNSPECIFIED, port).into()).await
+            }
+            result => result,
+        }
+    }
+
+    /// The paths that peers were asked not to use, since they held up the rest or would have. The kernel asks nobody.
+    #[must_use]
+    pub fn paths_set_aside(&self) -> Vec<String> {
+        match self {
+            Self::Stack(stack) => stack.paths_set_aside(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(_) => Vec::new(),
+        }
+    }
+
+    /// Waits until every connection that was let go is closed in order, at most `limit`. The kernel needs no waiting.
+    pub async fn drain(&self, limit: Duration) {
+        match self {
+            Self::Stack(stack) => stack.drain(limit).await,
+            #[cfg(feature = "kernel")]
+            Self::Kernel(_) => {}
+        }
+    }
+}
+
+/// Where connections arrive.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Listener {
+    /// At our own stack.
+    Stack(StackListener),
+    /// At the kernel's Multipath TCP.
+    #[cfg(feature = "kernel")]
+    Kernel(KernelListener),
+}
+
+impl Listener {
+    /// The next connection, and the peer's address.
+    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Self::Stack(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Stream::Stack(stream), peer))
+            }
+            #[cfg(feature = "kernel")]
+            Self::Kernel(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Stream::Kernel(stream), peer))
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Stack(listener) => Ok(listener.local_addr()),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(listener) => listener.local_addr(),
+        }
+    }
+}
+
+/// A connection: a stream of bytes both ways. Shutting it down (`AsyncWriteExt::shutdown`) ends this side's half.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Stream {
+    /// Carried by our own stack.
+    Stack(StackStream),
+    /// Carried by the kernel.
+    #[cfg(feature = "kernel")]
+    Kernel(KernelStream),
+}
+
+/// What is known of a connection, whatever carries it.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct StreamInfo {
+    /// Multipath TCP is in use; false after a fallback.
+    pub is_multipath: bool,
+    /// The subflows, in the order they were made.
+    pub subflows: Vec<SubflowInfo>,
+}
+
+/// What is known of a subflow.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SubflowInfo {
+    /// This end's address, as the stack sees it.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+    /// Bytes of data sent and acknowledged, if the engine tells.
+    pub bytes_acked: Option<u64>,
+    /// Bytes of data received, if the engine tells.
+    pub bytes_received: Option<u64>,
+    /// Segments sent again, if the engine tells.
+    pub retransmissions: Option<u64>,
+    /// Smoothed round-trip time, if the engine tells.
+    pub srtt: Option<Duration>,
+    /// Congestion window in bytes, if the engine tells.
+    pub cwnd_bytes: Option<u64>,
+    /// Used only when no regular path works.
+    pub is_backup: bool,
+}
+
+impl StreamInfo {
+    /// Bytes acknowledged and received on all subflows, as far as the engine tells. It changes whenever the network has
+    /// carried data; a subflow that goes takes its bytes with it.
+    #[must_use]
+    pub fn bytes_carried(&self) -> u64 {
+        let of = |subflow: &SubflowInfo| [subflow.bytes_acked, subflow.bytes_received];
+        self.subflows.iter().flat_map(of).flatten().fold(0, u64::wrapping_add)
+    }
+}
+
+impl From<polypath_mptcp::ConnectionInfo> for StreamInfo {
+    fn from(info: polypath_mptcp::ConnectionInfo) -> Self {
+        let subflows = info.subflows.into_iter().map(|subflow| SubflowInfo {
+            local: subflow.tuple.local.into(),
+            remote: subflow.tuple.remote.into(),
+            bytes_acked: Some(subflow.tcp.bytes_acked),
+            bytes_received: Some(subflow.tcp.bytes_received),
+            retransmissions: Some(subflow.tcp.retransmits),
+            srtt: Some(subflow.tcp.srtt.into()),
+            cwnd_bytes: Some(subflow.tcp.cwnd_bytes),
+            is_backup: subflow.backup,
+        });
+        Self { is_multipath: info.mptcp, subflows: subflows.collect() }
+    }
+}
+
+impl Stream {
+    /// This end of the first subflow.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Stack(stream) => stream.local_addr(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.local_addr(),
+        }
+    }
+
+    /// The peer's end of the first subflow.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Stack(stream) => stream.peer_addr(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.peer_addr(),
+        }
+    }
+
+    /// State of the connection and its subflows.
+    pub fn info(&self) -> io::Result<StreamInfo> {
+        match self {
+            Self::Stack(stream) => stream
+                .connection_info()
+                .map(StreamInfo::from)
+                .ok_or_else(|| io::ErrorKind::NotConnected.into()),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.info(),
+        }
+    }
+
+    /// Ends the connection at once; the peer sees a reset.
+    pub fn abort(self) {
+        match self {
+            Self::Stack(stream) => stream.abort(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => stream.abort(),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_write(cx, buf),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Stack(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// What a caller gets that waited `limit` for a peer in vain.
+pub fn timed_out(remote: SocketAddr, limit: Duration, expected: Option<&str>) -> io::Error {
+    let expected = expected.map(|expected| format!("; expected {expected}")).unwrap_or_default();
+    io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}{expected}"))
+}
+
+/// The unspecified address of a family.
+#[cfg(feature = "kernel")]
+fn unspecified(like: SocketAddr) -> SocketAddr {
+    let addr: std::net::IpAddr = if like.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    SocketAddr::new(addr, 0)
+}

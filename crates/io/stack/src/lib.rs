@@ -1,0 +1,16 @@
+//! Sockets for tokio over an engine: our own stack behind a TUN device or in UDP datagrams, or the kernel's Multipath TCP.
+
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
+pub mod engine;
+pub mod peer_list;
+mod preference;
+pub mod stack;
+#[cfg(feature = "tun")]
+pub mod tun;
+#[cfg(feature = "udp")]
+pub mod udp;
+
+pub use engine::Engine;
+pub use preference::UplinkPreference;
+pub use stack::{Stack, WeakStack};

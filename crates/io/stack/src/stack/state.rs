@@ -1,0 +1,465 @@
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use bytes::Bytes;
+use polypath_mptcp::{CloseReason, ConnectionConfig, ConnectionId, ConnectionInfo, Event, Host, HostConfig};
+use polypath_system::WallClock;
+use polypath_tcp::ListenerId;
+use polypath_units::Instant;
+use polypath_wire::{Endpoint, Payload};
+use tokio::sync::{Notify, broadcast};
+
+use super::Surroundings;
+use super::driver::Transmit;
+use super::pool::BufferPool;
+use super::timer::{Armed, Timer};
+use crate::peer_list::PeerList;
+
+/// Accepted connections that wait for the application; further ones are reset.
+const ACCEPT_QUEUE: usize = 4096;
+
+/// Events that a slow observer may lag behind.
+const OBSERVED_EVENTS: usize = 1024;
+
+/// Written data is copied into buffers of this size.
+const WRITE_BUFFER_BYTES: usize = 65_536;
+
+/// Writes up to this size get memory of their own instead of a buffer of the pool.
+const SMALL_WRITE_BYTES: usize = 8192;
+
+/// What all handles of a stack share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    clock: WallClock,
+    pub(super) timer: Timer,
+    pub(super) stopping: Notify,
+    handles: AtomicUsize,
+    write_buffers: BufferPool,
+    surroundings: Mutex<Option<Box<dyn Surroundings>>>,
+}
+
+/// The host, and what applications wait for.
+pub(super) struct State {
+    pub(super) host: Host,
+    transmit: Box<dyn Transmit>,
+    streams: Vec<Option<Box<StreamState>>>,
+    listeners: HashMap<ListenerId, ListenerState>,
+    /// Where open subflows are noted, if they are.
+    peers: Option<PeerList>,
+    /// Local addresses of subflows that a peer was asked not to use.
+    pub(super) set_aside: Vec<IpAddr>,
+    pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
+    armed: Armed,
+    /// Tasks to wake once the lock is open.
+    woken: Vec<Waker>,
+    /// Why the driver no longer works.
+    failure: Option<(io::ErrorKind, String)>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+/// What an application knows of a connection, and what it waits for.
+#[derive(Debug)]
+pub(super) struct StreamState {
+    id: ConnectionId,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    pub(super) is_connected: bool,
+    pub(super) has_peer_finished: bool,
+    pub(super) closed: Option<CloseReason>,
+    /// Received, and not yet read.
+    pub(super) unread: Payload,
+}
+
+#[derive(Debug, Default)]
+struct ListenerState {
+    queue: VecDeque<ConnectionId>,
+    waker: Option<Waker>,
+}
+
+impl Shared {
+    pub(super) fn new(config: HostConfig, transmit: Box<dyn Transmit>) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        // SAFETY is not at stake, but secrecy is: keys and sequence numbers follow from this.
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        let send_buffer_bytes = config.connection.tcp.send_buffer_bytes as usize;
+        let state = State {
+            host: Host::with_seed(config, seed),
+            transmit,
+            streams: Vec::new(),
+            listeners: HashMap::new(),
+            peers: None,
+            set_aside: Vec::new(),
+            observers: broadcast::Sender::new(OBSERVED_EVENTS),
+            armed: Armed::NEVER,
+            woken: Vec::new(),
+            failure: None,
+        };
+        Ok(Self {
+            state: Mutex::new(state),
+            clock: WallClock::starting_at(Instant::from_secs(1)),
+            timer: Timer::new()?,
+            stopping: Notify::new(),
+            handles: AtomicUsize::new(0),
+            surroundings: Mutex::new(None),
+            write_buffers: BufferPool::new(WRITE_BUFFER_BYTES, 2 * send_buffer_bytes / WRITE_BUFFER_BYTES),
+        })
+    }
+
+    /// Does something with the state, then everything that follows from it: packets leave, applications wake.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        let result = act(&mut state, now);
+        state.settle(now, &self.timer);
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        self.wake(woken);
+        result
+    }
+
+    /// Looks at the state without changing what the host wants.
+    pub(super) fn peek<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn wake(&self, mut woken: Vec<Waker>) {
+        if woken.is_empty() {
+            return;
+        }
+        woken.drain(..).for_each(Waker::wake);
+        // The list keeps its memory.
+        self.peek(|state| {
+            if state.woken.is_empty() {
+                state.woken = woken;
+            }
+        });
+    }
+
+    /// A copy of written data that can be kept until it is acknowledged.
+    pub(super) fn copy_written(&self, data: &[u8]) -> Bytes {
+        if data.len() <= SMALL_WRITE_BYTES {
+            return Bytes::copy_from_slice(data);
+        }
+        let len = data.len().min(WRITE_BUFFER_BYTES);
+        let mut buffer = self.write_buffers.take();
+        buffer[..len].copy_from_slice(&data[..len]);
+        buffer.freeze(len)
+    }
+
+    pub(super) fn surround(&self, surroundings: Box<dyn Surroundings>) {
+        *self.surroundings.lock().unwrap_or_else(PoisonError::into_inner) = Some(surroundings);
+    }
+
+    /// Asks the surroundings, if the stack has any.
+    pub(super) fn surroundings<T>(&self, ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
+        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(ask)
+    }
+
+    pub(super) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_handle(&self) {
+        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.stopping.notify_waiters();
+        }
+    }
+
+    /// Nobody holds the stack, and nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        self.handles.load(Ordering::Acquire) == 0 && self.peek(|state| state.host.connection_count() == 0)
+    }
+
+    /// The driver failed: nothing moves any more, and everybody is told.
+    pub(super) fn fail(&self, error: &io::Error) {
+        self.with(|state, _| state.fail(error));
+    }
+}
+
+impl Drop for Shared {
+    /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the surroundings are
+    /// still there.
+    fn drop(&mut self) {
+        self.with(|state, now| state.host.abort_undelivered(now));
+    }
+}
+
+impl State {
+    fn settle(&mut self, now: Instant, timer: &Timer) {
+        let mut sent = Ok(());
+        while let Some(packet) = self.host.poll_transmit(now) {
+            if sent.is_ok() {
+                sent = self.transmit.transmit(packet);
+            }
+        }
+        let sent = sent.and_then(|()| self.transmit.flush());
+        while let Some((id, event)) = self.host.poll() {
+            self.dispatch(now, id, event);
+        }
+        if let Some(deadline) = self.host.poll_timeout()
+            && self.armed.must_set(deadline)
+            && let Err(error) = timer.set(deadline.since(now))
+        {
+            self.fail(&error);
+        }
+        if let Err(error) = sent {
+            self.fail(&error);
+        }
+    }
+
+    pub(super) fn timer_fired(&mut self) {
+        self.armed.fired();
+    }
+
+    pub(super) fn keep_peers(&mut self, list: PeerList) {
+        self.peers = Some(list);
+    }
+
+    fn note_peer(&mut self, id: ConnectionId, event: &Event) {
+        let Some(peers) = &mut self.peers else { return };
+        match event {
+            Event::Connected | Event::Accepted { .. } => {
+                let subflows = self.host.info(id).map(|info| info.subflows).unwrap_or_default();
+                let key = self.host.fastclose_key(id);
+                subflows.iter().for_each(|subflow| peers.add(subflow.tuple, key));
+            }
+            Event::SubflowEstablished { tuple, .. } => peers.add(*tuple, self.host.fastclose_key(id)),
+            Event::SubflowClosed { tuple, .. } => peers.remove(tuple),
+            _ => return,
+        }
+        // Connections that nobody holds any more end without a word.
+        if peers.is_overgrown() {
+            peers.retain(&self.host.subflow_tuples().collect());
+        }
+    }
+
+    /// Keeps in mind which paths are set aside: at most as many as the host has addresses.
+    fn note_set_aside(&mut self, id: ConnectionId, event: &Event) {
+        let (addr, is_aside) = match *event {
+            Event::SubflowSetAside { tuple, .. } => (tuple.local.addr, true),
+            Event::SubflowTried { tuple, .. } => (tuple.local.addr, false),
+            Event::SubflowEstablished { subflow, tuple, .. } => {
+                let info = self.host.info(id);
+                let is_aside = info.is_some_and(|info| {
+                    info.subflows.iter().any(|other| other.id == subflow && other.set_aside)
+                });
+                (tuple.local.addr, is_aside)
+            }
+            _ => return,
+        };
+        self.set_aside.retain(|known| *known != addr);
+        if is_aside {
+            self.set_aside.push(addr);
+        }
+    }
+
+    fn dispatch(&mut self, now: Instant, id: ConnectionId, event: Event) {
+        self.note_peer(id, &event);
+        self.note_set_aside(id, &event);
+        if self.observers.receiver_count() > 0 && !matches!(event, Event::Readable | Event::Writable) {
+            // Nobody listens any more: no harm.
+            let _ = self.observers.send((now, id, event));
+        }
+        if let Event::Accepted { listener, .. } = event {
+            return self.accept(now, id, listener);
+        }
+        let Some(stream) = self.stream(id) else { return };
+        let (mut wakes_reader, mut wakes_writer) = (false, false);
+        match event {
+            Event::Readable => wakes_reader = true,
+            Event::Writable => wakes_writer = true,
+            Event::Connected => {
+                stream.is_connected = true;
+                wakes_writer = true;
+            }
+            Event::PeerFinished => {
+                stream.has_peer_finished = true;
+                wakes_reader = true;
+            }
+            Event::Closed(reason) => {
+                stream.closed = Some(reason);
+                (wakes_reader, wakes_writer) = (true, true);
+            }
+            _ => {}
+        }
+        let reader = if wakes_reader { stream.reader.take() } else { None };
+        let writer = if wakes_writer { stream.writer.take() } else { None };
+        self.woken.extend(reader.into_iter().chain(writer));
+    }
+
+    fn accept(&mut self, now: Instant, id: ConnectionId, listener: Option<ListenerId>) {
+        let listener = listener.and_then(|listener| self.listeners.get_mut(&listener));
+        match listener.filter(|listener| listener.queue.len() < ACCEPT_QUEUE) {
+            Some(listener) => {
+                listener.queue.push_back(id);
+                self.woken.extend(listener.waker.take());
+                self.open(id);
+                if let Some(stream) = self.stream(id) {
+                    stream.is_connected = true;
+                }
+            }
+            None => {
+                self.host.abort(now, id);
+                self.host.release(now, id);
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.failure.get_or_insert((error.kind(), error.to_string()));
+        for stream in self.streams.iter_mut().flatten() {
+            self.woken.extend(stream.reader.take().into_iter().chain(stream.writer.take()));
+        }
+        for listener in self.listeners.values_mut() {
+            self.woken.extend(listener.waker.take());
+        }
+    }
+
+    /// Errors when the driver no longer works.
+    pub(super) fn check(&self) -> io::Result<()> {
+        match &self.failure {
+            None => Ok(()),
+            Some((kind, message)) => {
+                Err(io::Error::new(*kind, format!("the network driver failed: {message}")))
+            }
+        }
+    }
+
+    // ---- streams
+
+    /// Notes that an application holds a connection.
+    pub(super) fn open(&mut self, id: ConnectionId) {
+        let index = id.index();
+        if self.streams.len() <= index {
+            self.streams.resize_with(index + 1, || None);
+        }
+        self.streams[index] = Some(Box::new(StreamState {
+            id,
+            reader: None,
+            writer: None,
+            is_connected: false,
+            has_peer_finished: false,
+            closed: None,
+            unread: Payload::EMPTY,
+        }));
+    }
+
+    pub(super) fn stream(&mut self, id: ConnectionId) -> Option<&mut StreamState> {
+        self.streams.get_mut(id.index())?.as_deref_mut().filter(|stream| stream.id == id)
+    }
+
+    /// The application let go.
+    pub(super) fn close(&mut self, now: Instant, id: ConnectionId) {
+        let Some(stream) = self.stream(id) else { return };
+        if !stream.unread.is_empty() || !stream.is_connected {
+            // As for a socket: data that nobody will read is lost, and the peer is told. Nor does anybody wait for a
+            // connection that isn't open yet.
+            self.host.abort(now, id);
+        }
+        self.host.release(now, id);
+        self.streams[id.index()] = None;
+    }
+
+    pub(super) fn connections(&self) -> Vec<(ConnectionId, ConnectionInfo)> {
+        let ids = self.streams.iter().flatten().map(|stream| stream.id);
+        ids.filter_map(|id| Some((id, self.host.info(id)?))).collect()
+    }
+
+    /// The address from which a connection to `remote` starts: a path of its family, no backup if it can be avoided.
+    pub(super) fn first_path(&self, remote: SocketAddr) -> io::Result<IpAddr> {
+        let of_family =
+            self.host.config().endpoints.iter().filter(|path| path.addr.is_ipv4() == remote.is_ipv4());
+        of_family.min_by_key(|path| (path.backup, path.priority)).map(|path| path.addr).ok_or_else(|| {
+            let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
+            io::Error::new(
+                io::ErrorKind::NetworkUnreachable,
+                format!("no path has an {family} address, which {remote} needs"),
+            )
+        })
+    }
+
+    // ---- listeners
+
+    pub(super) fn listen(
+        &mut self,
+        local: Option<SocketAddr>,
+        config: Option<Arc<ConnectionConfig>>,
+    ) -> io::Result<(ListenerId, SocketAddr)> {
+        let everywhere = SocketAddr::from(([0_u16; 8], 0));
+        let (id, local) = match local {
+            None => (self.host.listen_everywhere(), everywhere),
+            Some(local) if local.port() == 0 => self.listen_at_free_port(local),
+            Some(local) => (self.host.listen(local.into()), local),
+        };
+        let id = id.map_err(|error| {
+            io::Error::new(io::ErrorKind::AddrInUse, format!("can't listen at {local}: {error}"))
+        })?;
+        if let Some(config) = config {
+            self.host.configure_listener(id, config);
+        }
+        self.listeners.insert(id, ListenerState::default());
+        Ok((id, local))
+    }
+
+    fn listen_at_free_port(
+        &mut self,
+        local: SocketAddr,
+    ) -> (Result<ListenerId, polypath_tcp::ListenError>, SocketAddr) {
+        let mut result = Err(polypath_tcp::ListenError::AddressInUse);
+        let mut at = local;
+        for port in 49_152..=65_535 {
+            at.set_port(port);
+            result = self.host.listen(Endpoint::from(at));
+            if result.is_ok() {
+                break;
+            }
+        }
+        (result, at)
+    }
+
+    pub(super) fn accepted(&mut self, id: ListenerId, waker: &Waker) -> io::Result<Option<ConnectionId>> {
+        self.check()?;
+        let Some(listener) = self.listeners.get_mut(&id) else { return Ok(None) };
+        let next = listener.queue.pop_front();
+        if next.is_none() {
+            listener.waker = Some(waker.clone());
+        }
+        Ok(next)
+    }
+
+    pub(super) fn close_listener(&mut self, now: Instant, id: ListenerId) {
+        self.host.close_listener(id);
+        let waiting = self.listeners.remove(&id).map(|listener| listener.queue).unwrap_or_default();
+        for id in waiting {
+            self.host.abort(now, id);
+            self.close(now, id);
+        }
+    }
+}
+
+impl StreamState {
+    pub(super) fn wait_to_read(&mut self, waker: &Waker) {
+        replace(&mut self.reader, waker);
+    }
+
+    pub(super) fn wait_to_write(&mut self, waker: &Waker) {
+        replace(&mut self.writer, waker);
+    }
+}
+
+fn replace(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
+        Some(known) if known.will_wake(waker) => {}
+        _ => *slot = Some(waker.clone()),
+    }
+}

@@ -1,0 +1,257 @@
+//! Stacks that talk over the loopback interface, and who gets between them. Needs no privileges.
+
+use std::collections::HashSet;
+use std::net::UdpSocket;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::address::PathId;
+use super::datagram::{Header, Kind};
+use super::*;
+use crate::engine::{ConnectOptions, Engine};
+use crate::stack::StackStream;
+use crate::stack::ending::{is_told, upload_to_the_end};
+
+const PORT: u16 = 443;
+
+/// A server whose UDP port is `udp_port`, and options for its clients.
+fn server(udp_port: u16) -> (Stack, UdpOptions) {
+    let client = UdpOptions { port: udp_port, ..UdpOptions::default() };
+    let options = UdpOptions { paths: Vec::new(), is_reachable: true, ..client.clone() };
+    (Stack::udp(&Namespace::current().expect("this one"), &options).expect("a stack"), client)
+}
+
+fn client(options: &UdpOptions) -> Stack {
+    Stack::udp(&Namespace::current().expect("this one"), options).expect("a stack")
+}
+
+async fn pair(client: &Stack, server: &Stack) -> (StackStream, StackStream) {
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let options = ConnectOptions::default();
+    let to = ([127, 0, 0, 1], PORT).into();
+    let (connected, accepted) = tokio::join!(client.connect(to, &options), listener.accept());
+    (connected.expect("connects"), accepted.expect("is accepted").0)
+}
+
+async fn exchange(from: &mut StackStream, to: &mut StackStream, len: usize) {
+    let data: Vec<u8> = (0..len).map(|at| (at * 7 + at / 253) as u8).collect();
+    let mut received = vec![0; len];
+    let (sent, got) = tokio::join!(from.write_all(&data), to.read_exact(&mut received));
+    sent.expect("writes");
+    got.expect("reads");
+    assert!(received == data);
+}
+
+fn counter(stack: &Stack, name: &str) -> u64 {
+    let counters = stack.driver_counters();
+    counters.iter().find(|(known, _)| *known == name).expect("a counter").1
+}
+
+async fn until(mut is_true: impl FnMut() -> bool) {
+    while !is_true() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_syn_leaves() {
+    let (server, options) = server(16_901);
+    let client = client(&options);
+    let (near, _far) = pair(&client, &server).await;
+    let info = near.connection_info().expect("it lives");
+    assert_eq!((info.subflows[0].tcp.timeouts, info.subflows[0].tcp.retransmits), (0, 0));
+}
+
+/// As after an interruption of a program in the middle of an upload.
+#[tokio::test]
+async fn the_peer_of_a_stack_whose_runtime_ends_is_told() {
+    let (server, options) = server(16_906);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let start = move || client(&options);
+    let (accepted, ()) =
+        tokio::join!(listener.accept(), upload_to_the_end(start, ([127, 0, 0, 1], PORT).into()));
+    is_told(accepted.expect("is accepted").0).await;
+}
+
+#[tokio::test]
+async fn a_server_sees_real_addresses_and_counts_by_them() {
+    let (server, options) = server(16_908);
+    let clients = [client(&options), client(&options), client(&options)];
+    let mut streams = Vec::new();
+    for client in &clients {
+        streams.push(pair(client, &server).await);
+    }
+    for (_, far) in &streams {
+        assert_eq!(far.peer_addr().expect("it lives").ip(), IpAddr::from([127, 0, 0, 1]));
+    }
+    let remotes: HashSet<IpAddr> = server.flows().iter().map(|flow| flow.remote.addr).collect();
+    let sources: HashSet<u64> = remotes.iter().copied().map(polypath_tcp::source_prefix).collect();
+    assert_eq!((remotes.len(), sources.len()), (3, 1), "{remotes:?}");
+}
+
+#[tokio::test]
+async fn who_knows_an_identifier_gets_no_traffic_of_the_path() {
+    let (server, options) = server(16_902);
+    let client = client(&options);
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 100_000).await;
+    let path = PathId::of(server.flows()[0].remote.addr).expect("a path");
+    let thief = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    thief.set_nonblocking(true).expect("a choice");
+    let keep_alive = Header { kind: Kind::KeepAlive, to_owner: false, path }.to_bytes();
+    let mut answers = 0;
+    for _ in 0..20 {
+        thief.send_to(&keep_alive, ("127.0.0.1", 16_902)).expect("sends");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        exchange(&mut far, &mut near, 200_000).await;
+        let mut bytes = [0; 2048];
+        while let Ok(len) = thief.recv(&mut bytes) {
+            let header = Header::parse(&bytes[..len]).expect("a header");
+            assert!(matches!(header.kind, Kind::Challenge(_)), "{header:?}");
+            assert!(len <= keep_alive.len());
+            answers += 1;
+        }
+    }
+    assert!(answers > 0, "it was heard");
+    assert_eq!((counter(&server, "UdpPathMoved"), counter(&server, "UdpPathAdmitted")), (0, 1));
+    assert_eq!(near.connection_info().expect("it lives").subflows[0].tcp.timeouts, 0);
+}
+
+#[tokio::test]
+async fn the_old_format_is_counted_and_ignored() {
+    let (server, _) = server(16_903);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.send_to(&[2, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], ("127.0.0.1", 16_903)).expect("sends");
+    socket.send_to(&[0x1f, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], ("127.0.0.1", 16_903)).expect("sends");
+    until(|| counter(&server, "UdpVersionUnknown") == 1 && counter(&server, "UdpMalformed") == 1).await;
+}
+
+#[tokio::test]
+async fn an_address_that_leads_nowhere_does_not_end_the_stack() {
+    let (server, options) = server(16_904);
+    let client = client(&options);
+    let as_usual = ConnectOptions::default();
+    for nowhere in ["[fe80::1]:443", "255.255.255.255:443"] {
+        let to = nowhere.parse().expect("an address");
+        let dialled = client.connect(to, &as_usual);
+        assert!(tokio::time::timeout(Duration::from_millis(5), dialled).await.is_err(), "{nowhere}");
+    }
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 1000).await;
+}
+
+#[tokio::test]
+async fn a_full_table_makes_room_for_who_has_a_use_for_it() {
+    let (mut reachable, options) = {
+        let options = UdpOptions { port: 16_905, ..UdpOptions::default() };
+        (UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() }, options)
+    };
+    reachable.peers.paths = 1;
+    let server = client(&reachable);
+    let first = client(&options);
+    let (mut near, mut far) = pair(&first, &server).await;
+    exchange(&mut near, &mut far, 1000).await;
+    // A second path finds no room while the first is in use, and what is in use stays.
+    let second = client(&options);
+    let as_usual = ConnectOptions::default();
+    let dialled = second.connect(([127, 0, 0, 1], PORT).into(), &as_usual);
+    let _ = tokio::time::timeout(Duration::from_millis(50), dialled).await;
+    until(|| counter(&server, "UdpPathNoRoom") > 0).await;
+    exchange(&mut far, &mut near, 1000).await;
+}
+
+#[tokio::test]
+async fn a_port_where_nobody_listens_is_told_at_once() {
+    let client = client(&UdpOptions { port: 16_932, ..UdpOptions::default() });
+    for nobody in ["127.0.0.1:443", "[::1]:443"] {
+        let to = nobody.parse().expect("an address");
+        let error = client.connect(to, &ConnectOptions::default()).await.expect_err("nobody is there");
+        assert_eq!(error.kind(), io::ErrorKind::HostUnreachable, "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("nobody listens at {nobody}")), "{text}");
+        assert!(text.contains("expected a Polypath with --engine udp"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn strangers_beyond_the_budget_connect_all_the_same() {
+    let options = UdpOptions { port: 16_906, ..UdpOptions::default() };
+    let mut reachable = UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() };
+    reachable.peers.unproven_per_second_of_source = 1;
+    let server = client(&reachable);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    for _ in 0..5 {
+        // Each has a path of its own, and its SYN is dropped for a challenge but for the first.
+        let client = client(&options);
+        let as_usual = ConnectOptions::default();
+        let to = ([127, 0, 0, 1], PORT).into();
+        let (near, far) = tokio::join!(client.connect(to, &as_usual), listener.accept());
+        let (mut near, mut far) = (near.expect("connects"), far.expect("is accepted").0);
+        exchange(&mut near, &mut far, 1000).await;
+        let info = near.connection_info().expect("it lives");
+        assert_eq!(info.subflows[0].tcp.timeouts, 0, "no timer was needed");
+    }
+}
+
+#[tokio::test]
+async fn many_connections_at_once_over_a_new_path_need_no_timer() {
+    const COUNT: usize = 150;
+    let options = UdpOptions { port: 16_907, ..UdpOptions::default() };
+    let mut reachable = UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() };
+    reachable.peers.unproven_per_second_of_source = 10;
+    let server = client(&reachable);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let client = client(&options);
+    let dialling: Vec<_> = (0..COUNT)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                client.connect(([127, 0, 0, 1], PORT).into(), &ConnectOptions::default()).await
+            })
+        })
+        .collect();
+    let mut accepted = Vec::new();
+    while accepted.len() < COUNT {
+        accepted.push(listener.accept().await.expect("is accepted").0);
+    }
+    for dialled in dialling {
+        let near = dialled.await.expect("ends").expect("connects");
+        assert_eq!(near.connection_info().expect("it lives").subflows[0].tcp.timeouts, 0);
+    }
+}
+
+#[test]
+fn further_uplinks_are_those_with_a_default_route() {
+    let link = |index: u32, name: &str, last: u8| Link {
+        index,
+        name: name.to_string(),
+        is_up: true,
+        is_running: last != 3,
+        is_loopback: false,
+        kind: None,
+        mtu_bytes: 1500,
+        addresses: vec![[192, 0, 2, last].into()],
+    };
+    let default = |link, metric| polypath_system::Route {
+        destination: ([0; 4].into(), 0),
+        gateway: Some([192, 0, 2, 254].into()),
+        link,
+        metric,
+    };
+    let state = SystemState {
+        links: vec![link(1, "wlan0", 1), link(2, "eth0", 2), link(3, "down0", 3), link(4, "lan0", 4)],
+        routes: vec![default(1, 600), default(2, 100), default(3, 1)],
+        ..SystemState::default()
+    };
+    // By eth0 goes the path that is bound to none.
+    assert_eq!(further_uplinks(&state), ["wlan0"]);
+    assert!(further_uplinks(&SystemState::default()).is_empty());
+}
+
+#[tokio::test]
+async fn who_gets_no_answer_is_told_what_the_peer_must_be() {
+    let client = Engine::Stack(client(&UdpOptions { port: 16_931, ..UdpOptions::default() }));
+    let soon = ConnectOptions { timeout: Some(Duration::from_millis(1)), ..ConnectOptions::default() };
+    let error = client.connect(([127, 0, 0, 1], PORT).into(), &soon).await.expect_err("nobody is there");
+    assert!(error.to_string().contains("expected a Polypath with --engine udp"), "{error}");
+}

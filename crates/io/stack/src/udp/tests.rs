@@ -1,0 +1,182 @@
+//! Two stacks that talk in datagrams over namespaces.
+
+use std::process::Command;
+
+use polypath_testbed::{Testbed, is_root_or_skip};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::engine::ConnectOptions;
+use crate::stack::StackStream;
+
+const PORT: u16 = 443;
+
+fn client(testbed: &Testbed) -> Stack {
+    client_with(testbed, UplinkPreference::default())
+}
+
+/// `preference` is for the second path.
+fn client_with(testbed: &Testbed, preference: UplinkPreference) -> Stack {
+    // The second path leads to the server's first address too.
+    let add = ["route", "add", "10.77.0.2", "via", "10.77.1.2", "dev", "path1", "metric", "9"];
+    testbed.client.run(|| Command::new("ip").args(add).status()).unwrap().unwrap();
+    let path = |number| UdpPath { interface: Some(Testbed::interface(number)), ..UdpPath::default() };
+    let keep_alive = Some(Duration::from_millis(60));
+    let paths = vec![path(0), UdpPath { preference, ..path(1) }];
+    let options = UdpOptions { paths, keep_alive, ..UdpOptions::default() };
+    Stack::udp(&testbed.client, &options).expect("a stack")
+}
+
+fn server(testbed: &Testbed) -> Stack {
+    for path in 0..testbed.paths() {
+        testbed.server.set_variable(&format!("net/ipv4/conf/path{path}/rp_filter"), "0").expect("a variable");
+    }
+    let options = UdpOptions { paths: Vec::new(), is_reachable: true, ..UdpOptions::default() };
+    Stack::udp(&testbed.server, &options).expect("a stack")
+}
+
+async fn pair(client: &Stack, server: &Stack, to: IpAddr) -> (StackStream, StackStream) {
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let options = ConnectOptions::default();
+    let (connected, accepted) = tokio::join!(client.connect((to, PORT).into(), &options), listener.accept());
+    (connected.expect("connects"), accepted.expect("is accepted").0)
+}
+
+async fn exchange(from: &mut StackStream, to: &mut StackStream, len: usize) {
+    let data: Vec<u8> = (0..len).map(|at| (at * 7 + at / 253) as u8).collect();
+    let mut received = vec![0; len];
+    let (sent, got) = tokio::join!(from.write_all(&data), to.read_exact(&mut received));
+    sent.expect("writes");
+    got.expect("reads");
+    assert!(received == data);
+}
+
+#[tokio::test]
+async fn data_flows_in_datagrams_over_both_paths_and_families() {
+    if !is_root_or_skip("stack over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let (client, server) = (client(&testbed), server(&testbed));
+    for to in [IpAddr::from(Testbed::server_v4(0)), Testbed::server_v6(0).into()] {
+        let (mut near, mut far) = pair(&client, &server, to).await;
+        exchange(&mut near, &mut far, 8 << 20).await;
+        exchange(&mut far, &mut near, 8 << 20).await;
+        let info = near.connection_info().expect("it lives");
+        assert!(info.mptcp);
+        let busy = info.subflows.iter().filter(|subflow| subflow.tcp.bytes_acked > 100_000).count();
+        if to.is_ipv4() {
+            assert_eq!(busy, 2, "{:?}", info.subflows);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_is_used_no_more_once_its_budget_is_spent() {
+    if !is_root_or_skip("budgets over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let preference = UplinkPreference { priority: 1, budget_bytes: Some(100_000), is_budget_hard: true };
+    let (client, server) = (client_with(&testbed, preference), server(&testbed));
+    assert_eq!(client.paths().len(), 2);
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    exchange(&mut near, &mut far, 8 << 20).await;
+    assert_eq!(client.paths().len(), 1);
+    exchange(&mut near, &mut far, 1 << 20).await;
+    assert_eq!(near.connection_info().expect("it lives").subflows.len(), 1);
+}
+
+#[tokio::test]
+async fn a_change_of_address_does_not_end_a_connection() {
+    if !is_root_or_skip("roaming") {
+        return;
+    }
+    let testbed = Testbed::new(1).expect("namespaces");
+    let path = UdpPath { interface: Some(Testbed::interface(0)), ..UdpPath::default() };
+    let keep_alive = Some(Duration::from_millis(60));
+    let options = UdpOptions { paths: vec![path], keep_alive, ..UdpOptions::default() };
+    let client = Stack::udp(&testbed.client, &options).expect("a stack");
+    let server = server(&testbed);
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    exchange(&mut near, &mut far, 1 << 20).await;
+    let script = "ip addr add 10.77.0.77/24 dev path0; ip addr del 10.77.0.1/24 dev path0; ip addr add 10.77.0.77/24 dev path0";
+    testbed.client.run(|| Command::new("sh").args(["-c", script]).output()).unwrap().unwrap();
+    // A keep-alive tells the server, which has data to send, where the client is now.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    exchange(&mut far, &mut near, 1 << 20).await;
+    exchange(&mut near, &mut far, 1 << 20).await;
+    assert_eq!(near.connection_info().expect("it lives").subflows.len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_announces_the_interfaces_that_it_was_given() {
+    if !is_root_or_skip("announcing over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let paths = |names: &[u8]| -> Vec<UdpPath> {
+        let path = |number| UdpPath {
+            interface: Some(Testbed::interface(number)),
+            is_backup: false,
+            preference: UplinkPreference::default(),
+        };
+        names.iter().copied().map(path).collect()
+    };
+    let client = UdpOptions { paths: paths(&[0, 1]), ..UdpOptions::default() };
+    let client = Stack::udp(&testbed.client, &client).expect("a stack");
+    let server = UdpOptions { paths: paths(&[0, 1]), is_reachable: true, ..UdpOptions::default() };
+    let server = Stack::udp(&testbed.server, &server).expect("a stack");
+    assert!(!client.paths().iter().any(|path| path.signal), "{:?}", client.paths());
+    // By the second path, so that the first address is the one to announce.
+    let other = stack_addr(Testbed::server_v4(0).into());
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(1).into()).await;
+    for _ in 0..200 {
+        exchange(&mut near, &mut far, 100_000).await;
+        let subflows = near.connection_info().expect("it lives").subflows;
+        if subflows.iter().any(|subflow| subflow.tuple.remote.addr == other && subflow.tcp.bytes_acked > 0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no subflow to {other}: {:?}", near.connection_info());
+}
+
+#[tokio::test]
+async fn without_a_name_all_uplinks_are_used() {
+    if !is_root_or_skip("uplinks over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let script =
+        "ip route add default via 10.77.0.2 dev path0; ip route add default via 10.77.1.2 dev path1 metric 9";
+    testbed.client.run(|| Command::new("sh").args(["-c", script]).status()).unwrap().unwrap();
+    let mut options = UdpOptions { paths: Vec::new(), ..UdpOptions::default() };
+    options.use_uplinks(&testbed.client).expect("a choice");
+    let names: Vec<Option<&str>> = options.paths.iter().map(|path| path.interface.as_deref()).collect();
+    assert_eq!(names, [None, Some("path1")]);
+    let client = Stack::udp(&testbed.client, &options).expect("a stack");
+    let server = server(&testbed);
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    exchange(&mut near, &mut far, 8 << 20).await;
+    exchange(&mut far, &mut near, 8 << 20).await;
+    let subflows = near.connection_info().expect("it lives").subflows;
+    assert_eq!(
+        subflows.iter().filter(|subflow| subflow.tcp.bytes_acked > 100_000).count(),
+        2,
+        "{subflows:?}"
+    );
+}
+
+#[tokio::test]
+async fn two_ends_cannot_have_one_port() {
+    let namespace = Namespace::current().expect("this one");
+    let options = UdpOptions { paths: Vec::new(), is_reachable: true, port: 16_824, ..UdpOptions::default() };
+    let _first = Stack::udp(&namespace, &options).expect("a stack");
+    let error = Stack::udp(&namespace, &options).expect_err("the port is taken");
+    let error = error.to_string();
+    assert!(
+        error.starts_with("can't use UDP port 16824") && error.ends_with("--udp-port, at both ends"),
+        "{error}"
+    );
+}

@@ -1,0 +1,26 @@
+//! What Linux gives to the crates above: network namespaces, netlink, TUN devices, the clock, processes, a terminal to talk to.
+
+// Where they can't write they panic; `console` does not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
+pub mod console;
+mod cpu_time;
+mod namespace;
+#[cfg(feature = "netlink")]
+mod netlink;
+pub mod process;
+mod real_time;
+mod runtime_directory;
+pub mod sysctl;
+#[cfg(feature = "netlink")]
+mod system_state;
+pub mod tun;
+
+pub use cpu_time::CpuTime;
+pub use namespace::Namespace;
+#[cfg(feature = "netlink")]
+pub use netlink::{Netlink, Rule, Selector};
+pub use real_time::{Timed, WallClock, run_in_real_time};
+pub use runtime_directory::runtime_directory;
+#[cfg(feature = "netlink")]
+pub use system_state::{Link, MAIN_TABLE, Route, SystemState};
