@@ -14,7 +14,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
-	$(CARGO) run --release --quiet -p polypath-cli -- demo
+	$(CARGO) run --profile release-fast --quiet -p polypath-cli -- demo
 
 test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast

@@ -4,10 +4,11 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use super::mapping_out::{ahead_bytes, gathered_bytes};
-use super::state::{MOST_DATA_OPTION_BYTES, Mode, SentChunk};
+use super::state::{MOST_DATA_OPTION_BYTES, Mode};
 use super::{Connection, Context};
 use crate::mapping::{Carried, Mapping};
 use crate::scheduler::{Data, Decision, Penalty, SubflowView, View};
+use crate::sent_chunk::SentChunk;
 use crate::subflow::{Stage, Subflow};
 
 /// Least wait for a DATA_ACK of data that a subflow delivered. A peer may acknowledge data later than segments.

@@ -6,9 +6,10 @@ use polypath_units::Instant;
 use polypath_wire::DataSeq;
 
 use super::Connection;
-use super::state::{Mode, SentChunk};
+use super::state::Mode;
 use crate::mapping::Carried;
 use crate::ordered::Origin;
+use crate::sent_chunk::SentChunk;
 use crate::subflow::Stage;
 
 /// Data that waits to go out again, in order: what blocks the receiver first goes first. An entry costs log *n*.

@@ -6,6 +6,7 @@
 mod arrival;
 mod backup_aware;
 mod blest;
+mod builder;
 mod copy_budget;
 mod default;
 mod ecf;
@@ -24,7 +25,8 @@ use core::fmt;
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
-use crate::connection::SentChunk;
+use crate::sent_chunk::SentChunk;
+pub use builder::ViewBuilder;
 pub use policy::{Policy, Schedulers, UnknownPolicy};
 
 #[cfg(doctest)]
@@ -200,6 +202,12 @@ impl Decision {
 }
 
 impl View<'_> {
+    /// A connection made up for a test of a scheduler.
+    #[must_use]
+    pub fn builder() -> ViewBuilder {
+        ViewBuilder::default()
+    }
+
     /// What most policies want to send next through the subflow at `index`: reinjections first, then new data.
     #[must_use]
     pub fn next_data(&self, index: usize) -> Option<Data> {
@@ -230,6 +238,31 @@ impl View<'_> {
 }
 
 impl SubflowView {
+    /// A subflow that has just begun: a window of ten segments of 1460 bytes, nothing in flight, and room for all of it.
+    #[must_use]
+    pub const fn new(id: u8, srtt: Duration) -> Self {
+        Self {
+            id,
+            srtt,
+            min_rtt: srtt,
+            rtt_variance: Duration::ZERO,
+            window_bytes: 14_600,
+            ssthresh_bytes: u64::MAX,
+            in_flight_bytes: 0,
+            unsent_bytes: 0,
+            room_bytes: 14_600,
+            segment_bytes: 1460,
+            backup: false,
+            timeouts: 0,
+            is_probing: false,
+            in_recovery: false,
+            acked_offset: 0,
+            bottleneck_bytes_per_s: None,
+            bottleneck_has_fallen: false,
+            bottleneck_busy: Duration::ZERO,
+        }
+    }
+
     /// Room for a full segment, and no sign of a dead path.
     #[must_use]
     pub fn is_available(&self) -> bool {
@@ -254,26 +287,8 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn subflow(id: u8, srtt_ms: u64, room_packets: u64) -> SubflowView {
-        SubflowView {
-            id,
-            srtt: Duration::from_millis(srtt_ms),
-            min_rtt: Duration::from_millis(srtt_ms),
-            rtt_variance: Duration::ZERO,
-            window_bytes: 14_600,
-            ssthresh_bytes: u64::MAX,
-            in_flight_bytes: 0,
-            unsent_bytes: 0,
-            room_bytes: room_packets * 1460,
-            segment_bytes: 1460,
-            backup: false,
-            timeouts: 0,
-            is_probing: false,
-            in_recovery: false,
-            acked_offset: 0,
-            bottleneck_bytes_per_s: None,
-            bottleneck_has_fallen: false,
-            bottleneck_busy: Duration::ZERO,
-        }
+        let subflow = SubflowView::new(id, Duration::from_millis(srtt_ms));
+        SubflowView { room_bytes: room_packets * 1460, ..subflow }
     }
 
     static NOTHING_SENT: VecDeque<SentChunk> = VecDeque::new();
