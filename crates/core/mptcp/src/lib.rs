@@ -19,7 +19,6 @@ mod host;
 pub mod hostile_work;
 mod mapping;
 mod mib;
-pub mod named;
 mod ordered;
 pub mod path_manager;
 mod reassembly;

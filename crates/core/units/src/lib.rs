@@ -1,9 +1,12 @@
-//! Time and rate newtypes shared by every Polypath crate.
+//! What every Polypath crate shares: times, rates, and policies that are chosen by name.
 //!
 //! Integers throughout, so that a trace is the same on every platform, and buildable in `const` context, so that a
 //! test can say `Instant::from_millis(1050)`. Nothing here reads a clock: time is an argument.
 #![no_std]
 
+extern crate alloc;
+
+pub mod named;
 mod rate;
 mod time;
 

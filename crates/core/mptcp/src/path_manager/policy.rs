@@ -1,7 +1,7 @@
 use alloc::boxed::Box;
 
 use super::{PathManager, break_before_make, endpoints, fullmesh, make_before_break, ndiffports, none};
-use crate::named::{Kind, Named};
+use polypath_units::named::{self, Kind, Named};
 
 /// A path manager by name, with its parameter if it has one: `endpoints`, `ndiffports`, `ndiffports:4`.
 ///
@@ -9,7 +9,7 @@ use crate::named::{Kind, Named};
 pub type Policy = Named<PathManagers>;
 
 /// A name that is no path manager's, or a parameter that makes no sense.
-pub type UnknownPolicy = crate::named::UnknownPolicy<PathManagers>;
+pub type UnknownPolicy = named::UnknownPolicy<PathManagers>;
 
 /// The kind of policy that a path manager is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,7 @@ pub struct PathManagers;
 
 impl Kind for PathManagers {
     type Instance = dyn PathManager;
+    type Given = ();
     type Parameter = u8;
 
     const WHAT: &'static str = "path manager";
@@ -24,7 +25,7 @@ impl Kind for PathManagers {
     const ALL: &'static [Policy] = &[
         Policy::new("endpoints", |_| Box::new(endpoints::Endpoints::default())),
         Policy::new("fullmesh", |_| Box::new(fullmesh::Fullmesh::default())),
-        Policy::with_parameter("ndiffports", ("n", 2), |n| Box::new(ndiffports::Ndiffports::new(n))),
+        Policy::with_parameter("ndiffports", ("n", 2), |_, n| Box::new(ndiffports::Ndiffports::new(n))),
         Policy::new("make-before-break", |_| Box::new(make_before_break::MakeBeforeBreak::default())),
         Policy::new("break-before-make", |_| Box::new(break_before_make::BreakBeforeMake::default())),
         Policy::new("none", |_| Box::new(none::None)),

@@ -4,7 +4,7 @@ use super::{
     Scheduler, backup_aware, blest, default, ecf, lowest_rtt, lowest_rtt_bm, lowest_rtt_rp, redundant,
     round_robin, weighted,
 };
-use crate::named::{Kind, Named};
+use polypath_units::named::{self, Kind, Named};
 
 /// A scheduler by name, with its parameter if it has one: `blest`, `lowest-rtt-bm`, `lowest-rtt-bm:2.5`.
 ///
@@ -12,7 +12,7 @@ use crate::named::{Kind, Named};
 pub type Policy = Named<Schedulers>;
 
 /// A name that is no scheduler's, or a parameter that makes no sense.
-pub type UnknownPolicy = crate::named::UnknownPolicy<Schedulers>;
+pub type UnknownPolicy = named::UnknownPolicy<Schedulers>;
 
 /// The kind of policy that a scheduler is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,7 @@ pub struct Schedulers;
 
 impl Kind for Schedulers {
     type Instance = dyn Scheduler;
+    type Given = ();
     type Parameter = f64;
 
     const WHAT: &'static str = "scheduler";
@@ -29,7 +30,7 @@ impl Kind for Schedulers {
         Policy::new("lowest-rtt", |_| Box::new(lowest_rtt::LowestRtt)),
         Policy::new("lowest-rtt-rp", |_| Box::new(lowest_rtt_rp::LowestRttRp::improved())),
         Policy::new("lowest-rtt-rp-first", |_| Box::new(lowest_rtt_rp::LowestRttRp::first_form())),
-        Policy::with_parameter("lowest-rtt-bm", ("lambda", 3.0), |lambda| {
+        Policy::with_parameter("lowest-rtt-bm", ("lambda", 3.0), |_, lambda| {
             Box::new(lowest_rtt_bm::LowestRttBm::new(lambda))
         }),
         Policy::new("round-robin", |_| Box::new(round_robin::RoundRobin::default())),
