@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn records_calls_behind_the_trait() {
-        let mut controller = Mock::ALGORITHM.build(&Config::default());
+        let mut controller = Mock::ALGORITHM.build_for(&Config::default());
         controller.on_mss(1400);
         controller.on_timeout(Instant::from_millis(3), 77, &Flows::single(&FlowView::default()));
         let mock = Mock::of(&*controller).expect("a mock");
@@ -177,6 +177,6 @@ mod tests {
         assert_eq!(mock.flows.len(), 1);
         Mock::of_mut(&mut *controller).expect("a mock").window_bytes = 5;
         assert_eq!(controller.clone().window_bytes(), 5);
-        assert!(Mock::of(&*Algorithm::RENO.build(&Config::default())).is_none());
+        assert!(Mock::of(&*crate::RENO.build_for(&Config::default())).is_none());
     }
 }

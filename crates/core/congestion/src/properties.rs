@@ -115,7 +115,7 @@ proptest! {
     #[test]
     fn windows_stay_in_range(config in config(), ops in vec(op(), 1..80)) {
         for algorithm in Algorithm::ALL {
-            let mut controller = algorithm.build(&config);
+            let mut controller = algorithm.build_for(&config);
             let mut mss_bytes = config.mss_bytes;
             let mut now = Instant::ZERO;
             for op in &ops {

@@ -1,5 +1,6 @@
 use alloc::boxed::Box;
-use core::fmt;
+
+use polypath_units::named::{self, Kind, Named, NoParameter};
 
 use crate::balia::Balia;
 use crate::bbr::Bbr;
@@ -10,84 +11,42 @@ use crate::olia::Olia;
 use crate::reno::Reno;
 use crate::wvegas::WVegas;
 
-/// The algorithm of that name (`reno`, `cubic`, `lia`; case does not matter), or `None`.
-#[must_use]
-pub fn by_name(name: &str) -> Option<Algorithm> {
-    Algorithm::ALL.iter().copied().find(|algorithm| algorithm.name.eq_ignore_ascii_case(name))
-}
-
-/// A congestion control algorithm that can be chosen: its name and how to build one instance of it.
+/// A congestion control by name: `reno`, `cubic`, `lia`. [`Named::build_for`] makes one instance, for one subflow.
 ///
-/// Two words; copied freely into every listener and connection.
-#[derive(Clone, Copy)]
-pub struct Algorithm {
-    name: &'static str,
-    build: fn(&Config) -> Box<dyn Controller>,
-}
+/// A new one is one file and one line in [`Algorithm::ALL`].
+pub type Algorithm = Named<Algorithms>;
 
-impl Algorithm {
-    /// Every algorithm that users can choose by name. A new one is one line here.
-    pub const ALL: &'static [Self] = &[
-        Self::RENO,
-        Self::CUBIC,
-        Self::LIA,
-        Self::new("olia", |config| Box::new(Olia::new(config))),
-        Self::new("balia", |config| Box::new(Balia::new(config))),
-        Self::new("wvegas", |config| Box::new(WVegas::new(config))),
-        Self::new("bbr", |config| Box::new(Bbr::new(config))),
+/// A name that is no congestion control's.
+pub type UnknownAlgorithm = named::UnknownPolicy<Algorithms>;
+
+/// The kind of policy that a congestion control is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithms;
+
+/// The default, of plain TCP and of each subflow.
+pub const CUBIC: Algorithm = Algorithm::new("cubic", |config| Box::new(Cubic::new(config)));
+/// What subflows get by default that share a bottleneck (RFC 6356).
+pub const LIA: Algorithm = Algorithm::new("lia", |config| Box::new(Lia::new(config)));
+/// The textbook algorithm.
+pub const RENO: Algorithm = Algorithm::new("reno", |config| Box::new(Reno::new(config)));
+
+impl Kind for Algorithms {
+    type Instance = dyn Controller;
+    type Given = Config;
+    type Parameter = NoParameter;
+
+    const WHAT: &'static str = "congestion control";
+    const DEFAULT: Algorithm = CUBIC;
+    const ALL: &'static [Algorithm] = &[
+        RENO,
+        CUBIC,
+        LIA,
+        Algorithm::new("olia", |config| Box::new(Olia::new(config))),
+        Algorithm::new("balia", |config| Box::new(Balia::new(config))),
+        Algorithm::new("wvegas", |config| Box::new(WVegas::new(config))),
+        Algorithm::new("bbr", |config| Box::new(Bbr::new(config))),
     ];
-
-    /// The default of a plain TCP connection.
-    pub const CUBIC: Self = Self::new("cubic", |config| Box::new(Cubic::new(config)));
-    /// The default of a Multipath TCP connection.
-    pub const LIA: Self = Self::new("lia", |config| Box::new(Lia::new(config)));
-    /// The textbook algorithm.
-    pub const RENO: Self = Self::new("reno", |config| Box::new(Reno::new(config)));
-
-    /// An algorithm from outside this crate: `build` makes one instance, for one subflow.
-    #[must_use]
-    pub const fn new(name: &'static str, build: fn(&Config) -> Box<dyn Controller>) -> Self {
-        Self { name, build }
-    }
-
-    /// The names that [`by_name`] knows, for help texts and error messages.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        Self::ALL.iter().map(|algorithm| algorithm.name)
-    }
-
-    /// The name, in lower case.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.name
-    }
-
-    /// One instance, for one subflow.
-    #[must_use]
-    pub fn build(self, config: &Config) -> Box<dyn Controller> {
-        (self.build)(config)
-    }
 }
-
-impl fmt::Debug for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Algorithm").field(&self.name).finish()
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Algorithm {
-    /// By name: function addresses say nothing reliable.
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Algorithm {}
 
 #[cfg(test)]
 mod tests {
@@ -96,21 +55,21 @@ mod tests {
     #[test]
     fn every_name_builds_the_algorithm_of_that_name() {
         for name in Algorithm::names() {
-            let algorithm = by_name(name).expect(name);
+            let algorithm = Algorithm::by_name(name).expect(name);
             assert_eq!(algorithm.name(), name);
-            assert_eq!(algorithm.build(&Config::default()).name(), name);
+            assert_eq!(algorithm.build_for(&Config::default()).name(), name);
             assert_eq!(name, name.to_ascii_lowercase());
         }
         assert!(Algorithm::names().eq(["reno", "cubic", "lia", "olia", "balia", "wvegas", "bbr"]));
-        assert_eq!(by_name("CUBIC"), Some(Algorithm::CUBIC));
-        assert_eq!(by_name("nonsense"), None);
+        assert_eq!(Algorithm::by_name("CUBIC"), Some(CUBIC));
+        assert_eq!(Algorithm::by_name("nonsense"), None);
     }
 
     #[test]
     fn a_new_flow_starts_with_the_initial_window_and_no_threshold() {
         for algorithm in Algorithm::ALL {
             let config = Config { mss_bytes: 1000, initial_window_packets: 4, ..Config::default() };
-            let controller = algorithm.build(&config);
+            let controller = algorithm.build_for(&config);
             assert_eq!(controller.window_bytes(), 4000, "{algorithm}");
             assert_eq!(controller.ssthresh_bytes(), u64::MAX, "{algorithm}");
             assert!(controller.in_slow_start(), "{algorithm}");

@@ -63,7 +63,7 @@ impl Connection {
             FlowView { mss_bytes: MSS, srtt: rtt, min_rtt: rtt, ..FlowView::default() }
         };
         Self {
-            controllers: rtts_ms.iter().map(|_| algorithm.build(config)).collect(),
+            controllers: rtts_ms.iter().map(|_| algorithm.build_for(config)).collect(),
             views: rtts_ms.iter().map(view).collect(),
             now: Instant::ZERO,
         }

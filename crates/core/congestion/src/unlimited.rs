@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn nothing_limits_it() {
-        let mut controller = Unlimited::ALGORITHM.build(&Config::default());
+        let mut controller = Unlimited::ALGORITHM.build_for(&Config::default());
         controller.set_window(1, Some(1));
         assert_eq!(controller.window_bytes(), u64::MAX);
-        assert_eq!(crate::by_name("unlimited"), None);
+        assert_eq!(crate::Algorithm::by_name("unlimited"), None);
     }
 }

@@ -75,7 +75,7 @@ impl Default for ConnectionConfig {
             version: MptcpVersion::V1,
             checksum: false,
             no_join_initial: false,
-            congestion: polypath_congestion::Algorithm::CUBIC,
+            congestion: polypath_congestion::CUBIC,
             couple_shared_access: true,
             scheduler: scheduler::Policy::default(),
             path_manager: path_manager::Policy::default(),

@@ -32,7 +32,7 @@ impl Sender {
             isn: ISN,
             timestamp_offset: 0,
             config: Arc::new(config),
-            controller: Unlimited::ALGORITHM.build(&congestion),
+            controller: Unlimited::ALGORITHM.build_for(&congestion),
         };
         let now = Instant::from_secs(1);
         let mut sender = Self { tcp: Connection::connect(now, setup), now, sent_bytes: 0 };

@@ -67,7 +67,7 @@ impl Sender {
         };
         let congestion = polypath_congestion::Config { mss_bytes: 1460, ..Default::default() };
         let algorithms = polypath_congestion::Algorithm::ALL;
-        let controller = algorithms[usize::from(setup[3]) % algorithms.len()].build(&congestion);
+        let controller = algorithms[usize::from(setup[3]) % algorithms.len()].build_for(&congestion);
         let setup = Setup { tuple, isn, timestamp_offset: 7, config: Arc::new(config), controller };
         let mut sender =
             Self { now, tcp: Connection::connect(now, setup), isn, enqueued: 0, sent_end: 0, timestamp: 0 };

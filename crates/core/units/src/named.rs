@@ -47,8 +47,10 @@ pub trait Kind: fmt::Debug + Sized + 'static {
     const WHAT: &'static str;
     /// Which parameters make sense, in words.
     const SENSIBLE: &'static str = "";
-    /// Ours; the first is the default.
+    /// Ours.
     const ALL: &'static [Named<Self>];
+    /// The one that is taken where none is named.
+    const DEFAULT: Named<Self> = Self::ALL[0];
 
     /// The parameter makes sense.
     fn is_sensible(parameter: Self::Parameter) -> bool {
@@ -77,8 +79,7 @@ impl FromStr for NoParameter {
 
 /// A policy by name. A few words; copied freely into every listener and connection.
 pub struct Named<K: Kind> {
-    /// The name by which users choose it, in lower case.
-    pub name: &'static str,
+    name: &'static str,
     build: Build<K>,
 }
 
@@ -90,7 +91,7 @@ enum Build<K: Kind> {
 type BuildWith<K> = fn(&<K as Kind>::Given, <K as Kind>::Parameter) -> Box<<K as Kind>::Instance>;
 
 impl<K: Kind> Named<K> {
-    /// Ours; the first is the default.
+    /// Ours.
     pub const ALL: &'static [Self] = K::ALL;
 
     /// A policy of this name; `build` makes one instance.
@@ -118,6 +119,12 @@ impl<K: Kind> Named<K> {
     /// The names of ours.
     pub fn names() -> impl Iterator<Item = &'static str> {
         K::ALL.iter().map(|policy| policy.name)
+    }
+
+    /// The name by which users choose it, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.name
     }
 
     /// A new instance for what it is given.
@@ -247,7 +254,7 @@ impl<K: Kind> FromStr for Named<K> {
 
 impl<K: Kind> Default for Named<K> {
     fn default() -> Self {
-        K::ALL[0]
+        K::DEFAULT
     }
 }
 
@@ -290,3 +297,5 @@ impl<K: Kind> PartialEq for Named<K> {
         (self.name, self.parameter()) == (other.name, other.parameter())
     }
 }
+
+impl<K: Kind<Parameter: Eq>> Eq for Named<K> {}

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion::{Algorithm, UnknownAlgorithm};
 use polypath_mptcp::{ConnectionConfig, scheduler};
 use polypath_netsetup::uplinks::UplinkOptions;
 use polypath_netsetup::{GuardianCommand, SetupOptions};
@@ -204,18 +204,14 @@ impl RelayChoices {
 
 /// The scheduler of a name, or what was expected.
 pub fn scheduler_named(name: &str) -> Result<scheduler::Policy, String> {
-    scheduler::Policy::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = scheduler::Policy::ALL.iter().map(|policy| policy.name).collect();
-        format!("one of the schedulers {}", names.join(", "))
-    })
+    name.parse()
+        .map_err(|error: scheduler::UnknownPolicy| format!("one of the schedulers {}", error.expected()))
 }
 
 /// The congestion control of a name, or what was expected.
 pub fn congestion_named(name: &str) -> Result<Algorithm, String> {
-    polypath_congestion::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Algorithm::names().collect();
-        format!("one of the congestion controls {}", names.join(", "))
-    })
+    name.parse()
+        .map_err(|error: UnknownAlgorithm| format!("one of the congestion controls {}", error.expected()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What receive-buffer autotuning costs: T_A − T_F of Paasch 2014, §4.2.2, the time of a transfer with it less that with a
 //! fixed buffer that is large enough. There, 94 % of the high-BDP runs were slowed, typically by 500 to 2000 ms.
 
-use polypath_congestion::Algorithm;
 use polypath_lab::design::wsp;
 use polypath_lab::metrics::Distribution;
 use polypath_lab::run::Buffer;
@@ -28,7 +27,7 @@ fn autotuning_does_not_slow_transfers_down() {
             let workload = Workload::Transfer { bytes, timeout: Duration::from_secs(4 * 3600) };
             let time_s = |set: &PathSet, autotuning| {
                 let policy = Policy::by_name(scheduler).expect("a scheduler");
-                let variant = Variant::multipath("m", policy, Algorithm::CUBIC);
+                let variant = Variant::multipath("m", policy, polypath_congestion::CUBIC);
                 let variant = Variant { buffer: Buffer::Stack, autotuning, ..variant };
                 run_set(set, &variant, &workload, 1).completion_s.expect("in time")
             };

@@ -1,7 +1,6 @@
 //! Receive buffers that are too small for both paths (Paasch 2014, §4.2.1, Fig. 4.4 to 4.9): what is left of the window must go
 //! where it brings something, and must not hold up the better path.
 
-use polypath_congestion::Algorithm;
 use polypath_lab::run::Buffer;
 use polypath_lab::{PathSet, PathSpec, Variant, Workload, run_set};
 use polypath_mptcp::scheduler::Policy;
@@ -25,7 +24,7 @@ fn goodput_mbps(set: &PathSet, variant: Variant, buffer_kb: u64, duration: Durat
 
 fn multipath(scheduler: &str) -> Variant {
     let policy = Policy::by_name(scheduler).expect("a scheduler");
-    Variant::multipath(scheduler, policy, Algorithm::CUBIC)
+    Variant::multipath(scheduler, policy, polypath_congestion::CUBIC)
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn wifi_and_3g_bring_more_than_wifi_with_any_buffer_that_has_room_for_3g() {
     let mut before = 0.0;
     // With 50 KB only WiFi is of use, and mappings cost 0.2 % of it.
     for (buffer_kb, least) in [(50, 0.995), (100, 1.10), (125, 1.15), (150, 1.2), (200, 1.2), (400, 1.2)] {
-        let tcp = goodput(Variant::single_path(0, Algorithm::CUBIC), buffer_kb);
+        let tcp = goodput(Variant::single_path(0, polypath_congestion::CUBIC), buffer_kb);
         let ours = goodput(multipath("default"), buffer_kb);
         println!("{buffer_kb} KB: {ours:.2} Mbit/s, TCP over WiFi {tcp:.2}");
         assert!(ours >= least * tcp, "{buffer_kb} KB: {ours:.2} Mbit/s, TCP {tcp:.2}");
@@ -51,7 +50,7 @@ fn a_thin_path_does_not_hold_up_a_broad_one_whose_queue_makes_its_round_trip_lon
     let broad_and_thin =
         PathSet { paths: vec![path(1_000_000_000, 200, 1_200), path(100_000_000, 200, 12_000)] };
     let goodput = |variant| goodput_mbps(&broad_and_thin, variant, 125, Duration::from_secs(1));
-    let tcp = goodput(Variant::single_path(0, Algorithm::CUBIC));
+    let tcp = goodput(Variant::single_path(0, polypath_congestion::CUBIC));
     let ours = goodput(multipath("default"));
     println!("{ours:.0} Mbit/s, TCP {tcp:.0}");
     assert!(ours >= tcp, "{ours:.0} Mbit/s, TCP {tcp:.0}");

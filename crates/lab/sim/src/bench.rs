@@ -108,7 +108,7 @@ pub fn run(config: &BenchConfig) -> BenchResult {
 
 fn build(config: &BenchConfig) -> (Network, Vec<Measured>) {
     let mut connection = ConnectionConfig { mptcp: config.mptcp, ..ConnectionConfig::default() };
-    if let Some(algorithm) = polypath_congestion::by_name(config.congestion) {
+    if let Some(algorithm) = polypath_congestion::Algorithm::by_name(config.congestion) {
         connection.congestion = algorithm;
     }
     let mut tcp = (*connection.tcp).clone();

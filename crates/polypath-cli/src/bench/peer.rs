@@ -325,7 +325,7 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
 }
 
 fn choose_congestion(assignment: &Assignment, connection: &mut ConnectionConfig) {
-    let chosen = assignment.congestion.as_deref().and_then(polypath_congestion::by_name);
+    let chosen = assignment.congestion.as_deref().and_then(polypath_congestion::Algorithm::by_name);
     connection.congestion = chosen.unwrap_or(connection.congestion);
 }
 

@@ -52,7 +52,7 @@ impl Settings {
         let scheduler: scheduler::Policy = self.scheduler.parse().map_err(|_| unknown(&self.scheduler))?;
         Ok(ConnectionConfig {
             mptcp: self.mptcp,
-            congestion: polypath_congestion::by_name(&self.congestion)
+            congestion: polypath_congestion::Algorithm::by_name(&self.congestion)
                 .ok_or_else(|| unknown(&self.congestion))?,
             scheduler,
             path_manager: path_manager::Policy::by_name(&self.path_manager)

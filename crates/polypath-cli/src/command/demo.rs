@@ -11,7 +11,7 @@ use polypath_cli::demo::{
     Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table,
 };
 use polypath_cli::report::{Table, render};
-use polypath_congestion as congestion;
+use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, scheduler};
 use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
@@ -51,10 +51,10 @@ pub(super) struct Arguments {
     netns: bool,
     /// Scheduler
     #[arg(long, default_value = "lowest-rtt")]
-    scheduler: String,
+    scheduler: scheduler::Policy,
     /// Congestion control
     #[arg(long, default_value = "lia")]
-    congestion: String,
+    congestion: Algorithm,
     /// Wire version: 1 (RFC 8684) or 0 (RFC 6824)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     mptcp_version: u8,
@@ -191,19 +191,10 @@ fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
     if content.is_empty() {
         return Err(Failure::input("the file is empty; expected something to send"));
     }
-    let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
-    let scheduler = scheduler::Policy::by_name(&arguments.scheduler).ok_or_else(|| {
-        let known = names(&mut scheduler::Policy::ALL.iter().map(|policy| policy.name));
-        Failure::Input(format!("--scheduler: no \"{}\"; expected one of {known}", arguments.scheduler))
-    })?;
-    let congestion = congestion::by_name(&arguments.congestion).ok_or_else(|| {
-        let known = names(&mut congestion::Algorithm::ALL.iter().map(|algorithm| algorithm.name()));
-        Failure::Input(format!("--congestion: no \"{}\"; expected one of {known}", arguments.congestion))
-    })?;
     let version = if arguments.mptcp_version == 0 { MptcpVersion::V0 } else { MptcpVersion::V1 };
     let connection = ConnectionConfig {
-        scheduler,
-        congestion,
+        scheduler: arguments.scheduler,
+        congestion: arguments.congestion,
         version,
         checksum: arguments.checksum,
         ..Default::default()
@@ -229,8 +220,8 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
     let clock = if arguments.simulated { "virtual (simulator)" } else { "real" };
     [
         ("Clock", clock.to_string()),
-        ("Scheduler", arguments.scheduler.clone()),
-        ("Congestion control", arguments.congestion.clone()),
+        ("Scheduler", arguments.scheduler.to_string()),
+        ("Congestion control", arguments.congestion.to_string()),
         ("Wire version", arguments.mptcp_version.to_string()),
         ("DSS checksum", if arguments.checksum { "on" } else { "off" }.to_string()),
         ("Seed", arguments.seed.to_string()),

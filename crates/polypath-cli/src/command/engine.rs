@@ -36,13 +36,13 @@ pub(super) struct EngineArguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     backup: Vec<String>,
     /// Which path gets data (engines tun and udp)
-    #[arg(long, value_name = "NAME", value_parser = parse_scheduler)]
+    #[arg(long, value_name = "NAME")]
     scheduler: Option<scheduler::Policy>,
     /// Which paths are opened, and which one takes over (engines tun and udp)
-    #[arg(long, value_name = "NAME", value_parser = parse_path_manager)]
+    #[arg(long, value_name = "NAME")]
     path_manager: Option<path_manager::Policy>,
     /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
-    #[arg(long, value_name = "NAME", value_parser = parse_congestion)]
+    #[arg(long, value_name = "NAME")]
     congestion_control: Option<Algorithm>,
     /// Whose paths to judge when they send to us: one that holds up the rest is set aside; foreign senders are such as kernels (engine tun;
     /// engine udp has peers of our kind only) [default: never]
@@ -114,7 +114,7 @@ impl EngineArguments {
         words.extend(named.iter().map(|interface| format!("interface={}", interface.name)));
         let backups = named.iter().filter(|interface| interface.is_backup);
         words.extend(backups.map(|interface| format!("backup={}", interface.name)));
-        words.extend(self.scheduler.map(|policy| format!("scheduler={}", policy.name)));
+        words.extend(self.scheduler.map(|policy| format!("scheduler={}", policy.name())));
         words.extend(self.announce.iter().map(|(addr, port)| match port {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
             None => format!("announce={addr}"),
@@ -326,26 +326,8 @@ fn parse_announced(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     }
 }
 
-fn parse_scheduler(name: &str) -> Result<scheduler::Policy, String> {
-    scheduler::Policy::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = scheduler::Policy::ALL.iter().map(|policy| policy.name).collect();
-        format!("expected one of: {}", names.join(", "))
-    })
-}
-
-fn parse_path_manager(name: &str) -> Result<path_manager::Policy, String> {
-    name.parse().map_err(|error: path_manager::UnknownPolicy| error.to_string())
-}
-
 fn parse_judge(name: &str) -> Result<JudgePaths, String> {
     JudgePaths::by_name(name).ok_or_else(|| "expected never, foreign or always".into())
-}
-
-pub(super) fn parse_congestion(name: &str) -> Result<Algorithm, String> {
-    polypath_congestion::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Algorithm::names().collect();
-        format!("expected one of: {}", names.join(", "))
-    })
 }
 
 /// Lets `polypath ss` and `polypath monitor` see a stack of ours. The kernel has its own tools.

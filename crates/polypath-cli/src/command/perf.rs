@@ -11,7 +11,7 @@ use polypath_cli::perf::{
     Amount, Client, DEFAULT_PORT, Direction, Error, MAX_BLOCK_BYTES, MAX_STREAMS, Parameters, Progress,
     Report, Server,
 };
-use polypath_congestion as congestion;
+use polypath_congestion::{Algorithm, UnknownAlgorithm};
 use polypath_mptcp::ConnectionConfig;
 use polypath_stack::Engine;
 use polypath_stack::engine::ConnectOptions;
@@ -184,12 +184,10 @@ async fn listen(arguments: &Arguments, engine: &Engine) -> Result<Server, Failur
 
 /// A choice of congestion control is the only thing in which a connection differs from the engine's others.
 fn connect_options(arguments: &Arguments, engine: &Engine) -> Result<ConnectOptions, Failure> {
+    let unknown = |error: UnknownAlgorithm| Failure::input(format!("--congestion: {error}"));
     let config = match (&arguments.congestion, engine) {
         (Some(name), Engine::Stack(stack)) => {
-            let algorithm = congestion::by_name(name).ok_or_else(|| {
-                let names: Vec<&str> = congestion::Algorithm::names().collect();
-                Failure::Input(format!("--congestion: \"{name}\" is none; expected {}", names.join(" or ")))
-            })?;
+            let algorithm: Algorithm = name.parse().map_err(unknown)?;
             let config = ConnectionConfig::clone(&stack.connection_config());
             Some(Arc::new(ConnectionConfig { congestion: algorithm, ..config }))
         }

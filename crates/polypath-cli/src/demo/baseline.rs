@@ -80,7 +80,7 @@ pub fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
     for path in &demo.paths {
         let tcp = ConnectionConfig {
             mptcp: false,
-            congestion: polypath_congestion::Algorithm::CUBIC,
+            congestion: polypath_congestion::CUBIC,
             ..demo.connection.clone()
         };
         tcp_alone_bps.push(goodput(&Demo {

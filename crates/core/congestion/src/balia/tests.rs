@@ -2,11 +2,11 @@ use alloc::vec::Vec;
 
 use polypath_units::Duration;
 
+use crate::Algorithm;
 use crate::testing::{Connection, MSS, Random, assert_close};
-use crate::{Algorithm, by_name};
 
 fn balia() -> Algorithm {
-    by_name("balia").expect("in the table")
+    crate::Algorithm::by_name("balia").expect("in the table")
 }
 
 /// The equations in segments and seconds: `(growth per acknowledged segment, decrease at a loss)`.
@@ -86,7 +86,7 @@ fn never_grows_faster_than_reno() {
     for _ in 0..2_000 {
         let rtts_ms: Vec<_> = (0..1 + random.next() % 4).map(|_| 1 + random.next() % 500).collect();
         let mut balia = Connection::new(balia(), &rtts_ms);
-        let mut reno = Connection::new(Algorithm::RENO, &rtts_ms);
+        let mut reno = Connection::new(crate::RENO, &rtts_ms);
         for flow in 0..rtts_ms.len() {
             let packets = 1.0 + (random.next() % 1000) as f64;
             balia.avoid_congestion_from(flow, packets);
@@ -103,7 +103,7 @@ fn never_grows_faster_than_reno() {
 #[test]
 fn a_single_flow_is_reno() {
     let mut balia = Connection::new(balia(), &[30]);
-    let mut reno = Connection::new(Algorithm::RENO, &[30]);
+    let mut reno = Connection::new(crate::RENO, &[30]);
     for i in 0..3_000 {
         for connection in [&mut balia, &mut reno] {
             connection.ack(0, 1 + i % 3);

@@ -2,7 +2,7 @@ use polypath_units::{BitRate, Duration, Instant};
 
 use super::cycle::State;
 use super::*;
-use crate::{Config, FlowView, RateSample, by_name};
+use crate::{Config, FlowView, RateSample};
 
 const MSS: u64 = 1500;
 const RTT: Duration = Duration::from_millis(40);
@@ -474,7 +474,10 @@ fn bursts_of_acknowledgments_are_kept_on_top() {
 
 #[test]
 fn is_built_by_its_name_and_is_equal_in_equal_runs() {
-    assert_eq!(by_name("bbr").map(|algorithm| algorithm.build(&Config::default()).name()), Some("bbr"));
+    assert_eq!(
+        crate::Algorithm::by_name("bbr").map(|algorithm| algorithm.build_for(&Config::default()).name()),
+        Some("bbr")
+    );
     let run = || {
         let mut pipe = Pipe::new();
         pipe.fill();

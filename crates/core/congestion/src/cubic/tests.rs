@@ -2,7 +2,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::Algorithm;
 use crate::testing::{Connection, MSS, Random, ack, assert_close};
 
 /// RFC 9438 §4 in segments and seconds, one acknowledged segment after the other.
@@ -83,7 +82,7 @@ fn follows_the_equations_through_losses_and_timeouts() {
     for seed in 0..20 {
         let mut random = Random(seed);
         let rtt_ms = [5, 20, 80, 300][seed as usize % 4];
-        let mut connection = Connection::new(Algorithm::CUBIC, &[rtt_ms]);
+        let mut connection = Connection::new(crate::CUBIC, &[rtt_ms]);
         let mut reference = Reference::new();
         for step in 0..6_000 {
             connection.now += Duration::from_micros(rtt_ms * 1000 / (1 + connection.packets(0) as u64));
@@ -104,7 +103,7 @@ fn follows_the_equations_through_losses_and_timeouts() {
 
 /// A flow of this many segments that has just had a loss.
 fn after_loss(packets: f64, rtt_ms: u64) -> Connection {
-    let mut connection = Connection::new(Algorithm::CUBIC, &[rtt_ms]);
+    let mut connection = Connection::new(crate::CUBIC, &[rtt_ms]);
     connection.avoid_congestion_from(0, packets);
     connection.ack(0, 1);
     connection.avoid_congestion_from(0, packets);
@@ -236,7 +235,7 @@ fn spurious_events_bring_the_curve_back() {
         for _ in 0..10 {
             undone.round(0);
         }
-        let mut unharmed = Connection::new(Algorithm::CUBIC, &[100]);
+        let mut unharmed = Connection::new(crate::CUBIC, &[100]);
         unharmed.controllers[0] = undone.controllers[0].clone();
         unharmed.now = undone.now;
         event(&mut undone);
@@ -286,7 +285,7 @@ fn slow_start_packets(connection: &mut Connection, rtts_ms: &[u64]) -> Vec<f64> 
 
 #[test]
 fn hystart_slows_and_then_ends_slow_start_when_the_round_trip_time_rises() {
-    let mut connection = Connection::with(Algorithm::CUBIC, &[40], &Config::default());
+    let mut connection = Connection::with(crate::CUBIC, &[40], &Config::default());
     let windows = slow_start_packets(&mut connection, &[40, 40, 50, 50, 50, 50, 50, 50]);
     assert_eq!(windows[..2], [20.0, 40.0]);
     // Seven acknowledgments of the third round still count in full, the other 33 by a quarter.
@@ -298,14 +297,14 @@ fn hystart_slows_and_then_ends_slow_start_when_the_round_trip_time_rises() {
     let ssthresh_packets = connection.controllers[0].ssthresh_bytes() as f64 / f64::from(MSS);
     assert_close(ssthresh_packets, windows[6], 0.001, "threshold");
 
-    let mut connection = Connection::new(Algorithm::CUBIC, &[40]);
+    let mut connection = Connection::new(crate::CUBIC, &[40]);
     let windows = slow_start_packets(&mut connection, &[40, 40, 50, 50]);
     assert_eq!(windows, [20.0, 40.0, 80.0, 160.0], "without it, nothing but loss ends slow start");
 }
 
 #[test]
 fn hystart_is_left_out_after_the_initial_slow_start() {
-    let mut connection = Connection::with(Algorithm::CUBIC, &[40], &Config::default());
+    let mut connection = Connection::with(crate::CUBIC, &[40], &Config::default());
     connection.controllers[0].set_window(u64::from(MSS), Some(1000 * u64::from(MSS)));
     let windows = slow_start_packets(&mut connection, &[40, 40, 40, 40, 60, 60, 60, 60]);
     assert_eq!(windows[7], 256.0);

@@ -40,7 +40,7 @@ fn follows_the_equations_over_several_subflows() {
         [vec![20, 60], vec![20, 40, 300], vec![7, 7, 7, 7], vec![1000, 1], vec![35]].into_iter().enumerate()
     {
         let mut random = Random(seed as u64);
-        let mut connection = Connection::new(Algorithm::LIA, &rtts_ms);
+        let mut connection = Connection::new(crate::LIA, &rtts_ms);
         let floor = if rtts_ms.len() > 1 { 1.0 } else { 2.0 };
         let mut reference: Vec<_> = rtts_ms
             .iter()
@@ -72,7 +72,7 @@ fn follows_the_equations_over_several_subflows() {
 #[test]
 fn windows_at_the_end_of_rounds() {
     // Two rounds of 20 ms for each of 40 ms; the first path loses after 10 rounds of the second.
-    let mut connection = Connection::new(Algorithm::LIA, &[20, 40]);
+    let mut connection = Connection::new(crate::LIA, &[20, 40]);
     connection.avoid_congestion_from(0, 20.0);
     connection.avoid_congestion_from(1, 30.0);
     let mut windows = Vec::new();
@@ -111,8 +111,8 @@ fn never_grows_faster_than_reno() {
     let mut random = Random(7);
     for _ in 0..2_000 {
         let rtts_ms: Vec<_> = (0..1 + random.next() % 4).map(|_| 1 + random.next() % 500).collect();
-        let mut lia = Connection::new(Algorithm::LIA, &rtts_ms);
-        let mut reno = Connection::new(Algorithm::RENO, &rtts_ms);
+        let mut lia = Connection::new(crate::LIA, &rtts_ms);
+        let mut reno = Connection::new(crate::RENO, &rtts_ms);
         for flow in 0..rtts_ms.len() {
             let packets = 1.0 + (random.next() % 1000) as f64;
             lia.avoid_congestion_from(flow, packets);
@@ -128,8 +128,8 @@ fn never_grows_faster_than_reno() {
 
 #[test]
 fn a_single_flow_is_reno() {
-    let mut lia = Connection::new(Algorithm::LIA, &[30]);
-    let mut reno = Connection::new(Algorithm::RENO, &[30]);
+    let mut lia = Connection::new(crate::LIA, &[30]);
+    let mut reno = Connection::new(crate::RENO, &[30]);
     for i in 0..3_000 {
         for connection in [&mut lia, &mut reno] {
             connection.ack(0, 1 + i % 3);
@@ -165,13 +165,13 @@ fn mean_total_packets(algorithm: Algorithm, rtts_ms: &[u64], one_in: u64) -> f64
 
 #[test]
 fn equal_paths_together_are_as_one_tcp() {
-    let reno = mean_total_packets(Algorithm::RENO, &[20], 1000);
+    let reno = mean_total_packets(crate::RENO, &[20], 1000);
     // Windows that differ by chance raise alpha, which follows the largest of them: a few percent per subflow.
     for (rtts_ms, most) in [(&[20, 20][..], 1.15), (&[20, 20, 20, 20], 1.35)] {
-        let lia = mean_total_packets(Algorithm::LIA, rtts_ms, 1000);
+        let lia = mean_total_packets(crate::LIA, rtts_ms, 1000);
         assert!((0.9..most).contains(&(lia / reno)), "{rtts_ms:?}: {lia} against {reno}");
     }
-    let uncoupled = mean_total_packets(Algorithm::RENO, &[20, 20], 1000);
+    let uncoupled = mean_total_packets(crate::RENO, &[20, 20], 1000);
     assert!(uncoupled > 1.8 * reno, "{uncoupled} against {reno}");
 }
 
@@ -180,7 +180,7 @@ fn the_increase_of_equal_paths_is_that_of_one_tcp_with_the_same_decrease() {
     // n equal paths of w: each acknowledgment adds 1/(n²w), a loss takes w/2. At the loss rate at which a Reno of n·w is
     // in equilibrium, p = 2/(n·w)², so is each of them: 1/(n²w) = p·w/2.
     let (n, w) = (3, 40.0);
-    let mut connection = Connection::new(Algorithm::LIA, &[25; 3]);
+    let mut connection = Connection::new(crate::LIA, &[25; 3]);
     for flow in 0..n {
         connection.avoid_congestion_from(flow, w);
     }
@@ -194,8 +194,8 @@ fn the_increase_of_equal_paths_is_that_of_one_tcp_with_the_same_decrease() {
 
 #[test]
 fn subflows_without_a_round_trip_time_are_left_out() {
-    let mut with_new = Connection::new(Algorithm::LIA, &[20, 40, 0]);
-    let mut without = Connection::new(Algorithm::LIA, &[20, 40]);
+    let mut with_new = Connection::new(crate::LIA, &[20, 40, 0]);
+    let mut without = Connection::new(crate::LIA, &[20, 40]);
     for connection in [&mut with_new, &mut without] {
         connection.avoid_congestion_from(0, 20.0);
         connection.avoid_congestion_from(1, 30.0);
@@ -205,8 +205,8 @@ fn subflows_without_a_round_trip_time_are_left_out() {
     }
     assert_eq!(with_new.packets(0), without.packets(0));
 
-    let mut none = Connection::new(Algorithm::LIA, &[0, 0]);
-    let mut reno = Connection::new(Algorithm::RENO, &[0]);
+    let mut none = Connection::new(crate::LIA, &[0, 0]);
+    let mut reno = Connection::new(crate::RENO, &[0]);
     for connection in [&mut none, &mut reno] {
         connection.avoid_congestion_from(0, 20.0);
         for _ in 0..100 {
@@ -218,9 +218,9 @@ fn subflows_without_a_round_trip_time_are_left_out() {
 
 #[test]
 fn only_subflows_of_the_same_group_are_coupled() {
-    let mut grouped = Connection::new(Algorithm::LIA, &[20, 20, 5]);
+    let mut grouped = Connection::new(crate::LIA, &[20, 20, 5]);
     grouped.views[2].group = 1;
-    let mut pair = Connection::new(Algorithm::LIA, &[20, 20]);
+    let mut pair = Connection::new(crate::LIA, &[20, 20]);
     for connection in [&mut grouped, &mut pair] {
         connection.avoid_congestion_from(0, 20.0);
         connection.avoid_congestion_from(1, 20.0);
@@ -235,7 +235,7 @@ fn only_subflows_of_the_same_group_are_coupled() {
 fn leaves_the_congested_path() {
     // The same round-trip time, ten times the loss: far less than half of the traffic stays.
     let mut random = Random(3);
-    let mut connection = Connection::new(Algorithm::LIA, &[30, 30]);
+    let mut connection = Connection::new(crate::LIA, &[30, 30]);
     let mut sums = [0.0; 2];
     for _ in 0..8_000 {
         for (flow, one_in) in [2000, 200].into_iter().enumerate() {
@@ -255,7 +255,7 @@ fn leaves_the_congested_path() {
 #[test]
 fn the_threshold_may_go_down_to_one_segment_with_several_subflows() {
     for (rtts_ms, floor) in [(&[20][..], 2.0), (&[20, 20], 1.0)] {
-        let mut connection = Connection::new(Algorithm::LIA, rtts_ms);
+        let mut connection = Connection::new(crate::LIA, rtts_ms);
         for _ in 0..10 {
             connection.lose(0);
         }
@@ -268,7 +268,7 @@ fn the_threshold_may_go_down_to_one_segment_with_several_subflows() {
 
 #[test]
 fn spurious_events_are_undone() {
-    let mut connection = Connection::new(Algorithm::LIA, &[20, 40]);
+    let mut connection = Connection::new(crate::LIA, &[20, 40]);
     connection.avoid_congestion_from(0, 33.0);
     connection.ack(0, 1);
     let before = connection.controllers[0].window_bytes();

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 use polypath_units::Duration;
 
 use super::*;
+use crate::Algorithm;
 use crate::testing::{Connection, MSS, Random, assert_close};
-use crate::{Algorithm, by_name};
 
 fn olia() -> Algorithm {
-    by_name("olia").expect("in the table")
+    crate::Algorithm::by_name("olia").expect("in the table")
 }
 
 /// The equations in segments and seconds, straight from the draft.
@@ -167,7 +167,7 @@ fn the_better_path_is_that_on_which_a_tcp_is_faster() {
 #[test]
 fn a_single_flow_is_reno() {
     let mut olia = Connection::new(olia(), &[30]);
-    let mut reno = Connection::new(Algorithm::RENO, &[30]);
+    let mut reno = Connection::new(crate::RENO, &[30]);
     for i in 0..3_000 {
         for connection in [&mut olia, &mut reno] {
             connection.ack(0, 1 + i % 3);

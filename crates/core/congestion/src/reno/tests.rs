@@ -5,7 +5,7 @@ use polypath_units::{Duration, Instant};
 
 use super::*;
 use crate::testing::{Connection, MSS, Random, ack, assert_close};
-use crate::{Ack, Algorithm, FlowView};
+use crate::{Ack, FlowView};
 
 const RTT: Duration = Duration::from_millis(50);
 
@@ -39,7 +39,7 @@ impl Reference {
 }
 
 fn single(window_packets: u64) -> Connection {
-    let mut connection = Connection::new(Algorithm::RENO, &[50]);
+    let mut connection = Connection::new(crate::RENO, &[50]);
     connection.avoid_congestion_from(0, window_packets as f64);
     connection
 }
@@ -48,7 +48,7 @@ fn single(window_packets: u64) -> Connection {
 fn follows_the_equations_through_losses_and_timeouts() {
     for seed in 0..20 {
         let mut random = Random(seed);
-        let mut connection = Connection::new(Algorithm::RENO, &[50]);
+        let mut connection = Connection::new(crate::RENO, &[50]);
         let mut reference = Reference { cwnd: 10.0, ssthresh: f64::INFINITY };
         for step in 0..5_000 {
             connection.ack(0, 1);
@@ -72,7 +72,7 @@ fn follows_the_equations_through_losses_and_timeouts() {
 
 #[test]
 fn windows_at_the_end_of_rounds() {
-    let mut connection = Connection::new(Algorithm::RENO, &[50]);
+    let mut connection = Connection::new(crate::RENO, &[50]);
     let mut windows = Vec::new();
     for round in 1..=20 {
         connection.round(0);
@@ -96,7 +96,7 @@ const VECTOR: [f64; 20] = [
 
 #[test]
 fn slow_start_counts_bytes_and_the_rest_goes_to_congestion_avoidance() {
-    let mut connection = Connection::new(Algorithm::RENO, &[50]);
+    let mut connection = Connection::new(crate::RENO, &[50]);
     connection.controllers[0].set_window(10 * u64::from(MSS), Some(12 * u64::from(MSS)));
     let half = Ack { acked_bytes: 700, ..ack(Instant::ZERO, 1, RTT) };
     connection.ack_as(0, &half);
@@ -109,7 +109,7 @@ fn slow_start_counts_bytes_and_the_rest_goes_to_congestion_avoidance() {
 
 #[test]
 fn one_acknowledgment_at_most_doubles_the_window() {
-    let mut connection = Connection::new(Algorithm::RENO, &[50]);
+    let mut connection = Connection::new(crate::RENO, &[50]);
     connection.ack(0, 1_000_000);
     assert_eq!(connection.packets(0), 20.0);
     let mut connection = single(100);
@@ -119,7 +119,7 @@ fn one_acknowledgment_at_most_doubles_the_window() {
 
 #[test]
 fn does_not_grow_while_the_application_limits() {
-    for mut connection in [Connection::new(Algorithm::RENO, &[50]), single(30)] {
+    for mut connection in [Connection::new(crate::RENO, &[50]), single(30)] {
         let before = connection.packets(0);
         for _ in 0..1000 {
             connection.ack_as(0, &Ack { window_limited: false, ..ack(Instant::ZERO, 1, RTT) });
@@ -201,7 +201,7 @@ fn spurious_events_are_undone() {
         },
     ];
     for event in events {
-        for mut connection in [Connection::new(Algorithm::RENO, &[50]), single(33)] {
+        for mut connection in [Connection::new(crate::RENO, &[50]), single(33)] {
             connection.ack(0, 5);
             let before = connection.controllers[0].clone();
             event(&mut connection);
@@ -222,7 +222,7 @@ fn spurious_events_are_undone() {
 fn the_threshold_has_a_floor() {
     for (min_ssthresh_packets, floor) in [(2, 2.0), (1, 1.0)] {
         let config = Config { min_ssthresh_packets, ..Config::default() };
-        let mut connection = Connection::with(Algorithm::RENO, &[50], &config);
+        let mut connection = Connection::with(crate::RENO, &[50], &config);
         for _ in 0..10 {
             connection.lose(0);
         }
@@ -240,7 +240,7 @@ fn idle_restart_falls_back_to_the_initial_window_and_remembers_the_threshold() {
     let mut connection = single(4);
     connection.controllers[0].on_idle_restart(Instant::from_secs(9));
     assert_eq!(connection.packets(0), 4.0);
-    let mut connection = Connection::new(Algorithm::RENO, &[50]);
+    let mut connection = Connection::new(crate::RENO, &[50]);
     connection.ack(0, 10);
     connection.controllers[0].on_idle_restart(Instant::from_secs(9));
     assert_eq!(connection.packets(0), 10.0);
@@ -257,7 +257,7 @@ fn idle_restart_falls_back_to_the_initial_window_and_remembers_the_threshold() {
 
 #[test]
 fn a_new_segment_size_rescales_only_a_window_that_was_never_used() {
-    let mut controller: Box<dyn Controller> = Algorithm::RENO.build(&Config::default());
+    let mut controller: Box<dyn Controller> = crate::RENO.build_for(&Config::default());
     controller.on_mss(1400);
     assert_eq!(controller.window_bytes(), 14_000);
     controller.on_ack(&ack(Instant::ZERO, 1, RTT), &Flows::single(&FlowView::default()));

@@ -1,6 +1,5 @@
 //! MP_CAPABLE and MP_JOIN, both ends, both versions (RFC 8684 §3.1, §3.2).
 
-use polypath_congestion::Algorithm;
 use polypath_tcp::State;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
@@ -120,7 +119,9 @@ impl Connection {
             let tuple = tcp.tuple();
             if self.shared.is_client { tuple.local.addr } else { tuple.remote.addr }
         };
-        let is_uncoupled = [Algorithm::CUBIC, Algorithm::RENO].contains(&config.congestion);
+        // One that steers recovery as well measures the path, and leaves room in a shared queue by itself.
+        let chosen = tcp.controller();
+        let is_uncoupled = !chosen.is_coupled() && !chosen.steers_recovery();
         let is_shared = self.subflows.iter().any(|subflow| access(&subflow.tcp) == access(&tcp));
         if config.couple_shared_access && is_uncoupled && is_shared {
             let settings = polypath_congestion::Config {
@@ -129,7 +130,7 @@ impl Connection {
                 min_ssthresh_packets: config.tcp.min_ssthresh_packets,
                 hystart: None,
             };
-            tcp.set_controller(Algorithm::LIA.build(&settings));
+            tcp.set_controller(polypath_congestion::LIA.build_for(&settings));
         }
         tcp
     }

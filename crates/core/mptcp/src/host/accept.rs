@@ -291,7 +291,7 @@ impl Host {
     ) -> Setup {
         let tcp = config.tcp.clone();
         let overhead = if tuple.local.addr.is_ipv4() { 40 } else { 60 };
-        let controller = config.congestion.build(&polypath_congestion::Config {
+        let controller = config.congestion.build_for(&polypath_congestion::Config {
             mss_bytes: u32::from(tcp.mtu_bytes.saturating_sub(overhead)).max(1),
             initial_window_packets: tcp.initial_window_packets,
             min_ssthresh_packets: tcp.min_ssthresh_packets,

@@ -37,7 +37,7 @@ impl Default for HostConfig {
     fn default() -> Self {
         Self {
             connection: Arc::new(Config::default()),
-            congestion: Algorithm::CUBIC,
+            congestion: polypath_congestion::CUBIC,
             ephemeral_ports: 32_768..=60_999,
             max_connections: 1 << 20,
             max_time_wait: 1 << 18,

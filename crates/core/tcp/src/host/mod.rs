@@ -262,7 +262,7 @@ impl Host {
             tuple,
             isn,
             timestamp_offset: self.secrets.timestamp_offset(&tuple),
-            controller: self.config.congestion.build(&congestion::Config {
+            controller: self.config.congestion.build_for(&congestion::Config {
                 mss_bytes: u32::from(config.mtu_bytes.saturating_sub(ip_header_bytes + 20)),
                 initial_window_packets: config.initial_window_packets,
                 min_ssthresh_packets: config.min_ssthresh_packets,

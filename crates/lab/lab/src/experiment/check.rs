@@ -370,7 +370,7 @@ fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Varian
 }
 
 pub(super) fn algorithm(source: Source<'_>, key: &str, name: &str) -> Result<Algorithm, ExperimentError> {
-    polypath_congestion::by_name(name)
+    polypath_congestion::Algorithm::by_name(name)
         .ok_or_else(|| source.unknown(key, "congestion control", name, Algorithm::names()))
 }
 
@@ -385,7 +385,7 @@ fn variant(
     let congestion = match (&policy.congestion, kind) {
         (Some(name), _) => algorithm(source, &format!("{key}.congestion"), name)?,
         (None, VariantKind::Multipath) => ConnectionConfig::default().congestion,
-        (None, VariantKind::SinglePath) => Algorithm::CUBIC,
+        (None, VariantKind::SinglePath) => polypath_congestion::CUBIC,
     };
     let scheduler = match &policy.scheduler {
         None => scheduler::Policy::default(),

@@ -267,9 +267,9 @@ mod tests {
                 multipath: Variant {
                     buffer: Buffer::Stack,
                     acquainted,
-                    ..Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC)
+                    ..Variant::multipath("default", scheduler::Policy::default(), polypath_congestion::CUBIC)
                 },
-                single_path: Algorithm::CUBIC,
+                single_path: polypath_congestion::CUBIC,
                 loss,
                 jobs: NonZeroUsize::new(2).expect("two"),
             };
@@ -302,9 +302,9 @@ mod tests {
                 cases: Cases::Drawn { changing },
                 multipath: Variant {
                     buffer: Buffer::Stack,
-                    ..Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC)
+                    ..Variant::multipath("default", scheduler::Policy::default(), polypath_congestion::CUBIC)
                 },
-                single_path: Algorithm::CUBIC,
+                single_path: polypath_congestion::CUBIC,
                 loss: false,
                 jobs: NonZeroUsize::new(2).expect("two"),
             };

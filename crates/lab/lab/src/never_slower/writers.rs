@@ -179,9 +179,9 @@ mod tests {
             seed: 1,
             multipath: Variant {
                 buffer: Buffer::Stack,
-                ..Variant::multipath("default", scheduler::Policy::default(), Algorithm::CUBIC)
+                ..Variant::multipath("default", scheduler::Policy::default(), polypath_congestion::CUBIC)
             },
-            single_path: Algorithm::CUBIC,
+            single_path: polypath_congestion::CUBIC,
             jobs: NonZeroUsize::MIN,
         };
         let result = writers.run(|| ());

@@ -103,7 +103,6 @@ impl Observer {
 
 #[cfg(test)]
 mod tests {
-    use polypath_congestion::Algorithm;
     use polypath_mptcp::scheduler::Policy;
     use polypath_units::BitRate;
 
@@ -120,7 +119,8 @@ mod tests {
             change: None,
         };
         let set = PathSet { paths: vec![path(1, 50), path(20, 100)] };
-        let variant = Variant::multipath("m", Policy::by_name("lowest-rtt").unwrap(), Algorithm::LIA);
+        let variant =
+            Variant::multipath("m", Policy::by_name("lowest-rtt").unwrap(), polypath_congestion::LIA);
         let variant = Variant { autotuning: false, buffer: Buffer::Bytes(3_000_000), ..variant };
         let workload = Workload::Bulk { duration: Duration::from_secs(10) };
         let seen = observe_set(&set, &variant, &workload, 3, Observation { windows: true });

@@ -104,7 +104,6 @@ pub fn run_ring(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64
 mod tests {
     use super::*;
     use crate::run::PathSpec;
-    use polypath_congestion::Algorithm;
     use polypath_mptcp::scheduler::Policy;
     use polypath_units::BitRate;
 
@@ -136,7 +135,7 @@ mod tests {
             assert_eq!(outcome.flows_bps.len(), 3);
             outcome.goodput_bps / 30e6
         };
-        let (coupled, uncoupled) = (share(Algorithm::LIA), share(Algorithm::RENO));
+        let (coupled, uncoupled) = (share(polypath_congestion::LIA), share(polypath_congestion::RENO));
         // Alone on the short ways, connections have everything; with equal shares of every bottleneck, two thirds.
         assert!((0.87..=0.97).contains(&coupled), "{coupled}");
         assert!((0.6..0.85).contains(&uncoupled), "{uncoupled}");
@@ -145,7 +144,8 @@ mod tests {
     #[test]
     fn plain_tcp_has_the_short_way() {
         let workload = Workload::Bulk { duration: Duration::from_secs(10) };
-        let outcome = run_ring(&ring([10, 5, 20]), &Variant::single_path(0, Algorithm::CUBIC), &workload, 1);
+        let outcome =
+            run_ring(&ring([10, 5, 20]), &Variant::single_path(0, polypath_congestion::CUBIC), &workload, 1);
         for (flow, capacity) in outcome.flows_bps.iter().zip([10e6, 5e6, 20e6]) {
             assert!((0.85..=0.97).contains(&(flow / capacity)), "{outcome:?}");
         }

@@ -484,7 +484,6 @@ mod tests {
     use super::*;
     use crate::metrics::aggregation_benefit;
     use crate::run::{InitialPath, Variant};
-    use polypath_congestion::Algorithm;
     use polypath_mptcp::scheduler::Policy;
 
     fn wifi_and_3g() -> PathSet {
@@ -505,13 +504,14 @@ mod tests {
         let set = wifi_and_3g();
         let capacities: Vec<f64> = set.paths.iter().map(PathSpec::capacity_bps).collect();
         for (path, capacity) in capacities.iter().enumerate() {
-            let alone = run_set(&set, &Variant::single_path(path, Algorithm::CUBIC), &BULK, 1);
+            let alone = run_set(&set, &Variant::single_path(path, polypath_congestion::CUBIC), &BULK, 1);
             let share = alone.goodput_bps / capacity;
             assert!((0.9..=1.0).contains(&share), "path {path}: {share}");
             assert_eq!(alone.initial_path, path);
             assert_eq!(alone.paths[1 - path].delivered_packets, 0);
         }
-        let both = run_set(&set, &Variant::multipath("lia", Policy::default(), Algorithm::LIA), &BULK, 1);
+        let both =
+            run_set(&set, &Variant::multipath("lia", Policy::default(), polypath_congestion::LIA), &BULK, 1);
         let benefit = aggregation_benefit(both.goodput_bps, &capacities);
         assert!((0.7..=1.0).contains(&benefit), "{benefit}, {both:?}");
     }
@@ -520,7 +520,7 @@ mod tests {
     fn transfers_end_with_their_last_byte_and_equal_seeds_give_equal_runs() {
         let set = wifi_and_3g();
         let workload = Workload::Transfer { bytes: 512 * 1024, timeout: Duration::from_secs(60) };
-        let variant = Variant::multipath("m", Policy::default(), Algorithm::CUBIC);
+        let variant = Variant::multipath("m", Policy::default(), polypath_congestion::CUBIC);
         let [best, worst] = [InitialPath::Best, InitialPath::Worst].map(|initial| {
             let variant = variant.clone().opened_over(initial);
             let outcome = run_set(&set, &variant, &workload, 7);
@@ -537,7 +537,8 @@ mod tests {
     #[test]
     fn a_transfer_that_does_not_fit_its_time_is_not_complete() {
         let workload = Workload::Transfer { bytes: 100 << 20, timeout: Duration::from_secs(2) };
-        let outcome = run_set(&wifi_and_3g(), &Variant::single_path(0, Algorithm::CUBIC), &workload, 1);
+        let outcome =
+            run_set(&wifi_and_3g(), &Variant::single_path(0, polypath_congestion::CUBIC), &workload, 1);
         assert_eq!(outcome.completion_s, None);
         assert!((1e6..8e6).contains(&outcome.goodput_bps), "{outcome:?}");
     }
@@ -549,7 +550,7 @@ mod tests {
             rate: Some(BitRate::from_mbps(2)),
             duration: Duration::from_secs(10),
         };
-        let variant = Variant::multipath("m", Policy::default(), Algorithm::LIA);
+        let variant = Variant::multipath("m", Policy::default(), polypath_congestion::LIA);
         let delays = run_set(&wifi_and_3g(), &variant, &workload, 1).blocks.unwrap();
         // A block every 32 ms.
         assert!((310..=313).contains(&delays.made), "{delays:?}");
@@ -565,7 +566,7 @@ mod tests {
             count: 10,
             timeout: Duration::from_secs(60),
         };
-        let variant = Variant::multipath("m", Policy::default(), Algorithm::LIA);
+        let variant = Variant::multipath("m", Policy::default(), polypath_congestion::LIA);
         let outcome = run_set(&wifi_and_3g(), &variant, &workload, 1);
         assert_eq!(outcome.received_bytes, 200_000);
         // Ten round trips of 20 ms, and the handshake's, at least.
@@ -583,7 +584,7 @@ mod tests {
         };
         let fast_and_far = PathSet { paths: vec![path(50, 300, 0.0), path(10, 10, 0.0)] };
         let number = |set: &PathSet, workload| {
-            let variant = Variant::single_path(0, Algorithm::CUBIC).opened_over(InitialPath::Best);
+            let variant = Variant::single_path(0, polypath_congestion::CUBIC).opened_over(InitialPath::Best);
             variant.initial_path(set, workload, 1)
         };
         let short = Workload::Transfer { bytes: 64 * 1024, timeout: Duration::from_secs(60) };

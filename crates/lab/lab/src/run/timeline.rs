@@ -431,7 +431,7 @@ mod tests {
     }
 
     fn lia() -> Variant {
-        Variant::multipath("LIA", Policy::default(), Algorithm::LIA)
+        Variant::multipath("LIA", Policy::default(), polypath_congestion::LIA)
     }
 
     /// Mean of a series between two times in seconds, in Mbit/s.
@@ -474,13 +474,13 @@ mod tests {
 
     #[test]
     fn two_equal_connections_share_and_a_late_one_counts_from_its_start() {
-        let tcp = Some(Algorithm::CUBIC);
+        let tcp = Some(polypath_congestion::CUBIC);
         let timeline = Timeline {
             flows: vec![flow("one", &[0], tcp, 0), flow("other", &[0], None, 20)],
             events: Vec::new(),
             duration: Duration::from_secs(120),
         };
-        let variant = Variant::single_path(0, Algorithm::CUBIC);
+        let variant = Variant::single_path(0, polypath_congestion::CUBIC);
         let outcome = run_timeline(&paths(&[10]), &variant, &timeline, 1);
         assert!(mean_mbps(&outcome, 0, None, 5, 20) > 9.0);
         assert!(mean_mbps(&outcome, 1, None, 0, 20) < 0.01);

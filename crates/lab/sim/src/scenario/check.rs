@@ -420,7 +420,7 @@ impl Check<'_> {
                     key("scheduler"),
                     "scheduler",
                     name,
-                    scheduler::Policy::ALL.iter().map(|p| p.name),
+                    scheduler::Policy::ALL.iter().map(|p| p.name()),
                 )
             })?;
         }
@@ -430,7 +430,7 @@ impl Check<'_> {
             })?;
         }
         let congestion = file.congestion.as_deref().unwrap_or(if config.mptcp { "lia" } else { "cubic" });
-        config.congestion = polypath_congestion::by_name(congestion).ok_or_else(|| {
+        config.congestion = polypath_congestion::Algorithm::by_name(congestion).ok_or_else(|| {
             let known = polypath_congestion::Algorithm::ALL.iter().map(|algorithm| algorithm.name());
             self.unknown(key("congestion"), "congestion control", congestion, known)
         })?;

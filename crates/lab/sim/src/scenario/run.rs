@@ -209,7 +209,7 @@ fn connection_result(
         to: name(connection.to),
         mptcp: connection.config.mptcp,
         congestion: connection.config.congestion.name().to_string(),
-        scheduler: connection.config.scheduler.name.to_string(),
+        scheduler: connection.config.scheduler.name().to_string(),
         opened_at_s: opener.opened_at.map(Instant::as_secs_f64),
         closed_at_s: opener.closed.map(|(at, ..)| at.as_secs_f64()),
         closed: opener.closed.map(|(_, _, reason)| reason.to_string()),

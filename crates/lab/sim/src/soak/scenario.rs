@@ -178,9 +178,9 @@ impl SoakScenario {
             version: dice.pick(&[MptcpVersion::V0, MptcpVersion::V1]),
             checksum: dice.chance(0.3),
             aggregates: dice.chance(0.3),
-            scheduler: dice.pick(scheduler::Policy::ALL).name,
+            scheduler: dice.pick(scheduler::Policy::ALL).name(),
             congestion: algorithms[(dice.unit() * algorithms.len() as f64) as usize].name(),
-            path_manager: dice.pick(path_manager::Policy::ALL).name,
+            path_manager: dice.pick(path_manager::Policy::ALL).name(),
             ending,
         }
     }
@@ -205,7 +205,7 @@ impl SoakScenario {
         if let Some(policy) = path_manager::Policy::by_name(self.path_manager) {
             config.path_manager = policy;
         }
-        if let Some(algorithm) = polypath_congestion::by_name(self.congestion) {
+        if let Some(algorithm) = polypath_congestion::Algorithm::by_name(self.congestion) {
             config.congestion = algorithm;
         }
         let mut tcp = (*config.tcp).clone();

@@ -28,7 +28,7 @@ impl Default for Settings {
             mtu_probing: false,
             ..(*connection.tcp).clone()
         };
-        let congestion = polypath_congestion::Algorithm::RENO;
+        let congestion = polypath_congestion::RENO;
         Self { tcp, connection, host: HostConfig::default(), congestion }
     }
 }

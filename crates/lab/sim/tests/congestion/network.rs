@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use polypath_congestion::by_name;
 use polypath_link::{LinkConfig, Loss, QueueLimit};
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::scheduler::Policy;
@@ -39,7 +38,7 @@ fn addr(site: u8, host: u8) -> IpAddr {
 pub(crate) fn settings(congestion: &str, mptcp: bool) -> HostConfig {
     let mut connection = ConnectionConfig {
         mptcp,
-        congestion: by_name(congestion).expect("an algorithm"),
+        congestion: polypath_congestion::Algorithm::by_name(congestion).expect("an algorithm"),
         // Congestion control alone is looked at: subflows are in the order of addresses, and nothing is copied.
         scheduler: Policy::by_name("lowest-rtt").expect("a scheduler"),
         race: false,

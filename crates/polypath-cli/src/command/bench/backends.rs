@@ -2,7 +2,7 @@
 
 use clap::Args;
 use polypath_cli::bench::backends::{BackendsConfig, BackendsResult, BackendsRow};
-use polypath_congestion as congestion;
+use polypath_congestion::Algorithm;
 use polypath_lab::run::BackendError;
 use polypath_mptcp::{ConnectionConfig, scheduler};
 use polypath_units::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     scheduler: scheduler::Policy,
     /// Congestion control of our stack [default: what connections have by default]
     #[arg(long)]
-    congestion: Option<String>,
+    congestion: Option<Algorithm>,
     /// Share of packets that each path loses, in percent
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
@@ -55,13 +55,7 @@ ratio (between namespaces over simulated), kernel_mbit_per_s {median, min, max},
 namespaces, the kernel's].";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let congestion = match &arguments.congestion {
-        None => ConnectionConfig::default().congestion,
-        Some(name) => congestion::by_name(name).ok_or_else(|| {
-            let known: Vec<&str> = congestion::Algorithm::names().collect();
-            Failure::Input(format!("--congestion: no \"{name}\"; expected one of {}", known.join(", ")))
-        })?,
-    };
+    let congestion = arguments.congestion.unwrap_or_else(|| ConnectionConfig::default().congestion);
     if !(0.0..100.0).contains(&arguments.loss) {
         return Err(Failure::Input(format!(
             "--loss: {} is no share; expected percent from 0 to below 100",

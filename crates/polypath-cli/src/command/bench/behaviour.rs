@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
-use polypath_congestion as congestion;
 use polypath_lab::analysis::Analysis;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::never_slower::{Cases, NeverSlower};
@@ -135,7 +134,7 @@ fn never_slower_lines(sets: u32, jobs: NonZeroUsize) -> Vec<String> {
         seed: 1,
         cases: Cases::Listed(NeverSlower::all_workloads()),
         multipath: Variant { buffer: Buffer::Stack, acquainted: true, ..variant },
-        single_path: congestion::by_name("cubic").unwrap_or(congestion),
+        single_path: polypath_congestion::CUBIC,
         loss: true,
         jobs,
     };

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use polypath_cli::bench::Contender;
+use polypath_congestion::Algorithm;
 use polypath_sim::trace::TraceOutputs;
 use polypath_sim::{bench, matrix};
 use polypath_units::Duration;
@@ -69,7 +70,7 @@ pub(super) struct Sim {
     seconds: u64,
     /// Congestion control by name
     #[arg(long, default_value = "lia")]
-    congestion: String,
+    congestion: Algorithm,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -114,20 +115,10 @@ pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
 }
 
 fn sim(arguments: &Sim) -> Result<(), Failure> {
-    let congestion = polypath_congestion::by_name(&arguments.congestion)
-        .ok_or_else(|| {
-            let known: Vec<_> = polypath_congestion::Algorithm::names().collect();
-            Failure::Input(format!(
-                "--congestion: no \"{}\"; expected one of {}",
-                arguments.congestion,
-                known.join(", ")
-            ))
-        })?
-        .name();
     let result = bench::run(&bench::BenchConfig {
         connections: usize::from(arguments.connections),
         simulated: Duration::from_secs(arguments.seconds),
-        congestion,
+        congestion: arguments.congestion.name(),
         ..bench::BenchConfig::default()
     });
     if arguments.json {

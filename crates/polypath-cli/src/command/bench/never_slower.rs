@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use polypath_congestion as congestion;
+use polypath_congestion::Algorithm;
 use polypath_lab::never_slower::{
     Cases, NeverSlower, NeverSlowerResult, Sample, WriterSample, Writers, WritersResult,
 };
@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
     scheduler: scheduler::Policy,
     /// Congestion control over all paths [default: what connections have by default]
     #[arg(long)]
-    congestion: Option<String>,
+    congestion: Option<Algorithm>,
     /// Congestion control of plain TCP over each path; with --peer kernel of all that the kernels do
     #[arg(long, default_value = "cubic")]
-    single_path_congestion: String,
+    single_path_congestion: Algorithm,
     /// Only workloads whose name contains this, such as "bulk" or "64 KB"
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -131,17 +131,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.peer == Peer::Kernel {
         return beside_kernel::run(arguments);
     }
-    let algorithm = |option: &str, name: &str| {
-        congestion::by_name(name).ok_or_else(|| {
-            let known: Vec<&str> = congestion::Algorithm::names().collect();
-            Failure::Input(format!("{option}: no \"{name}\"; expected one of {}", known.join(", ")))
-        })
-    };
-    let multipath = match &arguments.congestion {
-        Some(name) => algorithm("--congestion", name)?,
-        None => ConnectionConfig::default().congestion,
-    };
-    let single_path = algorithm("--single-path-congestion", &arguments.single_path_congestion)?;
+    let multipath = arguments.congestion.unwrap_or_else(|| ConnectionConfig::default().congestion);
+    let single_path = arguments.single_path_congestion;
     let cases = arguments.cases()?;
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let variant = Variant::multipath("multipath", arguments.scheduler, multipath);

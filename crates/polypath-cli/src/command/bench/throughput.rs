@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1280..=65_500))]
     mtu: Option<u16>,
     /// Congestion control of our engines, by name
-    #[arg(long, value_name = "NAME", value_parser = crate::command::engine::parse_congestion)]
+    #[arg(long, value_name = "NAME")]
     congestion: Option<Algorithm>,
     /// Print the result as JSON
     #[arg(long)]

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::net::Ipv4Addr;
 
-use polypath_congestion::by_name;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Ecn, Endpoint, FourTuple, Packet, Payload, Segment, SeqNumber, Transport};
 use rand_chacha::ChaCha8Rng;
@@ -67,7 +66,9 @@ pub(super) fn setup(config: &Config, client: bool, isn: u32) -> Setup {
         isn: SeqNumber(isn),
         timestamp_offset: isn,
         config: Arc::new(config.clone()),
-        controller: by_name("reno").expect("reno is there").build(&congestion),
+        controller: polypath_congestion::Algorithm::by_name("reno")
+            .expect("reno is there")
+            .build_for(&congestion),
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ways::Both => vec![Way::Receive, Way::Send],
         },
         clients: CLIENTS.to_vec(),
-        congestion: arguments.single_path_congestion.clone(),
+        congestion: arguments.single_path_congestion.to_string(),
         most_seconds: arguments.most_seconds,
     };
     let bar = crate::command::bench::progress(u64::from(arguments.sets));
