@@ -3,10 +3,7 @@ use alloc::boxed::Box;
 use polypath_units::Instant;
 
 use crate::window::{Window, forward_to_window};
-use crate::{Ack, Algorithm, Config, Controller, Flows};
-
-/// Its line in the table of algorithms.
-pub(crate) const ALGORITHM: Algorithm = Algorithm::new("balia", |config| Box::new(Balia::new(config)));
+use crate::{Ack, Config, Controller, Flows};
 
 /// No subflow gives up more than three quarters of its window at once: the `1.5` of the draft, halved.
 const MAX_ALPHA_OF_DECREASE: f64 = 1.5;
@@ -73,7 +70,7 @@ impl Balia {
 }
 
 impl Controller for Balia {
-    forward_to_window!();
+    forward_to_window!("balia");
 
     fn is_coupled(&self) -> bool {
         true

@@ -3,10 +3,7 @@ use alloc::boxed::Box;
 use polypath_units::{Duration, Instant};
 
 use crate::window::Window;
-use crate::{Ack, Algorithm, Config, Controller, Flows};
-
-/// Its line in the table of algorithms.
-pub(crate) const ALGORITHM: Algorithm = Algorithm::new("cubic", |config| Box::new(Cubic::new(config)));
+use crate::{Ack, Config, Controller, Flows};
 
 /// RFC 9438 §4.1: aggressiveness in segments per second cubed, and the factor of multiplicative decrease.
 const C: f64 = 0.4;
@@ -110,7 +107,7 @@ fn seconds(span: Duration) -> f64 {
 
 impl Controller for Cubic {
     fn name(&self) -> &'static str {
-        ALGORITHM.name()
+        "cubic"
     }
 
     fn on_ack(&mut self, ack: &Ack, _flows: &Flows<'_>) {

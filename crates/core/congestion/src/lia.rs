@@ -3,10 +3,7 @@ use alloc::boxed::Box;
 use polypath_units::Instant;
 
 use crate::window::{Window, forward_to_window};
-use crate::{Ack, Algorithm, Config, Controller, Flows};
-
-/// Its line in the table of algorithms.
-pub(crate) const ALGORITHM: Algorithm = Algorithm::new("lia", |config| Box::new(Lia::new(config)));
+use crate::{Ack, Config, Controller, Flows};
 
 /// LIA, the linked increases algorithm (RFC 6356): Reno on every subflow, but in congestion avoidance all subflows of a
 /// connection together grow no faster than one TCP on the best of them would.
@@ -46,7 +43,7 @@ fn alpha_over_total(flows: &Flows<'_>) -> f64 {
 }
 
 impl Controller for Lia {
-    forward_to_window!();
+    forward_to_window!("lia");
 
     fn is_coupled(&self) -> bool {
         true

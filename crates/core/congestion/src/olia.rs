@@ -3,10 +3,7 @@ use alloc::boxed::Box;
 use polypath_units::Instant;
 
 use crate::window::{Window, forward_to_window};
-use crate::{Ack, Algorithm, Config, Controller, FlowView, Flows};
-
-/// Its line in the table of algorithms.
-pub(crate) const ALGORITHM: Algorithm = Algorithm::new("olia", |config| Box::new(Olia::new(config)));
+use crate::{Ack, Config, Controller, FlowView, Flows};
 
 /// OLIA, the opportunistic linked increases algorithm (draft-khalili-mptcp-congestion-control-05): LIA's place in
 /// between coupled and uncoupled is given up for Kelly and Voice's coupled increase, which is Pareto-optimal, and a second
@@ -86,7 +83,7 @@ fn alpha(own: &FlowView, flows: &Flows<'_>) -> f64 {
 }
 
 impl Controller for Olia {
-    forward_to_window!();
+    forward_to_window!("olia");
 
     fn is_coupled(&self) -> bool {
         true

@@ -1,7 +1,14 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::{Config, Controller, balia, bbr, cubic, lia, olia, reno, wvegas};
+use crate::balia::Balia;
+use crate::bbr::Bbr;
+use crate::controller::{Config, Controller};
+use crate::cubic::Cubic;
+use crate::lia::Lia;
+use crate::olia::Olia;
+use crate::reno::Reno;
+use crate::wvegas::WVegas;
 
 /// The algorithm of that name (`reno`, `cubic`, `lia`; case does not matter), or `None`.
 #[must_use]
@@ -21,21 +28,21 @@ pub struct Algorithm {
 impl Algorithm {
     /// Every algorithm that users can choose by name. A new one is one line here.
     pub const ALL: &'static [Self] = &[
-        reno::ALGORITHM,
-        cubic::ALGORITHM,
-        lia::ALGORITHM,
-        olia::ALGORITHM,
-        balia::ALGORITHM,
-        wvegas::ALGORITHM,
-        bbr::ALGORITHM,
+        Self::RENO,
+        Self::CUBIC,
+        Self::LIA,
+        Self::new("olia", |config| Box::new(Olia::new(config))),
+        Self::new("balia", |config| Box::new(Balia::new(config))),
+        Self::new("wvegas", |config| Box::new(WVegas::new(config))),
+        Self::new("bbr", |config| Box::new(Bbr::new(config))),
     ];
 
     /// The default of a plain TCP connection.
-    pub const CUBIC: Self = cubic::ALGORITHM;
+    pub const CUBIC: Self = Self::new("cubic", |config| Box::new(Cubic::new(config)));
     /// The default of a Multipath TCP connection.
-    pub const LIA: Self = lia::ALGORITHM;
+    pub const LIA: Self = Self::new("lia", |config| Box::new(Lia::new(config)));
     /// The textbook algorithm.
-    pub const RENO: Self = reno::ALGORITHM;
+    pub const RENO: Self = Self::new("reno", |config| Box::new(Reno::new(config)));
 
     /// An algorithm from outside this crate: `build` makes one instance, for one subflow.
     #[must_use]

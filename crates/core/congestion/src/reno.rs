@@ -3,10 +3,7 @@ use alloc::boxed::Box;
 use polypath_units::Instant;
 
 use crate::window::{Window, forward_to_window};
-use crate::{Ack, Algorithm, Config, Controller, Flows};
-
-/// Its line in the table of algorithms.
-pub(crate) const ALGORITHM: Algorithm = Algorithm::new("reno", |config| Box::new(Reno::new(config)));
+use crate::{Ack, Config, Controller, Flows};
 
 /// Reno (RFC 5681), the loss recovery of which is the owner's: slow start, one segment per round trip in congestion
 /// avoidance, half on congestion. Growth counts acknowledged bytes (RFC 3465), not acknowledgments.
@@ -28,7 +25,7 @@ impl Reno {
 }
 
 impl Controller for Reno {
-    forward_to_window!();
+    forward_to_window!("reno");
 
     fn on_ack(&mut self, ack: &Ack, _flows: &Flows<'_>) {
         let acked_bytes = self.window.on_ack(ack);

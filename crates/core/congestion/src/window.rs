@@ -277,9 +277,9 @@ impl Window {
 
 /// Implements what the loss-based algorithms leave to their field `window`, inside of `impl Controller`.
 macro_rules! forward_to_window {
-    () => {
+    ($name:literal) => {
         fn name(&self) -> &'static str {
-            ALGORITHM.name()
+            $name
         }
 
         fn on_spurious(&mut self, _now: Instant) {

@@ -3,10 +3,7 @@ use alloc::boxed::Box;
 use polypath_units::{Duration, Instant};
 
 use crate::window::{Window, forward_to_window};
-use crate::{Ack, Algorithm, Config, Controller, Flows};
-
-/// Its line in the table of algorithms.
-pub(crate) const ALGORITHM: Algorithm = Algorithm::new("wvegas", |config| Box::new(WVegas::new(config)));
+use crate::{Ack, Config, Controller, Flows};
 
 /// Segments that a connection wants to have in the queues of all its paths together, and on one path at least.
 const TOTAL_ALPHA_PACKETS: f64 = 10.0;
@@ -123,7 +120,7 @@ fn rate_share(window_bytes: f64, rtt: Duration, flows: &Flows<'_>) -> f64 {
 }
 
 impl Controller for WVegas {
-    forward_to_window!();
+    forward_to_window!("wvegas");
 
     fn is_coupled(&self) -> bool {
         true

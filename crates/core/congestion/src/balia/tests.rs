@@ -2,9 +2,8 @@ use alloc::vec::Vec;
 
 use polypath_units::Duration;
 
-use super::*;
-use crate::by_name;
 use crate::testing::{Connection, MSS, Random, assert_close};
+use crate::{Algorithm, by_name};
 
 fn balia() -> Algorithm {
     by_name("balia").expect("in the table")

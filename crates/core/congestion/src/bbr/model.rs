@@ -2,7 +2,7 @@
 
 use polypath_units::{Duration, Instant};
 
-use super::{Bbr, Sample};
+use super::sample::{Sample, to_bytes};
 
 /// Share of a flight whose loss shows that it was too large.
 pub(super) const LOSS_THRESHOLD: f64 = 0.02;
@@ -42,7 +42,7 @@ pub(super) struct Model {
     pub(super) total_lost_bytes: u64,
 
     // Congestion signals of this round.
-    loss_round_delivered_bytes: u64,
+    pub(super) loss_round_delivered_bytes: u64,
     pub(super) loss_round_start: bool,
     pub(super) loss_in_round: bool,
     pub(super) loss_events_in_round: u32,
@@ -111,7 +111,7 @@ impl Model {
     }
 
     /// `UpdateMaxBw`. Returns whether a round started.
-    fn update_max_bandwidth(&mut self, sample: &Sample) -> bool {
+    pub(super) fn update_max_bandwidth(&mut self, sample: &Sample) -> bool {
         let round_start = self.update_round(sample);
         if sample.rate > 0.0 && (sample.rate >= self.max_bandwidth() || !sample.app_limited) {
             self.max_bandwidths[1] = self.max_bandwidths[1].max(sample.rate);
@@ -152,7 +152,7 @@ impl Model {
     }
 
     /// `InitLowerBounds` and `LossLowerBounds`.
-    fn lower_bounds(&mut self, cwnd_bytes: u64) {
+    pub(super) fn lower_bounds(&mut self, cwnd_bytes: u64) {
         if self.short_term_bandwidth == f64::MAX {
             self.short_term_bandwidth = self.max_bandwidth();
         }
@@ -160,7 +160,7 @@ impl Model {
             self.short_term_bytes = cwnd_bytes;
         }
         self.short_term_bandwidth = self.bandwidth_latest.max(BETA * self.short_term_bandwidth);
-        let reduced_bytes = super::to_bytes(BETA * self.short_term_bytes as f64);
+        let reduced_bytes = to_bytes(BETA * self.short_term_bytes as f64);
         self.short_term_bytes = self.volume_latest_bytes.max(reduced_bytes);
     }
 
@@ -201,7 +201,7 @@ impl Model {
             expected = 0.0;
         }
         extra.acked_bytes = extra.acked_bytes.saturating_add(sample.acked_bytes);
-        let excess_bytes = super::to_bytes(extra.acked_bytes as f64 - expected).min(cwnd_bytes);
+        let excess_bytes = to_bytes(extra.acked_bytes as f64 - expected).min(cwnd_bytes);
         let rounds = if filled { EXTRA_ACKED_ROUNDS / 2 } else { 1 };
         if self.round_count >= extra.slot_round + rounds {
             extra.slot_round = self.round_count;
@@ -242,33 +242,6 @@ pub(super) struct ExtraAcked {
 impl ExtraAcked {
     pub(super) fn most(&self) -> u64 {
         self.slots[0].max(self.slots[1])
-    }
-}
-
-impl Bbr {
-    /// `UpdateCongestionSignals`.
-    pub(super) fn update_congestion_signals(&mut self, sample: &Sample) {
-        if self.model.update_max_bandwidth(sample) {
-            self.cycle.rounds_since_probe_up = self.cycle.rounds_since_probe_up.saturating_add(1);
-        }
-        if !self.model.loss_round_start {
-            return;
-        }
-        // AdaptLowerBoundsFromCongestion
-        if self.model.loss_in_round && !self.cycle.state.is_probing() {
-            self.model.lower_bounds(self.cwnd_bytes);
-        }
-        self.model.loss_in_round = false;
-    }
-
-    /// `NoteLoss`.
-    pub(super) fn note_loss(&mut self, sample: &Sample) {
-        if !self.model.loss_in_round {
-            self.model.loss_round_delivered_bytes = sample.delivered_bytes;
-            self.save_state_upon_loss();
-        }
-        self.model.loss_in_round = true;
-        self.model.loss_events_in_round = self.model.loss_events_in_round.saturating_add(1);
     }
 }
 

@@ -2,7 +2,7 @@ use polypath_units::{BitRate, Duration, Instant};
 
 use super::cycle::State;
 use super::*;
-use crate::{FlowView, by_name};
+use crate::{Config, FlowView, RateSample, by_name};
 
 const MSS: u64 = 1500;
 const RTT: Duration = Duration::from_millis(40);
@@ -295,7 +295,7 @@ fn a_long_pipe_is_probed_after_two_to_three_seconds() {
         // 100 segments in a round trip: more rounds than fit the wait.
         pipe.rtt = Duration::from_millis(100);
         pipe.fill();
-        let started_at = pipe.bbr.cycle.started_at();
+        let started_at = pipe.bbr.cycle.started_at;
         pipe.until(State::ProbeRefill);
         let waited = pipe.now.since(started_at);
         assert!((2000..3100).contains(&waited.as_millis()), "{waited}");

@@ -2,6 +2,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::Algorithm;
 use crate::testing::{Connection, MSS, Random, ack, assert_close};
 
 /// RFC 9438 §4 in segments and seconds, one acknowledged segment after the other.

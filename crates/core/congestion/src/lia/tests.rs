@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use polypath_units::Duration;
 
-use super::*;
+use crate::Algorithm;
 use crate::testing::{Connection, MSS, Random, assert_close};
 
 /// RFC 6356 §3 in segments, one acknowledged segment after the other.

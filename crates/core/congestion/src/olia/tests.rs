@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use polypath_units::Duration;
 
 use super::*;
-use crate::by_name;
 use crate::testing::{Connection, MSS, Random, assert_close};
+use crate::{Algorithm, by_name};
 
 fn olia() -> Algorithm {
     by_name("olia").expect("in the table")

@@ -5,7 +5,7 @@ use polypath_units::{Duration, Instant};
 
 use super::*;
 use crate::testing::{Connection, MSS, Random, ack, assert_close};
-use crate::{Ack, FlowView};
+use crate::{Ack, Algorithm, FlowView};
 
 const RTT: Duration = Duration::from_millis(50);
 
