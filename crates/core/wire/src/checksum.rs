@@ -2,6 +2,16 @@ use core::net::IpAddr;
 
 use crate::{DataSeq, Payload};
 
+/// Whether a parser verifies checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Checksums {
+    /// Those of the IP header and of the transport.
+    #[default]
+    Verify,
+    /// None: a device or the kernel has done it, or they are not filled in yet.
+    Ignore,
+}
+
 /// The Internet checksum (RFC 1071) over pieces of any length: the sum over the pieces is the sum over their
 /// concatenation, odd lengths included.
 #[derive(Clone, Copy, Debug, Default)]

@@ -24,7 +24,7 @@ mod payload;
 mod reader;
 mod seq;
 
-pub use checksum::{DssChecksum, IncrementalSum, dss_checksum};
+pub use checksum::{Checksums, DssChecksum, IncrementalSum, dss_checksum};
 pub use error::ParseError;
 pub use mptcp::{
     AddAddr, Dss, DssMapping, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, RemoveAddr,
@@ -32,8 +32,8 @@ pub use mptcp::{
 };
 pub use options::{FastOpenCookie, MAX_OPTIONS_BYTES, Options, SackBlock, SackBlocks, TcpOption, Timestamps};
 pub use packet::{
-    Checksum, Checksums, Datagram, Ecn, Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment,
-    Segments, TcpFlags, Transport,
+    Checksum, Datagram, Ecn, Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, Segments, TcpFlags,
+    Transport,
 };
 pub use payload::Payload;
 pub use seq::{DataSeq, SeqNumber};

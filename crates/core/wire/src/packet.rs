@@ -10,7 +10,6 @@ use core::net::{IpAddr, SocketAddr};
 use crate::{Options, Payload, SeqNumber};
 
 pub use emit::Checksum;
-pub use parse::Checksums;
 pub use segments::Segments;
 
 /// Transport protocol numbers in an IP header.

@@ -3,9 +3,9 @@ use core::net::IpAddr;
 
 use super::ip::{self, Extent};
 use super::{Endpoint, FourTuple, IcmpMessage, IpHeader, protocol};
-use crate::checksum::{IncrementalSum, pseudo_header};
+use crate::checksum::{Checksums, IncrementalSum, pseudo_header};
 use crate::reader::Reader;
-use crate::{Checksums, ParseError, SeqNumber};
+use crate::{ParseError, SeqNumber};
 
 /// ICMP types and codes (RFC 792, RFC 1191, RFC 4443).
 const V4_UNREACHABLE: u8 = 3;

@@ -3,9 +3,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
 use super::{Ecn, IpHeader, protocol};
-use crate::checksum::{IncrementalSum, as_ipv6};
+use crate::ParseError;
+use crate::checksum::{Checksums, IncrementalSum, as_ipv6};
 use crate::reader::Reader;
-use crate::{Checksums, ParseError};
 
 const IPV4_HEADER_BYTES: usize = 20;
 const IPV6_HEADER_BYTES: usize = 40;

@@ -5,21 +5,11 @@ use bytes::{Buf, Bytes};
 
 use super::ip::{self, Extent};
 use super::{Datagram, IpHeader, Packet, Segment, TcpFlags, Transport, icmp, protocol};
-use crate::checksum::pseudo_header;
+use crate::checksum::{Checksums, pseudo_header};
 use crate::{Options, ParseError, Payload, SeqNumber};
 
 const TCP_HEADER_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
-
-/// Whether a parser verifies checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Checksums {
-    /// Those of the IP header and of the transport.
-    #[default]
-    Verify,
-    /// None: a device or the kernel has done it, or they are not filled in yet.
-    Ignore,
-}
 
 impl Packet {
     /// Reads an IP packet and verifies its checksums. The payload is a slice of `bytes`, not a copy; bytes
