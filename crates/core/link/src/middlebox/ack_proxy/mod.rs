@@ -1,8 +1,9 @@
+mod config;
 mod relay;
 
 use alloc::collections::BTreeSet;
 
-use polypath_units::{Duration, Instant};
+use polypath_units::Instant;
 use polypath_wire::{
     Endpoint, FourTuple, IpHeader, Options, Packet, Segment, SeqNumber, TcpFlags, Timestamps, Transport,
 };
@@ -10,22 +11,8 @@ use polypath_wire::{
 use super::flows::{FlowTable, flow_of, segment, segment_mut};
 use super::options::{has_mptcp, remove_sack};
 use super::{Direction, Middlebox, Outputs};
+pub use config::AckProxyConfig;
 use relay::Relay;
-
-/// Settings of an [`AckProxy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AckProxyConfig {
-    /// Most bytes that the box takes charge of, for each direction of a flow. Default 262 144.
-    pub buffer_bytes: usize,
-    /// Shortest retransmission timeout. Default 200 ms.
-    pub min_rto: Duration,
-}
-
-impl Default for AckProxyConfig {
-    fn default() -> Self {
-        Self { buffer_bytes: 262_144, min_rto: Duration::from_millis(200) }
-    }
-}
 
 /// A proxy that acknowledges data to its sender as soon as it sees it, and then has to bring it to the
 /// receiver itself: it keeps a copy, has a congestion window of its own, and retransmits what is lost behind

@@ -3,7 +3,7 @@ use alloc::collections::VecDeque;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Packet, SackBlock, SackBlocks, Segment, SeqNumber};
 
-use super::AckProxyConfig;
+use super::config::AckProxyConfig;
 use crate::middlebox::flows::{segment, segment_mut};
 
 /// Most segments beyond a gap that are kept.

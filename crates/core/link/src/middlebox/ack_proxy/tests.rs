@@ -1,5 +1,6 @@
 use alloc::vec::Vec;
 
+use polypath_units::Duration;
 use polypath_wire::{Dss, SackBlock, WireDataSeq};
 
 use super::super::testing::*;
