@@ -8,40 +8,8 @@ use polypath_congestion::RateSample;
 use polypath_units::{BitRate, Duration, Instant};
 
 use crate::bottleneck::{Acknowledged, Bottleneck};
+use crate::rate_start::RateStart;
 use crate::scoreboard::{Flags, Newly, Sent};
-
-/// Time between sending a piece and the first of its interval is kept in units of so many nanoseconds, up to 68 s.
-const SENDING_UNIT_NANOS: u64 = 16;
-
-/// The start of a rate sample, as of the moment when a piece leaves. Small, as there is one for each piece in flight:
-/// counters are modulo 2³², which is more than is delivered or lost while a piece is under way, as no window is larger
-/// than 2³⁰ bytes (RFC 7323 §2.3).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RateStart {
-    /// When something was delivered last.
-    delivered_at: Instant,
-    delivered: u32,
-    lost: u32,
-    /// In flight, the piece included.
-    in_flight: u32,
-    /// How long before this piece the one left that was acknowledged last.
-    sending: u32,
-}
-
-impl RateStart {
-    /// Of nothing.
-    pub(crate) const NONE: Self =
-        Self { delivered_at: Instant::ZERO, delivered: 0, lost: 0, in_flight: 0, sending: 0 };
-
-    fn sending(&self) -> Duration {
-        Duration::from_nanos(u64::from(self.sending) * SENDING_UNIT_NANOS)
-    }
-
-    /// How far a counter has come since.
-    fn since(now: u64, then: u32) -> u64 {
-        u64::from((now as u32).wrapping_sub(then))
-    }
-}
 
 /// Delivery accounting of a connection, in bytes.
 #[derive(Debug, Default)]
@@ -79,14 +47,8 @@ impl Delivery {
     /// What a piece remembers that leaves now and makes so many bytes in flight.
     #[inline]
     pub(crate) fn start(&self, now: Instant, in_flight_bytes: u64) -> RateStart {
-        let sending = now.since(self.first_sent_at).as_nanos() / SENDING_UNIT_NANOS;
-        RateStart {
-            delivered_at: self.delivered_at,
-            delivered: self.delivered as u32,
-            lost: self.lost as u32,
-            in_flight: u32::try_from(in_flight_bytes).unwrap_or(u32::MAX),
-            sending: u32::try_from(sending).unwrap_or(u32::MAX),
-        }
+        let sending = now.since(self.first_sent_at);
+        RateStart::new(self.delivered_at, self.delivered, self.lost, in_flight_bytes, sending)
     }
 
     /// The application has no more to send, and the window would allow more than what is in flight.
@@ -126,7 +88,7 @@ impl Delivery {
         self.first_sent_at = latest.at;
         let span = self.span(&latest, min_rtt);
         if let Some(span) = span {
-            self.sample_bytes = RateStart::since(self.delivered, latest.rate.delivered);
+            self.sample_bytes = latest.rate.delivered_until(self.delivered);
             self.sample_span = span;
         }
         self.bottleneck.on_acknowledged(
@@ -145,7 +107,7 @@ impl Delivery {
     /// come in bursts. What took less than the least round trip was acknowledged by the original of a spurious
     /// retransmission, and says nothing.
     fn span(&self, latest: &Sent, min_rtt: Duration) -> Option<Duration> {
-        let acknowledging = self.delivered_at.since(latest.rate.delivered_at);
+        let acknowledging = self.delivered_at.since(latest.rate.delivered_at());
         let span = latest.rate.sending().max(acknowledging);
         (span >= min_rtt && !span.is_zero()).then_some(span)
     }
@@ -182,11 +144,11 @@ impl Delivery {
         RateSample {
             delivery_rate: if is_reliable { self.rate() } else { BitRate::ZERO },
             app_limited: latest.flags.has(Flags::APP_LIMITED),
-            prior_delivered_bytes: self.delivered - RateStart::since(self.delivered, latest.rate.delivered),
+            prior_delivered_bytes: self.delivered - latest.rate.delivered_until(self.delivered),
             delivered_bytes: self.delivered,
-            tx_in_flight_bytes: u64::from(latest.rate.in_flight),
+            tx_in_flight_bytes: latest.rate.in_flight_bytes(),
             in_flight_bytes,
-            lost_bytes: RateStart::since(self.lost, latest.rate.lost),
+            lost_bytes: latest.rate.lost_until(self.lost),
             total_lost_bytes: self.lost,
         }
     }

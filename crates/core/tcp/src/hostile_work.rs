@@ -2,7 +2,7 @@
 
 use polypath_units::{Duration, Instant};
 
-use crate::delivery::RateStart;
+use crate::rate_start::RateStart;
 use crate::scoreboard::{Flags, Newly, Scoreboard, Sent, most_stretches};
 
 const OUTSTANDING_BYTES: u64 = 64 << 20;

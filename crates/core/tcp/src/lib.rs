@@ -19,6 +19,7 @@ mod host;
 #[doc(hidden)]
 pub mod hostile_work;
 mod listener;
+mod rate_start;
 mod ready_queue;
 mod reassembly;
 mod rtt;

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 
 use polypath_units::{Duration, Instant};
 
-use crate::delivery::RateStart;
+use crate::rate_start::RateStart;
 
 use marks::Marks;
 

@@ -2,7 +2,7 @@
 
 use polypath_units::Instant;
 
-use crate::delivery::RateStart;
+use crate::rate_start::RateStart;
 
 /// A stretch of sequence space that left in one piece. Positions count from the initial sequence number, which is 0,
 /// and don't wrap.

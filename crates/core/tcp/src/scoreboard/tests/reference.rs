@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use polypath_units::{Duration, Instant};
 
 use super::super::Flags;
-use crate::delivery::RateStart;
+use crate::rate_start::RateStart;
 
 /// A stretch of sequence space that left in one piece. Positions count from the initial sequence number, which is 0,
 /// and don't wrap.
