@@ -8,38 +8,20 @@ use arrayvec::ArrayVec;
 use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle};
 use polypath_units::Instant;
 use polypath_wire::{
-    Ecn, Endpoint, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason,
-    Segment, SeqNumber, TcpOption,
+    Ecn, Endpoint, FourTuple, MpCapable, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment, SeqNumber,
+    TcpOption,
 };
 use rand_core::Rng;
 
 use super::path_memory::{Advice, MOST_CANDIDATES};
 use super::stateless::JoinAnswer;
+use super::syn::{JoinSyn, version_of};
 use super::{ConnectError, EPHEMERAL_PORTS, Entry, Flow, Host};
 use crate::config::ConnectionConfig;
 use crate::connection::{Birth, Connection, IncomingJoin};
 use crate::crypto;
 use crate::path_manager::LocalEndpoint;
 use crate::subflow::Stage;
-
-/// What an MP_JOIN in a SYN says.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct JoinSyn {
-    pub(super) token: u32,
-    pub(super) nonce: u32,
-    pub(super) address_id: u8,
-    pub(super) backup: bool,
-}
-
-/// The version that a client asks for with its SYN, if a server with this configuration can answer in it.
-pub(super) fn version_of(capable: &MpCapable, config: &ConnectionConfig) -> Option<MptcpVersion> {
-    match (capable.version, capable.keys) {
-        _ if !config.mptcp => None,
-        (0, MpCapableKeys::Sender(_)) => Some(MptcpVersion::V0),
-        (1, MpCapableKeys::None) => Some(MptcpVersion::V1),
-        _ => None,
-    }
-}
 
 /// Paths that the first handshake is tried over, beside the one asked for.
 const MAX_RIVALS: usize = MOST_CANDIDATES - 1;

@@ -3,11 +3,9 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use polypath_units::Instant;
 use polypath_wire::{Packet, Transport};
 
-use super::Host;
-use crate::path_manager::{LocalEndpoint, PathEvent};
+use crate::path_manager::LocalEndpoint;
 
 /// What went over the addresses that have a budget. Subflows hold the number of their account, so that a packet costs an
 /// addition.
@@ -107,8 +105,19 @@ impl Budgets {
         }
     }
 
+    /// Bytes that the account of `addr` has been charged; `None` if it draws on none.
+    pub(super) fn used_bytes(&self, addr: IpAddr) -> Option<u64> {
+        let account = self.account_of(addr)?;
+        Some(self.accounts.get(usize::from(account))?.used_bytes)
+    }
+
+    /// Whether an account was overdrawn since this was asked last.
+    pub(super) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
+    }
+
     /// What is left of an endpoint that may have spent its budget.
-    fn allowed(&self, mut endpoint: LocalEndpoint) -> Option<LocalEndpoint> {
+    pub(super) fn allowed(&self, mut endpoint: LocalEndpoint) -> Option<LocalEndpoint> {
         let account = self.account_of(endpoint.addr).and_then(|at| self.accounts.get(usize::from(at)));
         match account {
             Some(account) if account.is_spent() && account.is_hard => return None,
@@ -116,58 +125,6 @@ impl Budgets {
             _ => {}
         }
         Some(endpoint)
-    }
-}
-
-impl Host {
-    /// Bytes that went over a local address, and over those that share its budget; `None` without a budget.
-    #[must_use]
-    pub fn budget_used_bytes(&self, addr: IpAddr) -> Option<u64> {
-        let account = self.budgets.account_of(addr)?;
-        Some(self.budgets.accounts.get(usize::from(account))?.used_bytes)
-    }
-
-    /// Adds a local endpoint for the path managers of all connections: an uplink came up. One with the same address is
-    /// replaced.
-    pub fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint) {
-        self.budgets.set(&endpoint);
-        let known = self.config.endpoints.iter().position(|known| known.addr == endpoint.addr);
-        let before = known.map(|at| self.config.endpoints.remove(at));
-        let Some(endpoint) = self.budgets.allowed(endpoint) else { return };
-        self.config.endpoints.push(endpoint);
-        self.path_event(now, PathEvent::LocalAdded(endpoint.addr));
-        if before
-            .is_some_and(|before| (before.backup, before.priority) != (endpoint.backup, endpoint.priority))
-        {
-            self.path_event(now, PathEvent::LocalChanged(endpoint.addr));
-        }
-    }
-
-    /// Removes the endpoint with this address: an uplink went down. Its subflows end, and their data goes elsewhere.
-    pub fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
-        self.path_event(now, PathEvent::LocalRemoved(addr));
-        self.config.endpoints.retain(|known| known.addr != addr);
-    }
-
-    /// Does what budgets that have just been spent ask for.
-    pub(super) fn enforce_budgets(&mut self, now: Instant) {
-        if !core::mem::take(&mut self.budgets.has_news) {
-            return;
-        }
-        for endpoint in self.config.endpoints.clone() {
-            match self.budgets.allowed(endpoint) {
-                Some(allowed) if allowed == endpoint => {}
-                Some(allowed) => {
-                    let known = self.config.endpoints.iter_mut().filter(|known| known.addr == endpoint.addr);
-                    known.for_each(|known| *known = allowed);
-                    self.path_event(now, PathEvent::LocalChanged(endpoint.addr));
-                }
-                None => {
-                    self.remove_endpoint(now, endpoint.addr);
-                    self.each_connection(now, |connection, _| connection.close_from(endpoint.addr));
-                }
-            }
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod accept;
 mod budgets;
 mod ending;
+mod endpoints;
 mod error;
 mod getters;
 mod join_cookie;
@@ -10,6 +11,7 @@ mod old_peers;
 mod options;
 mod path_memory;
 mod stateless;
+mod syn;
 #[cfg(test)]
 mod tests;
 mod time_waits;

@@ -9,8 +9,8 @@ use polypath_wire::{
     TcpOption,
 };
 
-use super::accept::{JoinSyn, version_of};
 use super::join_cookie::{JoinFacts, PLACES};
+use super::syn::{JoinSyn, version_of};
 use super::{Flow, Host};
 use crate::connection::{Birth, IncomingJoin, capable_flags};
 use crate::crypto::{Hmac160, Key};
