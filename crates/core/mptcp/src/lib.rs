@@ -27,6 +27,7 @@ mod receive_window;
 mod reception;
 pub mod scheduler;
 mod send_buffer;
+mod sent_chunk;
 mod subflow;
 #[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ use state::{Mode, Shared};
 
 pub(crate) use handshake::IncomingJoin;
 pub use info::{ConnectionInfo, SubflowInfo};
-pub(crate) use state::{SentChunk, capable_flags};
+pub(crate) use state::capable_flags;
 
 /// What a connection needs of its host for the length of a call.
 pub(crate) struct Context<'a> {

@@ -17,6 +17,7 @@ use crate::mapping::{Carried, Mapping, Numbers};
 use crate::reassembly::Reassembly;
 use crate::receive_window::{self, ReceiveWindow};
 use crate::send_buffer::SendBuffer;
+pub(crate) use crate::sent_chunk::SentChunk;
 use crate::subflow::Stage;
 
 /// State of the connection as a whole: keys, both data sequence spaces, the shared window.
@@ -88,27 +89,6 @@ pub(crate) enum Mode {
     Mptcp,
     /// TCP: one subflow, no second sequence space.
     Plain,
-}
-
-/// Data that a subflow was given.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SentChunk {
-    pub(crate) seq: DataSeq,
-    pub(crate) len: u32,
-    /// Which subflow had it last.
-    pub(crate) subflow: u8,
-    /// It waits in the reinjection queue.
-    pub(crate) queued: bool,
-    /// It was sent more than once, so this is not the first place where the peer has seen it.
-    pub(crate) again: bool,
-    /// The subflow's stream offset after its last byte.
-    pub(crate) end_offset: u64,
-}
-
-impl SentChunk {
-    pub(crate) const fn end(&self) -> DataSeq {
-        self.seq.add(self.len as u64)
-    }
 }
 
 /// "From this subflow offset on, everything is data from this number on" (RFC 8684 §3.7).

@@ -24,7 +24,7 @@ use core::fmt;
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
-use crate::connection::SentChunk;
+use crate::sent_chunk::SentChunk;
 pub use policy::{Policy, Schedulers, UnknownPolicy};
 
 #[cfg(doctest)]
