@@ -3,6 +3,8 @@
 //! Every Ethernet frame is carried, whatever it holds, and leaves as it came; only middleboxes change packets, and they see
 //! TCP, UDP and ICMP errors alone. Two stations (hosts or routers) face each other over a link, one at each interface.
 
+mod emulated_link;
+mod error;
 mod frame;
 mod port;
 mod worker;
@@ -13,126 +15,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use polypath_link::middlebox::{self, Direction};
+pub use emulated_link::{DirectionStatistics, EmulatedLink, LinkStatistics};
+pub use error::EmulateError;
+use polypath_link::Change;
+use polypath_link::middlebox::Direction;
 use polypath_link::queue::Discipline;
-use polypath_link::{Change, LinkConfig, LinkStats};
 use polypath_system::Namespace;
-use polypath_units::Duration;
 pub use port::PortStatistics;
 use rustix::event::{EventfdFlags, eventfd};
-use worker::{Line, Worker};
-
-/// A link to be emulated.
-#[derive(Clone, Debug)]
-pub struct EmulatedLink {
-    /// The interface at one end. Nothing else should use it: an address on it would make the kernel answer, too.
-    pub a: String,
-    /// The interface at the other end.
-    pub b: String,
-    /// From `a` to `b`. Times of the schedule count from the start of the emulation.
-    pub forward: LinkConfig,
-    /// From `b` to `a`.
-    pub backward: LinkConfig,
-    /// From `a` to `b`; packets meet them before the link itself.
-    pub middleboxes: Vec<middlebox::Kind>,
-    /// Source of everything random.
-    pub seed: u64,
-}
-
-/// What a direction of a link has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DirectionStatistics {
-    /// The link itself.
-    pub link: LinkStats,
-    /// How late a frame left at most: how far the emulation was from what was asked.
-    pub max_lateness: Duration,
-    /// How often frames left more than 0.2 ms late.
-    pub late_batches: u64,
-}
-
-/// What an emulated link has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkStatistics {
-    /// From `a` to `b`.
-    pub forward: DirectionStatistics,
-    /// From `b` to `a`.
-    pub backward: DirectionStatistics,
-    /// The interface `a`.
-    pub a: PortStatistics,
-    /// The interface `b`.
-    pub b: PortStatistics,
-}
-
-/// Why links can't be emulated.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EmulateError {
-    /// Raw sockets need a privilege.
-    #[error("frames can't be read and written: this needs the capability CAP_NET_RAW; run as root")]
-    Permission,
-    /// There is no such interface.
-    #[error("{name}: no such interface; expected one that `ip link` lists")]
-    Missing {
-        /// The interface.
-        name: String,
-    },
-    /// The interface is not up.
-    #[error("{name}: the interface is down; bring it up with `ip link set {name} up`")]
-    Down {
-        /// The interface.
-        name: String,
-    },
-    /// Frames of other networks have other headers.
-    #[error("{name}: no Ethernet interface; expected one such as eth0 or a veth")]
-    NotEthernet {
-        /// The interface.
-        name: String,
-    },
-    /// An interface can be the end of one link.
-    #[error("{name}: the end of two links; expected interfaces of their own for each")]
-    Twice {
-        /// The interface.
-        name: String,
-    },
-    /// Only drop-tail queues hold frames.
-    #[error("queue discipline {name}: not for real interfaces; expected drop-tail")]
-    Discipline {
-        /// The discipline.
-        name: &'static str,
-    },
-    /// The system refused something about an interface.
-    #[error("{name}: {what}: {error}")]
-    Interface {
-        /// The interface.
-        name: String,
-        /// What was refused.
-        what: &'static str,
-        /// Why.
-        error: io::Error,
-    },
-    /// The system refused something else.
-    #[error("links can't be emulated: {0}")]
-    Io(#[from] io::Error),
-}
-
-impl From<EmulateError> for io::Error {
-    fn from(error: EmulateError) -> Self {
-        match error {
-            EmulateError::Io(error) => error,
-            EmulateError::Permission => Self::new(io::ErrorKind::PermissionDenied, error),
-            EmulateError::Missing { .. } => Self::new(io::ErrorKind::NotFound, error),
-            other => Self::other(other),
-        }
-    }
-}
-
-/// What the emulating thread is asked.
-#[derive(Debug)]
-enum Request {
-    Change(usize, Direction, Change),
-    Statistics(Sender<Vec<LinkStatistics>>),
-    Stop,
-}
+use worker::{Line, Request, Worker};
 
 /// Links that are being emulated, by a thread of their own, until this is dropped.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::EmulateError;
+use super::error::EmulateError;
 use super::frame::{Cutter, Frame};
 
 // Not in every version of the C library's headers (linux/if_packet.h, linux/ethtool.h).

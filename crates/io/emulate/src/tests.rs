@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
-use polypath_link::{Loss, QueueLimit};
+use polypath_link::{LinkConfig, Loss, QueueLimit, middlebox};
 use polypath_stack::engine::KernelEngine;
 use polypath_testbed::{Testbed, is_root_or_skip};
-use polypath_units::BitRate;
+use polypath_units::{BitRate, Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;

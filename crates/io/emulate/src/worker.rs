@@ -4,18 +4,19 @@ use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 
-use polypath_link::Link;
 use polypath_link::middlebox::{Chain, Direction, Outputs};
+use polypath_link::{Change, Link};
 use polypath_system::WallClock;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Packet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::emulated_link::{DirectionStatistics, EmulatedLink, LinkStatistics};
+use super::error::EmulateError;
 use super::frame::{Frame, answering};
 use super::port::Port;
-use super::{DirectionStatistics, EmulateError, EmulatedLink, LinkStatistics, Request};
 
 /// A sleep ends late by at least so much, so the last stretch before a deadline is not slept.
 const SPIN: Duration = Duration::from_micros(20);
@@ -34,6 +35,14 @@ const REAL_TIME_PRIORITY: u32 = 1;
 /// Where that is not granted: the most that an ordinary program can have, and the shortest time slice.
 const NICE: i32 = -20;
 const TIME_SLICE: Duration = Duration::from_micros(100);
+
+/// What the thread is asked.
+#[derive(Debug)]
+pub(super) enum Request {
+    Change(usize, Direction, Change),
+    Statistics(Sender<Vec<LinkStatistics>>),
+    Stop,
+}
 
 /// One direction of a line.
 #[derive(Debug)]

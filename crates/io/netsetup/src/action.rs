@@ -8,7 +8,7 @@ use polypath_system::sysctl::{FORWARD_V4, FORWARD_V6, forwarding_link, is_accept
 use polypath_system::{MAIN_TABLE, Netlink, Rule, Selector};
 use serde::{Deserialize, Serialize};
 
-use super::plan;
+use super::places;
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,19 +78,23 @@ impl Action {
                 let is_short_number = |text: &str| text.len() <= 2 && text.parse::<i8>().is_ok();
                 is_variable(name) && is_short_number(value) && is_short_number(before)
             }
-            Self::AddAddress { link, addr } => link.starts_with("polypath") && plan::is_stack_address(*addr),
+            Self::AddAddress { link, addr } => {
+                link.starts_with("polypath") && places::is_stack_address(*addr)
+            }
             Self::AddRoute { link, destination, table, .. } => match table {
-                Some(table) => plan::is_table(*table),
-                None => link.starts_with("polypath") && plan::is_stack_address(destination.0),
+                Some(table) => places::is_table(*table),
+                None => link.starts_with("polypath") && places::is_stack_address(destination.0),
             },
             Self::AddRule { source, table, priority } => {
-                plan::is_stack_address(*source) && plan::is_table(*table) && plan::is_priority(*priority)
+                places::is_stack_address(*source)
+                    && places::is_table(*table)
+                    && places::is_priority(*priority)
             }
             Self::AddDestinationRule { destination, priority } => {
-                plan::is_stack_address(*destination) && plan::is_priority(*priority)
+                places::is_stack_address(*destination) && places::is_priority(*priority)
             }
             Self::AddMarkRule { mark, table, priority, .. } => {
-                plan::is_mark(*mark) && plan::is_table(*table) && plan::is_priority(*priority)
+                places::is_mark(*mark) && places::is_table(*table) && places::is_priority(*priority)
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::nat::{list, run, table_name};
+use super::nft::{list, run, table_name};
 
 /// A chain that decides whether a packet is forwarded.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -3,12 +3,11 @@
 //! A process that gets SIGKILL, or that the kernel ends when memory runs out, can't put the network back. So set-up starts a
 //! child before the first change, which does nothing but wait for its parent's end.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command};
 
 use polypath_stack::peer_list::PeerList;
@@ -19,17 +18,10 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::farewell::take_leave;
+use super::options::GuardianCommand;
+use super::places::SLOTS;
+use super::record;
 use super::variables::SharedVariables;
-use super::{plan, record};
-
-/// The command that becomes a guardian: a program that calls [`guard`] with the one argument that follows these.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuardianCommand {
-    /// The program.
-    pub program: PathBuf,
-    /// Its first arguments.
-    pub arguments: Vec<OsString>,
-}
 
 /// A guardian that waits. Dropped, it ends.
 #[derive(Debug)]
@@ -116,7 +108,7 @@ pub(super) fn clear_in(directory: &Path) -> io::Result<()> {
     let netlink = Netlink::new()?;
     // Before the rules that limit what is forwarded: not for a moment is this a router for others.
     let mut result = SharedVariables::clear(directory, &netlink);
-    for slot in 0..plan::SLOTS {
+    for slot in 0..SLOTS {
         result = result.and(record::clear(directory, slot, &netlink));
     }
     result.and(polypath_control::clear(directory))

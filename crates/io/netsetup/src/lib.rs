@@ -3,11 +3,15 @@
 
 mod action;
 pub mod doctor;
+mod error;
 mod farewell;
 mod forward;
 mod guardian;
 mod limits;
 mod nat;
+mod nft;
+mod options;
+mod places;
 mod plan;
 mod record;
 mod rule;
@@ -24,13 +28,15 @@ use std::path::{Path, PathBuf};
 
 pub use action::Action;
 use action::is_router;
+pub use error::SetupError;
 use guardian::Guardian;
 pub(crate) use guardian::left_behind;
-pub use guardian::{GuardianCommand, clear, guard};
+pub use guardian::{clear, guard};
 use limits::Limits;
 use nat::Translation;
-pub(crate) use nat::probe as probe_nft;
-pub use plan::{NetworkPlan, PathPlan, SetupOptions};
+pub(crate) use nft::probe as probe_nft;
+pub use options::{GuardianCommand, SetupOptions};
+pub use plan::{NetworkPlan, PathPlan};
 use polypath_stack::peer_list::PeerList;
 use polypath_system::tun::Tun;
 use polypath_system::{Namespace, Netlink, SystemState};
@@ -38,54 +44,6 @@ use record::Record;
 use socket2::{Domain, Protocol, Socket, Type};
 use variables::SharedVariables;
 pub use watch::Watch;
-
-/// Why the network could not be set up. What was done until then has been undone.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// The user named an interface that isn't there.
-    #[error("there is no interface {name}; present are: {}", present.join(", "))]
-    NoSuchInterface {
-        /// The name.
-        name: String,
-        /// The interfaces that are there.
-        present: Vec<String>,
-    },
-    /// No interface leads anywhere.
-    #[error("no uplink: no interface that is up has a global address and a route")]
-    NoUplink,
-    /// Too many instances.
-    #[error(
-        "all {} places for instances are taken: end one of them, or remove the conflicting rules and tables",
-        plan::SLOTS
-    )]
-    NoSlot,
-    /// Somebody else listens there, the kernel's sockets or another instance.
-    #[error(
-        "can't listen at port {port}: it is in use by another program; choose another port, or end that program"
-    )]
-    PortInUse {
-        /// The TCP port.
-        port: u16,
-    },
-    /// The process may not change the network.
-    #[error(
-        "changing routes and address translation needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel"
-    )]
-    Permission,
-    /// A step failed.
-    #[error("can't set up the network: {0}")]
-    Io(io::Error),
-}
-
-impl From<io::Error> for SetupError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::Permission,
-            _ => Self::Io(error),
-        }
-    }
-}
 
 /// What became of the paths when the network changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,8 +80,9 @@ impl NetworkSetup {
     pub fn dry_run(namespace: &Namespace, tun: &str, options: &SetupOptions) -> Result<String, SetupError> {
         namespace.run(|| {
             let state = SystemState::read(&Netlink::new()?)?;
-            let slot =
-                (0..plan::SLOTS).find(|slot| plan::is_slot_free(&state, *slot)).ok_or(SetupError::NoSlot)?;
+            let slot = (0..places::SLOTS)
+                .find(|slot| places::is_slot_free(&state, *slot))
+                .ok_or(SetupError::NoSlot)?;
             let plan = NetworkPlan::compute(&state, options, slot, tun, &BTreeMap::new())?;
             let actions = plan.base.iter().chain(&plan.device);
             let actions = actions.chain(plan.paths.iter().flat_map(|path| &path.actions));
@@ -160,13 +119,13 @@ impl NetworkSetup {
             netlink.set_up(tun)?;
             // From the first record on.
             let mut guardian = start_guardian(&options, &directory, device);
-            for slot in 0..plan::SLOTS {
+            for slot in 0..places::SLOTS {
                 let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
                 // Before they are read: what is found set stays so.
                 let variables = SharedVariables::join(&directory, slot)?;
                 let state = SystemState::read(&netlink)?;
                 // What an instance that died had there is gone by now, so a table of that name is somebody else's.
-                if !plan::is_slot_free(&state, slot) || nat::is_there(slot)? {
+                if !places::is_slot_free(&state, slot) || nat::is_there(slot)? {
                     variables.leave(&netlink)?;
                     continue;
                 }

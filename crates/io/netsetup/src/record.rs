@@ -17,7 +17,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
-use super::{nat, plan};
+use super::nat;
+use super::places::SLOTS;
 
 /// How long one process may change records and what they are of, while others wait for it. Programs that it calls take
 /// milliseconds.
@@ -231,7 +232,7 @@ pub(super) fn left(directory: &Path) -> io::Result<Vec<u32>> {
     if !has_some(directory)? {
         return Ok(dead);
     }
-    for slot in 0..plan::SLOTS {
+    for slot in 0..SLOTS {
         let Some(text) = read(&place(directory, slot)?)? else { continue };
         let content = serde_json::from_str::<Content>(&text).ok();
         dead.extend(content.filter(|left| !left.process.is_alive()).map(|left| left.process.pid));

@@ -4,7 +4,7 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use polypath_stack::Engine;
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
+use super::ended::{Ended, RunError};
 use super::inside::tag;
 use super::signals::Held;
 use super::{Enclosure, gateway};
@@ -25,55 +26,8 @@ const MAX_DESCRIPTORS: usize = 32;
 /// How long connections may take to close in order when the program has ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why a program was not run, or not to its end.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// There is no such program: a shell's exit code is 127.
-    #[error("{0}: command not found")]
-    NotFound(String),
-    /// It is there and can't be executed: a shell's exit code is 126.
-    #[error("{0}: can't be executed ({1})")]
-    NotExecutable(String, io::Error),
-    /// A signal ended it before it began, such as ^C.
-    #[error("ended by a signal before the program began")]
-    Signalled(Ended),
-    /// The namespace could not be made.
-    #[error("no network namespace for the program: {0}")]
-    Namespace(String),
-    /// A published port could not be opened.
-    #[error("can't publish port {port}: {error}")]
-    Publish {
-        /// The port outside.
-        port: u16,
-        /// What the engine said.
-        error: io::Error,
-    },
-    /// Something else that the system refused.
-    #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        error: io::Error,
-    },
-}
-
 fn system(what: &'static str) -> impl Fn(io::Error) -> RunError {
     move |error| RunError::System { what, error }
-}
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended(ExitStatus);
-
-impl Ended {
-    /// The exit code that a shell would show: 128 and the signal's number if it was killed.
-    #[must_use]
-    pub fn exit_code(self) -> u8 {
-        let code = self.0.code().unwrap_or_else(|| 128 + self.0.signal().unwrap_or(0));
-        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
-    }
 }
 
 /// A process that waits in a namespace of its own to become the program. Dropped, it ends.

@@ -12,6 +12,7 @@
 //! - `launch`: the process outside, which waits for the program and hands on signals;
 //! - `gateway`: what happens to packets.
 
+mod ended;
 mod gateway;
 mod inside;
 mod launch;
@@ -20,8 +21,9 @@ mod signals;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use ended::{Ended, RunError};
 pub use inside::{Inside, channel, enter_and_execute};
-pub use launch::{Ended, Launch, RunError};
+pub use launch::Launch;
 
 /// The device's name in the namespace.
 const DEVICE: &str = "polypath0";

@@ -2,7 +2,9 @@
 
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+mod connect_options;
 pub mod engine;
+mod keepalive;
 pub mod peer_list;
 mod preference;
 pub mod stack;

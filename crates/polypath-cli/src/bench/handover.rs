@@ -13,7 +13,8 @@ use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::host::{Ground, Hosts};
-use super::peer::{Role, monotonic_s};
+use super::outcome::monotonic_s;
+use super::peer::Role;
 use super::{BenchError, Contender, Spread};
 
 /// Paths; losing one must leave another.

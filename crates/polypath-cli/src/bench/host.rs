@@ -9,7 +9,8 @@ use polypath_system::{Namespace, Netlink};
 use polypath_testbed::{Side, Testbed};
 use serde::Serialize;
 
-use super::peer::{Assignment, Outcome, Role};
+use super::outcome::Outcome;
+use super::peer::{Assignment, Role};
 use super::timed::Settings;
 use super::{BenchError, Contender};
 

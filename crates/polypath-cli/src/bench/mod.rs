@@ -12,6 +12,7 @@ pub mod emulate;
 pub mod handover;
 mod host;
 pub mod netns;
+mod outcome;
 pub mod peer;
 pub mod rate;
 mod statistics;

@@ -13,7 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::peer::{BLOCK_BYTES, Outcome, monotonic_s};
+use super::outcome::{Outcome, monotonic_s};
+
+/// Bytes that a bulk transfer hands over and asks for at a time: iperf3's choice.
+pub(super) const BLOCK_BYTES: usize = 128 << 10;
 
 /// Arrivals that are nearer to each other count as one, at the time of the first.
 const RESOLUTION_S: f64 = 1e-3;

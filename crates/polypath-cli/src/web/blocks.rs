@@ -14,8 +14,8 @@ use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Body;
+use super::blocking::blocking;
 use super::digest_cache::Wait;
-use super::files::blocking;
 
 /// What is read from a file at once, if there is room.
 const LARGE_BLOCK_BYTES: usize = 256 << 10;

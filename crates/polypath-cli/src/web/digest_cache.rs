@@ -11,8 +11,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use super::digest::Digest;
-use super::files::READ_BEFORE_BYTES;
 
+/// Files that are shorter are read for their digest before the answer, if a client wants it; clients of ours ask for that of
+/// longer ones afterwards.
+pub(super) const READ_BEFORE_BYTES: u64 = 4 << 20;
 /// Digests that are kept.
 const MOST_KEPT: usize = 4096;
 /// Files that are read in part and that nobody waits for any more. Whoever asks again finds what was done.

@@ -13,11 +13,12 @@ use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 use super::Digest;
+use super::blocking::blocking;
 use super::client::{Client, Error, Fetched, innermost};
 use super::coding;
 use super::digest::WANT_REPR_DIGEST;
+use super::digest_cache::READ_BEFORE_BYTES;
 use super::download_error::DownloadError;
-use super::files::{READ_BEFORE_BYTES, blocking};
 use super::identity::Identity;
 use super::names::{Files, Origin};
 use super::part::{Found, Sink, Writer};

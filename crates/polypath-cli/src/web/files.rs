@@ -15,20 +15,18 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
+use super::blocking::blocking;
 use super::blocks::Memory;
 use super::conditions::{Validators, Verdict, allows_range, check, text};
 use super::credentials::{Token, is_of_this_machine, is_sent_to_us};
 use super::digest::{Digest, REPR_DIGEST, WANT_REPR_DIGEST};
-use super::digest_cache::{DigestCache, Wait};
+use super::digest_cache::{DigestCache, READ_BEFORE_BYTES, Wait};
 use super::inbound::Inbound;
 use super::listing::{Entry, EntryKind, encoded, page};
 use super::range::{Wanted, wanted};
 use super::root::{Root, is_hidden, names, read_directory};
 use super::{Body, empty, full};
 
-/// Files that are shorter are read for their digest before the answer, if a client wants it; clients of ours ask for that of
-/// longer ones afterwards.
-pub(super) const READ_BEFORE_BYTES: u64 = 4 << 20;
 /// Nobody waits longer for a digest. Whoever asks again finds what was read until then.
 const MOST_WAITED: Duration = Duration::from_secs(20);
 /// Who waits less gets no turn of reading.
@@ -456,11 +454,4 @@ fn failure(error: &io::Error) -> Response<Body> {
 /// Text of ours as a field. What no field can hold becomes nothing.
 pub(super) fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static(""))
-}
-
-/// Runs what waits for a disk on a thread that may wait.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

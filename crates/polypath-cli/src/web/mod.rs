@@ -32,6 +32,7 @@
 
 #[doc(hidden)]
 pub mod attacks;
+mod blocking;
 mod blocks;
 mod client;
 mod coding;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use url::Url;
 
+use super::blocking::blocking;
 use super::client::Error;
 use super::download_error::DownloadError;
-use super::files::blocking;
 use super::identity::Identity;
 use super::part::{Sink, discard, give_back};
 

@@ -14,10 +14,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Body;
+use super::blocking::blocking;
 use super::blocks::{Memory, Room};
 use super::conditions::{Preconditions, text};
 use super::digest::{Digest, MalformedDigest, REPR_DIGEST, hash};
-use super::files::{FileServer, blocking, part_name, plain, validators, value};
+use super::files::{FileServer, part_name, plain, validators, value};
 use super::inbound::{BrokenOff, Inbound};
 use super::range::content_range;
 use super::root::Root;

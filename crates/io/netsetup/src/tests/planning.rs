@@ -212,7 +212,7 @@ fn a_slot_whose_numbers_are_in_use_is_passed_over() {
     let free = |change: &dyn Fn(&mut SystemState)| {
         let mut state = state();
         change(&mut state);
-        plan::is_slot_free(&state, 1)
+        places::is_slot_free(&state, 1)
     };
     assert!(free(&|_| {}));
     assert!(!free(&|state| assert!(state.tables.insert(707_016))));

@@ -13,7 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 
 use super::Gateway;
-use super::udp::Ends;
+use super::ends::Ends;
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;

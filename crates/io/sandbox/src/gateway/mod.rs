@@ -3,6 +3,7 @@
 //! Everything runs on one thread: a driver reads packets and lets the TCP host speak, and each connection, datagram
 //! flow and listener is a task beside it. State is borrowed only between two points where a task waits.
 
+mod ends;
 mod icmp;
 mod outer;
 mod resolver;
@@ -33,7 +34,7 @@ use polypath_wire::{FourTuple, Packet, Transport};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use super::launch::RunError;
+use super::ended::RunError;
 use super::{DEVICE, Enclosure, Publish};
 
 /// Buffer of each direction of a connection within this machine, in bytes: some round trips of a very fast link.

@@ -14,6 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::Instant;
 
+use super::ends::Ends;
 use super::{Gateway, icmp};
 
 /// Flows at a time; beyond them the one that has been quiet for longest ends.
@@ -24,13 +25,6 @@ const IDLE_LIMIT: Duration = Duration::from_secs(180);
 const DNS_IDLE_LIMIT: Duration = Duration::from_secs(20);
 /// The largest datagram.
 const MAX_DATAGRAM_BYTES: usize = 65_535;
-
-/// Both ends of a flow, as the program sees it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Ends {
-    pub(super) program: SocketAddr,
-    pub(super) remote: SocketAddr,
-}
 
 #[derive(Default)]
 pub(super) struct Flows(HashMap<Ends, Flow>);

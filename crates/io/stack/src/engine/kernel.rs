@@ -12,7 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_info::stream_info;
-use super::{ConnectOptions, Keepalive, StreamInfo, unspecified};
+use super::stream_info::StreamInfo;
+use crate::connect_options::ConnectOptions;
+use crate::keepalive::Keepalive;
 
 /// Connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
@@ -200,6 +202,12 @@ impl AsyncWrite for KernelStream {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
     }
+}
+
+/// The unspecified address of a family.
+fn unspecified(like: SocketAddr) -> SocketAddr {
+    let addr: std::net::IpAddr = if like.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    SocketAddr::new(addr, 0)
 }
 
 #[cfg(test)]

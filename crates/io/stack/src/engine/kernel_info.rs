@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use super::{StreamInfo, SubflowInfo};
+use super::stream_info::{StreamInfo, SubflowInfo};
 
 const SOL_MPTCP: i32 = 284;
 const MPTCP_INFO: i32 = 1;

@@ -2,40 +2,28 @@
 //!
 //! Programs are written against [`Engine`], [`Listener`] and [`Stream`], and the engine is a choice at start.
 
-mod keepalive;
 #[cfg(feature = "kernel")]
 mod kernel;
 #[cfg(feature = "kernel")]
 mod kernel_info;
+mod stream_info;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub use keepalive::Keepalive;
 #[cfg(feature = "kernel")]
 pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
 #[cfg(feature = "kernel")]
 pub use kernel_info::is_multipath;
-use polypath_mptcp::ConnectionConfig;
+pub use stream_info::{StreamInfo, SubflowInfo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+pub use crate::connect_options::ConnectOptions;
+pub use crate::keepalive::Keepalive;
 use crate::stack::{Stack, StackListener, StackStream};
-
-/// Choices for one connection.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectOptions {
-    /// Where the first subflow starts. Default: the engine's first path of the remote's family.
-    pub local: Option<SocketAddr>,
-    /// Scheduler, congestion control, path manager, buffers; the engine's own if there is none. The kernel's engine
-    /// takes from it whether Multipath TCP is asked for at all.
-    pub config: Option<Arc<ConnectionConfig>>,
-    /// Gives up with [`io::ErrorKind::TimedOut`] after this time. Default: when the stack does, after minutes.
-    pub timeout: Option<Duration>,
-}
 
 /// A stack that carries connections. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -169,64 +157,6 @@ pub enum Stream {
     Kernel(KernelStream),
 }
 
-/// What is known of a connection, whatever carries it.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct StreamInfo {
-    /// Multipath TCP is in use; false after a fallback.
-    pub is_multipath: bool,
-    /// The subflows, in the order they were made.
-    pub subflows: Vec<SubflowInfo>,
-}
-
-/// What is known of a subflow.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct SubflowInfo {
-    /// This end's address, as the stack sees it.
-    pub local: SocketAddr,
-    /// The peer's.
-    pub remote: SocketAddr,
-    /// Bytes of data sent and acknowledged, if the engine tells.
-    pub bytes_acked: Option<u64>,
-    /// Bytes of data received, if the engine tells.
-    pub bytes_received: Option<u64>,
-    /// Segments sent again, if the engine tells.
-    pub retransmissions: Option<u64>,
-    /// Smoothed round-trip time, if the engine tells.
-    pub srtt: Option<Duration>,
-    /// Congestion window in bytes, if the engine tells.
-    pub cwnd_bytes: Option<u64>,
-    /// Used only when no regular path works.
-    pub is_backup: bool,
-}
-
-impl StreamInfo {
-    /// Bytes acknowledged and received on all subflows, as far as the engine tells. It changes whenever the network has
-    /// carried data; a subflow that goes takes its bytes with it.
-    #[must_use]
-    pub fn bytes_carried(&self) -> u64 {
-        let of = |subflow: &SubflowInfo| [subflow.bytes_acked, subflow.bytes_received];
-        self.subflows.iter().flat_map(of).flatten().fold(0, u64::wrapping_add)
-    }
-}
-
-impl From<polypath_mptcp::ConnectionInfo> for StreamInfo {
-    fn from(info: polypath_mptcp::ConnectionInfo) -> Self {
-        let subflows = info.subflows.into_iter().map(|subflow| SubflowInfo {
-            local: subflow.tuple.local.into(),
-            remote: subflow.tuple.remote.into(),
-            bytes_acked: Some(subflow.tcp.bytes_acked),
-            bytes_received: Some(subflow.tcp.bytes_received),
-            retransmissions: Some(subflow.tcp.retransmits),
-            srtt: Some(subflow.tcp.srtt.into()),
-            cwnd_bytes: Some(subflow.tcp.cwnd_bytes),
-            is_backup: subflow.backup,
-        });
-        Self { is_multipath: info.mptcp, subflows: subflows.collect() }
-    }
-}
-
 impl Stream {
     /// This end of the first subflow.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -308,11 +238,4 @@ impl AsyncWrite for Stream {
 pub fn timed_out(remote: SocketAddr, limit: Duration, expected: Option<&str>) -> io::Error {
     let expected = expected.map(|expected| format!("; expected {expected}")).unwrap_or_default();
     io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}{expected}"))
-}
-
-/// The unspecified address of a family.
-#[cfg(feature = "kernel")]
-fn unspecified(like: SocketAddr) -> SocketAddr {
-    let addr: std::net::IpAddr = if like.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    SocketAddr::new(addr, 0)
 }

@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 
 use polypath_tcp::ListenerId;
 
-use super::{Stack, StackStream};
+use super::handle::Stack;
+use super::stream::StackStream;
 
 /// Where connections to the stack arrive.
 #[derive(Debug)]

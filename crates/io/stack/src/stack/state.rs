@@ -13,9 +13,9 @@ use polypath_units::Instant;
 use polypath_wire::{Endpoint, Payload};
 use tokio::sync::{Notify, broadcast};
 
-use super::Surroundings;
 use super::driver::Transmit;
 use super::pool::BufferPool;
+use super::surroundings::Surroundings;
 use super::timer::{Armed, Timer};
 use crate::peer_list::PeerList;
 

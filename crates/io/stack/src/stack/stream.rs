@@ -10,7 +10,7 @@ use polypath_mptcp::{CloseReason, ConnectionId, ConnectionInfo, ConnectionOption
 use polypath_wire::{FourTuple, Payload};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Stack;
+use super::handle::Stack;
 use super::state::{State, StreamState};
 
 /// Most that one write copies: others want the lock.

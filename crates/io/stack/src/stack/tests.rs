@@ -1,7 +1,7 @@
 //! Two stacks behind TUN devices in namespaces, and programs that use their sockets.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use polypath_mptcp::path_manager::{Limits, LocalEndpoint};
 use polypath_mptcp::{ConnectionOption, HostConfig};

@@ -10,7 +10,8 @@ use super::datagram::{CHALLENGE_BYTES, Kind, OPENING_BYTES, OVERHEAD_BYTES, RETR
 use super::driver::{RECEIVE_BUFFER_BYTES, compact};
 use super::keys::{HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
-use super::peers::{Came, PeerLimits, Peers, Reaction, Route};
+use super::peers::{Came, PeerLimits, Peers, Reaction};
+use super::route::Route;
 use crate::stack::BufferPool;
 
 const HONEST: u16 = 100;

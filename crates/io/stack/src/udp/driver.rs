@@ -1,5 +1,3 @@
-mod port;
-
 use std::collections::HashSet;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -11,17 +9,17 @@ use std::task::{Context, Poll};
 use polypath_system::WallClock;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, SeqNumber, Transport};
-pub(super) use port::Port;
-use port::is_fatal;
 use quinn_udp::{BATCH_SIZE, RecvMeta};
 use tokio::io::Interest;
 
-use super::UdpOptions;
 use super::address::{OwnPath, PathId, network_addr, stack_addr};
 use super::datagram::{self, Header, Kind, Merged, Merger, Ports, Strange};
 use super::keys::{Challenge, HostSecret};
+use super::options::UdpOptions;
 use super::own::OwnPaths;
-use super::peers::{Came, Peers, Reaction, Route};
+use super::peers::{Came, Peers, Reaction};
+use super::port::{Port, is_fatal};
+use super::route::Route;
 use crate::stack::{Buffer, BufferPool, Receive, Transmit};
 use crate::{Stack, WeakStack};
 

@@ -10,7 +10,8 @@ use super::address::{OwnPath, PathId};
 use super::datagram::{CHALLENGE_BYTES, Header, Kind, OPENING_BYTES, OVERHEAD_BYTES, RETRY_BYTES};
 use super::keys::{Challenge, HostSecret, PathKey, Proof};
 use super::own::OwnPaths;
-use super::peers::{Came, PeerLimits, Peers, Reaction, Route};
+use super::peers::{Came, PeerLimits, Peers, Reaction};
+use super::route::Route;
 
 const OWNERS: u8 = 4;
 const LIMITS: PeerLimits = PeerLimits {

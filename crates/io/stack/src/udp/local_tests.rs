@@ -1,12 +1,14 @@
 //! Stacks that talk over the loopback interface, and who gets between them. Needs no privileges.
 
 use std::collections::HashSet;
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 
+use polypath_system::Link;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::address::PathId;
 use super::datagram::{Header, Kind};
+use super::options::further_uplinks;
 use super::*;
 use crate::engine::{ConnectOptions, Engine};
 use crate::stack::StackStream;

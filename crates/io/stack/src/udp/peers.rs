@@ -22,13 +22,13 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use polypath_tcp::source_prefix;
 use polypath_units::{Duration, Instant};
 
 use super::address::{PathId, SourceTag};
 use super::allowance::Allowance;
 use super::datagram::{CHALLENGE_BYTES, OPENING_BYTES, RESET_BYTES};
 use super::keys::{Challenge, PathKey, Proof};
+use super::route::{CHALLENGE_INTERVAL, Route};
 use super::secrets::PeerSecrets;
 use super::waiting::Waiting;
 
@@ -72,32 +72,11 @@ impl Default for PeerLimits {
 /// A challenge holds for one to two of these.
 const CHALLENGE_EPOCH: Duration = Duration::from_secs(8);
 
-/// By the same route a path is challenged so often at the most.
-pub(super) const CHALLENGE_INTERVAL: Duration = Duration::from_millis(20);
-
 /// A path without a flow is kept for so long after its last SYN: a flow may come of it.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// So often, at the most, is it worth asking which paths are in use.
 const CENSUS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How a peer's path is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Route {
-    /// Our socket.
-    pub(super) socket: usize,
-    /// The peer, or the last translator before us.
-    pub(super) remote: SocketAddr,
-    /// The address of ours at which it reaches us.
-    pub(super) local: Option<IpAddr>,
-}
-
-impl Route {
-    /// The network of sources that the peer's address belongs to.
-    pub(super) fn source(&self) -> u64 {
-        source_prefix(self.remote.ip())
-    }
-}
 
 /// A datagram of a path that came.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use siphasher::sip::SipHasher24;
 
 use super::address::{PathId, SourceTag};
 use super::keys::{Challenge, addr_bytes};
-use super::peers::Route;
+use super::route::Route;
 
 /// Keys of hashes that peers can't foresee.
 #[derive(Debug)]

@@ -1,11 +1,13 @@
 //! Two stacks that talk in datagrams over namespaces.
 
+use std::net::IpAddr;
 use std::process::Command;
 
 use polypath_testbed::{Testbed, is_root_or_skip};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
+use crate::UplinkPreference;
 use crate::engine::ConnectOptions;
 use crate::stack::StackStream;
 

@@ -6,7 +6,7 @@ use polypath_units::Instant;
 
 use super::address::PathId;
 use super::datagram::{CHALLENGE_BYTES, OVERHEAD_BYTES};
-use super::peers::{CHALLENGE_INTERVAL, Route};
+use super::route::{CHALLENGE_INTERVAL, Route};
 
 /// Paths that wait, in sets. A network of sources has one of the sets, in which the newest takes the place of the oldest.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! What an experiment file means: names resolved, defaults filled in, contradictions found.
 
-use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use polypath_sim::scenario::Source;
 use polypath_sim::scenario::units::{Percent, Size, read};
 use polypath_units::Duration;
 
+use super::algorithm::algorithm;
 use super::file::{
     BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord,
     TrafficFile, TrafficWord,
@@ -367,11 +367,6 @@ fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Varian
         }
     }
     Ok((variants, baseline_variants))
-}
-
-pub(super) fn algorithm(source: Source<'_>, key: &str, name: &str) -> Result<Algorithm, ExperimentError> {
-    polypath_congestion::Algorithm::by_name(name)
-        .ok_or_else(|| source.unknown(key, "congestion control", name, Algorithm::names()))
 }
 
 fn variant(

@@ -1,5 +1,6 @@
 //! Experiments: TOML files that say what is varied, what is sent, what is compared and what a document found.
 
+mod algorithm;
 mod check;
 mod file;
 mod job;

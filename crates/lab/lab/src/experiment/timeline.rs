@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use polypath_sim::background::{HEADER_BYTES, OnOff};
 use polypath_sim::scenario::Source;
 use polypath_units::Duration;
 
-use super::file::File;
-use super::file::{FlowFile, UdpFile};
-use super::{ExperimentError, Topology, Traffic, check};
+use super::algorithm::algorithm;
+use super::file::{File, FlowFile, UdpFile};
+use super::{ExperimentError, Topology, Traffic};
 use crate::run::{Flow, PathEvent, Timeline};
-use polypath_sim::background::{HEADER_BYTES, OnOff};
 
 /// Most connections of a timeline: their numbers are parts of addresses.
 const MOST_FLOWS: usize = 200;
@@ -46,7 +46,7 @@ pub(super) fn topology(
         if flow.paths.is_empty() {
             return Err(source.wrong(key("paths"), "a connection needs a path; expected [1] or [1, 2]"));
         }
-        let tcp = flow.tcp.as_deref().map(|name| check::algorithm(source, &key("tcp"), name)).transpose()?;
+        let tcp = flow.tcp.as_deref().map(|name| algorithm(source, &key("tcp"), name)).transpose()?;
         let datagrams = flow.udp.map(|udp| datagrams(source, &key, flow, udp)).transpose()?;
         let paths = flow.paths.iter().map(|number| path(key("paths"), *number));
         flows.push(Flow {

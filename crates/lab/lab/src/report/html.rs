@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::figure::{self, Line, PALETTE, PALETTE_DARK, Sample};
+use super::markup::{colour, escape};
 use super::{demand, number, timeline};
 use crate::analysis::Analysis;
 use crate::experiment::{Experiment, Metric, RunKey};
@@ -376,10 +377,6 @@ fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experim
     Ok(())
 }
 
-pub(super) fn colour(index: usize) -> String {
-    format!("--colour-{}", index % PALETTE.len())
-}
-
 /// The colours of the lines: figures are drawn in those of the light page, and the page gives each its own shade.
 fn palette() -> String {
     let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02X}{green:02X}{blue:02X}");
@@ -402,8 +399,4 @@ fn palette() -> String {
         );
     }
     style
-}
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

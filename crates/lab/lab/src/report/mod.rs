@@ -2,6 +2,7 @@
 
 mod figure;
 mod html;
+mod markup;
 mod timeline;
 
 use crate::analysis::Analysis;

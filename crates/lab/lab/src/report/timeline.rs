@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::figure::{self, Line};
-use super::html::{colour, escape};
+use super::markup::{colour, escape};
 use crate::experiment::{Experiment, RunKey, Topology};
 use crate::run::{Outcome, Quantity, Series};
 

@@ -11,7 +11,9 @@
 //! The folder's name ends in a part of the hash of experiment, form and build: another experiment, or another build,
 //! gets another folder and never goes on with old results.
 
+mod error;
 mod parquet;
 mod store;
 
-pub use store::{Manifest, Results, Store, StoreError};
+pub use error::StoreError;
+pub use store::{Manifest, Results, Store};

@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::experiment::{Experiment, RunKey};
 use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, Quantity, Series};
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::error::StoreError;
 use super::parquet;
 use crate::experiment::{Experiment, Form, RunKey};
 use crate::run::Outcome;
@@ -35,33 +36,6 @@ pub struct Manifest {
     pub complete: bool,
     /// Time that the runs took on the machine's clock, in seconds, interruptions left out.
     pub wall_s: f64,
-}
-
-/// Why results can't be written or read; one line that names the file.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The system said no.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// A file is not what it should be.
-    #[error("{}: {message}", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// Another process runs the same experiment.
-    #[error("{}: another process runs this experiment; wait for it, or choose another --out", path.display())]
-    Busy {
-        /// The folder.
-        path: PathBuf,
-    },
 }
 
 #[derive(Serialize, Deserialize)]

@@ -3,17 +3,23 @@
 mod backend;
 mod execute;
 mod observe;
+mod outcome;
+mod path_set;
 mod ring;
+mod series;
 mod set;
 mod timeline;
 mod variant;
+mod workload;
 
 pub use backend::{Backend, BackendError, Simulator};
 pub use execute::{ExecuteError, Progress, check, execute};
 pub use observe::Observation;
+pub use outcome::{BlockDelays, Outcome, PathOutcome};
+pub use path_set::{PathSet, PathSpec, RateChange};
 pub use ring::run_ring;
-pub use set::{
-    BlockDelays, Outcome, PathOutcome, PathSet, PathSpec, RateChange, Workload, observe_set, run_set,
-};
-pub use timeline::{Flow, PathEvent, Quantity, Series, Timeline, run_timeline};
+pub use series::{Quantity, Series};
+pub use set::{observe_set, run_set};
+pub use timeline::{Flow, PathEvent, Timeline, run_timeline};
 pub use variant::{Buffer, InitialPath, Variant, VariantKind};
+pub use workload::Workload;

@@ -7,8 +7,8 @@ use polypath_sim::network::Network;
 use polypath_sim::topologies::ParallelPaths;
 use polypath_units::{Duration, Instant};
 
-use super::set::PathSet;
-use super::timeline::{Quantity, Series};
+use super::path_set::PathSet;
+use super::series::{Quantity, Series};
 
 /// What to look at besides the receive buffer and slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

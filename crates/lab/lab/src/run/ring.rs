@@ -10,8 +10,10 @@ use polypath_sim::network::{LinkSpec, NetworkBuilder, NodeId, Prefix};
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
-use super::set::{Outcome, PathOutcome, PathSet, Workload};
+use super::outcome::{Outcome, PathOutcome};
+use super::path_set::PathSet;
 use super::variant::{Variant, VariantKind};
+use super::workload::Workload;
 
 const BOTTLENECKS: usize = 3;
 

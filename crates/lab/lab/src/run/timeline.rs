@@ -13,10 +13,12 @@ use polypath_sim::conversation::{Conversation, Ends};
 use polypath_sim::network::{LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
-use serde::{Deserialize, Serialize};
 
-use super::set::{Outcome, PathOutcome, PathSet, Workload};
+use super::outcome::{Outcome, PathOutcome};
+use super::path_set::PathSet;
+use super::series::{Quantity, Series};
 use super::variant::Variant;
+use super::workload::Workload;
 
 /// Connections and changes of paths over time.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,51 +77,6 @@ impl Timeline {
             on_path.map(|(endpoint, _)| (hosts.client, endpoint))
         });
         interfaces.filter(|_| event.interface).collect()
-    }
-}
-
-/// Something over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Series {
-    /// The connection.
-    pub flow: usize,
-    /// The path, for the part of the connection that goes over it; all of the connection if none.
-    pub path: Option<usize>,
-    /// What the values are.
-    #[serde(default)]
-    pub quantity: Quantity,
-    /// One for each [`Quantity::interval`].
-    pub values: Vec<f64>,
-}
-
-/// What is recorded over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Quantity {
-    /// Mean rate in bits per second: of a connection what arrived at the application, of a path what was acknowledged.
-    #[default]
-    Rate,
-    /// Congestion window in bytes.
-    Window,
-}
-
-impl Quantity {
-    /// Time between two points.
-    #[must_use]
-    pub const fn interval(self) -> Duration {
-        match self {
-            Self::Rate => Series::INTERVAL,
-            Self::Window => Duration::from_millis(50),
-        }
-    }
-}
-
-impl Series {
-    const INTERVAL: Duration = Duration::from_millis(500);
-
-    /// A series without values yet.
-    pub(super) const fn new(flow: usize, path: Option<usize>, quantity: Quantity) -> Self {
-        Self { flow, path, quantity, values: Vec::new() }
     }
 }
 

@@ -6,7 +6,8 @@ use polypath_congestion::Algorithm;
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use rand_core::{Rng, SeedableRng};
 
-use super::set::{PathSet, Workload};
+use super::path_set::PathSet;
+use super::workload::Workload;
 
 /// One way to send over a set of paths.
 #[derive(Clone, Debug)]

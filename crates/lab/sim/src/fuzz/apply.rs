@@ -30,8 +30,8 @@ const REST: Duration = Duration::from_secs(2);
 impl World {
     pub(super) fn apply(&mut self, op: Op) -> Result<(), Finding> {
         self.carry_out(op)?;
-        invariants::after_step(self, Side::Client)?;
-        invariants::after_step(self, Side::Server)
+        invariants::after_step(&self.hosts, &self.applications, Side::Client)?;
+        invariants::after_step(&self.hosts, &self.applications, Side::Server)
     }
 
     fn carry_out(&mut self, op: Op) -> Result<(), Finding> {

@@ -4,8 +4,7 @@ use polypath_mptcp::{CloseReason, ConnectionInfo, Host};
 
 use super::application::Application;
 use super::failure::{Finding, FindingKind};
-use super::setup::{Side, Strength};
-use super::world::World;
+use super::setup::{Setup, Side, Strength};
 
 /// Beyond twice the receive buffer, as what a window promised once is taken later, too: a segment that crosses its end, and what a
 /// probe of a closed window brings.
@@ -14,9 +13,9 @@ const RECEIVE_SLACK_BYTES: u64 = 64 << 10;
 const INITIAL_WINDOW_BYTES: u64 = 256 << 10;
 
 /// After a host was given something and has said all that it has to say.
-pub(super) fn after_step(world: &World, side: Side) -> Result<(), Finding> {
-    let host = &world.hosts[side.index()];
-    for application in world.applications.iter().filter(|application| application.side == side) {
+pub(super) fn after_step(hosts: &[Host; 2], applications: &[Application], side: Side) -> Result<(), Finding> {
+    let host = &hosts[side.index()];
+    for application in applications.iter().filter(|application| application.side == side) {
         if application.released {
             continue;
         }
@@ -66,14 +65,14 @@ fn memory_is_bounded(host: &Host, application: &Application, info: &ConnectionIn
 }
 
 /// A clean end comes after everything that the other end wrote, and only if that ended its stream.
-pub(super) fn at_end(world: &World, number: usize) -> Result<(), Finding> {
-    let application = &world.applications[number];
+pub(super) fn at_end(applications: &[Application], number: usize) -> Result<(), Finding> {
+    let application = &applications[number];
     let is_clean = application.at_end || application.closed == Some(CloseReason::Finished);
     if !application.checks_bytes || application.released || application.aborted || !is_clean {
         return Ok(());
     }
     let (side, read) = (application.side, application.read_bytes);
-    let Some(peer) = application.peer.map(|peer| &world.applications[peer]) else {
+    let Some(peer) = application.peer.map(|peer| &applications[peer]) else {
         let details = format!("{side:?} came to a clean end that no application made");
         return Err(Finding::new(FindingKind::FalseEnd, details));
     };
@@ -92,14 +91,14 @@ pub(super) fn at_end(world: &World, number: usize) -> Result<(), Finding> {
 }
 
 /// Everything that was not disturbed has come to its end in order.
-pub(super) fn at_rest(world: &World) -> Result<(), Finding> {
-    for application in &world.applications {
-        let Some(peer) = application.peer.map(|peer| &world.applications[peer]) else { continue };
+pub(super) fn at_rest(setup: &Setup, hosts: &[Host; 2], applications: &[Application]) -> Result<(), Finding> {
+    for application in applications {
+        let Some(peer) = application.peer.map(|peer| &applications[peer]) else { continue };
         if !application.checks_bytes || !application.is_orderly() || !peer.is_orderly() {
             continue;
         }
         let describe = |end: &Application| {
-            let info = world.hosts[end.side.index()].info(end.id);
+            let info = hosts[end.side.index()].info(end.id);
             format!(
                 "{:?} wrote {} (to write {}) read {} finished {} closed {:?} subflows {:?}",
                 end.side,
@@ -113,13 +112,13 @@ pub(super) fn at_rest(world: &World) -> Result<(), Finding> {
         };
         match application.closed {
             // The other end is gone, and its reset was lost: who has nothing to send learns that from keep-alives only.
-            None if is_lost(peer) && has_nothing_to_send(world, application) => {}
+            None if is_lost(peer) && has_nothing_to_send(hosts, application) => {}
             None => {
                 let details = format!("{}; {}", describe(application), describe(peer));
                 return Err(Finding::new(FindingKind::Stall, details));
             }
             Some(CloseReason::Finished) => {}
-            Some(_) if !world.setup.fair || may_overtake_a_cookie(world) => {}
+            Some(_) if !setup.fair || may_overtake_a_cookie(setup, hosts) => {}
             Some(_) => {
                 let details = format!("{}; {}", describe(application), describe(peer));
                 return Err(Finding::new(FindingKind::Broken, details));
@@ -135,20 +134,20 @@ fn is_lost(application: &Application) -> bool {
 
 /// Without timestamps, a segment that overtakes the third ACK with a SYN cookie looks as one of a connection that is gone, and is
 /// reset (RFC 9293 §3.5.1).
-fn may_overtake_a_cookie(world: &World) -> bool {
-    let cookies = world.hosts[Side::Server.index()].mib().syncookies_sent;
-    cookies > 0 && !world.setup.have_timestamps()
+fn may_overtake_a_cookie(setup: &Setup, hosts: &[Host; 2]) -> bool {
+    let cookies = hosts[Side::Server.index()].mib().syncookies_sent;
+    cookies > 0 && !setup.have_timestamps()
 }
 
-fn has_nothing_to_send(world: &World, application: &Application) -> bool {
-    let info = world.hosts[application.side.index()].info(application.id);
+fn has_nothing_to_send(hosts: &[Host; 2], application: &Application) -> bool {
+    let info = hosts[application.side.index()].info(application.id);
     application.to_write_bytes == 0 && info.is_none_or(|info| info.send_buffer_bytes == 0)
 }
 
 /// Nothing is left of all connections.
-pub(super) fn empty(world: &World) -> Result<(), Finding> {
+pub(super) fn empty(hosts: &[Host; 2]) -> Result<(), Finding> {
     for side in [Side::Client, Side::Server] {
-        let host = &world.hosts[side.index()];
+        let host = &hosts[side.index()];
         let counts = [
             ("connections", host.connection_count() as u64),
             ("flows", host.flow_count() as u64),

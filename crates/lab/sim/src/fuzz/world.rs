@@ -230,7 +230,7 @@ impl World {
         // The state of connections is looked at now and then: to look costs more than a packet does.
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) {
-            invariants::after_step(self, side)
+            invariants::after_step(&self.hosts, &self.applications, side)
         } else {
             Ok(())
         }
@@ -282,7 +282,7 @@ impl World {
             _ => {}
         }
         self.work(number)?;
-        invariants::at_end(self, number)?;
+        invariants::at_end(&self.applications, number)?;
         if self.lets_go { self.release(number) } else { Ok(()) }
     }
 
@@ -292,7 +292,7 @@ impl World {
         if application.work(self.now, &mut self.hosts[application.side.index()])? {
             self.note_progress();
         }
-        invariants::at_end(self, number)
+        invariants::at_end(&self.applications, number)
     }
 
     /// All applications go on.
@@ -346,13 +346,13 @@ impl World {
                 self.flush(side)?;
             }
         }
-        invariants::at_rest(self)?;
+        invariants::at_rest(&self.setup, &self.hosts, &self.applications)?;
         self.lets_go = true;
         for number in 0..self.applications.len() {
             self.release(number)?;
         }
         self.run_until(self.now + Duration::from_secs(700))?;
-        invariants::empty(self)
+        invariants::empty(&self.hosts)
     }
 }
 

@@ -50,6 +50,8 @@ mod error;
 mod file;
 mod interfaces;
 mod links;
+mod outputs;
+mod plan;
 mod result;
 mod run;
 pub mod units;
@@ -58,10 +60,11 @@ use std::path::{Path, PathBuf};
 
 use polypath_units::{Duration, Instant};
 
-use check::Plan;
 pub use error::{ScenarioError, ScenarioErrorKind, Source};
 use file::File;
 pub use interfaces::{InterfaceLink, InterfaceLinks};
+pub use outputs::Outputs;
+use plan::Plan;
 pub use result::{
     ChannelResult, ConnectionResult, LinkResult, RunResult, Series, StreamResult, SubflowResult,
     SubflowSeries,
@@ -85,19 +88,6 @@ pub trait Progress {
 /// Tells nobody.
 impl Progress for () {
     fn at(&mut self, _now: Instant, _end: Instant, _received_bytes: u64) {}
-}
-
-/// Where the results of a scenario are to go, as its file says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outputs {
-    /// Results in JSON.
-    pub json: Option<PathBuf>,
-    /// Packets in pcapng. Written by [`Scenario::run`].
-    pub pcap: Option<PathBuf>,
-    /// Packets in text. Written by [`Scenario::run`].
-    pub trace: Option<PathBuf>,
-    /// A report in HTML.
-    pub report: Option<PathBuf>,
 }
 
 impl Scenario {

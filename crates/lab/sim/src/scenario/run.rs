@@ -6,7 +6,7 @@ use std::path::Path;
 
 use polypath_units::{BitRate, Instant};
 
-use super::check::{ConnectionPlan, Plan};
+use super::plan::{ConnectionPlan, Plan};
 use super::result::{ChannelResult, ConnectionResult, LinkResult, RunResult, StreamResult};
 use super::{Progress, Scenario, ScenarioError, ScenarioErrorKind};
 use crate::app::{SendPlan, TrafficPlan, TrafficReport};

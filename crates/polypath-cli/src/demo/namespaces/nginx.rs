@@ -12,7 +12,7 @@ use polypath_testbed::Testbed;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tempfile::TempDir;
 
-use super::NamespaceError;
+use super::error::NamespaceError;
 
 /// What it serves, at port 80.
 pub(super) const FILE_NAME: &str = "file";

@@ -1,5 +1,7 @@
 //! Owners and attackers against the table, in virtual time.
 
+use polypath_tcp::source_prefix;
+
 use super::super::address::OwnPath;
 use super::super::datagram::{Header, Kind, OVERHEAD_BYTES, RETRY_BYTES};
 use super::super::keys::HostSecret;

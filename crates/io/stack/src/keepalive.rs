@@ -56,7 +56,7 @@ impl Keepalive {
     /// For a socket of the kernel. Multipath TCP sockets of older kernels take the switch and not the times; then the
     /// system's times count.
     #[cfg(feature = "kernel")]
-    pub(super) fn set(self, socket: SockRef<'_>) {
+    pub(crate) fn set(self, socket: SockRef<'_>) {
         let Some(idle) = self.idle else { return };
         let times = TcpKeepalive::new().with_time(idle).with_interval(INTERVAL).with_retries(PROBES.into());
         if socket.set_tcp_keepalive(&times).is_err() {

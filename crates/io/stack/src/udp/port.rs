@@ -10,8 +10,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::udp::address::OwnPath;
-use crate::udp::refusals::next_refusal;
+use super::address::OwnPath;
+use super::refusals::next_refusal;
 
 /// Buffers of the kernel for each socket. A millisecond at 10 Gbit/s must fit; with room for more, all that may be under way stands
 /// there, out of the processor's caches, which halves the rate of a local path.
@@ -22,7 +22,7 @@ const MOST_SENT_BYTES: usize = 65_000;
 
 /// An interface's, or everybody's, sockets.
 #[derive(Debug)]
-pub(in crate::udp) struct Port {
+pub(super) struct Port {
     pub(super) socket: UdpSocket,
     pub(super) state: UdpSocketState,
     /// The path of ours that uses it, if it is one from which connections are opened.
@@ -34,7 +34,7 @@ pub(in crate::udp) struct Port {
 
 impl Port {
     /// A socket bound to a port, and to an interface if one is named.
-    pub(in crate::udp) fn open(
+    pub(super) fn open(
         is_v4: bool,
         port: u16,
         interface: Option<&str>,

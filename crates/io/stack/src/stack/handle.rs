@@ -1,0 +1,229 @@
+//! A handle to a stack, by which applications and whoever looks after its paths ask it for everything but connections.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{
+    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, Mib,
+};
+#[cfg(feature = "tun")]
+use polypath_system::tun::Tun;
+use polypath_units::Instant;
+#[cfg(feature = "udp")]
+use polypath_wire::FourTuple;
+use tokio::sync::broadcast;
+
+use super::driver::{Receive, Transmit};
+use super::state::Shared;
+use super::surroundings::Surroundings;
+use super::task;
+use crate::peer_list::PeerList;
+#[cfg(feature = "tun")]
+use crate::tun;
+
+/// How often it is looked whether connections have ended.
+const DRAIN_STEP: Duration = Duration::from_millis(2);
+
+/// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its
+/// connections are closed.
+#[derive(Debug)]
+pub struct Stack {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Stack {
+    /// A stack behind a TUN device, whose addresses and routes are the caller's business.
+    ///
+    /// Must be called within a tokio runtime.
+    #[cfg(feature = "tun")]
+    pub fn tun(tun: &Tun, config: HostConfig) -> io::Result<Self> {
+        let (transmit, receive) = tun::split(tun)?;
+        Self::start(config, transmit, receive)
+    }
+
+    /// A stack behind any driver.
+    ///
+    /// Must be called within a tokio runtime.
+    pub fn start<R: Receive + 'static>(
+        config: HostConfig,
+        transmit: impl Transmit + 'static,
+        receive: impl IntoIterator<Item = R>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(config, Box::new(transmit))?);
+        // The tasks end when there is no handle, so the first one comes before them.
+        let stack = Self::handle(shared);
+        task::spawn(&stack.shared, receive)?;
+        Ok(stack)
+    }
+
+    fn handle(shared: Arc<Shared>) -> Self {
+        shared.add_handle();
+        Self { shared }
+    }
+
+    /// Puts the stack into surroundings, which are kept as long as the stack.
+    pub fn surround(&self, surroundings: Box<dyn Surroundings>) {
+        self.shared.surround(surroundings);
+    }
+
+    /// Notes in a list which subflows are open, from now on.
+    pub fn keep_peers(&self, list: PeerList) {
+        self.shared.peek(|state| state.keep_peers(list));
+    }
+
+    /// A path became usable: connections may have subflows from its address.
+    pub fn add_path(&self, endpoint: LocalEndpoint) {
+        self.shared.with(|state, now| state.host.add_endpoint(now, endpoint));
+    }
+
+    /// A path is gone: its subflows end, and what they had under way goes elsewhere.
+    pub fn remove_path(&self, addr: IpAddr) {
+        self.shared.with(|state, now| state.host.remove_endpoint(now, addr));
+    }
+
+    /// The paths.
+    #[must_use]
+    pub fn paths(&self) -> Vec<LocalEndpoint> {
+        self.shared.with(|state, _| state.host.config().endpoints.clone())
+    }
+
+    /// The settings that connections get unless they bring their own.
+    #[must_use]
+    pub fn connection_config(&self) -> Arc<ConnectionConfig> {
+        self.shared.with(|state, _| state.host.config().connection.clone())
+    }
+
+    /// State of each connection that an application holds.
+    #[must_use]
+    pub fn connections(&self) -> Vec<(ConnectionId, ConnectionInfo)> {
+        self.shared.with(|state, _| state.connections())
+    }
+
+    /// State of one connection; none once it is over.
+    #[must_use]
+    pub fn connection(&self, id: ConnectionId) -> Option<ConnectionInfo> {
+        self.shared.peek(|state| state.host.info(id))
+    }
+
+    /// The address by which peers know one of the stack's own, if nobody else translates it.
+    #[must_use]
+    pub fn seen_at(&self, own: SocketAddr) -> SocketAddr {
+        self.shared.surroundings(|around| around.seen_at(own)).unwrap_or(own)
+    }
+
+    /// What a peer may lack that does not answer.
+    pub fn expected_of_peers(&self) -> Option<&'static str> {
+        self.shared.surroundings(|around| around.expected_of_peers()).flatten()
+    }
+
+    /// Changes a setting of a connection, as `setsockopt` does.
+    pub fn set_option(&self, id: ConnectionId, option: ConnectionOption) {
+        self.shared.with(|state, now| state.host.set_option(now, id, option));
+    }
+
+    /// A handle that does not keep the stack running.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakStack {
+        WeakStack { shared: Arc::downgrade(&self.shared) }
+    }
+
+    /// Counters, by the kernel's names.
+    #[must_use]
+    pub fn mib(&self) -> Mib {
+        self.shared.with(|state, _| state.host.mib())
+    }
+
+    /// The paths that peers were asked not to use, since they held up the rest or would have, by name, or address where they have none.
+    #[must_use]
+    pub fn paths_set_aside(&self) -> Vec<String> {
+        let addresses = self.shared.peek(|state| state.set_aside.clone());
+        let name = |addr: &IpAddr| {
+            let named = self.shared.surroundings(|around| around.path_name(*addr)).flatten();
+            named.unwrap_or_else(|| addr.to_string())
+        };
+        let mut names: Vec<String> = addresses.iter().map(name).collect();
+        names.dedup();
+        names
+    }
+
+    /// Counters of what lies between the stack and its peers, by name.
+    #[must_use]
+    pub fn driver_counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.surroundings(|around| around.counters()).unwrap_or_default()
+    }
+
+    /// Both ends of every subflow.
+    #[cfg(feature = "udp")]
+    pub(crate) fn flows(&self) -> Vec<FourTuple> {
+        self.shared.peek(|state| state.host.subflow_tuples().collect())
+    }
+
+    /// Has subflows send an acknowledgment, `most` of those that are meant.
+    #[cfg(feature = "udp")]
+    pub(crate) fn acknowledge(&self, most: usize, is_meant: impl Fn(&FourTuple) -> bool) {
+        self.shared.with(|state, now| {
+            let meant: Vec<FourTuple> = state.host.subflow_tuples().filter(is_meant).take(most).collect();
+            meant.into_iter().for_each(|flow| state.host.acknowledge(now, flow));
+        });
+    }
+
+    /// What happens to connections and subflows from now on, `Readable` and `Writable` left out. A slow receiver
+    /// misses the oldest.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<(Instant, ConnectionId, Event)> {
+        self.shared.with(|state, _| state.observers.subscribe())
+    }
+
+    /// Waits until every connection that was let go is closed in order; at most `limit`.
+    pub async fn drain(&self, limit: Duration) {
+        let drained = async {
+            while self.shared.with(|state, _| state.host.connection_count()) > 0 {
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        };
+        // What is not closed by then is left to the peer's timers.
+        let _ = tokio::time::timeout(limit, drained).await;
+    }
+
+    /// Ends every connection, all of which were let go: what was written is delivered, as far as it can be within `limit`;
+    /// a peer that has it all and does not end its side within `linger` is reset, so that it waits for nobody.
+    pub async fn finish(&self, limit: Duration, linger: Duration) {
+        let delivered = async {
+            while self.shared.with(|state, _| state.host.undelivered_count()) > 0 {
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, delivered).await;
+        self.drain(linger).await;
+        self.shared.with(|state, now| state.host.abort_all(now));
+    }
+}
+
+/// A handle to a [`Stack`] that does not keep it running.
+#[derive(Clone, Debug)]
+pub struct WeakStack {
+    shared: Weak<Shared>,
+}
+
+impl WeakStack {
+    /// The stack, if it still runs.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Stack> {
+        self.shared.upgrade().filter(|shared| !shared.is_over()).map(Stack::handle)
+    }
+}
+
+impl Clone for Stack {
+    fn clone(&self) -> Self {
+        Self::handle(self.shared.clone())
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.shared.remove_handle();
+    }
+}

@@ -1,0 +1,49 @@
+use std::net::{IpAddr, SocketAddr};
+use std::{fmt, io};
+
+/// What lies between a stack and the addresses that its peers see.
+pub trait Surroundings: fmt::Debug + Send {
+    /// The stack's own address for one at which somebody wants to listen.
+    fn listens_at(&self, local: SocketAddr) -> SocketAddr;
+
+    /// The address by which the stack knows a peer that is to be dialled.
+    fn dials(&self, remote: SocketAddr) -> SocketAddr {
+        remote
+    }
+
+    /// The stack's address from which a peer is reached, if it is reached from one only. Errors: none of them leads there.
+    fn starts_at(&self, remote: SocketAddr) -> io::Result<Option<IpAddr>> {
+        let _ = remote;
+        Ok(None)
+    }
+
+    /// The address by which peers on the way know one of the stack's own.
+    fn seen_at(&self, own: SocketAddr) -> SocketAddr {
+        own
+    }
+
+    /// A peer of the stack's, with the address by which the network knows it now.
+    fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
+        peer
+    }
+
+    /// Lets peers reach a port; with `is_held`, whoever listens there has it from the kernel already, so that it need
+    /// not be kept from others.
+    fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
+
+    /// What a peer may lack that does not answer, if it has to have more than an open port.
+    fn expected_of_peers(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What people call the path that one of the stack's own addresses belongs to.
+    fn path_name(&self, own: IpAddr) -> Option<String> {
+        let _ = own;
+        None
+    }
+
+    /// What was counted there, by name.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,102 @@
+//! What a run gives.
+
+use polypath_sim::network::{LinkId, Network};
+use serde::{Deserialize, Serialize};
+
+use super::series::Series;
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Bytes that arrived in order at the receiving application.
+    pub received_bytes: u64,
+    /// Those bytes over the time from the first SYN to the last byte, or to the end of a bulk transfer, in bits per
+    /// second.
+    pub goodput_bps: f64,
+    /// From the first SYN to the last planned byte, in seconds, if it arrived in time. Of bulk transfers: never.
+    pub completion_s: Option<f64>,
+    /// The path that the connection was opened over.
+    pub initial_path: usize,
+    /// Each path.
+    pub paths: Vec<PathOutcome>,
+    /// Goodput of each connection in bits per second, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows_bps: Vec<f64>,
+    /// Goodput of the variant's connections over that of plain TCP beside them, where there are both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
+    /// Rates over time, where the experiment has a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// Delays of blocks, if blocks were sent.
+    pub blocks: Option<BlockDelays>,
+    /// Largest receive buffer that was promised to the sender, in bytes, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_buffer_bytes: Option<u64>,
+    /// When the congestion window of the fastest path was first as large as slow start made it, or as the receive buffer, in
+    /// seconds from the first SYN, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_start_s: Option<f64>,
+    /// Events that the simulator processed.
+    pub events: u64,
+}
+
+/// What went over a path, from the host that opened the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathOutcome {
+    /// Bytes that arrived, IP headers included.
+    pub delivered_bytes: u64,
+    /// Packets that arrived.
+    pub delivered_packets: u64,
+    /// Packets that the queue dropped.
+    pub queue_drops: u64,
+    /// Packets lost on the line.
+    pub lost_packets: u64,
+}
+
+/// How long blocks took from their making to their arrival, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockDelays {
+    /// Blocks that were made.
+    pub made: u64,
+    /// Blocks that arrived.
+    pub arrived: u64,
+    /// The least delay.
+    pub min_s: f64,
+    /// Median.
+    pub median_s: f64,
+    /// 95th percentile.
+    pub p95_s: f64,
+    /// 99th percentile.
+    pub p99_s: f64,
+    /// The longest delay.
+    pub max_s: f64,
+}
+
+impl PathOutcome {
+    pub(super) fn of(network: &Network, link: LinkId) -> Self {
+        let stats = network.channel_stats(link.forward());
+        Self {
+            delivered_bytes: stats.delivered_bytes,
+            delivered_packets: stats.delivered_packets,
+            queue_drops: stats.queue_drops,
+            lost_packets: stats.lost_packets,
+        }
+    }
+}
+
+impl BlockDelays {
+    pub(super) fn new(made: u64, mut delays_s: Vec<f64>) -> Self {
+        delays_s.sort_by(f64::total_cmp);
+        let at = |share: f64| crate::metrics::percentile(&delays_s, share);
+        Self {
+            made,
+            arrived: delays_s.len() as u64,
+            min_s: at(0.0),
+            median_s: at(0.5),
+            p95_s: at(0.95),
+            p99_s: at(0.99),
+            max_s: at(1.0),
+        }
+    }
+}

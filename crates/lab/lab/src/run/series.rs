@@ -1,0 +1,49 @@
+//! What is recorded over time.
+
+use polypath_units::Duration;
+use serde::{Deserialize, Serialize};
+
+/// Something over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The connection.
+    pub flow: usize,
+    /// The path, for the part of the connection that goes over it; all of the connection if none.
+    pub path: Option<usize>,
+    /// What the values are.
+    #[serde(default)]
+    pub quantity: Quantity,
+    /// One for each [`Quantity::interval`].
+    pub values: Vec<f64>,
+}
+
+/// What is recorded over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Mean rate in bits per second: of a connection what arrived at the application, of a path what was acknowledged.
+    #[default]
+    Rate,
+    /// Congestion window in bytes.
+    Window,
+}
+
+impl Quantity {
+    /// Time between two points.
+    #[must_use]
+    pub const fn interval(self) -> Duration {
+        match self {
+            Self::Rate => Series::INTERVAL,
+            Self::Window => Duration::from_millis(50),
+        }
+    }
+}
+
+impl Series {
+    pub(super) const INTERVAL: Duration = Duration::from_millis(500);
+
+    /// A series without values yet.
+    pub(super) const fn new(flow: usize, path: Option<usize>, quantity: Quantity) -> Self {
+        Self { flow, path, quantity, values: Vec::new() }
+    }
+}

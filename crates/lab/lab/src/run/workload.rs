@@ -1,0 +1,127 @@
+//! What is sent over a set of paths.
+
+use std::fmt;
+
+use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
+use polypath_sim::conversation::{Conversation, Ends};
+use polypath_sim::network::Network;
+use polypath_units::{BitRate, Duration, Instant};
+
+/// What is sent, from the host that opens the connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Workload {
+    /// As much as possible for so long.
+    Bulk {
+        /// From the opening of the connection on.
+        duration: Duration,
+    },
+    /// So many bytes.
+    Transfer {
+        /// How many.
+        bytes: u64,
+        /// When to give up.
+        timeout: Duration,
+    },
+    /// Blocks, each of which is timed from its making to its arrival.
+    Blocks {
+        /// Size of a block in bytes.
+        block_bytes: u64,
+        /// Rate at which blocks are made; if none, each is made when the send buffer has taken the one before.
+        rate: Option<BitRate>,
+        /// How long blocks are made.
+        duration: Duration,
+    },
+    /// Requests and responses in turn; the response comes from the host that accepted the connection.
+    Requests {
+        /// Size of a request in bytes.
+        request_bytes: u64,
+        /// Size of a response in bytes.
+        response_bytes: u64,
+        /// How many.
+        count: u64,
+        /// When to give up.
+        timeout: Duration,
+    },
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes: u64| if bytes >= 1 << 20 { (bytes >> 20, "MB") } else { (bytes >> 10, "KB") };
+        match *self {
+            Self::Bulk { duration } => write!(f, "bulk {duration}"),
+            Self::Transfer { bytes, .. } => {
+                let (count, unit) = size(bytes);
+                write!(f, "{count} {unit}")
+            }
+            Self::Blocks { block_bytes, rate: Some(rate), .. } => {
+                write!(f, "blocks of {block_bytes} bytes at {rate}")
+            }
+            Self::Blocks { block_bytes, rate: None, .. } => write!(f, "blocks of {block_bytes} bytes"),
+            Self::Requests { response_bytes, count, .. } => {
+                write!(f, "{count} responses of {response_bytes} bytes")
+            }
+        }
+    }
+}
+
+impl Workload {
+    /// How many bytes the choice of a best path should think of.
+    pub(super) fn expected_bytes(&self) -> u64 {
+        match *self {
+            // Long enough for the rate alone to matter.
+            Self::Bulk { .. } => 1 << 30,
+            Self::Transfer { bytes, .. } => bytes,
+            Self::Blocks { block_bytes, .. } => block_bytes,
+            Self::Requests { request_bytes, response_bytes, .. } => request_bytes.max(response_bytes),
+        }
+    }
+
+    /// When a run ends at the latest.
+    pub(super) fn end(&self) -> Instant {
+        let span = match *self {
+            Self::Bulk { duration } => duration,
+            Self::Transfer { timeout, .. } | Self::Requests { timeout, .. } => timeout,
+            // What is under way at the end still arrives.
+            Self::Blocks { duration, .. } => duration + Duration::from_secs(60),
+        };
+        Instant::ZERO + span
+    }
+
+    /// Nothing happens any more that a result would show: the last byte has arrived.
+    pub(super) fn is_complete(&self, network: &Network, ends: Ends) -> bool {
+        match *self {
+            Self::Bulk { .. } => false,
+            Self::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
+            Self::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
+            Self::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
+        }
+    }
+
+    /// What the ends of connection number `index` do.
+    pub(super) fn plans_of(&self, index: u64) -> (TrafficPlan, TrafficPlan) {
+        let (mut opener, mut acceptor) = Conversation::plans(index, None, None);
+        match *self {
+            Self::Bulk { .. } => opener.send = SendPlan::Bytes(u64::MAX),
+            Self::Transfer { bytes, .. } => opener.send = SendPlan::Bytes(bytes),
+            Self::Blocks { block_bytes, rate, duration } => {
+                // What was made in time is sent, however late. Without a rate, nothing is made that can't be sent at once.
+                let total_bytes = rate.map_or(u64::MAX, |rate| {
+                    let interval = rate.time_to_send(block_bytes).as_nanos().max(1);
+                    (duration.as_nanos() / interval + 1).saturating_mul(block_bytes)
+                });
+                opener.send = SendPlan::Blocks { block_bytes, rate, total_bytes };
+                opener.stop_at = rate.is_none().then(|| Instant::ZERO + duration);
+            }
+            Self::Requests { request_bytes, response_bytes, count, .. } => {
+                let plan = |initiates| {
+                    SendPlan::Exchange(ExchangePlan { initiates, request_bytes, response_bytes, count })
+                };
+                (opener.send, acceptor.send) = (plan(true), plan(false));
+            }
+        }
+        // Thousands of runs: what arrives is compared in the tests of the stack.
+        opener.verify = false;
+        acceptor.verify = false;
+        (opener, acceptor)
+    }
+}
