@@ -28,7 +28,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
@@ -262,7 +262,7 @@ impl<K: Kind> fmt::Display for Named<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         match &self.build {
-            Build::Told { value, default, .. } if value != default => write!(f, ":{}", value.to_string()),
+            Build::Told { value, default, .. } if value != default => write!(f, ":{value}"),
             _ => Ok(()),
         }
     }
