@@ -28,7 +28,7 @@ pub enum EngineChoice {
     /// The kernel's plain TCP.
     PlainTcp,
     /// Our own stack.
-    Relay(RelayChoices),
+    Relay(Box<RelayChoices>),
 }
 
 /// What our own stack runs on.
@@ -78,8 +78,8 @@ impl EngineChoice {
             choice = match word {
                 "engine=kernel" => Self::Kernel,
                 "engine=tcp" => Self::PlainTcp,
-                "engine=tun" => Self::Relay(RelayChoices::new(Driver::Tun)),
-                "engine=udp" => Self::Relay(RelayChoices::new(Driver::Udp)),
+                "engine=tun" => Self::Relay(Box::new(RelayChoices::new(Driver::Tun))),
+                "engine=udp" => Self::Relay(Box::new(RelayChoices::new(Driver::Udp))),
                 _ => return Err(unexpected(word, ENGINES)),
             };
         }

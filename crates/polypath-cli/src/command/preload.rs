@@ -97,7 +97,7 @@ fn keeper_from_environment() -> Result<Option<Keeper>, String> {
     match choice.map_err(|error| format!("{OPTIONS_VARIABLE}: {error}"))? {
         EngineChoice::Relay(mut choices) => {
             choices.guardian = Some(guardian());
-            Keeper::start(address, choices).map_err(|error| error.to_string())
+            Keeper::start(address, *choices).map_err(|error| error.to_string())
         }
         _ => Err(format!("{OPTIONS_VARIABLE}: expected engine=tun or engine=udp")),
     }
