@@ -1,6 +1,6 @@
 //! What other processes may ask a running stack: its connections, its counters, and what happens next.
 //!
-//! A stack offers a Unix socket of mode 0600 in [`directory`], `PID.sock`. A client writes one line, a JSON object like
+//! A stack offers a Unix socket of mode 0600 in [`polypath_system::runtime_directory`], `PID.sock`. A client writes one line, a JSON object like
 //! `{"ask":"connections"}`, `{"ask":"counters"}` or `{"ask":"monitor"}`, and reads JSON lines: one [`Answer`] for the first two, and
 //! an [`EventReport`] for each event until it closes for the third. `polypath ss` and `polypath monitor` are such clients.
 

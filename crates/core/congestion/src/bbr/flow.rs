@@ -28,7 +28,7 @@ const BURSTS_IN_FLIGHT: f64 = 3.0;
 /// acknowledged segment left; and loss events of a round are counted as acknowledgments that revealed some. Where the draft
 /// draws at random, a hash of the own state decides, so that equal runs stay equal.
 ///
-/// It needs [`Ack::rate`]: see [`Controller::needs_rate_samples`].
+/// It needs [`Ack::rate`]: see [`Controller::needs_rate_samples`](crate::Controller::needs_rate_samples).
 #[derive(Clone, Debug)]
 pub struct Bbr {
     pub(super) mss_bytes: u64,

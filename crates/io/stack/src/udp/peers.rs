@@ -37,7 +37,7 @@ use super::waiting::Waiting;
 pub struct PeerLimits {
     /// Paths that are known at a time, about 200 bytes each. Default 65 536.
     pub paths: usize,
-    /// Of those, paths from one network of sources ([`source_prefix`]). Default 8192.
+    /// Of those, paths from one network of sources (`source_prefix`). Default 8192.
     pub paths_of_source: usize,
     /// Paths that wait to be known, about 150 bytes each. Default 8192.
     pub waiting: usize,
