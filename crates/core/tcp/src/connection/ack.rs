@@ -29,8 +29,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if ahead < 0 {
             return Ok(());
         }
-        // The peer answers: it lives, and may keep its window closed.
-        self.window_probes = 0;
+        self.stall.handle_answer();
         let window_changed = takes_window && self.update_window(now, segment);
         let in_flight = self.in_flight_bytes();
         let until = self.una + ahead as u64;
@@ -80,12 +79,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.board.acknowledge(until, newly);
         self.una = until;
         self.queue.acknowledge(self.acked_offset());
-        self.stalled_since = now;
-        if self.consecutive_timeouts > 0 {
+        self.stall.handle_progress(now);
+        if self.stall.timeouts() > 0 {
             self.judge_mtu_probe(now);
-            self.consecutive_timeouts = 0;
+            self.stall.forget_timeouts();
             // Without timestamps, the timeout stays backed off until something new is measured (RFC 6298 §3, §5).
-            if self.timestamps {
+            if self.timestamps.is_on() {
                 self.rtt.reset_backoff();
             }
             self.timers.probe_interval = None;
@@ -113,10 +112,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.peer_window_bytes = window;
         self.window_end = ack + window;
         self.largest_window_bytes = self.largest_window_bytes.max(window);
-        if self.window_end > self.next && self.timers.persist != Instant::FAR_FUTURE {
+        if self.window_end > self.next && self.stall.is_persisting() {
             // What fits leaves now, or, if that is a sliver, when the timer says so: it goes on from where it was.
             self.rtt.reset_backoff();
-            self.timers.persist = self.timers.persist.min(now + self.rtt.rto());
+            self.stall.persist_until(now + self.rtt.rto());
         }
         changed
     }
@@ -173,7 +172,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         {
             self.rtt.sample(now, now.since(sent_at));
         } else if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps
+            && self.timestamps.is_on()
             && advanced
         {
             self.sample_echo(now, timestamps.echo);
@@ -182,7 +181,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Measures by an echoed timestamp; false if it says nothing.
     pub(super) fn sample_echo(&mut self, now: Instant, echo: u32) -> bool {
-        let elapsed = self.clock(now).wrapping_sub(echo);
+        let elapsed = self.timestamps.elapsed_ms(now, echo);
         let is_sample = echo != 0 && elapsed < 1 << 20;
         if is_sample {
             // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.

@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use polypath_congestion::{Controller, FlowView};
 use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{FourTuple, Payload, Segment, SeqNumber, Timestamps};
+use polypath_wire::{FourTuple, Payload, Segment, SeqNumber};
 
 use super::{Connection, State};
 use crate::extension::Extension;
@@ -147,8 +147,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn receiver_rtt(&self, now: Instant, segment: &Segment) -> Option<Duration> {
         let timestamps =
-            segment.options.timestamps.filter(|timestamps| self.timestamps && timestamps.echo != 0)?;
-        let elapsed_ms = self.clock(now).wrapping_sub(timestamps.echo);
+            segment.options.timestamps.filter(|theirs| self.timestamps.is_on() && theirs.echo != 0)?;
+        let elapsed_ms = self.timestamps.elapsed_ms(now, timestamps.echo);
         // More is an echo of another clock.
         (elapsed_ms < 60_000).then(|| Duration::from_millis(elapsed_ms.into()))
     }
@@ -236,20 +236,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Retransmission timeouts since the peer last acknowledged something new.
     #[must_use]
     pub fn consecutive_timeouts(&self) -> u8 {
-        self.consecutive_timeouts
+        self.stall.timeouts()
     }
 
     /// When the last segment of the peer came.
     #[must_use]
     pub fn last_received_at(&self) -> Instant {
-        self.last_received_at
+        self.keepalive.heard_at()
     }
 
     /// How long the peer has been silent although something was in flight; zero if nothing is.
     #[must_use]
     pub fn silent_for(&self, now: Instant) -> Duration {
         match self.board.front() {
-            Some(oldest) if self.una < self.next => now.since(self.last_received_at.max(oldest.at)),
+            Some(oldest) if self.una < self.next => now.since(self.keepalive.heard_at().max(oldest.at)),
             _ => Duration::ZERO,
         }
     }
@@ -309,8 +309,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// All options of a segment with so many bytes of an extension's.
     #[inline]
     pub(super) fn padded_option_bytes(&self, extension_bytes: usize) -> usize {
-        let timestamps = if self.timestamps { Timestamps::LEN_BYTES } else { 0 };
-        (timestamps + extension_bytes).next_multiple_of(4)
+        (self.timestamps.len_bytes() + extension_bytes).next_multiple_of(4)
     }
 
     /// What the options of a segment with data from `position` on need beside the timestamps.
@@ -373,8 +372,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             snd_nxt: self.wire_seq(self.next),
             rcv_nxt: self.wire_ack(),
             window: self.window_field(self.own_window_bytes()),
-            ts_recent: self.timestamps.then_some(self.ts_recent),
-            timestamp_offset: self.timestamp_offset,
+            ts_recent: self.timestamps.is_on().then_some(self.timestamps.recent()),
+            timestamp_offset: self.timestamps.offset(),
         }
     }
 

@@ -2,16 +2,13 @@
 
 use core::fmt::Debug;
 
-use polypath_units::{Duration, Instant};
+use polypath_units::Instant;
 use polypath_wire::{Ecn, MAX_OPTIONS_BYTES, Segment, Timestamps};
 
 use super::{CloseReason, Connection, Disposition, DropReason, State};
 use crate::extension::Extension;
 use crate::host::ReplyLimit;
 use crate::reassembly::Arrival;
-
-/// Timestamps older than this are no reason to drop (RFC 7323 §5.5).
-const PAWS_IDLE: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// A segment arrived. Its payload is taken if it is of use; its options stay for the caller.
@@ -51,12 +48,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.note_alive(now);
         // RFC 7323 §4.3: only an acceptable segment that covers the last acknowledgment we sent updates the echo.
         if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps
+            && self.timestamps.is_on()
             && offset <= self.acked_to as i64
-            && !self.is_older(now, timestamps.value)
         {
-            self.ts_recent = timestamps.value;
-            self.ts_recent_at = now;
+            self.timestamps.handle_value(now, timestamps.value);
         }
         // FIN comes after the payload, which is about to be taken.
         let fin_offset = segment.flags.fin().then(|| offset + segment.payload.len() as i64);
@@ -144,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.state = State::SynReceived;
             self.pending.syn = true;
             self.syn_sent = 0;
-            self.consecutive_timeouts = 0;
+            self.stall.forget_timeouts();
         }
         Disposition::Accepted
     }
@@ -152,7 +147,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// What the peer's SYN or SYN/ACK says of it.
     pub(super) fn learn_from_syn(&mut self, now: Instant, syn: &Segment) {
         self.peer_isn = syn.seq;
-        self.last_received_at = now;
+        self.keepalive.handle_syn(now);
         let options = &syn.options;
         if let Some(mss) = options.mss() {
             self.peer_mss = mss.max(64);
@@ -162,11 +157,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             _ => (self.peer_shift, self.own_shift, self.scaling) = (0, 0, false),
         }
         self.sack = self.config.sack && options.sack_permitted();
-        self.timestamps = self.config.timestamps && options.timestamps.is_some();
-        if let Some(timestamps) = options.timestamps {
-            self.ts_recent = timestamps.value;
-            self.ts_recent_at = now;
-        }
+        self.timestamps.handle_syn(now, options.timestamps, self.config.timestamps);
         // Never scaled on a SYN (RFC 7323 §2.2).
         self.peer_window_bytes = u64::from(syn.window);
         self.largest_window_bytes = self.peer_window_bytes;
@@ -188,8 +179,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// A SYN that was sent more than once measures nothing (RFC 6298 §3), but for its timestamp.
     fn measure_handshake(&mut self, now: Instant, answer: &Segment) {
-        let echo =
-            answer.options.timestamps.filter(|_| self.timestamps).map_or(0, |timestamps| timestamps.echo);
+        let timestamps = answer.options.timestamps.filter(|_| self.timestamps.is_on());
+        let echo = timestamps.map_or(0, |timestamps| timestamps.echo);
         if self.syn_sent <= 1 {
             self.rtt.sample(now, now.since(self.last_sent_at));
         } else if !self.sample_echo(now, echo) {
@@ -201,11 +192,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.state = State::Established;
         self.events.connected = true;
         self.pending.syn = false;
-        self.consecutive_timeouts = 0;
+        self.stall.forget_timeouts();
         self.rtt.reset_backoff();
         self.timers.retransmit = Instant::FAR_FUTURE;
         self.delivery.round_end = self.next;
-        self.arm_keepalive(now);
+        self.keepalive.start(now, &self.config);
     }
 
     // ---- first: sequence number, and timestamps before it (RFC 7323 §5.3)
@@ -213,13 +204,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     fn check_sequence(&mut self, now: Instant, segment: &Segment, offset: i64) -> Result<(), DropReason> {
         if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps
+            && self.timestamps.is_on()
         {
-            if !segment.flags.rst() && self.is_older(now, timestamps.value) {
+            if !segment.flags.rst() && self.timestamps.is_older(now, timestamps.value) {
                 self.acknowledge_stray(now, segment, offset);
                 return Err(DropReason::Paws);
             }
-        } else if self.timestamps && must_have_timestamps(segment) {
+        } else if self.timestamps.is_on() && must_have_timestamps(segment) {
             return Err(DropReason::NoTimestamp);
         }
         let next = self.receive.next() as i64 + i64::from(self.fin_received);
@@ -245,12 +236,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         Err(if old { DropReason::Duplicate } else { DropReason::Sequence })
     }
 
-    /// The timestamp is older than the latest one, as long as that says anything (RFC 7323 §5.5).
-    #[inline]
-    fn is_older(&self, now: Instant, timestamp: u32) -> bool {
-        (timestamp.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < PAWS_IDLE
-    }
-
     /// A segment outside of the window is answered with an acknowledgment; one without data, or with a SYN (RFC 5961 §4.2), only so
     /// often.
     fn acknowledge_stray(&mut self, now: Instant, segment: &Segment, offset: i64) {
@@ -270,19 +255,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
-    /// RFC 5961 §10: a bounded number of challenge ACKs a second.
-    fn may_challenge(&mut self, now: Instant) -> bool {
-        let second = now.as_nanos() / 1_000_000_000;
-        if self.challenge_second != second {
-            self.challenge_second = second;
-            self.challenges = 0;
-        }
-        self.challenges += 1;
-        self.challenges <= self.config.challenge_acks_per_second
-    }
-
     fn challenge(&mut self, now: Instant) {
-        self.pending.challenge |= self.may_challenge(now);
+        self.pending.challenge |= self.challenges.allow(now, &self.config);
     }
 
     /// An acknowledgment is owed to a segment that may be forged, and to nothing else.
@@ -290,12 +264,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.pending.challenge && !self.pending.ack
     }
 
-    /// Answers what may be an answer itself: two ends that disagree, as after a forged segment, would go on for ever.
+    /// Answers what may be an answer itself, and only so often.
     pub(super) fn answer_empty(&mut self, now: Instant) {
-        if self.challenges_in_a_row < self.config.challenge_acks_in_a_row && self.may_challenge(now) {
-            self.challenges_in_a_row += 1;
-            self.pending.challenge = true;
-        }
+        self.pending.challenge |= self.challenges.allow_for_empty(now, &self.config);
     }
 
     // ---- second: RST (RFC 5961 §3.2); fourth: SYN (RFC 5961 §4.2)
@@ -335,12 +306,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn note_alive(&mut self, now: Instant) {
-        self.last_received_at = now;
-        self.challenges_in_a_row = 0;
-        if self.config.keepalive_idle.is_some() {
-            self.keepalives = 0;
-            self.arm_keepalive(now);
-        }
+        self.keepalive.handle_segment(now, &self.config);
+        self.challenges.handle_acceptable();
     }
 
     // ---- seventh: text

@@ -5,17 +5,21 @@
 //! with which options), [`timers`], [`mtu`], [`getters`].
 
 mod ack;
+mod challenges;
 mod getters;
 mod input;
+mod keepalive;
 mod mtu;
 mod options;
 mod output;
 mod recovery;
+mod stall;
 mod stateless;
 #[cfg(test)]
 mod tests;
 mod timeout;
 mod timers;
+mod timestamps;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -37,9 +41,13 @@ pub use getters::Info;
 pub use options::ConnectionOption;
 pub use stateless::stateless_syn_ack;
 
+use challenges::Challenges;
+use keepalive::Keepalive;
 use mtu::PathMtu;
 use recovery::Recovery;
+use stall::Stall;
 use timers::Timers;
+use timestamps::Timestamping;
 
 /// The states of RFC 9293 §3.3.2, LISTEN excepted: listening is the host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -235,13 +243,7 @@ pub struct Connection<M = ()> {
     rtt: RttEstimator,
     recovery: Recovery,
     delivery: Delivery,
-    consecutive_timeouts: u8,
-    /// Window probes since the peer last acknowledged anything.
-    window_probes: u8,
-    /// Since when the oldest data waits for its acknowledgment; for the user timeout.
-    stalled_since: Instant,
-    /// When the application let go.
-    orphaned_at: Option<Instant>,
+    stall: Stall,
     last_sent_at: Instant,
     pace_at: Instant,
     corked: bool,
@@ -259,28 +261,21 @@ pub struct Connection<M = ()> {
     unacked_segments: u32,
     quick_acks: u32,
     dsack: Option<(u64, u64)>,
-    last_received_at: Instant,
+    keepalive: Keepalive,
 
     mtu: PathMtu,
     peer_mss: u16,
     peer_shift: u8,
     own_shift: u8,
     scaling: bool,
-    timestamps: bool,
-    timestamp_offset: u32,
-    ts_recent: u32,
-    ts_recent_at: Instant,
+    timestamps: Timestamping,
     sack: bool,
 
     pending: PendingSegments,
     timers: Timers,
     events: PendingEvents,
     totals: Totals,
-    challenge_second: u64,
-    challenges: u32,
-    /// Answers to segments that might be answers themselves, since the last acceptable segment.
-    challenges_in_a_row: u32,
-    keepalives: u8,
+    challenges: Challenges,
     syn_sent: u8,
 }
 
@@ -292,8 +287,6 @@ struct PendingSegments {
     /// An acknowledgment that the host may withhold (RFC 5961 §10).
     challenge: bool,
     probe: bool,
-    /// The override timeout passed: what waits for more window, or for more data, leaves as it is (RFC 9293 §3.8.6.2.1).
-    sliver: bool,
     reset: bool,
     tail_probe: bool,
     /// Sequence number of a RST that answers a segment which can't be of this connection.
@@ -337,10 +330,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             recovery: Recovery::default(),
             delivery: Delivery::new(now),
-            consecutive_timeouts: 0,
-            window_probes: 0,
-            stalled_since: now,
-            orphaned_at: None,
+            stall: Stall::new(now),
             last_sent_at: now,
             pace_at: now,
             corked: false,
@@ -354,25 +344,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             unacked_segments: 0,
             quick_acks: config.quick_ack_packets,
             dsack: None,
-            last_received_at: now,
+            keepalive: Keepalive::new(now),
             mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
             peer_mss: if tuple.local.addr.is_ipv4() { 536 } else { 1220 },
             peer_shift: 0,
             own_shift: shift,
             scaling: config.window_scaling,
-            timestamps: config.timestamps,
-            timestamp_offset,
-            ts_recent: 0,
-            ts_recent_at: now,
+            timestamps: Timestamping::new(now, config.timestamps, timestamp_offset),
             sack: config.sack,
             pending: PendingSegments { syn: true, ..PendingSegments::default() },
             timers: Timers::OFF,
             events: PendingEvents::default(),
             totals: Totals::default(),
-            challenge_second: 0,
-            challenges: 0,
-            challenges_in_a_row: 0,
-            keepalives: 0,
+            challenges: Challenges::default(),
             syn_sent: 0,
             config,
         }
@@ -516,6 +500,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.state != State::Closed {
             self.state = State::Closed;
             self.timers = Timers::OFF;
+            self.stall.cancel();
+            self.keepalive.stop();
             self.pending = PendingSegments::default();
             self.events.closed = Some(reason);
         }
@@ -524,6 +510,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn enter_time_wait(&mut self, now: Instant) {
         self.state = State::TimeWait;
         self.timers = Timers::OFF;
+        self.stall.stop_persisting();
+        self.keepalive.stop();
         self.timers.time_wait = now + self.config.time_wait;
     }
 

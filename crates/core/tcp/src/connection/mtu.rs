@@ -85,8 +85,7 @@ impl PathMtu {
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Called at each timeout: repeated loss of full-sized segments while nothing else is known points to a black hole.
     pub(super) fn suspect_black_hole(&mut self, now: Instant) {
-        let probing =
-            self.config.mtu_probing && self.consecutive_timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS);
+        let probing = self.config.mtu_probing && self.stall.timeouts().is_multiple_of(BLACK_HOLE_TIMEOUTS);
         let full = self.board.front().is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
         let before = self.mtu.current;
         if probing && full && self.mtu.step_down() {
@@ -141,7 +140,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &X,
     ) -> Option<u64> {
         self.mtu.before_suspicion?;
-        let possible = self.mtu.probe.is_none() && self.consecutive_timeouts == 0;
+        let possible = self.mtu.probe.is_none() && self.stall.timeouts() == 0;
         let larger = self.larger_payload_bytes(start, ext);
         let whole = self.board.piece_bytes(start).min(self.queue.contiguous_bytes(start - 1));
         let count = whole.min(larger);
@@ -180,7 +179,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Something is acknowledged after timeouts. What was sent at the first of them in the probe's place arrived: so it was the
     /// size. Otherwise the path was gone, and the size is still in question.
     pub(super) fn judge_mtu_probe(&mut self, now: Instant) {
-        if core::mem::take(&mut self.mtu.probe_timed_out) && self.consecutive_timeouts == 1 {
+        if core::mem::take(&mut self.mtu.probe_timed_out) && self.stall.timeouts() == 1 {
             self.confirm_lower_mtu(now);
         }
     }

@@ -3,7 +3,7 @@
 use core::fmt::Debug;
 
 use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps};
+use polypath_wire::{Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption};
 
 use super::{Connection, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
@@ -208,7 +208,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Nagle's algorithm, cork, and the sender's silly window avoidance (RFC 9293 §3.8.6.2.1, §3.7.4) for a short segment: until
     /// more fits, or until the timer for it has passed with nothing in flight.
     fn wait_for_more(&self, count: u64, contiguous: u64, unsent: u64, idle: bool) -> bool {
-        if self.pending.sliver {
+        if self.stall.sliver_may_leave() {
             return false;
         }
         if count < contiguous.min(unsent) {
@@ -255,12 +255,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             (Payload::EMPTY, M::default(), false)
         };
         let end = position + payload.len() as u64 + u64::from(fin);
-        self.pending.sliver = false;
-        self.timers.persist = Instant::FAR_FUTURE;
+        self.stall.handle_departure();
         if self.una == self.next {
             // A rate sample starts anew after silence, and so does the user timeout.
             self.delivery.restart(now);
-            self.stalled_since = now;
+            self.stall.handle_progress(now);
         }
         let flags = if self.delivery.is_app_limited() { Flags::APP_LIMITED } else { Flags::NONE };
         let rate = self.delivery.start(now, self.in_flight_bytes() + (end - position));
@@ -289,7 +288,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
-        self.recovery.note_resent(self.clock(now));
+        self.recovery.note_resent(self.timestamps.clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
 
@@ -388,12 +387,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.controller.pacing_rate().unwrap_or_else(|| BitRate::from_bytes_over(bytes, self.rtt.srtt()))
     }
 
-    /// The timestamp clock (RFC 7323 §5.4): milliseconds from an offset of this connection's own.
-    #[inline]
-    pub(super) fn clock(&self, now: Instant) -> u32 {
-        (now.as_millis() as u32).wrapping_add(self.timestamp_offset)
-    }
-
     // ---- headers and options
 
     /// A segment with everything but payload and options. Whatever leaves acknowledges, so what was owed is paid.
@@ -452,10 +445,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.write_syn_options(&mut segment.options);
         }
         // On a RST as well (RFC 7323 §3.2), unless the peer has not agreed to them yet.
-        if self.timestamps && (kind != OutgoingKind::Reset || self.state != State::SynSent) {
-            let value = self.clock(now);
-            let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
-            segment.options.timestamps = Some(Timestamps { value, echo });
+        if self.timestamps.is_on() && (kind != OutgoingKind::Reset || self.state != State::SynSent) {
+            segment.options.timestamps = Some(self.timestamps.option(now, segment.flags.ack()));
         }
         let sack_follows = matches!(kind, OutgoingKind::Ack | OutgoingKind::Probe)
             && self.sack

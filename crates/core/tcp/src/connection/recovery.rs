@@ -18,7 +18,7 @@ const DUPLICATE_THRESHOLD: u32 = 3;
 const REORDERING_PERSIST: u8 = 16;
 
 /// RACK's reordering window grows by quarters of the least round-trip time, up to this many (RFC 8985 §6.2).
-const MAX_REORDERING_QUARTERS: u64 = 16;
+const MAX_REORDERING_QUARTERS: u8 = 16;
 
 /// State of loss recovery.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Recovery {
     rack_end: u64,
     rack_rtt: Duration,
     reordering_seen: bool,
-    reordering_quarters: u64,
+    reordering_quarters: u8,
     /// Recoveries left with the widened window (RFC 8985 §6.2: sixteen).
     reordering_persist: u8,
     /// DSACKs widen it once a round trip: again from when this position is acknowledged.
@@ -201,8 +201,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         // Was it the original that arrived, after the retransmission had left? (RFC 8985 §6.2, step 2)
         if latest.flags.has(Flags::EVER_RESENT) {
             let echo = segment.options.timestamps.map_or(0, |timestamps| timestamps.echo);
-            let by_original =
-                self.timestamps && echo != 0 && (echo.wrapping_sub(self.clock(latest.at)) as i32) < 0;
+            let by_original = self.timestamps.is_on()
+                && echo != 0
+                && (echo.wrapping_sub(self.timestamps.clock(latest.at)) as i32) < 0;
             if by_original || rtt < self.rtt.min() {
                 return;
             }
@@ -221,7 +222,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !recovery.reordering_seen && (recovery.is_active() || self.many_sacked()) {
             return Duration::ZERO;
         }
-        let quarters = 1 + recovery.reordering_quarters;
+        let quarters = 1 + u64::from(recovery.reordering_quarters);
         Duration::from_nanos(self.rtt.min().as_nanos() / 4 * quarters).min(self.rtt.srtt())
     }
 
@@ -381,7 +382,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         else {
             return false;
         };
-        let since = Duration::from_millis(u64::from(self.clock(now).wrapping_sub(resent)));
+        let since = Duration::from_millis(u64::from(self.timestamps.elapsed_ms(now, resent)));
         (timestamps.echo.wrapping_sub(resent) as i32) < 0 && since > self.rtt.rto() * 2
     }
 
@@ -393,7 +394,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         self.recovery.is_active()
             && self.recovery.may_undo
-            && self.timestamps
+            && self.timestamps.is_on()
             && timestamps.echo != 0
             && (timestamps.echo.wrapping_sub(resent) as i32) < 0
     }

@@ -22,8 +22,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.window_end <= self.una {
             return self.probe_shrunk_window(now, ext);
         }
-        self.consecutive_timeouts = self.consecutive_timeouts.saturating_add(1);
-        if self.has_retried_enough() || self.user_timeout_passed(now) {
+        self.stall.count_timeout();
+        if self.has_retried_enough() || self.stall.has_lasted(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.events.timed_out = true;
@@ -38,8 +38,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let clean = !self.board.has_resent();
         let phase = self.recovery.phase;
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
-        let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
-        self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
+        let first = self.recovery.phase == Phase::Open && self.stall.timeouts() == 1;
+        self.recovery.frto = if first && !self.timestamps.is_on() { Frto::Resent } else { Frto::Off };
         if self.recovery.frto == Frto::Resent {
             let most = self.segment_payload_bytes_at(self.una, ext) as u64;
             let lost = self.board.mark_front_lost(most);
@@ -70,7 +70,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// [`Config::retries`]: crate::Config::retries
     fn has_retried_enough(&self) -> bool {
         let retries = self.config.retries;
-        self.consecutive_timeouts > retries && self.rtt.backoffs() >= retries
+        self.stall.timeouts() > retries && self.rtt.backoffs() >= retries
     }
 
     /// See [`Connection::probe_every`].
@@ -89,10 +89,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The peer took its window back under what is in flight: silence tells of no congestion, and the first segment again
     /// asks for the window.
     fn probe_shrunk_window<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &X) {
-        if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
+        if self.stall.has_probed_enough(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
-        self.window_probes = self.window_probes.saturating_add(1);
+        self.stall.count_window_probe();
         let most = self.segment_payload_bytes_at(self.una, ext) as u64;
         self.board.mark_front_lost(most);
         self.rtt.back_off();
@@ -126,10 +126,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn handshake_timeout(&mut self) {
         let limit =
             if self.state == State::SynSent { self.config.syn_retries } else { self.config.syn_ack_retries };
-        if self.consecutive_timeouts >= limit {
+        if self.stall.timeouts() >= limit {
             return self.close(CloseReason::TimedOut);
         }
-        self.consecutive_timeouts += 1;
+        self.stall.count_timeout();
         self.totals.timeouts += 1;
         self.rtt.back_off();
         self.pending.syn = true;

@@ -4,6 +4,7 @@ use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
 
+use super::keepalive::KeepaliveStep;
 use super::{CloseReason, Connection};
 use crate::extension::Extension;
 
@@ -14,8 +15,6 @@ pub(super) struct Timers {
     pub(super) retransmit: Instant,
     pub(super) retransmit_kind: RetransmitKind,
     pub(super) delayed_ack: Instant,
-    pub(super) persist: Instant,
-    pub(super) keepalive: Instant,
     /// End of TIME-WAIT.
     pub(super) time_wait: Instant,
     pub(super) pacing: Instant,
@@ -39,8 +38,6 @@ impl Timers {
         retransmit: Instant::FAR_FUTURE,
         retransmit_kind: RetransmitKind::Timeout,
         delayed_ack: Instant::FAR_FUTURE,
-        persist: Instant::FAR_FUTURE,
-        keepalive: Instant::FAR_FUTURE,
         time_wait: Instant::FAR_FUTURE,
         pacing: Instant::FAR_FUTURE,
         probe_interval: None,
@@ -49,27 +46,20 @@ impl Timers {
 
     #[inline]
     fn earliest(&self) -> Instant {
-        self.retransmit
-            .min(self.delayed_ack)
-            .min(self.persist)
-            .min(self.keepalive)
-            .min(self.time_wait)
-            .min(self.pacing)
+        self.retransmit.min(self.delayed_ack).min(self.time_wait).min(self.pacing)
     }
 }
 
 /// A peer may delay its acknowledgment of a lone segment by so much (RFC 8985 §7.2).
 const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
 
-/// Longest wait between two window probes.
-const MAX_PERSIST: Duration = Duration::from_secs(60);
-
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// When [`Connection::handle_timeout`] is due.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let earliest = self.timers.earliest();
+        let earliest =
+            self.timers.earliest().min(self.stall.poll_timeout()).min(self.keepalive.poll_timeout());
         (earliest != Instant::FAR_FUTURE).then_some(earliest)
     }
 
@@ -91,10 +81,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 RetransmitKind::Reordering => self.look_for_losses(now, ext),
             }
         }
-        if self.timers.persist <= now {
+        if self.stall.poll_timeout() <= now {
             self.probe_window(now);
         }
-        if self.timers.keepalive <= now {
+        if self.keepalive.poll_timeout() <= now {
             self.probe_peer(now);
         }
         if self.timers.time_wait <= now {
@@ -134,7 +124,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Starts the retransmission timeout, and has probes of the path come before it if it is far.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
         self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = self.within_user_timeout(now + self.rtt.rto());
+        self.timers.retransmit = self.stall.limit(now + self.rtt.rto(), &self.config);
         self.timers.backed_off_until = Instant::ZERO;
         self.bring_timeout_forward(now);
     }
@@ -151,7 +141,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Data is outstanding, has timed out, and the retransmission timer runs.
     fn is_waiting_for_timeout(&self) -> bool {
-        self.consecutive_timeouts > 0
+        self.stall.timeouts() > 0
             && self.state.is_synchronized()
             && self.una < self.next
             && self.timers.retransmit != Instant::FAR_FUTURE
@@ -183,50 +173,36 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Data waits, and nothing is in flight that would bring news: the window is closed (RFC 9293 §3.8.6.1), or holds less than a
     /// segment (§3.8.6.2.1), or the application holds data back.
     pub(super) fn arm_persist(&mut self, now: Instant) {
-        if self.timers.persist == Instant::FAR_FUTURE {
-            self.stalled_since = now;
-            self.timers.persist = self.within_user_timeout(now + self.rtt.rto().min(MAX_PERSIST));
-        }
+        self.stall.start_persisting(now, self.rtt.rto(), &self.config);
     }
 
     fn probe_window(&mut self, now: Instant) {
-        self.timers.persist = Instant::FAR_FUTURE;
+        self.stall.stop_persisting();
         if self.unsent_bytes() == 0 || self.una < self.next {
             return;
         }
         if self.window_end > self.next {
-            self.pending.sliver = true;
+            self.stall.let_sliver_leave();
             return;
         }
-        // A peer that answers may keep its window closed for as long as the application waits.
-        if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
+        if self.stall.has_probed_enough(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
-        self.window_probes = self.window_probes.saturating_add(1);
+        self.stall.count_window_probe();
         self.pending.probe = true;
         self.rtt.back_off();
-        self.timers.persist = self.within_user_timeout(now + self.rtt.rto().min(MAX_PERSIST));
-    }
-
-    pub(super) fn arm_keepalive(&mut self, now: Instant) {
-        if let Some(idle) = self.config.keepalive_idle
-            && self.state.is_synchronized()
-        {
-            self.timers.keepalive = now + idle;
-        }
+        self.stall.persist_again(now, self.rtt.rto(), &self.config);
     }
 
     fn probe_peer(&mut self, now: Instant) {
         if self.una < self.next || self.unsent_bytes() > 0 {
             // The retransmission and persist timers ask already.
-            return self.arm_keepalive(now);
+            return self.keepalive.start(now, &self.config);
         }
-        if self.keepalives >= self.config.keepalive_probes {
-            return self.close_after_reset(CloseReason::TimedOut);
+        match self.keepalive.handle_timeout(now, &self.config) {
+            KeepaliveStep::Probe => self.pending.probe = true,
+            KeepaliveStep::GiveUp => self.close_after_reset(CloseReason::TimedOut),
         }
-        self.keepalives += 1;
-        self.pending.probe = true;
-        self.timers.keepalive = now + self.config.keepalive_interval;
     }
 
     pub(super) fn close_after_reset(&mut self, reason: CloseReason) {

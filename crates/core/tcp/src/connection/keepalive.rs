@@ -1,0 +1,86 @@
+//! When the peer was last heard, and probes of one that is silent while there is nothing to say (RFC 9293 §3.8.4).
+
+use polypath_units::Instant;
+
+use crate::config::Config;
+
+/// The peer's last sign of life, and the keep-alive timer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keepalive {
+    heard_at: Instant,
+    /// When the timer is due; [`Instant::FAR_FUTURE`] is off.
+    due: Instant,
+    /// Probes that nobody has answered.
+    unanswered: u8,
+}
+
+/// What a keep-alive timer that has passed asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeepaliveStep {
+    Probe,
+    GiveUp,
+}
+
+impl Keepalive {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { heard_at: now, due: Instant::FAR_FUTURE, unanswered: 0 }
+    }
+
+    /// Something came from the peer. Where keep-alives are on, they begin anew.
+    #[inline]
+    pub(super) fn handle_segment(&mut self, now: Instant, config: &Config) {
+        self.heard_at = now;
+        if config.keepalive_idle.is_some() {
+            self.unanswered = 0;
+            self.start(now, config);
+        }
+    }
+
+    /// The peer's SYN came: keep-alives begin once both ends have agreed.
+    pub(super) fn handle_syn(&mut self, now: Instant) {
+        self.heard_at = now;
+    }
+
+    /// The settings changed.
+    pub(super) fn restart(&mut self, now: Instant, is_synchronized: bool, config: &Config) {
+        self.unanswered = 0;
+        self.stop();
+        if is_synchronized {
+            self.start(now, config);
+        }
+    }
+
+    /// Waits for a silence.
+    pub(super) fn start(&mut self, now: Instant, config: &Config) {
+        if let Some(idle) = config.keepalive_idle {
+            self.due = now + idle;
+        }
+    }
+
+    /// Stops the timer.
+    pub(super) fn stop(&mut self) {
+        self.due = Instant::FAR_FUTURE;
+    }
+
+    /// The timer passed, and the peer has nothing else to answer.
+    pub(super) fn handle_timeout(&mut self, now: Instant, config: &Config) -> KeepaliveStep {
+        if self.unanswered >= config.keepalive_probes {
+            return KeepaliveStep::GiveUp;
+        }
+        self.unanswered += 1;
+        self.due = now + config.keepalive_interval;
+        KeepaliveStep::Probe
+    }
+
+    /// When the timer is due.
+    #[inline]
+    pub(super) const fn poll_timeout(&self) -> Instant {
+        self.due
+    }
+
+    /// When the last segment of the peer came.
+    #[inline]
+    pub(super) const fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+}
