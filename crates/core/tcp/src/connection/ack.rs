@@ -4,11 +4,11 @@ use core::fmt::Debug;
 
 use polypath_congestion::{Ack, RateSample};
 use polypath_units::{Duration, Instant};
-use polypath_wire::{SackBlock, Segment};
+use polypath_wire::Segment;
 
 use super::{Connection, DropReason};
 use crate::extension::Extension;
-use crate::scoreboard::{Flags, Newly, most_stretches};
+use crate::scoreboard::{Flags, Newly};
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
@@ -19,11 +19,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         takes_window: bool,
         ext: &mut X,
     ) -> Result<(), DropReason> {
-        let ahead = i64::from(segment.ack.diff(self.wire_seq(self.una)));
-        let oldest = -(self.largest_window_bytes.max(1 << 16) as i64);
-        if ahead > self.outstanding_bytes() as i64 || ahead < oldest {
+        let ahead = self.send.ahead(segment.ack);
+        let oldest = -(self.send.window().largest_bytes().max(1 << 16) as i64);
+        if ahead > self.send.outstanding_bytes() as i64 || ahead < oldest {
             // Of what was never sent, or too old (RFC 5961 §5.2).
-            self.answer_empty(now);
+            self.acks.answer_empty(now, &self.config);
             return Err(DropReason::Ack);
         }
         if ahead < 0 {
@@ -32,7 +32,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.stall.handle_answer();
         let window_changed = takes_window && self.update_window(now, segment);
         let in_flight = self.in_flight_bytes();
-        let until = self.una + ahead as u64;
+        let until = self.send.una() + ahead as u64;
         let mut newly = Newly::default();
         if ahead > 0 {
             self.advance(now, until, &mut newly);
@@ -42,8 +42,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let quiet = newly.bytes == 0
             && duplicate_sack.is_none()
             && !self.recovery.is_active()
-            && self.board.sacked_bytes() == 0;
-        if quiet && (self.una == self.next || self.sack || segment.flags.fin()) {
+            && self.send.board().sacked_bytes() == 0;
+        if quiet && (self.send.is_idle() || self.handshake.has_sack() || segment.flags.fin()) {
             return Ok(());
         }
         self.sample_rtt(now, segment, &newly, ahead > 0);
@@ -69,16 +69,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// What was selectively acknowledged had left before the first unacknowledged segment was sent again: that one's answer
     /// can't have come yet. In a queue that has grown, it takes longer than a timeout from before.
     fn is_answered_before_the_front(&self, newly: &Newly) -> bool {
-        match (newly.latest, self.board.front()) {
+        match (newly.latest, self.send.board().front()) {
             (Some(latest), Some(front)) => front.flags.has(Flags::EVER_RESENT) && latest.at < front.at,
             _ => false,
         }
     }
 
     fn advance(&mut self, now: Instant, until: u64, newly: &mut Newly) {
-        self.board.acknowledge(until, newly);
-        self.una = until;
-        self.queue.acknowledge(self.acked_offset());
+        self.send.handle_ack(until, newly);
         self.stall.handle_progress(now);
         if self.stall.timeouts() > 0 {
             self.judge_mtu_probe(now);
@@ -97,22 +95,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     fn update_window(&mut self, now: Instant, segment: &Segment) -> bool {
         let seq = self.offset_of(segment.seq).max(0) as u64;
-        let ahead = segment.ack.diff(self.wire_seq(self.una)).max(0);
-        let ack = self.una + ahead as u64;
-        let newer = seq > self.window_seq
-            || seq == self.window_seq && ack >= self.window_ack
-            || ack > self.window_ack;
-        if !newer {
+        let Some(changed) = self.send.handle_window(seq, segment.ack, segment.window) else {
             return false;
-        }
-        let window = u64::from(segment.window) << self.peer_shift;
-        let changed = window != self.peer_window_bytes;
-        self.window_seq = seq;
-        self.window_ack = ack;
-        self.peer_window_bytes = window;
-        self.window_end = ack + window;
-        self.largest_window_bytes = self.largest_window_bytes.max(window);
-        if self.window_end > self.next && self.stall.is_persisting() {
+        };
+        if self.send.window_room_bytes() > 0 && self.stall.is_persisting() {
             // What fits leaves now, or, if that is a sliver, when the timer says so: it goes on from where it was.
             self.rtt.reset_backoff();
             self.stall.persist_until(now + self.rtt.rto());
@@ -122,42 +108,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Notes SACK blocks; returns the first if it reports a duplicate (RFC 2883).
     fn handle_sack(&mut self, segment: &Segment, newly: &mut Newly) -> Option<(u64, u64)> {
-        if !self.sack {
+        if !self.handshake.has_sack() {
             return None;
         }
-        let mut duplicate = None;
-        let high_sacked = self.board.high_sacked();
-        let most_stretches = most_stretches(self.outstanding_bytes());
-        for (index, block) in segment.options.sack.iter().enumerate() {
-            let Some((start, end)) = self.block_positions(block) else {
-                continue;
-            };
-            let inside_second = index == 0
-                && segment
-                    .options
-                    .sack
-                    .get(1)
-                    .and_then(|second| self.block_positions(second))
-                    .is_some_and(|(second_start, second_end)| start >= second_start && end <= second_end);
-            if index == 0 && (end <= self.una || inside_second) {
-                duplicate = Some((start, end));
-                self.totals.dsacks += 1;
-                continue;
-            }
-            if start < self.una || end > self.next {
-                continue;
-            }
-            self.board.sack((start, end), high_sacked, most_stretches, newly);
-        }
+        let duplicate = self.send.handle_sack(&segment.options.sack, newly);
+        self.totals.dsacks += u64::from(duplicate.is_some());
         duplicate
-    }
-
-    fn block_positions(&self, block: &SackBlock) -> Option<(u64, u64)> {
-        let position = |seq: polypath_wire::SeqNumber| {
-            self.una.checked_add_signed(i64::from(seq.diff(self.wire_seq(self.una))))
-        };
-        let (start, end) = (position(block.start)?, position(block.end)?);
-        (start < end && end - start <= 1 << 30).then_some((start, end))
     }
 
     /// RFC 6298 §3 with Karn's rule; where everything was retransmitted, timestamps still measure, if the first hole was filled:
@@ -204,9 +160,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if newly.bytes == 0 && acked_bytes == 0 {
             return;
         }
-        let round_ended = self.una > self.delivery.round_end;
+        let round_ended = self.send.una() > self.delivery.round_end;
         if round_ended {
-            self.delivery.round_end = self.next;
+            self.delivery.round_end = self.send.next();
         }
         let window = self.controller.window_bytes();
         let slow_start = window < self.controller.ssthresh_bytes();

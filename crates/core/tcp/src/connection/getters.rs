@@ -88,13 +88,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Our initial sequence number.
     #[must_use]
     pub fn isn(&self) -> SeqNumber {
-        self.isn
+        self.send.isn()
     }
 
     /// The peer's initial sequence number; zero before its SYN.
     #[must_use]
     pub fn peer_isn(&self) -> SeqNumber {
-        self.peer_isn
+        self.receive.isn()
     }
 
     /// Smoothed round-trip time; zero before the first sample.
@@ -126,7 +126,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn bottleneck_falls_to(&self, now: Instant) -> Option<u64> {
-        let oldest_age = || self.board.front().map_or(Duration::ZERO, |piece| now.since(piece.at));
+        let oldest_age = || self.send.board().front().map_or(Duration::ZERO, |piece| now.since(piece.at));
         self.delivery.bottleneck_falls_to(now, oldest_age, self.rtt.min())
     }
 
@@ -139,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
     #[must_use]
     pub fn is_probing(&self) -> bool {
-        self.recovery.tail_probe_end.is_some_and(|end| self.una < end)
+        self.recovery.tail_probe_end.is_some_and(|end| self.send.una() < end)
     }
 
     /// Round-trip time as a receiver of data sees it: from an acknowledgment of this end to the data that came for it, by
@@ -175,32 +175,32 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn in_flight_bytes(&self) -> u64 {
-        self.board.pipe_bytes(self.outstanding_bytes())
+        self.send.in_flight_bytes()
     }
 
     /// Bytes queued that have not left.
     #[must_use]
     pub fn unsent_bytes(&self) -> u64 {
-        (self.queue.end() + 1).saturating_sub(self.next.max(1))
+        self.send.unsent_bytes()
     }
 
     /// Stream offset up to which the peer has acknowledged.
     #[inline]
     #[must_use]
     pub fn acked_offset(&self) -> u64 {
-        self.una.saturating_sub(1).min(self.queue.end())
+        self.send.acked_offset()
     }
 
     /// Stream offset up to which data has left.
     #[must_use]
     pub fn sent_offset(&self) -> u64 {
-        self.next.saturating_sub(1).min(self.queue.end())
+        self.send.sent_offset()
     }
 
     /// Stream offset after the last byte queued.
     #[must_use]
     pub fn enqueued_offset(&self) -> u64 {
-        self.queue.end()
+        self.send.enqueued_offset()
     }
 
     /// Stream offset of the next byte expected from the peer.
@@ -212,25 +212,25 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The peer's FIN arrived, and everything before it.
     #[must_use]
     pub fn is_peer_finished(&self) -> bool {
-        self.fin_received
+        self.receive.is_finished()
     }
 
     /// Bytes that can be read.
     #[must_use]
     pub fn readable_bytes(&self) -> u64 {
-        self.receive.ready_bytes()
+        self.receive.readable_bytes()
     }
 
     /// Stream offset of the right edge of the peer's window: data before it may leave.
     #[must_use]
     pub fn peer_window_end_offset(&self) -> u64 {
-        self.window_end.saturating_sub(1)
+        self.send.window().end().saturating_sub(1)
     }
 
     /// The peer's last window, scaled.
     #[must_use]
     pub fn peer_window_bytes(&self) -> u64 {
-        self.peer_window_bytes
+        self.send.window().bytes()
     }
 
     /// Retransmission timeouts since the peer last acknowledged something new.
@@ -248,8 +248,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// How long the peer has been silent although something was in flight; zero if nothing is.
     #[must_use]
     pub fn silent_for(&self, now: Instant) -> Duration {
-        match self.board.front() {
-            Some(oldest) if self.una < self.next => now.since(self.keepalive.heard_at().max(oldest.at)),
+        match self.send.board().front() {
+            Some(oldest) if !self.send.is_idle() => now.since(self.keepalive.heard_at().max(oldest.at)),
             _ => Duration::ZERO,
         }
     }
@@ -263,13 +263,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Something is lost and waits to be sent again, or was sent again and waits for its acknowledgment.
     #[must_use]
     pub fn is_retransmitting(&self) -> bool {
-        self.board.lost_bytes() > 0 || self.board.has_resent()
+        self.send.board().lost_bytes() > 0 || self.send.board().has_resent()
     }
 
     /// What was handed over and is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data. For
     /// reinjection elsewhere.
     pub fn mappings(&self) -> impl Iterator<Item = (u64, usize, M, &Payload)> {
-        self.queue.chunks().map(|chunk| (chunk.start, chunk.data.len(), chunk.mapping, &chunk.data))
+        self.send.mappings()
     }
 
     /// How much more could leave now: congestion window and peer window less what is in flight and what waits.
@@ -279,8 +279,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return 0;
         }
         let by_congestion =
-            self.send_window_bytes().saturating_sub(self.in_flight_bytes() + self.board.lost_bytes());
-        let by_peer = self.window_end.saturating_sub(self.next);
+            self.send_window_bytes().saturating_sub(self.in_flight_bytes() + self.send.board().lost_bytes());
+        let by_peer = self.send.window_room_bytes();
         by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
@@ -292,7 +292,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.pending.tail_probe || self.unsent_bytes() > 0 {
             return room;
         }
-        let by_peer = self.window_end.saturating_sub(self.next);
+        let by_peer = self.send.window_room_bytes();
         room.max(by_peer.min(self.segment_payload_bytes_with(0) as u64))
     }
 
@@ -303,7 +303,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     pub fn segment_payload_bytes_with(&self, option_bytes: usize) -> usize {
         let by_size = (self.mss_bytes() as usize).saturating_sub(self.padded_option_bytes(option_bytes));
-        by_size.min(self.largest_window_bytes as usize / 2).max(1)
+        by_size.min(self.send.window().largest_bytes() as usize / 2).max(1)
     }
 
     /// All options of a segment with so many bytes of an extension's.
@@ -315,8 +315,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// What the options of a segment with data from `position` on need beside the timestamps.
     #[inline]
     pub(super) fn option_bytes_at<X: Extension<Mapping = M>>(&mut self, position: u64, ext: &X) -> usize {
-        let there = if position > 0 { self.queue.mapping_at(position - 1) } else { None };
-        there.map_or(0, |(mapping, is_start)| ext.data_option_bytes(&mapping, is_start))
+        self.send
+            .mapping_at(position)
+            .map_or(0, |(mapping, is_start)| ext.data_option_bytes(&mapping, is_start))
     }
 
     /// Payload of a full segment with data from `position` on.
@@ -334,7 +335,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     #[must_use]
     pub fn mss_bytes(&self) -> u32 {
-        u32::from(self.peer_mss.min(self.mtu.mss_bytes()))
+        u32::from(self.mtu.mss_bytes())
     }
 
     /// What coupled congestion control sees of this flow.
@@ -369,9 +370,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn time_wait_numbers(&self) -> TimeWaitNumbers {
         TimeWaitNumbers {
-            snd_nxt: self.wire_seq(self.next),
-            rcv_nxt: self.wire_ack(),
-            window: self.window_field(self.own_window_bytes()),
+            snd_nxt: self.send.wire(self.send.next()),
+            rcv_nxt: self.receive.wire_ack(),
+            window: self.receive.field_of(self.own_window_bytes()),
             ts_recent: self.timestamps.is_on().then_some(self.timestamps.recent()),
             timestamp_offset: self.timestamps.offset(),
         }
@@ -390,10 +391,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             cwnd_bytes: self.controller.window_bytes(),
             ssthresh_bytes: self.controller.ssthresh_bytes(),
             in_flight_bytes: self.in_flight_bytes(),
-            lost_bytes: self.board.lost_bytes(),
-            sacked_bytes: self.board.sacked_bytes(),
+            lost_bytes: self.send.board().lost_bytes(),
+            sacked_bytes: self.send.board().sacked_bytes(),
             unsent_bytes: self.unsent_bytes(),
-            peer_window_bytes: self.peer_window_bytes,
+            peer_window_bytes: self.send.window().bytes(),
             mss_bytes: self.mss_bytes(),
             pmtu_bytes: u32::from(self.mtu.current_bytes()),
             bytes_acked: self.acked_offset(),

@@ -49,7 +49,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         // RFC 7323 §4.3: only an acceptable segment that covers the last acknowledgment we sent updates the echo.
         if let Some(timestamps) = segment.options.timestamps
             && self.timestamps.is_on()
-            && offset <= self.acked_to as i64
+            && offset <= self.acks.acked_to() as i64
         {
             self.timestamps.handle_value(now, timestamps.value);
         }
@@ -58,7 +58,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !segment.payload.is_empty() {
             self.handle_text(now, segment, offset);
         }
-        if fin_offset.is_some() || self.peer_fin.is_some() {
+        if fin_offset.is_some() || self.receive.knows_fin() {
             self.handle_fin(now, fin_offset);
         }
         self.follow_our_fin(now);
@@ -75,10 +75,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &mut X,
         challenges: &mut ReplyLimit,
     ) -> (Disposition, bool) {
-        let owed = self.owes_challenge();
+        let owed = self.acks.is_only_challenge();
         let disposition = self.handle_segment(now, ecn, segment, ext);
-        let is_withheld = !owed && self.owes_challenge() && !challenges.allows(now, self.tuple.remote.addr);
-        self.pending.challenge &= !is_withheld;
+        let is_withheld =
+            !owed && self.acks.is_only_challenge() && !challenges.allows(now, self.tuple.remote.addr);
+        if is_withheld {
+            self.acks.withhold_challenge();
+        }
         (disposition, is_withheld)
     }
 
@@ -109,7 +112,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         _ext: &mut X,
     ) -> Disposition {
         let acknowledges = segment.flags.ack();
-        if acknowledges && segment.ack != self.wire_seq(1) {
+        if acknowledges && segment.ack != self.send.wire(1) {
             // Of an earlier connection between the same ports that the peer still has: this ends it there (RFC 9293 §3.5.1).
             if !segment.flags.rst() {
                 self.pending.stray_reset = Some(segment.ack);
@@ -129,16 +132,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.learn_from_syn(now, segment);
         if acknowledges {
             self.measure_handshake(now, segment);
-            self.una = 1;
-            self.next = self.next.max(1);
-            self.window_end = 1 + self.peer_window_bytes;
+            self.send.handle_syn_acked(self.send.window().bytes());
             self.establish(now);
-            self.pending.ack = true;
+            self.acks.owe();
         } else {
             // Simultaneous open.
             self.state = State::SynReceived;
-            self.pending.syn = true;
-            self.syn_sent = 0;
+            self.handshake.send_syn_ack();
             self.stall.forget_timeouts();
         }
         Disposition::Accepted
@@ -146,33 +146,23 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// What the peer's SYN or SYN/ACK says of it.
     pub(super) fn learn_from_syn(&mut self, now: Instant, syn: &Segment) {
-        self.peer_isn = syn.seq;
         self.keepalive.handle_syn(now);
         let options = &syn.options;
-        if let Some(mss) = options.mss() {
-            self.peer_mss = mss.max(64);
-        }
-        match options.window_scale() {
-            Some(shift) if self.config.window_scaling => self.peer_shift = shift.min(14),
-            _ => (self.peer_shift, self.own_shift, self.scaling) = (0, 0, false),
-        }
-        self.sack = self.config.sack && options.sack_permitted();
+        let shift = self.handshake.handle_syn(options, &self.config);
+        self.receive.handle_syn(syn.seq, shift.is_some());
+        self.send.handle_syn(syn.window, shift);
+        self.mtu.handle_syn(options.mss());
         self.timestamps.handle_syn(now, options.timestamps, self.config.timestamps);
-        // Never scaled on a SYN (RFC 7323 §2.2).
-        self.peer_window_bytes = u64::from(syn.window);
-        self.largest_window_bytes = self.peer_window_bytes;
         self.controller.on_mss(self.mss_bytes());
     }
 
     fn complete_handshake(&mut self, now: Instant, segment: &Segment) -> bool {
-        if segment.ack != self.wire_seq(1) {
+        if segment.ack != self.send.wire(1) {
             self.pending.stray_reset = Some(segment.ack);
             return false;
         }
         self.measure_handshake(now, segment);
-        self.una = 1;
-        self.next = self.next.max(1);
-        self.window_end = 1;
+        self.send.handle_syn_acked(0);
         self.establish(now);
         true
     }
@@ -181,7 +171,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn measure_handshake(&mut self, now: Instant, answer: &Segment) {
         let timestamps = answer.options.timestamps.filter(|_| self.timestamps.is_on());
         let echo = timestamps.map_or(0, |timestamps| timestamps.echo);
-        if self.syn_sent <= 1 {
+        if !self.handshake.is_ambiguous() {
             self.rtt.sample(now, now.since(self.last_sent_at));
         } else if !self.sample_echo(now, echo) {
             self.rtt.distrust_initial();
@@ -191,11 +181,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn establish(&mut self, now: Instant) {
         self.state = State::Established;
         self.events.connected = true;
-        self.pending.syn = false;
+        self.handshake.cancel_syn();
         self.stall.forget_timeouts();
         self.rtt.reset_backoff();
         self.timers.retransmit = Instant::FAR_FUTURE;
-        self.delivery.round_end = self.next;
+        self.delivery.round_end = self.send.next();
         self.keepalive.start(now, &self.config);
     }
 
@@ -213,11 +203,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         } else if self.timestamps.is_on() && must_have_timestamps(segment) {
             return Err(DropReason::NoTimestamp);
         }
-        let next = self.receive.next() as i64 + i64::from(self.fin_received);
-        let edge = self.window_edge.max(self.receive.next()) as i64 + i64::from(self.fin_received);
+        let (next, edge) = (self.receive.covered() as i64, self.receive.window_end() as i64);
         let len = i64::from(segment.sequence_len());
         // An acknowledgment that data has overtaken is not old yet: it began where the last one that we sent ends.
-        let least = if self.state.is_synchronized() { (self.acked_to as i64).min(next) } else { next };
+        let least = if self.state.is_synchronized() { (self.acks.acked_to() as i64).min(next) } else { next };
         let in_window =
             if len == 0 { offset >= least && offset <= edge } else { offset <= edge && offset + len > next };
         if in_window {
@@ -240,74 +229,58 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// often.
     fn acknowledge_stray(&mut self, now: Instant, segment: &Segment, offset: i64) {
         let len = segment.payload.len() as u64;
-        if len > 0 && self.sack && offset >= 0 && (offset as u64) < self.receive.next() {
-            self.dsack = Some((offset as u64, offset as u64 + len));
+        if len > 0 && self.handshake.has_sack() && offset >= 0 && (offset as u64) < self.receive.next() {
+            self.acks.handle_duplicate((offset as u64, offset as u64 + len));
         }
         if segment.flags.syn() {
-            self.challenge(now);
+            self.acks.challenge(now, &self.config);
         } else if segment.sequence_len() > 0 {
-            self.pending.ack = true;
+            self.acks.owe();
         } else {
-            self.answer_empty(now);
+            self.acks.answer_empty(now, &self.config);
         }
         if segment.flags.fin() && self.state == State::TimeWait {
             self.timers.time_wait = now + self.config.time_wait;
         }
     }
 
-    fn challenge(&mut self, now: Instant) {
-        self.pending.challenge |= self.challenges.allow(now, &self.config);
-    }
-
-    /// An acknowledgment is owed to a segment that may be forged, and to nothing else.
-    fn owes_challenge(&self) -> bool {
-        self.pending.challenge && !self.pending.ack
-    }
-
-    /// Answers what may be an answer itself, and only so often.
-    pub(super) fn answer_empty(&mut self, now: Instant) {
-        self.pending.challenge |= self.challenges.allow_for_empty(now, &self.config);
-    }
-
     // ---- second: RST (RFC 5961 §3.2); fourth: SYN (RFC 5961 §4.2)
 
     fn handle_reset(&mut self, now: Instant, segment: &Segment) -> Disposition {
-        if segment.seq == self.wire_ack() {
+        if segment.seq == self.receive.wire_ack() {
             let reason = match self.state {
                 State::TimeWait => return Disposition::Dropped(DropReason::Reset),
                 State::SynReceived => CloseReason::Refused,
                 // Both have said all, and the peer has it. RFC 9293 §3.10.7.4 has no word for what it had not acknowledged.
-                State::Closing | State::LastAck if self.has_delivered_all() => CloseReason::Finished,
+                State::Closing | State::LastAck if self.send.has_delivered_all() => CloseReason::Finished,
                 _ => CloseReason::Reset,
             };
             self.close(reason);
             return Disposition::Reset;
         }
-        self.challenge(now);
+        self.acks.challenge(now, &self.config);
         Disposition::Dropped(DropReason::Reset)
     }
 
     fn handle_unexpected_syn(&mut self, now: Instant, segment: &Segment) -> DropReason {
-        if self.state == State::SynReceived && segment.seq == self.peer_isn {
-            if segment.flags.ack() && segment.ack == self.wire_seq(1) {
+        if self.state == State::SynReceived && segment.seq == self.receive.isn() {
+            if segment.flags.ack() && segment.ack == self.send.wire(1) {
                 // Simultaneous open: the peer's SYN/ACK completes it.
-                self.una = 1;
-                self.next = self.next.max(1);
-                self.window_end = 1 + u64::from(segment.window);
+                self.send.handle_syn_acked(u64::from(segment.window));
                 self.establish(now);
-                self.pending.ack = true;
+                self.acks.owe();
             } else {
-                self.pending.syn = true;
+                self.handshake.send_syn();
             }
         } else {
-            self.challenge(now);
+            self.acks.challenge(now, &self.config);
         }
         DropReason::Syn
     }
 
     fn note_alive(&mut self, now: Instant) {
         self.keepalive.handle_segment(now, &self.config);
-        self.challenges.handle_acceptable();
+        self.acks.handle_acceptable();
     }
 
     // ---- seventh: text
@@ -316,62 +289,35 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn handle_text(&mut self, now: Instant, segment: &mut Segment, offset: i64) {
         if !self.state.may_receive() {
             // Data after the peer's FIN, or after we stopped listening to it: acknowledged, not kept.
-            self.pending.ack = true;
+            self.acks.owe();
             return;
         }
-        let mut data = core::mem::take(&mut segment.payload);
+        let data = core::mem::take(&mut segment.payload);
         let segments = match usize::from(segment.segment_size) {
             0 => 1,
             size => data.len().div_ceil(size) as u32,
         };
-        let mut start = offset;
-        if start < 0 {
-            data.advance(start.unsigned_abs() as usize);
-            start = 0;
+        let text = self.receive.handle_text(offset, data, self.config.max_reassembly_gaps);
+        if text.is_cut {
+            self.acks.owe();
         }
-        let start = start as u64;
-        let limit = self.peer_fin.map_or(self.window_edge, |fin| self.window_edge.min(fin));
-        let beyond = (start + data.len() as u64).saturating_sub(limit);
-        if beyond > 0 {
-            let keep = (data.len() as u64).saturating_sub(beyond);
-            data.truncate(keep as usize);
-            self.pending.ack = true;
-            if data.is_empty() {
-                return;
-            }
-        }
-        let end = start + data.len() as u64;
-        match self.receive.insert(start, data, self.config.max_reassembly_gaps) {
-            Arrival::InOrder => {
+        match text.arrival {
+            None => {}
+            Some(Arrival::InOrder) => {
                 self.events.readable = true;
-                self.unacked_segments += segments;
-                self.schedule_ack(now, segments);
+                self.acks.handle_in_order(now, segments, &self.config);
             }
-            Arrival::FilledGap => {
+            Some(Arrival::FilledGap) => {
                 self.events.readable = true;
-                self.pending.ack = true;
+                self.acks.owe();
             }
-            Arrival::OutOfOrder | Arrival::TooManyGaps => self.pending.ack = true,
-            Arrival::Duplicate => {
-                if self.sack {
-                    self.dsack = Some((start, end));
+            Some(Arrival::OutOfOrder | Arrival::TooManyGaps) => self.acks.owe(),
+            Some(Arrival::Duplicate) => {
+                if self.handshake.has_sack() {
+                    self.acks.handle_duplicate(text.range);
                 }
-                self.pending.ack = true;
+                self.acks.owe();
             }
-        }
-    }
-
-    /// RFC 9293 §3.8.6.3: every second full-sized segment at once, others within the delay; all at once at the start, so
-    /// that the sender's slow start is not held back.
-    #[inline]
-    fn schedule_ack(&mut self, now: Instant, segments: u32) {
-        if self.quick_acks > 0 {
-            self.quick_acks = self.quick_acks.saturating_sub(segments);
-            self.pending.ack = true;
-        } else if self.unacked_segments >= 2 {
-            self.pending.ack = true;
-        } else if self.timers.delayed_ack == Instant::FAR_FUTURE {
-            self.timers.delayed_ack = now + self.config.delayed_ack;
         }
     }
 
@@ -379,20 +325,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn handle_fin(&mut self, now: Instant, offset: Option<i64>) {
         if let Some(offset) = offset {
-            self.pending.ack = true;
-            let end = offset.max(0) as u64;
-            // Neither before data that is there nor beyond the window.
-            let known = self.receive.highest();
-            if self.peer_fin.is_none() && end >= known && end <= self.window_edge.max(known) {
-                self.peer_fin = Some(end);
-            }
+            self.acks.owe();
+            self.receive.handle_fin(offset);
         }
-        if self.fin_received || self.peer_fin != Some(self.receive.next()) {
+        if !self.receive.poll_fin() {
             return;
         }
-        self.fin_received = true;
         self.events.peer_finished = true;
-        self.pending.ack = true;
+        self.acks.owe();
         match self.state {
             State::Established => self.state = State::CloseWait,
             State::FinWait1 => self.state = State::Closing,
@@ -401,15 +341,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
-    /// Everything before our FIN was acknowledged.
-    fn has_delivered_all(&self) -> bool {
-        self.fin_at.is_some_and(|fin_at| self.una >= fin_at)
-    }
-
     /// Our FIN was acknowledged.
     fn follow_our_fin(&mut self, now: Instant) {
-        let Some(fin_at) = self.fin_at else { return };
-        if self.una <= fin_at {
+        if !self.send.is_fin_acked() {
             return;
         }
         match self.state {

@@ -5,14 +5,19 @@
 //! with which options), [`timers`], [`mtu`], [`getters`].
 
 mod ack;
+mod acks;
 mod challenges;
 mod getters;
+mod handshake;
 mod input;
 mod keepalive;
 mod mtu;
 mod options;
 mod output;
+mod peer_window;
+mod receive;
 mod recovery;
+mod send;
 mod stall;
 mod stateless;
 #[cfg(test)]
@@ -32,19 +37,19 @@ use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
 use crate::config::Config;
 use crate::delivery::Delivery;
 use crate::extension::Extension;
-use crate::reassembly::ReceiveQueue;
 use crate::rtt::RttEstimator;
-use crate::scoreboard::Scoreboard;
-use crate::send_queue::SendQueue;
 
 pub use getters::Info;
 pub use options::ConnectionOption;
 pub use stateless::stateless_syn_ack;
 
-use challenges::Challenges;
+use acks::OwedAcks;
+use handshake::Handshake;
 use keepalive::Keepalive;
 use mtu::PathMtu;
+use receive::ReceiveHalf;
 use recovery::Recovery;
+use send::SendHalf;
 use stall::Stall;
 use timers::Timers;
 use timestamps::Timestamping;
@@ -223,23 +228,7 @@ pub struct Connection<M = ()> {
     controller: Box<dyn Controller>,
     state: State,
 
-    isn: SeqNumber,
-    /// First position not acknowledged, and first not sent.
-    una: u64,
-    next: u64,
-    queue: SendQueue<M>,
-    board: Scoreboard,
-    finishing: bool,
-    /// Position of our FIN, once it left.
-    fin_at: Option<u64>,
-    /// Right edge of the peer's window, as a position.
-    window_end: u64,
-    peer_window_bytes: u64,
-    /// The largest window that the peer has shown, or the most that its SYN can: the measure of a silly one (RFC 9293 §3.8.6.2.1).
-    largest_window_bytes: u64,
-    /// Segment that last updated the window (RFC 9293 §3.10.7.4: SND.WL1, SND.WL2).
-    window_seq: u64,
-    window_ack: u64,
+    send: SendHalf<M>,
     rtt: RttEstimator,
     recovery: Recovery,
     delivery: Delivery,
@@ -249,43 +238,23 @@ pub struct Connection<M = ()> {
     corked: bool,
     no_delay: bool,
 
-    peer_isn: SeqNumber,
-    receive: ReceiveQueue,
-    /// Largest right edge advertised, as a stream offset.
-    window_edge: u64,
-    /// Stream offset of the peer's FIN, if it arrived early or in order.
-    peer_fin: Option<u64>,
-    fin_received: bool,
-    /// What the last acknowledgment covered.
-    acked_to: u64,
-    unacked_segments: u32,
-    quick_acks: u32,
-    dsack: Option<(u64, u64)>,
+    receive: ReceiveHalf,
+    acks: OwedAcks,
     keepalive: Keepalive,
 
     mtu: PathMtu,
-    peer_mss: u16,
-    peer_shift: u8,
-    own_shift: u8,
-    scaling: bool,
+    handshake: Handshake,
     timestamps: Timestamping,
-    sack: bool,
 
     pending: PendingSegments,
     timers: Timers,
     events: PendingEvents,
     totals: Totals,
-    challenges: Challenges,
-    syn_sent: u8,
 }
 
 /// Segments that are owed.
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingSegments {
-    syn: bool,
-    ack: bool,
-    /// An acknowledgment that the host may withhold (RFC 5961 §10).
-    challenge: bool,
     probe: bool,
     reset: bool,
     tail_probe: bool,
@@ -315,18 +284,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             tuple,
             controller,
             state,
-            isn,
-            una: 0,
-            next: 0,
-            queue: SendQueue::new(),
-            board: Scoreboard::default(),
-            finishing: false,
-            fin_at: None,
-            window_end: 1,
-            peer_window_bytes: 0,
-            largest_window_bytes: u64::from(u16::MAX),
-            window_seq: 0,
-            window_ack: 0,
+            send: SendHalf::new(isn),
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             recovery: Recovery::default(),
             delivery: Delivery::new(now),
@@ -335,29 +293,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             pace_at: now,
             corked: false,
             no_delay: config.no_delay,
-            peer_isn: SeqNumber(0),
-            receive: ReceiveQueue::default(),
-            window_edge: 0,
-            peer_fin: None,
-            fin_received: false,
-            acked_to: 0,
-            unacked_segments: 0,
-            quick_acks: config.quick_ack_packets,
-            dsack: None,
+            receive: ReceiveHalf::new(shift),
+            acks: OwedAcks::new(config.quick_ack_packets),
             keepalive: Keepalive::new(now),
             mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
-            peer_mss: if tuple.local.addr.is_ipv4() { 536 } else { 1220 },
-            peer_shift: 0,
-            own_shift: shift,
-            scaling: config.window_scaling,
+            handshake: Handshake::new(&config),
             timestamps: Timestamping::new(now, config.timestamps, timestamp_offset),
-            sack: config.sack,
-            pending: PendingSegments { syn: true, ..PendingSegments::default() },
+            pending: PendingSegments::default(),
             timers: Timers::OFF,
             events: PendingEvents::default(),
             totals: Totals::default(),
-            challenges: Challenges::default(),
-            syn_sent: 0,
             config,
         }
     }
@@ -367,14 +312,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Appends data, all of it with one mapping. The owner asks [`Connection::window_room_bytes`] or its own buffer limit
     /// first; here there is none.
     pub fn enqueue(&mut self, data: Payload, mapping: M) {
-        if !self.finishing {
-            self.queue.push(data, mapping);
-        }
+        self.send.enqueue(data, mapping);
     }
 
     /// Sends FIN after everything queued.
     pub fn finish(&mut self) {
-        self.finishing = true;
+        self.send.finish();
     }
 
     /// Resets the connection: a RST leaves, if the peer knows of us, and it is over.
@@ -391,7 +334,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Lets one acknowledgment leave at the next [`Connection::poll_transmit`].
     pub fn request_ack(&mut self) {
-        self.pending.ack |= self.state.is_synchronized();
+        if self.state.is_synchronized() {
+            self.acks.owe();
+        }
     }
 
     /// Lets one keep-alive probe leave at the next [`Connection::poll_transmit`] (RFC 9293 §3.8.4): a peer that lives answers.
@@ -410,18 +355,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.state.may_receive() {
             return;
         }
-        // What the header can't say is no news.
-        let most = u64::from(u16::MAX) << self.own_shift;
-        let window = ext.receive_window_bytes(self.own_window_bytes()).min(most);
-        let edge = self.receive.next() + window;
-        let step = (2 * u64::from(self.peer_mss)).min(self.config.receive_buffer_bytes / 2).max(1);
-        // As the peer knows it.
-        let known = self.window_edge.saturating_sub(self.receive.next()) >> self.own_shift << self.own_shift;
-        let closed = known <= u64::from(self.peer_mss);
-        // Small steps go with the next acknowledgment; a window that was nearly closed, or opened by a half, cannot wait.
-        let far = edge.saturating_sub(self.window_edge) >= (self.config.receive_buffer_bytes / 2).max(1);
-        if far || closed && edge >= self.window_edge + step {
-            self.pending.ack = true;
+        let window = ext.receive_window_bytes(self.own_window_bytes());
+        if self.receive.should_update(window, self.mtu.peer_mss_bytes(), self.config.receive_buffer_bytes) {
+            self.acks.owe();
         }
     }
 
@@ -456,44 +392,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     // ---- positions and sequence numbers
 
-    #[inline]
-    fn outstanding_bytes(&self) -> u64 {
-        self.next - self.una
-    }
-
-    #[inline]
-    fn wire_seq(&self, position: u64) -> SeqNumber {
-        self.isn.add(position as u32)
-    }
-
-    /// The acknowledgment number to send.
-    #[inline]
-    fn wire_ack(&self) -> SeqNumber {
-        self.wire_receive(self.receive.next()).add(u32::from(self.fin_received))
-    }
-
-    /// The peer's sequence number of a stream offset.
-    #[inline]
-    fn wire_receive(&self, offset: u64) -> SeqNumber {
-        self.peer_isn.add(1).add(offset as u32)
-    }
-
     /// The stream offset of a peer's sequence number near the next expected: −1 is its SYN.
     #[must_use]
     #[inline]
     pub fn offset_of(&self, seq: SeqNumber) -> i64 {
-        let next = self.receive.next();
-        next as i64 + i64::from(seq.diff(self.wire_receive(next)))
+        self.receive.offset_of(seq)
     }
 
     fn own_window_bytes(&self) -> u64 {
-        // Data behind gaps lies inside of the window, so only what waits to be read takes room from it.
-        self.config.receive_buffer_bytes.saturating_sub(self.receive.ready_bytes())
-    }
-
-    /// The window as the header carries it.
-    fn window_field(&self, window_bytes: u64) -> u16 {
-        u16::try_from(window_bytes >> self.own_shift).unwrap_or(u16::MAX)
+        self.receive.room_bytes(self.config.receive_buffer_bytes)
     }
 
     fn close(&mut self, reason: CloseReason) {
@@ -501,6 +408,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.state = State::Closed;
             self.timers = Timers::OFF;
             self.stall.cancel();
+            self.acks.forget();
+            self.acks.stop_delay();
+            self.handshake.cancel_syn();
             self.keepalive.stop();
             self.pending = PendingSegments::default();
             self.events.closed = Some(reason);
@@ -511,6 +421,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.state = State::TimeWait;
         self.timers = Timers::OFF;
         self.stall.stop_persisting();
+        self.acks.stop_delay();
         self.keepalive.stop();
         self.timers.time_wait = now + self.config.time_wait;
     }
@@ -518,8 +429,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// An ICMP message about this flow (RFC 5927: believed only if it quotes something in flight).
     pub fn handle_icmp(&mut self, now: Instant, message: &IcmpMessage) {
         let (IcmpMessage::PacketTooBig { seq, .. } | IcmpMessage::Unreachable { seq, .. }) = message;
-        let ahead = i64::from(seq.diff(self.wire_seq(self.una)));
-        if ahead < 0 || ahead as u64 >= self.outstanding_bytes().max(1) {
+        let ahead = self.send.ahead(*seq);
+        if ahead < 0 || ahead as u64 >= self.send.outstanding_bytes().max(1) {
             return;
         }
         match message {

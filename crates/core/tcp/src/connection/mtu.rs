@@ -23,6 +23,8 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathMtu {
+    /// What the peer takes (RFC 6691).
+    peer_mss: u16,
     current: u16,
     configured: u16,
     least: u16,
@@ -47,6 +49,8 @@ impl PathMtu {
         let (overhead, least) = if is_v6 { (60, least.max(1280)) } else { (40, least) };
         let current = configured.max(overhead + 1);
         Self {
+            // Unless it says otherwise (RFC 9293 §3.7.1).
+            peer_mss: if is_v6 { 1220 } else { 536 },
             current,
             configured: current,
             least: least.min(current),
@@ -62,8 +66,28 @@ impl PathMtu {
         self.current
     }
 
-    pub(super) fn mss_bytes(&self) -> u16 {
+    /// What the SYN says that this end takes.
+    pub(super) fn own_mss_bytes(&self) -> u16 {
         self.current - self.overhead
+    }
+
+    /// What the peer takes.
+    #[inline]
+    pub(super) fn peer_mss_bytes(&self) -> u16 {
+        self.peer_mss
+    }
+
+    /// Sender maximum segment size without options.
+    #[inline]
+    pub(super) fn mss_bytes(&self) -> u16 {
+        self.peer_mss.min(self.current - self.overhead)
+    }
+
+    /// The peer's SYN came, and said this of what it takes.
+    pub(super) fn handle_syn(&mut self, mss: Option<u16>) {
+        if let Some(mss) = mss {
+            self.peer_mss = mss.max(64);
+        }
     }
 
     /// Believes a smaller MTU; never one below the least.
@@ -86,7 +110,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Called at each timeout: repeated loss of full-sized segments while nothing else is known points to a black hole.
     pub(super) fn suspect_black_hole(&mut self, now: Instant) {
         let probing = self.config.mtu_probing && self.stall.timeouts().is_multiple_of(BLACK_HOLE_TIMEOUTS);
-        let full = self.board.front().is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
+        let full =
+            self.send.board().front().is_some_and(|front| front.len() + 64 > u64::from(self.mss_bytes()));
         let before = self.mtu.current;
         if probing && full && self.mtu.step_down() {
             self.mtu.before_suspicion.get_or_insert(before);
@@ -112,15 +137,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !is_suspected && now.since(self.mtu.lowered_at) < RAISE_AFTER {
             return None;
         }
-        let payload = self.larger_payload_bytes(self.next, ext);
-        let by_peer = self.window_end.saturating_sub(self.next);
+        let payload = self.larger_payload_bytes(self.send.next(), ext);
+        let by_peer = self.send.window_room_bytes();
         // Enough behind it for its loss to show without a timeout; the small segments of a suspicion are worth more than that.
         let ahead = if is_suspected { payload } else { payload + 4 * segment_bytes };
         let possible = self.mtu.probe.is_none()
             && !self.recovery.is_active()
             && payload > segment_bytes
             && ahead <= room.min(by_peer).min(self.unsent_bytes())
-            && self.queue.contiguous_bytes(self.next - 1) >= payload;
+            && self.send.contiguous_bytes(self.send.next()) >= payload;
         possible.then_some(payload)
     }
 
@@ -129,7 +154,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let size = self.mtu.before_suspicion.unwrap_or(self.mtu.configured);
         let option_bytes = self.option_bytes_at(position, ext);
         let options = self.padded_option_bytes(option_bytes) as u64;
-        u64::from(self.peer_mss.min(size - self.mtu.overhead)).saturating_sub(options)
+        u64::from(self.mtu.peer_mss.min(size - self.mtu.overhead)).saturating_sub(options)
     }
 
     /// How much of the piece of the scoreboard to send again that begins at `start`, once the path has answered after a suspicion:
@@ -142,7 +167,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.mtu.before_suspicion?;
         let possible = self.mtu.probe.is_none() && self.stall.timeouts() == 0;
         let larger = self.larger_payload_bytes(start, ext);
-        let whole = self.board.piece_bytes(start).min(self.queue.contiguous_bytes(start - 1));
+        let whole = self.send.board().piece_bytes(start).min(self.send.contiguous_bytes(start));
         let count = whole.min(larger);
         if !possible || count + 64 <= larger || count <= self.segment_payload_bytes_at(start, ext) as u64 {
             return None;
@@ -157,7 +182,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         payload: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let start = self.next;
+        let start = self.send.next();
         let packet = self.send_stretch(now, start, payload, false, payload, ext);
         self.mtu.probe = Some(Probe { start, end: start + payload });
         packet
@@ -166,7 +191,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The probe was acknowledged and never taken for lost: the path takes that size.
     #[inline]
     pub(super) fn follow_mtu_probe(&mut self, now: Instant) {
-        if self.mtu.probe.is_some_and(|probe| self.una >= probe.end) {
+        if self.mtu.probe.is_some_and(|probe| self.send.una() >= probe.end) {
             self.raise_mtu(now);
         }
     }
@@ -194,7 +219,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The probe is lost: the path still does not take that size. That is no congestion; returns what else was lost.
     pub(super) fn excuse_mtu_probe(&mut self, now: Instant, lost_bytes: u64) -> u64 {
         let Some(probe) = self.mtu.probe else { return lost_bytes };
-        let Some(bytes) = self.board.waits_at(probe.start) else { return lost_bytes };
+        let Some(bytes) = self.send.board().waits_at(probe.start) else { return lost_bytes };
         self.confirm_lower_mtu(now);
         lost_bytes.saturating_sub(bytes)
     }
@@ -222,6 +247,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.mtu.probe = None;
         self.controller.on_mss(self.mss_bytes());
         self.events.mtu_changed = true;
-        self.board.mark_longer_lost(u64::from(self.mss_bytes()));
+        let most = u64::from(self.mss_bytes());
+        self.send.board_mut().mark_longer_lost(most);
     }
 }

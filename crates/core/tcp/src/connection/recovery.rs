@@ -124,7 +124,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                     + (2 * u64::from(self.mss_bytes())).saturating_sub(self.recovery.prr.out)
             }
             // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
-            Phase::Open if !self.sack => {
+            Phase::Open if !self.handshake.has_sack() => {
                 let segments = self.recovery.duplicates.min(DUPLICATE_THRESHOLD - 1);
                 self.controller.window_bytes() + u64::from(segments * self.mss_bytes())
             }
@@ -168,7 +168,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.tail_probe_acknowledged(now, in_flight, duplicate_sack, ext);
         }
         let trouble = self.recovery.phase != Phase::Open
-            || self.board.sacked_bytes() > 0
+            || self.send.board().sacked_bytes() > 0
             || pure_duplicate
             || duplicate_sack;
         if !trouble {
@@ -228,17 +228,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// As many segments as duplicate acknowledgments would have been enough. An aggregate is one piece, but more bytes.
     fn many_sacked(&self) -> bool {
-        self.board.sacked_pieces() >= DUPLICATE_THRESHOLD
-            || self.board.sacked_bytes() >= u64::from(DUPLICATE_THRESHOLD * self.mss_bytes())
+        self.send.board().sacked_pieces() >= DUPLICATE_THRESHOLD
+            || self.send.board().sacked_bytes() >= u64::from(DUPLICATE_THRESHOLD * self.mss_bytes())
     }
 
     fn find_losses(&mut self, now: Instant, advanced: bool, pure_duplicate: bool) -> u64 {
-        if !self.sack {
+        if !self.handshake.has_sack() {
             return self.find_losses_without_sack(advanced, pure_duplicate);
         }
         let window = self.recovery.rack_rtt + self.reordering_window();
         let reference = (self.recovery.rack_at, self.recovery.rack_end);
-        let (lost, again) = self.board.detect_losses(now, reference, window);
+        let (lost, again) = self.send.board_mut().detect_losses(now, reference, window);
         if let Some(at) = again {
             self.timers.retransmit = at.max(now + Duration::from_micros(1));
             self.timers.retransmit_kind = RetransmitKind::Reordering;
@@ -252,20 +252,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn find_losses_without_sack(&mut self, advanced: bool, pure_duplicate: bool) -> u64 {
+        let mss = u64::from(self.mss_bytes());
         if advanced {
             self.recovery.duplicates = 0;
             // A partial acknowledgment: the next hole is lost as well (RFC 6582 §3.2, step 3).
             if matches!(self.recovery.phase, Phase::Fast { .. }) {
-                return self.board.mark_front_lost(u64::from(self.mss_bytes()));
+                return self.send.board_mut().mark_front_lost(mss);
             }
             return 0;
         }
-        if !pure_duplicate || self.una == self.next {
+        if !pure_duplicate || self.send.is_idle() {
             return 0;
         }
         self.recovery.duplicates += 1;
         if self.recovery.duplicates == DUPLICATE_THRESHOLD && self.recovery.phase == Phase::Open {
-            return self.board.mark_front_lost(u64::from(self.mss_bytes()));
+            return self.send.board_mut().mark_front_lost(mss);
         }
         0
     }
@@ -305,20 +306,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn enter_fast_recovery<X: Extension<Mapping = M>>(&mut self, now: Instant, in_flight: u64, ext: &mut X) {
         let own = self.flow_view();
         // What limited transmit sent beyond the window does not count (RFC 5681 §3.2, step 2).
-        let counted = if self.sack { in_flight } else { in_flight.min(own.window_bytes) };
+        let counted = if self.handshake.has_sack() { in_flight } else { in_flight.min(own.window_bytes) };
         self.controller.on_congestion(now, counted, &ext.flows(&own));
         self.recovery.deferred_bytes = 0;
         self.delivery.end_loss_interval();
         self.totals.recoveries += 1;
         // What the last episode resent and is still on its way would look like this one's original.
-        let clean = !self.board.has_resent();
+        let clean = !self.send.board().has_resent();
         let recovery = &mut self.recovery;
-        recovery.phase = Phase::Fast { until: self.next };
+        recovery.phase = Phase::Fast { until: self.send.next() };
         recovery.prr = Prr { flight_at_start: in_flight.max(1), ..Prr::default() };
         recovery.may_undo = clean;
         recovery.first_resend_ms = None;
         recovery.undo_left = clean.then_some(0);
-        recovery.undo_range = (self.una, self.next);
+        recovery.undo_range = (self.send.una(), self.send.next());
         recovery.tail_probe_end = None;
         if self.timers.retransmit_kind == RetransmitKind::TailProbe {
             // No probes in recovery (RFC 8985 §7.2).
@@ -333,7 +334,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let pipe = self.in_flight_bytes();
         let target = self.controller.window_bytes();
         // Without SACK a duplicate acknowledgment stands for a delivered segment.
-        let delivered = if delivered == 0 && !self.sack { mss } else { delivered };
+        let delivered = if delivered == 0 && !self.handshake.has_sack() { mss } else { delivered };
         let prr = &mut self.recovery.prr;
         prr.delivered += delivered;
         let quota = if pipe > target {
@@ -356,7 +357,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Phase::Fast { until } | Phase::Timeout { until, .. } => until,
         };
         // Without SACK, wait until something beyond is acknowledged, lest old duplicates start it again (RFC 6582 §4).
-        if !advanced || self.una < until {
+        if !advanced || self.send.una() < until {
             return;
         }
         self.recovery.phase = Phase::Open;
@@ -405,7 +406,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             // The network duplicates by itself, and its reports prove nothing (RFC 3708 §3).
             return false;
         }
-        let (una, next) = (self.una, self.next);
+        let (una, next) = (self.send.una(), self.send.next());
         let recovery = &mut self.recovery;
         // It says that the reordering window was too small (RFC 8985 §6.2, step 4), unless it answers a tail loss probe.
         if !by_probe {
@@ -431,7 +432,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.totals.spurious += 1;
         self.withdraw_suspicion(now);
         if self.recovery.is_active() {
-            self.board.unmark_lost();
+            self.send.board_mut().unmark_lost();
         }
         self.controller.on_spurious(now);
         self.recovery.phase = Phase::Open;

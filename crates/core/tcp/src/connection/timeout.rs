@@ -15,11 +15,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if matches!(self.state, State::SynSent | State::SynReceived) {
             return self.handshake_timeout();
         }
-        if self.una == self.next {
+        if self.send.is_idle() {
             return;
         }
         self.totals.timeouts += 1;
-        if self.window_end <= self.una {
+        if self.send.window().end() <= self.send.una() {
             return self.probe_shrunk_window(now, ext);
         }
         self.stall.count_timeout();
@@ -35,28 +35,28 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.recovery.phase == Phase::Open {
             self.delivery.end_loss_interval();
         }
-        let clean = !self.board.has_resent();
+        let clean = !self.send.board().has_resent();
         let phase = self.recovery.phase;
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
         let first = self.recovery.phase == Phase::Open && self.stall.timeouts() == 1;
         self.recovery.frto = if first && !self.timestamps.is_on() { Frto::Resent } else { Frto::Off };
         if self.recovery.frto == Frto::Resent {
-            let most = self.segment_payload_bytes_at(self.una, ext) as u64;
-            let lost = self.board.mark_front_lost(most);
+            let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
+            let lost = self.send.board_mut().mark_front_lost(most);
             self.delivery.count_lost(lost);
         } else {
             self.lose_everything();
         }
         let recovery = &mut self.recovery;
         recovery.deferred_bytes = 0;
-        recovery.phase = Phase::Timeout { until: self.next, since: now };
+        recovery.phase = Phase::Timeout { until: self.send.next(), since: now };
         recovery.prr = Prr::default();
         // A further timeout of the same episode leaves open that the first one was spurious.
         if !matches!(phase, Phase::Timeout { .. }) {
             recovery.may_undo = clean && phase == Phase::Open;
             recovery.first_resend_ms = None;
             recovery.undo_left = recovery.may_undo.then_some(0);
-            recovery.undo_range = (self.una, self.next);
+            recovery.undo_range = (self.send.una(), self.send.next());
         }
         recovery.tail_probe_end = None;
         self.rtt.back_off();
@@ -75,11 +75,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// See [`Connection::probe_every`].
     pub(super) fn probe_path<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &X) {
-        if self.una == self.next {
+        if self.send.is_idle() {
             return;
         }
-        let most = self.segment_payload_bytes_at(self.una, ext) as u64;
-        self.board.mark_front_lost(most);
+        let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
+        self.send.board_mut().mark_front_lost(most);
         self.pace_at = now;
         self.timers.retransmit_kind = RetransmitKind::Timeout;
         self.timers.retransmit = self.timers.backed_off_until;
@@ -93,8 +93,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.stall.count_window_probe();
-        let most = self.segment_payload_bytes_at(self.una, ext) as u64;
-        self.board.mark_front_lost(most);
+        let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
+        self.send.board_mut().mark_front_lost(most);
         self.rtt.back_off();
         self.timers.retransmit_kind = RetransmitKind::Timeout;
         self.timers.retransmit = now + self.rtt.rto();
@@ -105,22 +105,22 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn lose_what_timed_out(&mut self) {
         let Phase::Timeout { until, since } = self.recovery.phase else { return };
         self.notice_reneging();
-        let lost = self.board.mark_lost_before(until, since);
+        let lost = self.send.board_mut().mark_lost_before(until, since);
         self.delivery.count_lost(lost);
     }
 
     /// A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
     fn notice_reneging(&mut self) {
-        if self.board.front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
-            self.board.forget_sacks();
+        if self.send.board().front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
+            self.send.board_mut().forget_sacks();
         }
     }
 
     fn lose_everything(&mut self) {
         self.notice_reneging();
-        let before = self.board.lost_bytes();
-        self.board.mark_all_lost();
-        self.delivery.count_lost(self.board.lost_bytes() - before);
+        let before = self.send.board().lost_bytes();
+        self.send.board_mut().mark_all_lost();
+        self.delivery.count_lost(self.send.board().lost_bytes() - before);
     }
 
     fn handshake_timeout(&mut self) {
@@ -132,7 +132,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.stall.count_timeout();
         self.totals.timeouts += 1;
         self.rtt.back_off();
-        self.pending.syn = true;
+        self.handshake.send_syn();
     }
 
     /// RFC 5682 §2.1, steps 2 and 3.
@@ -159,11 +159,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- tail loss probes (RFC 8985 §7)
 
     pub(super) fn probe_tail(&mut self, now: Instant) {
-        if self.una == self.next {
+        if self.send.is_idle() {
             return;
         }
         if !self.recovery.is_active() {
-            self.recovery.tail_probe_end = Some(self.next);
+            self.recovery.tail_probe_end = Some(self.send.next());
             self.pending.tail_probe = true;
         }
         self.timers.retransmit_kind = RetransmitKind::Timeout;
@@ -172,7 +172,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     pub(super) fn note_tail_probe(&mut self, resent: bool) {
         self.recovery.tail_probe_resent = resent;
-        self.recovery.tail_probe_end = Some(self.next);
+        self.recovery.tail_probe_end = Some(self.send.next());
     }
 
     /// RFC 8985 §7.4: a probe that repaired a loss without a trace is a congestion event all the same.
@@ -185,8 +185,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) {
         let resent = self.recovery.tail_probe_resent;
         // An acknowledgment of just what was probed may be the original's; a DSACK would tell, or later data.
-        let decided =
-            self.recovery.tail_probe_end.is_some_and(|end| self.una > end || self.una == end && !resent);
+        let decided = self
+            .recovery
+            .tail_probe_end
+            .is_some_and(|end| self.send.una() > end || self.send.una() == end && !resent);
         if !decided && !duplicate_sack {
             return;
         }

@@ -14,7 +14,6 @@ pub(super) struct Timers {
     /// One slot for retransmission timeout, tail loss probe and RACK's reordering window, as they exclude each other.
     pub(super) retransmit: Instant,
     pub(super) retransmit_kind: RetransmitKind,
-    pub(super) delayed_ack: Instant,
     /// End of TIME-WAIT.
     pub(super) time_wait: Instant,
     pub(super) pacing: Instant,
@@ -37,7 +36,6 @@ impl Timers {
     pub(super) const OFF: Self = Self {
         retransmit: Instant::FAR_FUTURE,
         retransmit_kind: RetransmitKind::Timeout,
-        delayed_ack: Instant::FAR_FUTURE,
         time_wait: Instant::FAR_FUTURE,
         pacing: Instant::FAR_FUTURE,
         probe_interval: None,
@@ -46,7 +44,7 @@ impl Timers {
 
     #[inline]
     fn earliest(&self) -> Instant {
-        self.retransmit.min(self.delayed_ack).min(self.time_wait).min(self.pacing)
+        self.retransmit.min(self.time_wait).min(self.pacing)
     }
 }
 
@@ -58,8 +56,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let earliest =
-            self.timers.earliest().min(self.stall.poll_timeout()).min(self.keepalive.poll_timeout());
+        let earliest = self
+            .timers
+            .earliest()
+            .min(self.acks.poll_timeout())
+            .min(self.stall.poll_timeout())
+            .min(self.keepalive.poll_timeout());
         (earliest != Instant::FAR_FUTURE).then_some(earliest)
     }
 
@@ -68,10 +70,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.timers.pacing <= now {
             self.timers.pacing = Instant::FAR_FUTURE;
         }
-        if self.timers.delayed_ack <= now {
-            self.timers.delayed_ack = Instant::FAR_FUTURE;
-            self.pending.ack = true;
-        }
+        self.acks.handle_timeout(now);
         if self.timers.retransmit <= now {
             self.timers.retransmit = Instant::FAR_FUTURE;
             match self.timers.retransmit_kind {
@@ -94,7 +93,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Starts the retransmission timer, or lets it run: a tail loss probe where one may help, else the timeout.
     pub(super) fn arm_retransmit(&mut self, now: Instant, restart: bool) {
-        if self.una == self.next {
+        if self.send.is_idle() {
             self.timers.retransmit = Instant::FAR_FUTURE;
             return;
         }
@@ -107,9 +106,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let rto = self.rtt.rto();
-        let (srtt, alone) = (self.rtt.srtt(), self.outstanding_bytes() <= u64::from(self.mss_bytes()));
-        let may_probe =
-            self.sack && !srtt.is_zero() && self.recovery.may_probe_tail() && self.board.sacked_bytes() == 0;
+        let (srtt, alone) = (self.rtt.srtt(), self.send.outstanding_bytes() <= u64::from(self.mss_bytes()));
+        let may_probe = self.handshake.has_sack()
+            && !srtt.is_zero()
+            && self.recovery.may_probe_tail()
+            && self.send.board().sacked_bytes() == 0;
         let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
         if may_probe {
             let latest = if moves { self.timers.retransmit } else { Instant::FAR_FUTURE };
@@ -143,7 +144,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn is_waiting_for_timeout(&self) -> bool {
         self.stall.timeouts() > 0
             && self.state.is_synchronized()
-            && self.una < self.next
+            && !self.send.is_idle()
             && self.timers.retransmit != Instant::FAR_FUTURE
             && self.timers.retransmit_kind == RetransmitKind::Timeout
     }
@@ -178,10 +179,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn probe_window(&mut self, now: Instant) {
         self.stall.stop_persisting();
-        if self.unsent_bytes() == 0 || self.una < self.next {
+        if self.unsent_bytes() == 0 || !self.send.is_idle() {
             return;
         }
-        if self.window_end > self.next {
+        if self.send.window().end() > self.send.next() {
             self.stall.let_sliver_leave();
             return;
         }
@@ -195,7 +196,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn probe_peer(&mut self, now: Instant) {
-        if self.una < self.next || self.unsent_bytes() > 0 {
+        if !self.send.is_idle() || self.unsent_bytes() > 0 {
             // The retransmission and persist timers ask already.
             return self.keepalive.start(now, &self.config);
         }
