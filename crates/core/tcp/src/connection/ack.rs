@@ -85,8 +85,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             if self.timestamps.is_on() {
                 self.rtt.reset_backoff();
             }
-            self.timers.probe_interval = None;
-            self.timers.backed_off_until = Instant::ZERO;
+            self.retransmit.forget_probes();
         }
         self.follow_mtu_probe(now);
     }

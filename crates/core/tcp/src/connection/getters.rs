@@ -139,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
     #[must_use]
     pub fn is_probing(&self) -> bool {
-        self.recovery.tail_probe_end.is_some_and(|end| self.send.una() < end)
+        self.recovery.tail_probe().is_waiting(self.send.una())
     }
 
     /// Round-trip time as a receiver of data sees it: from an acknowledgment of this end to the data that came for it, by
@@ -289,7 +289,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn window_or_probe_room_bytes(&self) -> u64 {
         let room = self.window_room_bytes();
-        if !self.pending.tail_probe || self.unsent_bytes() > 0 {
+        if !self.recovery.tail_probe().is_due() || self.unsent_bytes() > 0 {
             return room;
         }
         let by_peer = self.send.window_room_bytes();
@@ -407,7 +407,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             recoveries: self.totals.recoveries,
             spurious: self.totals.spurious,
             dsacks: self.totals.dsacks,
-            reordering_seen: self.recovery.reordering_seen(),
+            reordering_seen: self.recovery.rack().reordering_seen(),
             pacing_rate: self.pacing_rate(),
             delivery_rate: self.delivery.rate(),
         }

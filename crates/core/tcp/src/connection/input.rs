@@ -184,7 +184,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.handshake.cancel_syn();
         self.stall.forget_timeouts();
         self.rtt.reset_backoff();
-        self.timers.retransmit = Instant::FAR_FUTURE;
+        self.retransmit.stop();
         self.delivery.round_end = self.send.next();
         self.keepalive.start(now, &self.config);
     }

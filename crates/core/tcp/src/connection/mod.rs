@@ -11,20 +11,26 @@ mod getters;
 mod handshake;
 mod input;
 mod keepalive;
+mod losses;
 mod mtu;
 mod options;
 mod output;
 mod peer_window;
+mod prr;
+mod rack;
 mod receive;
 mod recovery;
+mod retransmit_timer;
 mod send;
 mod stall;
 mod stateless;
+mod tail_probe;
 #[cfg(test)]
 mod tests;
 mod timeout;
 mod timers;
 mod timestamps;
+mod undo;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -49,6 +55,7 @@ use keepalive::Keepalive;
 use mtu::PathMtu;
 use receive::ReceiveHalf;
 use recovery::Recovery;
+use retransmit_timer::RetransmitTimer;
 use send::SendHalf;
 use stall::Stall;
 use timers::Timers;
@@ -247,6 +254,7 @@ pub struct Connection<M = ()> {
     timestamps: Timestamping,
 
     pending: PendingSegments,
+    retransmit: RetransmitTimer,
     timers: Timers,
     events: PendingEvents,
     totals: Totals,
@@ -257,7 +265,6 @@ pub struct Connection<M = ()> {
 struct PendingSegments {
     probe: bool,
     reset: bool,
-    tail_probe: bool,
     /// Sequence number of a RST that answers a segment which can't be of this connection.
     stray_reset: Option<SeqNumber>,
 }
@@ -300,6 +307,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             handshake: Handshake::new(&config),
             timestamps: Timestamping::new(now, config.timestamps, timestamp_offset),
             pending: PendingSegments::default(),
+            retransmit: RetransmitTimer::OFF,
             timers: Timers::OFF,
             events: PendingEvents::default(),
             totals: Totals::default(),
@@ -407,6 +415,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.state != State::Closed {
             self.state = State::Closed;
             self.timers = Timers::OFF;
+            self.retransmit = RetransmitTimer::OFF;
+            self.recovery.tail_probe_mut().cancel();
             self.stall.cancel();
             self.acks.forget();
             self.acks.stop_delay();
@@ -420,6 +430,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn enter_time_wait(&mut self, now: Instant) {
         self.state = State::TimeWait;
         self.timers = Timers::OFF;
+        self.retransmit = RetransmitTimer::OFF;
         self.stall.stop_persisting();
         self.acks.stop_delay();
         self.keepalive.stop();

@@ -5,6 +5,7 @@ use core::fmt::Debug;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Packet, Payload, SackBlock, Segment, TcpFlags};
 
+use super::retransmit_timer::RetransmitKind;
 use super::{Connection, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 use crate::scoreboard::{Flags, Sent};
@@ -84,8 +85,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         self.send.handle_syn_sent();
         self.last_sent_at = now;
-        self.timers.retransmit_kind = super::timers::RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
+        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
         let segment = self.segment_at(0, flags, ext);
         Some(self.finish_segment(now, segment, kind, None, ext))
     }
@@ -94,7 +94,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
-        if core::mem::take(&mut self.pending.tail_probe)
+        if self.recovery.tail_probe_mut().poll_due()
             && !self.send.is_idle()
             && let Some(probe) = self.transmit_tail_probe(now, ext)
         {
@@ -267,7 +267,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         self.totals.bytes_retrans += payload.len() as u64;
         self.totals.retransmits += 1;
-        self.recovery.note_resent(self.timestamps.clock(now));
+        self.recovery.undo_mut().handle_resent(self.timestamps.clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
 
@@ -283,13 +283,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if count > 0 && count <= by_peer {
             let fin = self.send.fin_follows(count);
             let packet = self.send_stretch(now, self.send.next(), count, fin, segment_bytes, ext);
-            self.note_tail_probe(false);
+            self.recovery.tail_probe_mut().handle_sent(self.send.next(), false);
             return packet;
         }
         let most = self.segment_payload_bytes_at(self.send.next() - 1, ext) as u64;
         let start = self.send.board().last_piece(most)?;
         let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
-        self.note_tail_probe(true);
+        self.recovery.tail_probe_mut().handle_sent(self.send.next(), true);
         self.resend(now, start, segment_bytes, ext)
     }
 
@@ -312,7 +312,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if len > 0 && self.unsent_bytes() == 0 {
             flags = flags.with(TcpFlags::PSH);
         }
-        self.recovery.note_sent(len as u64);
+        self.recovery.handle_sent(len as u64);
         self.totals.bytes_sent += len as u64;
         self.totals.segs_out += len.div_ceil(segment_bytes) as u64;
         self.last_sent_at = now;

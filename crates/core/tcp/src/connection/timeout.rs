@@ -4,8 +4,8 @@ use core::fmt::Debug;
 
 use polypath_units::Instant;
 
-use super::recovery::{Frto, Phase, Prr};
-use super::timers::RetransmitKind;
+use super::recovery::{Frto, Phase};
+use super::retransmit_timer::RetransmitKind;
 use super::{CloseReason, Connection, State};
 use crate::extension::Extension;
 use crate::scoreboard::{Flags, Newly};
@@ -32,33 +32,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let in_flight = self.in_flight_bytes();
         let own = self.flow_view();
         self.controller.on_timeout(now, in_flight, &ext.flows(&own));
-        if self.recovery.phase == Phase::Open {
+        if !self.recovery.is_active() {
             self.delivery.end_loss_interval();
         }
         let clean = !self.send.board().has_resent();
-        let phase = self.recovery.phase;
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
-        let first = self.recovery.phase == Phase::Open && self.stall.timeouts() == 1;
-        self.recovery.frto = if first && !self.timestamps.is_on() { Frto::Resent } else { Frto::Off };
-        if self.recovery.frto == Frto::Resent {
+        let first = !self.recovery.is_active() && self.stall.timeouts() == 1;
+        let frto = first && !self.timestamps.is_on();
+        if frto {
             let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
             let lost = self.send.board_mut().mark_front_lost(most);
             self.delivery.count_lost(lost);
         } else {
             self.lose_everything();
         }
-        let recovery = &mut self.recovery;
-        recovery.deferred_bytes = 0;
-        recovery.phase = Phase::Timeout { until: self.send.next(), since: now };
-        recovery.prr = Prr::default();
-        // A further timeout of the same episode leaves open that the first one was spurious.
-        if !matches!(phase, Phase::Timeout { .. }) {
-            recovery.may_undo = clean && phase == Phase::Open;
-            recovery.first_resend_ms = None;
-            recovery.undo_left = recovery.may_undo.then_some(0);
-            recovery.undo_range = (self.send.una(), self.send.next());
-        }
-        recovery.tail_probe_end = None;
+        self.recovery.begin_timeout(now, (self.send.una(), self.send.next()), clean, frto);
         self.rtt.back_off();
         self.pace_at = now;
         self.arm_timeout(now);
@@ -81,8 +69,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
         self.send.board_mut().mark_front_lost(most);
         self.pace_at = now;
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = self.timers.backed_off_until;
+        self.retransmit.resume_timeout();
         self.bring_timeout_forward(now);
     }
 
@@ -96,14 +83,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
         self.send.board_mut().mark_front_lost(most);
         self.rtt.back_off();
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
+        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
     }
 
     /// The timeout was genuine: what left before it goes out again. What left since is on its way, the first segment's copy above
     /// all, and an acknowledgment of nothing says nothing of it: the loss window is one segment (RFC 5682 §2.1, step 2a).
     fn lose_what_timed_out(&mut self) {
-        let Phase::Timeout { until, since } = self.recovery.phase else { return };
+        let Phase::Timeout { until, since } = self.recovery.phase() else { return };
         self.notice_reneging();
         let lost = self.send.board_mut().mark_lost_before(until, since);
         self.delivery.count_lost(lost);
@@ -137,20 +123,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// RFC 5682 §2.1, steps 2 and 3.
     pub(super) fn follow_frto(&mut self, now: Instant, newly: &Newly, advanced: bool) {
-        match self.recovery.frto {
+        match self.recovery.frto() {
             Frto::Off => {}
             Frto::Resent if advanced => {
-                self.recovery.frto = Frto::SentNew;
-                self.recovery.prr.out = 0;
+                self.recovery.send_new_for_frto();
             }
             Frto::SentNew if advanced && newly.original => self.undo(now),
             Frto::Resent => {
-                self.recovery.frto = Frto::Off;
+                self.recovery.end_frto();
                 self.lose_what_timed_out();
             }
             // The two new segments would fill the window that retransmissions are to leave in.
             Frto::SentNew => {
-                self.recovery.frto = Frto::Off;
+                self.recovery.end_frto();
                 self.lose_everything();
             }
         }
@@ -163,16 +148,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         if !self.recovery.is_active() {
-            self.recovery.tail_probe_end = Some(self.send.next());
-            self.pending.tail_probe = true;
+            self.recovery.tail_probe_mut().handle_timeout(self.send.next());
         }
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
-    }
-
-    pub(super) fn note_tail_probe(&mut self, resent: bool) {
-        self.recovery.tail_probe_resent = resent;
-        self.recovery.tail_probe_end = Some(self.send.next());
+        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
     }
 
     /// RFC 8985 §7.4: a probe that repaired a loss without a trace is a congestion event all the same.
@@ -183,19 +161,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         duplicate_sack: bool,
         ext: &mut X,
     ) {
-        let resent = self.recovery.tail_probe_resent;
-        // An acknowledgment of just what was probed may be the original's; a DSACK would tell, or later data.
-        let decided = self
-            .recovery
-            .tail_probe_end
-            .is_some_and(|end| self.send.una() > end || self.send.una() == end && !resent);
-        if !decided && !duplicate_sack {
-            return;
-        }
-        let repaired = resent && !duplicate_sack && self.recovery.phase == Phase::Open;
-        self.recovery.tail_probe_end = None;
-        self.recovery.tail_probe_resent = false;
-        if repaired {
+        let repaired = self.recovery.tail_probe_mut().handle_ack(self.send.una(), duplicate_sack);
+        if repaired == Some(true) && !self.recovery.is_active() {
             let own = self.flow_view();
             self.controller.on_congestion(now, in_flight, &ext.flows(&own));
             self.controller.on_recovery_end(now);

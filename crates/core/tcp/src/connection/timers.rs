@@ -5,46 +5,24 @@ use core::fmt::Debug;
 use polypath_units::{Duration, Instant};
 
 use super::keepalive::KeepaliveStep;
+use super::retransmit_timer::{RetransmitKind, RetransmitStep};
 use super::{CloseReason, Connection};
 use crate::extension::Extension;
 
 /// Deadlines; [`Instant::FAR_FUTURE`] is off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timers {
-    /// One slot for retransmission timeout, tail loss probe and RACK's reordering window, as they exclude each other.
-    pub(super) retransmit: Instant,
-    pub(super) retransmit_kind: RetransmitKind,
     /// End of TIME-WAIT.
     pub(super) time_wait: Instant,
     pub(super) pacing: Instant,
-    /// A path that may be dead is probed at least so often; `None` leaves it to the backed-off timeout.
-    pub(super) probe_interval: Option<Duration>,
-    /// When the timeout is due that probes came before.
-    pub(super) backed_off_until: Instant,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetransmitKind {
-    Timeout,
-    /// RFC 8985 §7.
-    TailProbe,
-    /// RFC 8985 §6.2: look again whether what is late is lost.
-    Reordering,
 }
 
 impl Timers {
-    pub(super) const OFF: Self = Self {
-        retransmit: Instant::FAR_FUTURE,
-        retransmit_kind: RetransmitKind::Timeout,
-        time_wait: Instant::FAR_FUTURE,
-        pacing: Instant::FAR_FUTURE,
-        probe_interval: None,
-        backed_off_until: Instant::ZERO,
-    };
+    pub(super) const OFF: Self = Self { time_wait: Instant::FAR_FUTURE, pacing: Instant::FAR_FUTURE };
 
     #[inline]
     fn earliest(&self) -> Instant {
-        self.retransmit.min(self.time_wait).min(self.pacing)
+        self.time_wait.min(self.pacing)
     }
 }
 
@@ -57,8 +35,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let earliest = self
-            .timers
-            .earliest()
+            .retransmit
+            .poll_timeout()
+            .min(self.timers.earliest())
             .min(self.acks.poll_timeout())
             .min(self.stall.poll_timeout())
             .min(self.keepalive.poll_timeout());
@@ -71,14 +50,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.timers.pacing = Instant::FAR_FUTURE;
         }
         self.acks.handle_timeout(now);
-        if self.timers.retransmit <= now {
-            self.timers.retransmit = Instant::FAR_FUTURE;
-            match self.timers.retransmit_kind {
-                RetransmitKind::Timeout if now < self.timers.backed_off_until => self.probe_path(now, ext),
-                RetransmitKind::Timeout => self.retransmission_timeout(now, ext),
-                RetransmitKind::TailProbe => self.probe_tail(now),
-                RetransmitKind::Reordering => self.look_for_losses(now, ext),
-            }
+        match self.retransmit.handle_timeout(now) {
+            None => {}
+            Some(RetransmitStep::ProbePath) => self.probe_path(now, ext),
+            Some(RetransmitStep::TimeOut) => self.retransmission_timeout(now, ext),
+            Some(RetransmitStep::ProbeTail) => self.probe_tail(now),
+            Some(RetransmitStep::LookForLosses) => self.look_for_losses(now, ext),
         }
         if self.stall.poll_timeout() <= now {
             self.probe_window(now);
@@ -94,11 +71,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Starts the retransmission timer, or lets it run: a tail loss probe where one may help, else the timeout.
     pub(super) fn arm_retransmit(&mut self, now: Instant, restart: bool) {
         if self.send.is_idle() {
-            self.timers.retransmit = Instant::FAR_FUTURE;
+            self.retransmit.stop();
             return;
         }
-        let kind = self.timers.retransmit_kind;
-        let running = self.timers.retransmit != Instant::FAR_FUTURE;
+        let kind = self.retransmit.kind();
+        let running = self.retransmit.is_running();
         // New data arms a probe anew (RFC 8985 §7.2). It brings it forward where more than one segment is out now, and not back:
         // the acknowledgment of what left first is due as before.
         let moves = running && !restart && kind == RetransmitKind::TailProbe;
@@ -113,30 +90,22 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             && self.send.board().sacked_bytes() == 0;
         let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
         if may_probe {
-            let latest = if moves { self.timers.retransmit } else { Instant::FAR_FUTURE };
-            self.timers.retransmit_kind = RetransmitKind::TailProbe;
-            self.timers.retransmit = (now + wait.min(rto)).min(latest);
+            let latest = if moves { self.retransmit.poll_timeout() } else { Instant::FAR_FUTURE };
+            self.retransmit.start((now + wait.min(rto)).min(latest), RetransmitKind::TailProbe);
         } else if !moves {
-            self.timers.retransmit_kind = RetransmitKind::Timeout;
-            self.timers.retransmit = now + rto;
+            self.retransmit.start(now + rto, RetransmitKind::Timeout);
         }
     }
 
     /// Starts the retransmission timeout, and has probes of the path come before it if it is far.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = self.stall.limit(now + self.rtt.rto(), &self.config);
-        self.timers.backed_off_until = Instant::ZERO;
+        self.retransmit.start_timeout(self.stall.limit(now + self.rtt.rto(), &self.config));
         self.bring_timeout_forward(now);
     }
 
     pub(super) fn bring_timeout_forward(&mut self, now: Instant) {
-        if let Some(interval) = self.timers.probe_interval
-            && self.is_waiting_for_timeout()
-            && self.timers.retransmit > now + interval
-        {
-            self.timers.backed_off_until = self.timers.backed_off_until.max(self.timers.retransmit);
-            self.timers.retransmit = now + interval;
+        if self.is_waiting_for_timeout() {
+            self.retransmit.bring_forward(now);
         }
     }
 
@@ -145,8 +114,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.stall.timeouts() > 0
             && self.state.is_synchronized()
             && !self.send.is_idle()
-            && self.timers.retransmit != Instant::FAR_FUTURE
-            && self.timers.retransmit_kind == RetransmitKind::Timeout
+            && self.retransmit.is_running()
+            && self.retransmit.kind() == RetransmitKind::Timeout
     }
 
     /// After a timeout, sends the first unacknowledged segment again at least every `interval`, however far the timeout has
@@ -156,18 +125,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// For an owner that has another path to use meanwhile, and wants to know soon when this one is back. Alone, a connection
     /// has to back off (RFC 6298 §5.5).
     pub fn probe_every(&mut self, now: Instant, interval: Option<Duration>) {
-        self.timers.probe_interval = interval;
-        if interval.is_none() && self.timers.backed_off_until > now && self.is_waiting_for_timeout() {
-            self.timers.retransmit = self.timers.backed_off_until;
+        self.retransmit.set_probe_interval(interval);
+        if self.is_waiting_for_timeout() {
+            self.retransmit.end_probes(now);
+            self.retransmit.bring_forward(now);
         }
-        self.bring_timeout_forward(now);
     }
 
     /// After a timeout, lets the next [`Connection::handle_timeout`] probe the path, which may be back.
     pub fn probe_at_once(&mut self, now: Instant) {
-        if self.is_waiting_for_timeout() && self.timers.retransmit > now {
-            self.timers.backed_off_until = self.timers.backed_off_until.max(self.timers.retransmit);
-            self.timers.retransmit = now;
+        if self.is_waiting_for_timeout() {
+            self.retransmit.probe_by(now);
         }
     }
 
