@@ -111,7 +111,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return None;
         }
         let duplicate = self.send.handle_sack(&segment.options.sack, newly);
-        self.totals.dsacks += u64::from(duplicate.is_some());
+        if duplicate.is_some() {
+            self.totals.count_duplicate();
+        }
         duplicate
     }
 

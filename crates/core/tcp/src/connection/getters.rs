@@ -76,7 +76,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     #[must_use]
     pub fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// Both ends.
@@ -275,7 +275,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// How much more could leave now: congestion window and peer window less what is in flight and what waits.
     #[must_use]
     pub fn window_room_bytes(&self) -> u64 {
-        if !self.state.may_send() {
+        if !self.state().may_send() {
             return 0;
         }
         let by_congestion =
@@ -382,7 +382,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn info(&self) -> Info {
         Info {
-            state: self.state,
+            state: self.state(),
             congestion: self.controller.name(),
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.variance(),
@@ -399,14 +399,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             pmtu_bytes: u32::from(self.mtu.current_bytes()),
             bytes_acked: self.acked_offset(),
             bytes_received: self.receive.next(),
-            bytes_sent: self.totals.bytes_sent,
-            bytes_retrans: self.totals.bytes_retrans,
-            segs_out: self.totals.segs_out,
-            retransmits: self.totals.retransmits,
-            timeouts: self.totals.timeouts,
-            recoveries: self.totals.recoveries,
-            spurious: self.totals.spurious,
-            dsacks: self.totals.dsacks,
+            bytes_sent: self.totals.bytes_sent(),
+            bytes_retrans: self.totals.bytes_resent(),
+            segs_out: self.totals.segments_sent(),
+            retransmits: self.totals.resends(),
+            timeouts: self.totals.timeouts(),
+            recoveries: self.totals.recoveries(),
+            spurious: self.totals.spurious(),
+            dsacks: self.totals.duplicates(),
             reordering_seen: self.recovery.rack().reordering_seen(),
             pacing_rate: self.pacing_rate(),
             delivery_rate: self.delivery.rate(),

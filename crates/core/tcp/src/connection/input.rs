@@ -5,7 +5,7 @@ use core::fmt::Debug;
 use polypath_units::Instant;
 use polypath_wire::{Ecn, MAX_OPTIONS_BYTES, Segment, Timestamps};
 
-use super::{CloseReason, Connection, Disposition, DropReason, State};
+use super::{CloseReason, Connection, Disposition, DropReason, Event, State};
 use crate::extension::Extension;
 use crate::host::ReplyLimit;
 use crate::reassembly::Arrival;
@@ -19,7 +19,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment: &mut Segment,
         ext: &mut X,
     ) -> Disposition {
-        match self.state {
+        match self.state() {
             State::Closed => return Disposition::Dropped(DropReason::Closed),
             State::SynSent => return self.handle_in_syn_sent(now, segment, ext),
             _ => {}
@@ -39,7 +39,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !segment.flags.ack() {
             return Disposition::Dropped(DropReason::NoAck);
         }
-        if self.state == State::SynReceived && !self.complete_handshake(now, segment) {
+        if self.state() == State::SynReceived && !self.complete_handshake(now, segment) {
             return Disposition::Dropped(DropReason::Ack);
         }
         if let Err(reason) = self.handle_acknowledgment(now, segment, true, ext) {
@@ -94,7 +94,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &mut X,
     ) -> Disposition {
         let plain = segment.flags.ack() && !segment.flags.syn() && !segment.flags.rst();
-        let synchronized = self.state.is_synchronized();
+        let synchronized = self.state().is_synchronized();
         if !plain || !synchronized || self.handle_acknowledgment(now, segment, false, ext).is_err() {
             return Disposition::Dropped(DropReason::Duplicate);
         }
@@ -115,7 +115,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if acknowledges && segment.ack != self.send.wire(1) {
             // Of an earlier connection between the same ports that the peer still has: this ends it there (RFC 9293 §3.5.1).
             if !segment.flags.rst() {
-                self.pending.stray_reset = Some(segment.ack);
+                self.lifecycle.send_stray_reset(segment.ack);
             }
             return Disposition::Dropped(DropReason::Ack);
         }
@@ -137,7 +137,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.acks.owe();
         } else {
             // Simultaneous open.
-            self.state = State::SynReceived;
+            self.lifecycle.become_syn_received();
             self.handshake.send_syn_ack();
             self.stall.forget_timeouts();
         }
@@ -158,7 +158,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn complete_handshake(&mut self, now: Instant, segment: &Segment) -> bool {
         if segment.ack != self.send.wire(1) {
-            self.pending.stray_reset = Some(segment.ack);
+            self.lifecycle.send_stray_reset(segment.ack);
             return false;
         }
         self.measure_handshake(now, segment);
@@ -172,15 +172,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let timestamps = answer.options.timestamps.filter(|_| self.timestamps.is_on());
         let echo = timestamps.map_or(0, |timestamps| timestamps.echo);
         if !self.handshake.is_ambiguous() {
-            self.rtt.sample(now, now.since(self.last_sent_at));
+            self.rtt.sample(now, now.since(self.departure.last_at()));
         } else if !self.sample_echo(now, echo) {
             self.rtt.distrust_initial();
         }
     }
 
     fn establish(&mut self, now: Instant) {
-        self.state = State::Established;
-        self.events.connected = true;
+        self.lifecycle.become_established();
         self.handshake.cancel_syn();
         self.stall.forget_timeouts();
         self.rtt.reset_backoff();
@@ -206,14 +205,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let (next, edge) = (self.receive.covered() as i64, self.receive.window_end() as i64);
         let len = i64::from(segment.sequence_len());
         // An acknowledgment that data has overtaken is not old yet: it began where the last one that we sent ends.
-        let least = if self.state.is_synchronized() { (self.acks.acked_to() as i64).min(next) } else { next };
+        let least =
+            if self.state().is_synchronized() { (self.acks.acked_to() as i64).min(next) } else { next };
         let in_window =
             if len == 0 { offset >= least && offset <= edge } else { offset <= edge && offset + len > next };
         if in_window {
             return Ok(());
         }
         // A retransmitted SYN is for the state's own handling.
-        if self.state == State::SynReceived && segment.flags.syn() && offset == -1 {
+        if self.state() == State::SynReceived && segment.flags.syn() && offset == -1 {
             return Ok(());
         }
         if !segment.flags.rst() {
@@ -239,8 +239,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         } else {
             self.acks.answer_empty(now, &self.config);
         }
-        if segment.flags.fin() && self.state == State::TimeWait {
-            self.timers.time_wait = now + self.config.time_wait;
+        if segment.flags.fin() && self.state() == State::TimeWait {
+            self.lifecycle.extend_time_wait(now + self.config.time_wait);
         }
     }
 
@@ -248,7 +248,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn handle_reset(&mut self, now: Instant, segment: &Segment) -> Disposition {
         if segment.seq == self.receive.wire_ack() {
-            let reason = match self.state {
+            let reason = match self.state() {
                 State::TimeWait => return Disposition::Dropped(DropReason::Reset),
                 State::SynReceived => CloseReason::Refused,
                 // Both have said all, and the peer has it. RFC 9293 §3.10.7.4 has no word for what it had not acknowledged.
@@ -263,7 +263,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn handle_unexpected_syn(&mut self, now: Instant, segment: &Segment) -> DropReason {
-        if self.state == State::SynReceived && segment.seq == self.receive.isn() {
+        if self.state() == State::SynReceived && segment.seq == self.receive.isn() {
             if segment.flags.ack() && segment.ack == self.send.wire(1) {
                 // Simultaneous open: the peer's SYN/ACK completes it.
                 self.send.handle_syn_acked(u64::from(segment.window));
@@ -287,7 +287,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     #[inline]
     fn handle_text(&mut self, now: Instant, segment: &mut Segment, offset: i64) {
-        if !self.state.may_receive() {
+        if !self.state().may_receive() {
             // Data after the peer's FIN, or after we stopped listening to it: acknowledged, not kept.
             self.acks.owe();
             return;
@@ -304,11 +304,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         match text.arrival {
             None => {}
             Some(Arrival::InOrder) => {
-                self.events.readable = true;
+                self.lifecycle.report(Event::Readable);
                 self.acks.handle_in_order(now, segments, &self.config);
             }
             Some(Arrival::FilledGap) => {
-                self.events.readable = true;
+                self.lifecycle.report(Event::Readable);
                 self.acks.owe();
             }
             Some(Arrival::OutOfOrder | Arrival::TooManyGaps) => self.acks.owe(),
@@ -331,26 +331,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.receive.poll_fin() {
             return;
         }
-        self.events.peer_finished = true;
         self.acks.owe();
-        match self.state {
-            State::Established => self.state = State::CloseWait,
-            State::FinWait1 => self.state = State::Closing,
-            State::FinWait2 => self.enter_time_wait(now),
-            _ => {}
-        }
+        let step = self.lifecycle.handle_peer_fin();
+        self.go_on_after(now, step);
     }
 
     /// Our FIN was acknowledged.
     fn follow_our_fin(&mut self, now: Instant) {
-        if !self.send.is_fin_acked() {
-            return;
-        }
-        match self.state {
-            State::FinWait1 => self.state = State::FinWait2,
-            State::Closing => self.enter_time_wait(now),
-            State::LastAck => self.close(CloseReason::Finished),
-            _ => {}
+        if self.send.is_fin_acked() {
+            let step = self.lifecycle.handle_fin_acked();
+            self.go_on_after(now, step);
         }
     }
 }

@@ -12,18 +12,13 @@ pub(super) struct Keepalive {
     due: Instant,
     /// Probes that nobody has answered.
     unanswered: u8,
-}
-
-/// What a keep-alive timer that has passed asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeepaliveStep {
-    Probe,
-    GiveUp,
+    /// A probe is to leave, to which the peer must answer.
+    probe_is_due: bool,
 }
 
 impl Keepalive {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { heard_at: now, due: Instant::FAR_FUTURE, unanswered: 0 }
+        Self { heard_at: now, due: Instant::FAR_FUTURE, unanswered: 0, probe_is_due: false }
     }
 
     /// Something came from the peer. Where keep-alives are on, they begin anew.
@@ -62,14 +57,31 @@ impl Keepalive {
         self.due = Instant::FAR_FUTURE;
     }
 
-    /// The timer passed, and the peer has nothing else to answer.
-    pub(super) fn handle_timeout(&mut self, now: Instant, config: &Config) -> KeepaliveStep {
+    /// The timer passed, and the peer has nothing else to answer: it is asked. False if it was often enough.
+    pub(super) fn handle_timeout(&mut self, now: Instant, config: &Config) -> bool {
         if self.unanswered >= config.keepalive_probes {
-            return KeepaliveStep::GiveUp;
+            return false;
         }
         self.unanswered += 1;
         self.due = now + config.keepalive_interval;
-        KeepaliveStep::Probe
+        self.probe_is_due = true;
+        true
+    }
+
+    /// Asks the peer for an answer, for whatever reason.
+    pub(super) fn send_probe(&mut self) {
+        self.probe_is_due = true;
+    }
+
+    /// True once if a probe is to leave.
+    #[inline]
+    pub(super) fn poll_probe(&mut self) -> bool {
+        core::mem::take(&mut self.probe_is_due)
+    }
+
+    /// Nobody is asked any longer.
+    pub(super) fn cancel_probe(&mut self) {
+        self.probe_is_due = false;
     }
 
     /// When the timer is due.

@@ -7,10 +7,14 @@
 mod ack;
 mod acks;
 mod challenges;
+mod departure;
+mod disposition;
+mod event;
 mod getters;
 mod handshake;
 mod input;
 mod keepalive;
+mod lifecycle;
 mod losses;
 mod mtu;
 mod options;
@@ -30,6 +34,7 @@ mod tests;
 mod timeout;
 mod timers;
 mod timestamps;
+mod totals;
 mod undo;
 
 use alloc::boxed::Box;
@@ -45,55 +50,26 @@ use crate::delivery::Delivery;
 use crate::extension::Extension;
 use crate::rtt::RttEstimator;
 
+pub use disposition::{Disposition, DropReason};
+pub use event::{CloseReason, Event};
 pub use getters::Info;
+pub use lifecycle::State;
 pub use options::ConnectionOption;
 pub use stateless::stateless_syn_ack;
 
 use acks::OwedAcks;
+use departure::Departure;
 use handshake::Handshake;
 use keepalive::Keepalive;
+use lifecycle::{AfterFin, Lifecycle};
 use mtu::PathMtu;
 use receive::ReceiveHalf;
 use recovery::Recovery;
 use retransmit_timer::RetransmitTimer;
 use send::SendHalf;
 use stall::Stall;
-use timers::Timers;
 use timestamps::Timestamping;
-
-/// The states of RFC 9293 §3.3.2, LISTEN excepted: listening is the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are the standard's")]
-pub enum State {
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait1,
-    FinWait2,
-    CloseWait,
-    Closing,
-    LastAck,
-    TimeWait,
-    Closed,
-}
-
-impl State {
-    /// Both SYNs have been exchanged.
-    #[must_use]
-    pub const fn is_synchronized(self) -> bool {
-        !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
-    }
-
-    /// Data or its retransmission may leave.
-    const fn may_send(self) -> bool {
-        matches!(self, Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck)
-    }
-
-    /// The peer may still send data.
-    const fn may_receive(self) -> bool {
-        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
-    }
-}
+use totals::Totals;
 
 /// What a connection is built from.
 #[derive(Debug)]
@@ -108,111 +84,6 @@ pub struct Setup {
     pub config: Arc<Config>,
     /// Congestion control, built for the segment size that the path MTU allows.
     pub controller: Box<dyn Controller>,
-}
-
-/// What became of a segment, and how much of it may be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// Sequence, flags and acknowledgment were acceptable (RFC 9293 §3.10.7.4): its options may be believed.
-    Accepted,
-    /// Its sequence number was not acceptable, though it lies where a copy of what was received before may lie. Only what it
-    /// acknowledges was taken, and nothing else of it may be believed: anybody can make one up. Its payload stays in the segment.
-    Acknowledged,
-    /// A RST that was to be believed (RFC 5961 §3): the connection is over, and its options may say why.
-    Reset,
-    /// It changed nothing, but may have caused an acknowledgment.
-    Dropped(DropReason),
-}
-
-impl Disposition {
-    /// True for [`Disposition::Accepted`].
-    #[must_use]
-    pub const fn is_accepted(self) -> bool {
-        matches!(self, Self::Accepted)
-    }
-}
-
-/// Why a segment was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DropReason {
-    /// The connection is closed.
-    Closed,
-    /// Outside of the receive window (RFC 9293 §3.10.7.4, first).
-    Sequence,
-    /// All of it was received before, and its acknowledgment is of no use either.
-    Duplicate,
-    /// An old timestamp (RFC 7323 §5).
-    Paws,
-    /// No timestamp where timestamps were negotiated (RFC 7323 §3.2).
-    NoTimestamp,
-    /// RST that did not match exactly (RFC 5961 §3), or that has nothing left to reset.
-    Reset,
-    /// SYN on a synchronized connection (RFC 5961 §4).
-    Syn,
-    /// Acknowledges what was never sent, or lies too far back (RFC 5961 §5).
-    Ack,
-    /// No ACK flag where one is required.
-    NoAck,
-}
-
-/// What a connection tells its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// Both ends agreed to talk.
-    Connected,
-    /// There is data to [`Connection::read`].
-    Readable,
-    /// The peer's FIN arrived, and everything before it.
-    PeerFinished,
-    /// A retransmission timeout: the path may be dead.
-    TimedOut,
-    /// The segment size changed with the path MTU.
-    MtuChanged,
-    /// The connection is over. Nothing follows.
-    Closed(CloseReason),
-}
-
-/// Why a connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CloseReason {
-    /// Both ends closed in order.
-    Finished,
-    /// The peer reset it.
-    Reset,
-    /// The peer refused it: RST in answer to SYN.
-    Refused,
-    /// This end reset it.
-    Aborted,
-    /// Nothing came back.
-    TimedOut,
-    /// ICMP says there is no way (RFC 1122 §4.2.3.9), before the connection was established.
-    Unreachable,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct PendingEvents {
-    connected: bool,
-    readable: bool,
-    peer_finished: bool,
-    timed_out: bool,
-    mtu_changed: bool,
-    closed: Option<CloseReason>,
-}
-
-/// Running totals.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    bytes_sent: u64,
-    bytes_retrans: u64,
-    segs_out: u64,
-    retransmits: u64,
-    timeouts: u64,
-    recoveries: u64,
-    spurious: u64,
-    dsacks: u64,
 }
 
 /// A TCP connection as a state machine; `M` is what an [`Extension`] attaches to data.
@@ -233,18 +104,13 @@ pub struct Connection<M = ()> {
     tuple: FourTuple,
     config: Arc<Config>,
     controller: Box<dyn Controller>,
-    state: State,
-
+    lifecycle: Lifecycle,
     send: SendHalf<M>,
     rtt: RttEstimator,
     recovery: Recovery,
     delivery: Delivery,
     stall: Stall,
-    last_sent_at: Instant,
-    pace_at: Instant,
-    corked: bool,
-    no_delay: bool,
-
+    departure: Departure,
     receive: ReceiveHalf,
     acks: OwedAcks,
     keepalive: Keepalive,
@@ -253,20 +119,8 @@ pub struct Connection<M = ()> {
     handshake: Handshake,
     timestamps: Timestamping,
 
-    pending: PendingSegments,
     retransmit: RetransmitTimer,
-    timers: Timers,
-    events: PendingEvents,
     totals: Totals,
-}
-
-/// Segments that are owed.
-#[derive(Clone, Copy, Debug, Default)]
-struct PendingSegments {
-    probe: bool,
-    reset: bool,
-    /// Sequence number of a RST that answers a segment which can't be of this connection.
-    stray_reset: Option<SeqNumber>,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -290,26 +144,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         Self {
             tuple,
             controller,
-            state,
+            lifecycle: Lifecycle::new(state),
             send: SendHalf::new(isn),
             rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
             recovery: Recovery::default(),
             delivery: Delivery::new(now),
             stall: Stall::new(now),
-            last_sent_at: now,
-            pace_at: now,
-            corked: false,
-            no_delay: config.no_delay,
+            departure: Departure::new(now, config.no_delay),
             receive: ReceiveHalf::new(shift),
             acks: OwedAcks::new(config.quick_ack_packets),
             keepalive: Keepalive::new(now),
             mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
             handshake: Handshake::new(&config),
             timestamps: Timestamping::new(now, config.timestamps, timestamp_offset),
-            pending: PendingSegments::default(),
             retransmit: RetransmitTimer::OFF,
-            timers: Timers::OFF,
-            events: PendingEvents::default(),
             totals: Totals::default(),
             config,
         }
@@ -330,26 +178,28 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Resets the connection: a RST leaves, if the peer knows of us, and it is over.
     pub fn abort(&mut self) {
-        match self.state {
+        match self.state() {
             State::Closed => {}
             State::SynSent | State::TimeWait => self.close(CloseReason::Aborted),
             _ => {
                 self.close(CloseReason::Aborted);
-                self.pending.reset = true;
+                self.lifecycle.send_reset();
             }
         }
     }
 
     /// Lets one acknowledgment leave at the next [`Connection::poll_transmit`].
     pub fn request_ack(&mut self) {
-        if self.state.is_synchronized() {
+        if self.state().is_synchronized() {
             self.acks.owe();
         }
     }
 
     /// Lets one keep-alive probe leave at the next [`Connection::poll_transmit`] (RFC 9293 §3.8.4): a peer that lives answers.
     pub fn request_probe(&mut self) {
-        self.pending.probe |= self.state.is_synchronized();
+        if self.state().is_synchronized() {
+            self.keepalive.send_probe();
+        }
     }
 
     /// The next data in order.
@@ -360,7 +210,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// After reading: a window update leaves if the window opened by enough (RFC 9293 §3.8.6.2.2).
     pub fn window_may_have_opened<X: Extension<Mapping = M>>(&mut self, _now: Instant, ext: &X) {
-        if !self.state.may_receive() {
+        if !self.state().may_receive() {
             return;
         }
         let window = ext.receive_window_bytes(self.own_window_bytes());
@@ -378,24 +228,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn poll(&mut self) -> Option<Event> {
-        let events = &mut self.events;
-        if core::mem::take(&mut events.connected) {
-            return Some(Event::Connected);
-        }
-        if core::mem::take(&mut events.readable) {
-            return Some(Event::Readable);
-        }
-        if core::mem::take(&mut events.peer_finished) {
-            return Some(Event::PeerFinished);
-        }
-        if core::mem::take(&mut events.timed_out) {
-            return Some(Event::TimedOut);
-        }
-        if core::mem::take(&mut events.mtu_changed) {
-            return Some(Event::MtuChanged);
-        }
-        // The owner hears of the end after the RST has left.
-        if self.pending.reset { None } else { events.closed.take().map(Event::Closed) }
+        self.lifecycle.poll_event()
     }
 
     // ---- positions and sequence numbers
@@ -411,30 +244,45 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.receive.room_bytes(self.config.receive_buffer_bytes)
     }
 
+    // ---- the end
+
+    /// The connection is over: nothing is owed any longer, and no timer runs.
     fn close(&mut self, reason: CloseReason) {
-        if self.state != State::Closed {
-            self.state = State::Closed;
-            self.timers = Timers::OFF;
-            self.retransmit = RetransmitTimer::OFF;
-            self.recovery.tail_probe_mut().cancel();
+        if self.lifecycle.become_closed(reason) {
+            self.stop_timers();
             self.stall.cancel();
             self.acks.forget();
-            self.acks.stop_delay();
             self.handshake.cancel_syn();
-            self.keepalive.stop();
-            self.pending = PendingSegments::default();
-            self.events.closed = Some(reason);
+            self.keepalive.cancel_probe();
+            self.recovery.tail_probe_mut().cancel();
         }
     }
 
-    fn enter_time_wait(&mut self, now: Instant) {
-        self.state = State::TimeWait;
-        self.timers = Timers::OFF;
+    fn close_after_reset(&mut self, reason: CloseReason) {
+        self.close(reason);
+        self.lifecycle.send_reset();
+    }
+
+    /// What a FIN that came or was acknowledged leads to.
+    #[inline]
+    fn go_on_after(&mut self, now: Instant, step: AfterFin) {
+        match step {
+            AfterFin::Stay => {}
+            AfterFin::TimeWait => {
+                self.stop_timers();
+                self.lifecycle.become_time_wait(now + self.config.time_wait);
+            }
+            AfterFin::Close => self.close(CloseReason::Finished),
+        }
+    }
+
+    /// All but that of TIME-WAIT.
+    fn stop_timers(&mut self) {
         self.retransmit = RetransmitTimer::OFF;
+        self.departure.stop();
         self.stall.stop_persisting();
         self.acks.stop_delay();
         self.keepalive.stop();
-        self.timers.time_wait = now + self.config.time_wait;
     }
 
     /// An ICMP message about this flow (RFC 5927: believed only if it quotes something in flight).
@@ -451,7 +299,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 }
             }
             IcmpMessage::Unreachable { .. } => {
-                if matches!(self.state, State::SynSent | State::SynReceived) {
+                if matches!(self.state(), State::SynSent | State::SynReceived) {
                     self.close(CloseReason::Unreachable);
                 }
             }

@@ -9,7 +9,7 @@ use core::fmt::Debug;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Packet;
 
-use super::Connection;
+use super::{Connection, Event};
 use crate::extension::Extension;
 
 /// Sizes that links have, as steps down when full-sized segments vanish (RFC 1191 §7.1).
@@ -231,7 +231,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.mtu.probe = None;
         self.mtu.probe_timed_out = false;
         self.controller.on_mss(self.mss_bytes());
-        self.events.mtu_changed = true;
+        self.lifecycle.report(Event::MtuChanged);
     }
 
     /// The timeouts were spurious, and so was what they said of the MTU.
@@ -246,7 +246,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.mtu.lowered_at = now;
         self.mtu.probe = None;
         self.controller.on_mss(self.mss_bytes());
-        self.events.mtu_changed = true;
+        self.lifecycle.report(Event::MtuChanged);
         let most = u64::from(self.mss_bytes());
         self.send.board_mut().mark_longer_lost(most);
     }

@@ -57,17 +57,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let config = Arc::make_mut(&mut self.config);
         (config.keepalive_idle, config.keepalive_interval, config.keepalive_probes) =
             (idle, interval, probes);
-        self.keepalive.restart(now, self.state.is_synchronized(), &self.config);
+        self.keepalive.restart(now, self.state().is_synchronized(), &self.config);
     }
 
     /// Nagle's algorithm off or on.
     pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.no_delay = no_delay;
+        self.departure.set_no_delay(no_delay);
     }
 
     /// Holds back everything but full segments.
     pub fn set_cork(&mut self, corked: bool) {
-        self.corked = corked;
+        self.departure.set_cork(corked);
     }
 
     /// Most data that the application can have queued and unacknowledged.

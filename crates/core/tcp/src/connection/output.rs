@@ -2,20 +2,14 @@
 
 use core::fmt::Debug;
 
-use polypath_units::{BitRate, Duration, Instant};
+use polypath_units::{BitRate, Instant};
 use polypath_wire::{Packet, Payload, SackBlock, Segment, TcpFlags};
 
+use super::departure::most_bytes_at;
 use super::retransmit_timer::RetransmitKind;
 use super::{Connection, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 use crate::scoreboard::{Flags, Sent};
-
-/// Segments that may leave back to back (RFC 9293 has no word on it; Linux's pacing allows about as many).
-const BURST_SEGMENTS: u64 = 2;
-
-/// What may leave at once in an aggregate, or by `pacing_burst_bytes`, is at most what pacing sends in this time, as in
-/// Linux: more would fill the queue of a slow path, and less would cost a timer for each segment on a fast one.
-const PACED_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the options of a segment with payload depend on; see [`Outgoing`].
 #[derive(Clone, Copy)]
@@ -29,15 +23,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The next segment to send; call until `None`.
     #[must_use]
     pub fn poll_transmit<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
-        if self.pending.reset {
-            self.pending.reset = false;
+        if self.lifecycle.poll_reset() {
             return Some(self.reset(now, ext));
         }
-        if let Some(seq) = self.pending.stray_reset.take() {
+        if let Some(seq) = self.lifecycle.poll_stray_reset() {
             let segment = Segment { seq, flags: TcpFlags::RST, ..Segment::default() };
             return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, ext));
         }
-        match self.state {
+        match self.state() {
             State::Closed => return None,
             State::SynSent | State::SynReceived => return self.transmit_syn(now, ext),
             _ => {}
@@ -48,14 +41,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if owes_sack {
             return Some(self.acknowledge(now, ext));
         }
-        if self.state.may_send()
+        if self.state().may_send()
             && (!self.send.is_idle() || self.unsent_bytes() > 0 || self.send.is_finishing())
             && let Some(packet) = self.transmit_data(now, ext)
         {
             return Some(packet);
         }
-        if self.pending.probe {
-            self.pending.probe = false;
+        if self.keepalive.poll_probe() {
             // Just outside of the peer's window, so that it must answer.
             let segment = self.segment_at(self.send.una().max(1) - 1, TcpFlags::ACK, ext);
             return Some(self.finish_segment(now, segment, OutgoingKind::Probe, None, ext));
@@ -78,13 +70,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn transmit_syn<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         let retransmission = self.handshake.poll_syn()?;
         self.acks.forget();
-        let (flags, kind) = if self.state == State::SynSent {
+        let (flags, kind) = if self.state() == State::SynSent {
             (TcpFlags::SYN, OutgoingKind::Syn { retransmission })
         } else {
             (TcpFlags::SYN.with(TcpFlags::ACK), OutgoingKind::SynAck { retransmission })
         };
         self.send.handle_syn_sent();
-        self.last_sent_at = now;
+        self.departure.handle_sent(now);
         self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
         let segment = self.segment_at(0, flags, ext);
         Some(self.finish_segment(now, segment, kind, None, ext))
@@ -120,8 +112,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if pipe > 0 && pipe + least > window {
             return None;
         }
-        if self.pace_at > now && self.config.pacing {
-            self.timers.pacing = self.pace_at;
+        if self.config.pacing && self.departure.must_wait(now) {
             return None;
         }
         if let Some(start) = lost_piece {
@@ -182,7 +173,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 return None;
             }
         }
-        if idle && now.since(self.last_sent_at) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
+        if idle && now.since(self.departure.last_at()) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
             self.controller.on_idle_restart(now);
         }
         let fin = self.send.fin_follows(count);
@@ -200,8 +191,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return true;
         }
         let last = count == unsent;
-        let nagle = !self.no_delay && !idle;
-        last && !self.send.is_finishing() && (self.corked || nagle)
+        last && !self.send.is_finishing() && self.departure.waits_for_more(idle)
     }
 
     /// One segment, or an aggregate of whole segments: as large as it may be on a fast path, but on a slow one no more than
@@ -213,9 +203,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return segment_bytes;
         }
         let paced = match self.segment_interval_nanos(segment_bytes) {
-            Some(interval) if self.config.pacing => {
-                (PACED_INTERVAL.as_nanos() / interval.max(1)).max(BURST_SEGMENTS) * segment_bytes
-            }
+            Some(interval) if self.config.pacing => most_bytes_at(interval, segment_bytes),
             _ => u64::MAX,
         };
         let most = most.min(paced);
@@ -246,7 +234,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let rate = self.delivery.start(now, self.in_flight_bytes() + (end - position));
         self.send.handle_sent(Sent::new(position, end, now, rate, flags), fin);
         if fin {
-            self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
+            self.lifecycle.handle_fin_sent();
         }
         let segment_bytes = segment_bytes as usize;
         Some(self.send_data_segment(now, position, payload, (mapping, is_start), fin, segment_bytes, ext))
@@ -265,8 +253,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Some(found) if count > 0 => found,
             _ => (Payload::EMPTY, M::default(), false),
         };
-        self.totals.bytes_retrans += payload.len() as u64;
-        self.totals.retransmits += 1;
+        self.totals.count_resent(payload.len() as u64);
         self.recovery.undo_mut().handle_resent(self.timestamps.clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
@@ -313,9 +300,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             flags = flags.with(TcpFlags::PSH);
         }
         self.recovery.handle_sent(len as u64);
-        self.totals.bytes_sent += len as u64;
-        self.totals.segs_out += len.div_ceil(segment_bytes) as u64;
-        self.last_sent_at = now;
+        self.totals.count_sent(len as u64, len.div_ceil(segment_bytes) as u64);
+        self.departure.handle_sent(now);
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
         let acknowledges = self.acks.has_news();
@@ -334,11 +320,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let Some(interval) = self.segment_interval_nanos(segment_bytes) else { return };
-        let cost = if bytes == segment_bytes { interval } else { interval * bytes / segment_bytes };
-        let most = u64::from(self.config.pacing_burst_bytes) / segment_bytes;
-        let burst = (PACED_INTERVAL.as_nanos() / interval.max(1)).min(most).max(BURST_SEGMENTS);
-        let credit = Duration::from_nanos(interval * (burst - 1));
-        self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
+        self.departure.pace(now, bytes, segment_bytes, interval, self.config.pacing_burst_bytes);
     }
 
     /// Time between two segments at congestion control's rate, else at twice the window per round trip in slow start and
@@ -408,7 +390,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.handshake.write_options(&mut segment.options, mss, shift);
         }
         // On a RST as well (RFC 7323 §3.2), unless the peer has not agreed to them yet.
-        if self.timestamps.is_on() && (kind != OutgoingKind::Reset || self.state != State::SynSent) {
+        if self.timestamps.is_on() && (kind != OutgoingKind::Reset || self.state() != State::SynSent) {
             segment.options.timestamps = Some(self.timestamps.option(now, segment.flags.ack()));
         }
         let sack_follows =

@@ -66,6 +66,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// True until the third ACK of a connection from outside.
     #[must_use]
     pub fn is_half_open(&self) -> bool {
-        self.state == State::SynReceived
+        self.state() == State::SynReceived
     }
 }

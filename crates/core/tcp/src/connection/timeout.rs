@@ -6,19 +6,19 @@ use polypath_units::Instant;
 
 use super::recovery::{Frto, Phase};
 use super::retransmit_timer::RetransmitKind;
-use super::{CloseReason, Connection, State};
+use super::{CloseReason, Connection, Event, State};
 use crate::extension::Extension;
 use crate::scoreboard::{Flags, Newly};
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
-        if matches!(self.state, State::SynSent | State::SynReceived) {
+        if matches!(self.state(), State::SynSent | State::SynReceived) {
             return self.handshake_timeout();
         }
         if self.send.is_idle() {
             return;
         }
-        self.totals.timeouts += 1;
+        self.totals.count_timeout();
         if self.send.window().end() <= self.send.una() {
             return self.probe_shrunk_window(now, ext);
         }
@@ -26,7 +26,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.has_retried_enough() || self.stall.has_lasted(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
-        self.events.timed_out = true;
+        self.lifecycle.report(Event::TimedOut);
         self.mtu_probe_timed_out();
         self.suspect_black_hole(now);
         let in_flight = self.in_flight_bytes();
@@ -48,7 +48,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.recovery.begin_timeout(now, (self.send.una(), self.send.next()), clean, frto);
         self.rtt.back_off();
-        self.pace_at = now;
+        self.departure.forget_pace(now);
         self.arm_timeout(now);
     }
 
@@ -68,7 +68,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
         self.send.board_mut().mark_front_lost(most);
-        self.pace_at = now;
+        self.departure.forget_pace(now);
         self.retransmit.resume_timeout();
         self.bring_timeout_forward(now);
     }
@@ -110,13 +110,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn handshake_timeout(&mut self) {
-        let limit =
-            if self.state == State::SynSent { self.config.syn_retries } else { self.config.syn_ack_retries };
+        let limit = if self.state() == State::SynSent {
+            self.config.syn_retries
+        } else {
+            self.config.syn_ack_retries
+        };
         if self.stall.timeouts() >= limit {
             return self.close(CloseReason::TimedOut);
         }
         self.stall.count_timeout();
-        self.totals.timeouts += 1;
+        self.totals.count_timeout();
         self.rtt.back_off();
         self.handshake.send_syn();
     }

@@ -4,27 +4,9 @@ use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
 
-use super::keepalive::KeepaliveStep;
 use super::retransmit_timer::{RetransmitKind, RetransmitStep};
 use super::{CloseReason, Connection};
 use crate::extension::Extension;
-
-/// Deadlines; [`Instant::FAR_FUTURE`] is off.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timers {
-    /// End of TIME-WAIT.
-    pub(super) time_wait: Instant,
-    pub(super) pacing: Instant,
-}
-
-impl Timers {
-    pub(super) const OFF: Self = Self { time_wait: Instant::FAR_FUTURE, pacing: Instant::FAR_FUTURE };
-
-    #[inline]
-    fn earliest(&self) -> Instant {
-        self.time_wait.min(self.pacing)
-    }
-}
 
 /// A peer may delay its acknowledgment of a lone segment by so much (RFC 8985 §7.2).
 const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
@@ -37,7 +19,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let earliest = self
             .retransmit
             .poll_timeout()
-            .min(self.timers.earliest())
+            .min(self.lifecycle.poll_timeout())
+            .min(self.departure.poll_timeout())
             .min(self.acks.poll_timeout())
             .min(self.stall.poll_timeout())
             .min(self.keepalive.poll_timeout());
@@ -46,9 +29,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Deadlines passed. Does nothing if it comes early.
     pub fn handle_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
-        if self.timers.pacing <= now {
-            self.timers.pacing = Instant::FAR_FUTURE;
-        }
+        self.departure.handle_timeout(now);
         self.acks.handle_timeout(now);
         match self.retransmit.handle_timeout(now) {
             None => {}
@@ -63,7 +44,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.keepalive.poll_timeout() <= now {
             self.probe_peer(now);
         }
-        if self.timers.time_wait <= now {
+        if self.lifecycle.poll_timeout() <= now {
             self.close(CloseReason::Finished);
         }
     }
@@ -112,7 +93,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Data is outstanding, has timed out, and the retransmission timer runs.
     fn is_waiting_for_timeout(&self) -> bool {
         self.stall.timeouts() > 0
-            && self.state.is_synchronized()
+            && self.state().is_synchronized()
             && !self.send.is_idle()
             && self.retransmit.is_running()
             && self.retransmit.kind() == RetransmitKind::Timeout
@@ -158,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.stall.count_window_probe();
-        self.pending.probe = true;
+        self.keepalive.send_probe();
         self.rtt.back_off();
         self.stall.persist_again(now, self.rtt.rto(), &self.config);
     }
@@ -168,14 +149,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             // The retransmission and persist timers ask already.
             return self.keepalive.start(now, &self.config);
         }
-        match self.keepalive.handle_timeout(now, &self.config) {
-            KeepaliveStep::Probe => self.pending.probe = true,
-            KeepaliveStep::GiveUp => self.close_after_reset(CloseReason::TimedOut),
+        if !self.keepalive.handle_timeout(now, &self.config) {
+            self.close_after_reset(CloseReason::TimedOut);
         }
-    }
-
-    pub(super) fn close_after_reset(&mut self, reason: CloseReason) {
-        self.close(reason);
-        self.pending.reset = true;
     }
 }

@@ -82,7 +82,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         assert!(self.in_flight_bytes() <= 2 * self.send.outstanding_bytes());
         assert!(self.acked_offset() <= self.sent_offset() && self.sent_offset() <= self.enqueued_offset());
         self.receive.check();
-        if self.state == State::Closed {
+        if self.state() == State::Closed {
             assert_eq!(self.poll_timeout(), None);
         }
     }
@@ -90,7 +90,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// What holds once everything that may leave has left.
     pub(super) fn check_timers(&self) {
         let waits = self.send.outstanding_bytes() > 0 || self.unsent_bytes() > 0;
-        if waits && self.state.may_send() {
+        if waits && self.state().may_send() {
             assert_ne!(self.poll_timeout(), None, "data waits without a timer: {self:?}");
         }
     }
