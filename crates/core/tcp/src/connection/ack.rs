@@ -79,10 +79,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.send.handle_ack(until, newly);
         self.stall.handle_progress(now);
         if self.stall.timeouts() > 0 {
-            self.judge_mtu_probe(now);
+            self.mtu.handle_answer(now, self.stall.timeouts());
             self.stall.forget_timeouts();
             // Without timestamps, the timeout stays backed off until something new is measured (RFC 6298 §3, §5).
-            if self.timestamps.is_on() {
+            if self.handshake.timestamps().is_on() {
                 self.rtt.reset_backoff();
             }
             self.retransmit.forget_probes();
@@ -129,7 +129,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         {
             self.rtt.sample(now, now.since(sent_at));
         } else if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps.is_on()
+            && self.handshake.timestamps().is_on()
             && advanced
         {
             self.sample_echo(now, timestamps.echo);
@@ -138,7 +138,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Measures by an echoed timestamp; false if it says nothing.
     pub(super) fn sample_echo(&mut self, now: Instant, echo: u32) -> bool {
-        let elapsed = self.timestamps.elapsed_ms(now, echo);
+        let elapsed = self.handshake.timestamps().elapsed_ms(now, echo);
         let is_sample = echo != 0 && elapsed < 1 << 20;
         if is_sample {
             // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.
@@ -161,10 +161,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if newly.bytes == 0 && acked_bytes == 0 {
             return;
         }
-        let round_ended = self.send.una() > self.delivery.round_end;
-        if round_ended {
-            self.delivery.round_end = self.send.next();
-        }
+        let round_ended = self.delivery.handle_round(self.send.una(), self.send.next());
         let window = self.controller.window_bytes();
         let slow_start = window < self.controller.ssthresh_bytes();
         // In slow start the window may run ahead of what is sent by a factor of two, as it doubles each round. Of a window of one segment,

@@ -146,9 +146,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// timestamps (RFC 7323). At least that, if the sender waited.
     #[must_use]
     pub fn receiver_rtt(&self, now: Instant, segment: &Segment) -> Option<Duration> {
-        let timestamps =
-            segment.options.timestamps.filter(|theirs| self.timestamps.is_on() && theirs.echo != 0)?;
-        let elapsed_ms = self.timestamps.elapsed_ms(now, timestamps.echo);
+        let timestamps = segment
+            .options
+            .timestamps
+            .filter(|theirs| self.handshake.timestamps().is_on() && theirs.echo != 0)?;
+        let elapsed_ms = self.handshake.timestamps().elapsed_ms(now, timestamps.echo);
         // More is an echo of another clock.
         (elapsed_ms < 60_000).then(|| Duration::from_millis(elapsed_ms.into()))
     }
@@ -309,7 +311,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// All options of a segment with so many bytes of an extension's.
     #[inline]
     pub(super) fn padded_option_bytes(&self, extension_bytes: usize) -> usize {
-        (self.timestamps.len_bytes() + extension_bytes).next_multiple_of(4)
+        (self.handshake.timestamps().len_bytes() + extension_bytes).next_multiple_of(4)
     }
 
     /// What the options of a segment with data from `position` on need beside the timestamps.
@@ -348,8 +350,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             mss_bytes: self.mss_bytes(),
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min(),
-            acked_since_loss_bytes: self.delivery.acked_since_loss,
-            acked_between_losses_bytes: self.delivery.acked_between_losses,
+            acked_since_loss_bytes: self.delivery.acked_since_loss(),
+            acked_between_losses_bytes: self.delivery.acked_between_losses(),
             in_slow_start: window_bytes < ssthresh,
             group: 0,
         }
@@ -373,8 +375,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             snd_nxt: self.send.wire(self.send.next()),
             rcv_nxt: self.receive.wire_ack(),
             window: self.receive.field_of(self.own_window_bytes()),
-            ts_recent: self.timestamps.is_on().then_some(self.timestamps.recent()),
-            timestamp_offset: self.timestamps.offset(),
+            ts_recent: self.handshake.timestamps().is_on().then_some(self.handshake.timestamps().recent()),
+            timestamp_offset: self.handshake.timestamps().offset(),
         }
     }
 

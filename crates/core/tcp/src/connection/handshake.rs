@@ -1,12 +1,16 @@
 //! The SYN of this end, and what both SYNs agreed on.
 
+use polypath_units::Instant;
 use polypath_wire::{Options, TcpOption};
 
+use super::timestamps::Timestamping;
 use crate::config::Config;
 
 /// What SYNs are for. Before the peer's came, what this end offers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
+    /// Timestamps (RFC 7323 §3).
+    timestamps: Timestamping,
     /// Selective acknowledgments (RFC 2018).
     sack: bool,
     /// Window scaling (RFC 7323 §2).
@@ -17,16 +21,18 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    pub(super) const fn new(config: &Config) -> Self {
-        Self { sack: config.sack, scaling: config.window_scaling, syn_is_due: true, syns: 0 }
+    pub(super) const fn new(now: Instant, timestamp_offset: u32, config: &Config) -> Self {
+        let timestamps = Timestamping::new(now, config.timestamps, timestamp_offset);
+        Self { timestamps, sack: config.sack, scaling: config.window_scaling, syn_is_due: true, syns: 0 }
     }
 
     /// The peer's SYN came. Returns the shift of its windows, if both ends scale.
-    pub(super) fn handle_syn(&mut self, theirs: &Options, config: &Config) -> Option<u8> {
+    pub(super) fn handle_syn(&mut self, now: Instant, theirs: &Options, config: &Config) -> Option<u8> {
         let shift = theirs.window_scale().filter(|_| config.window_scaling);
         // What was withdrawn once is not offered again.
         self.scaling &= shift.is_some();
         self.sack = config.sack && theirs.sack_permitted();
+        self.timestamps.handle_syn(now, theirs.timestamps, config.timestamps);
         shift.map(|shift| shift.min(14))
     }
 
@@ -77,6 +83,18 @@ impl Handshake {
     #[inline]
     pub(super) const fn has_sack(&self) -> bool {
         self.sack
+    }
+
+    /// Timestamps, if both ends have them.
+    #[inline]
+    pub(super) const fn timestamps(&self) -> &Timestamping {
+        &self.timestamps
+    }
+
+    /// A segment came whose timestamp may become the echo; see [`Timestamping::handle_value`].
+    #[inline]
+    pub(super) fn handle_timestamp(&mut self, now: Instant, value: u32) {
+        self.timestamps.handle_value(now, value);
     }
 
     /// The SYN was sent more than once, so that its answer measures nothing (RFC 6298 §3).

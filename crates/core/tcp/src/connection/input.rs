@@ -48,10 +48,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.note_alive(now);
         // RFC 7323 §4.3: only an acceptable segment that covers the last acknowledgment we sent updates the echo.
         if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps.is_on()
+            && self.handshake.timestamps().is_on()
             && offset <= self.acks.acked_to() as i64
         {
-            self.timestamps.handle_value(now, timestamps.value);
+            self.handshake.handle_timestamp(now, timestamps.value);
         }
         // FIN comes after the payload, which is about to be taken.
         let fin_offset = segment.flags.fin().then(|| offset + segment.payload.len() as i64);
@@ -148,11 +148,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn learn_from_syn(&mut self, now: Instant, syn: &Segment) {
         self.keepalive.handle_syn(now);
         let options = &syn.options;
-        let shift = self.handshake.handle_syn(options, &self.config);
+        let shift = self.handshake.handle_syn(now, options, &self.config);
         self.receive.handle_syn(syn.seq, shift.is_some());
         self.send.handle_syn(syn.window, shift);
         self.mtu.handle_syn(options.mss());
-        self.timestamps.handle_syn(now, options.timestamps, self.config.timestamps);
         self.controller.on_mss(self.mss_bytes());
     }
 
@@ -169,7 +168,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// A SYN that was sent more than once measures nothing (RFC 6298 §3), but for its timestamp.
     fn measure_handshake(&mut self, now: Instant, answer: &Segment) {
-        let timestamps = answer.options.timestamps.filter(|_| self.timestamps.is_on());
+        let timestamps = answer.options.timestamps.filter(|_| self.handshake.timestamps().is_on());
         let echo = timestamps.map_or(0, |timestamps| timestamps.echo);
         if !self.handshake.is_ambiguous() {
             self.rtt.sample(now, now.since(self.departure.last_at()));
@@ -184,7 +183,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.stall.forget_timeouts();
         self.rtt.reset_backoff();
         self.retransmit.stop();
-        self.delivery.round_end = self.send.next();
+        self.delivery.begin_round(self.send.next());
         self.keepalive.start(now, &self.config);
     }
 
@@ -193,13 +192,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     fn check_sequence(&mut self, now: Instant, segment: &Segment, offset: i64) -> Result<(), DropReason> {
         if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps.is_on()
+            && self.handshake.timestamps().is_on()
         {
-            if !segment.flags.rst() && self.timestamps.is_older(now, timestamps.value) {
+            if !segment.flags.rst() && self.handshake.timestamps().is_older(now, timestamps.value) {
                 self.acknowledge_stray(now, segment, offset);
                 return Err(DropReason::Paws);
             }
-        } else if self.timestamps.is_on() && must_have_timestamps(segment) {
+        } else if self.handshake.timestamps().is_on() && must_have_timestamps(segment) {
             return Err(DropReason::NoTimestamp);
         }
         let (next, edge) = (self.receive.covered() as i64, self.receive.window_end() as i64);

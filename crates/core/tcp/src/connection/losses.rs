@@ -104,9 +104,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         // Was it the original that arrived, after the retransmission had left? (RFC 8985 §6.2, step 2)
         if latest.flags.has(Flags::EVER_RESENT) {
             let echo = segment.options.timestamps.map_or(0, |timestamps| timestamps.echo);
-            let by_original = self.timestamps.is_on()
+            let by_original = self.handshake.timestamps().is_on()
                 && echo != 0
-                && (echo.wrapping_sub(self.timestamps.clock(latest.at)) as i32) < 0;
+                && (echo.wrapping_sub(self.handshake.timestamps().clock(latest.at)) as i32) < 0;
             if by_original || rtt < self.rtt.min() {
                 return;
             }
@@ -239,14 +239,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         else {
             return false;
         };
-        let since = Duration::from_millis(u64::from(self.timestamps.elapsed_ms(now, resent)));
+        let since = Duration::from_millis(u64::from(self.handshake.timestamps().elapsed_ms(now, resent)));
         (timestamps.echo.wrapping_sub(resent) as i32) < 0 && since > self.rtt.rto() * 2
     }
 
     /// An acknowledgment that echoes a timestamp from before the first retransmission answers the original.
     fn is_spurious_by_timestamp(&self, segment: &Segment) -> bool {
         self.recovery.is_active()
-            && self.timestamps.is_on()
+            && self.handshake.timestamps().is_on()
             && segment.options.timestamps.is_some_and(|theirs| self.recovery.undo().is_proven_by(theirs.echo))
     }
 

@@ -19,6 +19,7 @@ mod losses;
 mod mtu;
 mod options;
 mod output;
+mod path_mtu;
 mod peer_window;
 mod prr;
 mod rack;
@@ -62,13 +63,12 @@ use departure::Departure;
 use handshake::Handshake;
 use keepalive::Keepalive;
 use lifecycle::{AfterFin, Lifecycle};
-use mtu::PathMtu;
+use path_mtu::PathMtu;
 use receive::ReceiveHalf;
 use recovery::Recovery;
 use retransmit_timer::RetransmitTimer;
 use send::SendHalf;
 use stall::Stall;
-use timestamps::Timestamping;
 use totals::Totals;
 
 /// What a connection is built from.
@@ -117,7 +117,6 @@ pub struct Connection<M = ()> {
 
     mtu: PathMtu,
     handshake: Handshake,
-    timestamps: Timestamping,
 
     retransmit: RetransmitTimer,
     totals: Totals,
@@ -155,8 +154,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             acks: OwedAcks::new(config.quick_ack_packets),
             keepalive: Keepalive::new(now),
             mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
-            handshake: Handshake::new(&config),
-            timestamps: Timestamping::new(now, config.timestamps, timestamp_offset),
+            handshake: Handshake::new(now, timestamp_offset, &config),
             retransmit: RetransmitTimer::OFF,
             totals: Totals::default(),
             config,

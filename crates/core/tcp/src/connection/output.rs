@@ -254,7 +254,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             _ => (Payload::EMPTY, M::default(), false),
         };
         self.totals.count_resent(payload.len() as u64);
-        self.recovery.undo_mut().handle_resent(self.timestamps.clock(now));
+        self.recovery.undo_mut().handle_resent(self.handshake.timestamps().clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
 
@@ -390,8 +390,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.handshake.write_options(&mut segment.options, mss, shift);
         }
         // On a RST as well (RFC 7323 §3.2), unless the peer has not agreed to them yet.
-        if self.timestamps.is_on() && (kind != OutgoingKind::Reset || self.state() != State::SynSent) {
-            segment.options.timestamps = Some(self.timestamps.option(now, segment.flags.ack()));
+        if self.handshake.timestamps().is_on()
+            && (kind != OutgoingKind::Reset || self.state() != State::SynSent)
+        {
+            segment.options.timestamps = Some(self.handshake.timestamps().option(now, segment.flags.ack()));
         }
         let sack_follows =
             matches!(kind, OutgoingKind::Ack | OutgoingKind::Probe) && self.has_sack_to_report();

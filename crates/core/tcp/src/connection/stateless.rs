@@ -8,7 +8,7 @@ use core::fmt::Debug;
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps};
 
-use super::mtu::PathMtu;
+use super::path_mtu::PathMtu;
 use super::{Config, Connection, Setup, State, scale_for};
 
 /// The SYN/ACK that a connection with these settings would send, but that our numbers are the caller's: `isn`, and

@@ -27,7 +27,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.close_after_reset(CloseReason::TimedOut);
         }
         self.lifecycle.report(Event::TimedOut);
-        self.mtu_probe_timed_out();
+        self.mtu.handle_timeout();
         self.suspect_black_hole(now);
         let in_flight = self.in_flight_bytes();
         let own = self.flow_view();
@@ -38,7 +38,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let clean = !self.send.board().has_resent();
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
         let first = !self.recovery.is_active() && self.stall.timeouts() == 1;
-        let frto = first && !self.timestamps.is_on();
+        let frto = first && !self.handshake.timestamps().is_on();
         if frto {
             let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
             let lost = self.send.board_mut().mark_front_lost(most);

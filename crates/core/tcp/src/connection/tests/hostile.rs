@@ -103,8 +103,8 @@ impl Victim {
                 }
                 if let Some((value, echo)) = timestamps {
                     segment.options.timestamps = Some(Timestamps {
-                        value: tcp.timestamps.recent().wrapping_add_signed(value),
-                        echo: tcp.timestamps.clock(self.now).wrapping_add_signed(echo),
+                        value: tcp.handshake.timestamps().recent().wrapping_add_signed(value),
+                        echo: tcp.handshake.timestamps().clock(self.now).wrapping_add_signed(echo),
                     });
                 }
                 tcp.handle_segment(self.now, Ecn::NotCapable, &mut segment, &mut ());

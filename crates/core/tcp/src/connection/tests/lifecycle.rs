@@ -155,7 +155,7 @@ fn old_timestamps_are_dropped() {
     let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
     let mut segment = Segment { flags: TcpFlags::ACK, seq, ack, window: 100, ..Segment::default() };
     segment.payload = pattern(0, 10).into();
-    let old = pair.client.timestamps.recent().wrapping_sub(1);
+    let old = pair.client.handshake.timestamps().recent().wrapping_sub(1);
     segment.options.timestamps = Some(Timestamps { value: old, echo: 0 });
     let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut segment, &mut ());
     assert_eq!(disposition, Disposition::Dropped(DropReason::Paws));
@@ -262,7 +262,8 @@ fn a_probe_that_an_acknowledgment_has_overtaken_does_not_keep_the_fin_back() {
 }
 
 fn with_timestamps(pair: &Pair, mut segment: Segment) -> Segment {
-    segment.options.timestamps = Some(Timestamps { value: pair.client.timestamps.recent(), echo: 0 });
+    segment.options.timestamps =
+        Some(Timestamps { value: pair.client.handshake.timestamps().recent(), echo: 0 });
     segment
 }
 
@@ -318,5 +319,5 @@ fn resets_carry_timestamps() {
     let (_, _, reset) = pair.log.last().expect("a reset left");
     assert!(reset.flags.rst());
     let timestamps = reset.options.timestamps.expect("RFC 7323 §3.2");
-    assert_eq!(timestamps.echo, pair.client.timestamps.recent());
+    assert_eq!(timestamps.echo, pair.client.handshake.timestamps().recent());
 }

@@ -119,7 +119,10 @@ fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
         flags: polypath_wire::TcpFlags::ACK,
         window: u16::MAX,
         options: polypath_wire::Options {
-            timestamps: Some(polypath_wire::Timestamps { value: pair.client.timestamps.recent(), echo: 0 }),
+            timestamps: Some(polypath_wire::Timestamps {
+                value: pair.client.handshake.timestamps().recent(),
+                echo: 0,
+            }),
             ..Default::default()
         },
         ..Default::default()

@@ -156,14 +156,14 @@ fn keepalive_leaves_data_in_flight_to_its_own_timer() {
 fn a_forged_timestamp_outside_of_the_window_changes_nothing() {
     let mut pair = Pair::established(config(), config(), 1);
     let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
-    let recent = pair.client.timestamps.recent();
+    let recent = pair.client.handshake.timestamps().recent();
     for (seq, ack) in [(seq.sub(100_000), ack), (seq, ack.add(50_000)), (seq, ack.sub(500_000_000))] {
         let mut forged = Segment { flags: TcpFlags::ACK, seq, ack, ..Segment::default() };
         forged.options.timestamps =
             Some(polypath_wire::Timestamps { value: recent.wrapping_add(1 << 30), echo: 0 });
         let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut forged, &mut ());
         assert!(!disposition.is_accepted());
-        assert_eq!(pair.client.timestamps.recent(), recent);
+        assert_eq!(pair.client.handshake.timestamps().recent(), recent);
     }
 }
 
