@@ -20,7 +20,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &mut X,
     ) -> Result<(), DropReason> {
         let ahead = self.send.ahead(segment.ack);
-        let oldest = -(self.send.window().largest_bytes().max(1 << 16) as i64);
+        let oldest = -(self.send.largest_window_bytes().max(1 << 16) as i64);
         if ahead > self.send.outstanding_bytes() as i64 || ahead < oldest {
             // Of what was never sent, or too old (RFC 5961 §5.2).
             self.acks.answer_empty(now, &self.config);

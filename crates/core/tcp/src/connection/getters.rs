@@ -139,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
     #[must_use]
     pub fn is_probing(&self) -> bool {
-        self.recovery.tail_probe().is_waiting(self.send.una())
+        self.recovery.is_tail_probe_waiting(self.send.una())
     }
 
     /// Round-trip time as a receiver of data sees it: from an acknowledgment of this end to the data that came for it, by
@@ -226,13 +226,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Stream offset of the right edge of the peer's window: data before it may leave.
     #[must_use]
     pub fn peer_window_end_offset(&self) -> u64 {
-        self.send.window().end().saturating_sub(1)
+        self.send.window_end().saturating_sub(1)
     }
 
     /// The peer's last window, scaled.
     #[must_use]
     pub fn peer_window_bytes(&self) -> u64 {
-        self.send.window().bytes()
+        self.send.window_bytes()
     }
 
     /// Retransmission timeouts since the peer last acknowledged something new.
@@ -291,7 +291,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn window_or_probe_room_bytes(&self) -> u64 {
         let room = self.window_room_bytes();
-        if !self.recovery.tail_probe().is_due() || self.unsent_bytes() > 0 {
+        if !self.recovery.is_tail_probe_due() || self.unsent_bytes() > 0 {
             return room;
         }
         let by_peer = self.send.window_room_bytes();
@@ -305,7 +305,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     pub fn segment_payload_bytes_with(&self, option_bytes: usize) -> usize {
         let by_size = (self.mss_bytes() as usize).saturating_sub(self.padded_option_bytes(option_bytes));
-        by_size.min(self.send.window().largest_bytes() as usize / 2).max(1)
+        by_size.min(self.send.largest_window_bytes() as usize / 2).max(1)
     }
 
     /// All options of a segment with so many bytes of an extension's.
@@ -396,7 +396,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             lost_bytes: self.send.board().lost_bytes(),
             sacked_bytes: self.send.board().sacked_bytes(),
             unsent_bytes: self.unsent_bytes(),
-            peer_window_bytes: self.send.window().bytes(),
+            peer_window_bytes: self.send.window_bytes(),
             mss_bytes: self.mss_bytes(),
             pmtu_bytes: u32::from(self.mtu.current_bytes()),
             bytes_acked: self.acked_offset(),
@@ -409,7 +409,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             recoveries: self.totals.recoveries(),
             spurious: self.totals.spurious(),
             dsacks: self.totals.duplicates(),
-            reordering_seen: self.recovery.rack().reordering_seen(),
+            reordering_seen: self.recovery.reordering_seen(),
             pacing_rate: self.pacing_rate(),
             delivery_rate: self.delivery.rate(),
         }

@@ -132,7 +132,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.learn_from_syn(now, segment);
         if acknowledges {
             self.measure_handshake(now, segment);
-            self.send.handle_syn_acked(self.send.window().bytes());
+            self.send.handle_syn_acked(self.send.window_bytes());
             self.establish(now);
             self.acks.owe();
         } else {

@@ -7,7 +7,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::Segment;
 
 use super::Connection;
-use super::recovery::{DUPLICATE_THRESHOLD, Frto, Phase};
+use super::recovery::{DUPLICATE_THRESHOLD, Phase};
 use super::retransmit_timer::RetransmitKind;
 use crate::extension::Extension;
 use crate::scoreboard::{Flags, Newly, Sent};
@@ -16,24 +16,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The window that holds now: congestion control's, or PRR's during fast recovery.
     #[inline]
     pub(super) fn send_window_bytes(&self) -> u64 {
-        match self.recovery.phase() {
-            Phase::Fast { .. } if !self.controller.steers_recovery() => self.recovery.prr().window_bytes(),
-            // What else is in flight may have been lost, so it does not hold back the one segment that tells.
-            Phase::Timeout { .. } if self.recovery.frto() == Frto::Resent => {
-                self.in_flight_bytes()
-                    + u64::from(self.mss_bytes()).saturating_sub(self.recovery.prr().out_bytes())
-            }
-            Phase::Timeout { .. } if self.recovery.frto() == Frto::SentNew => {
-                self.in_flight_bytes()
-                    + (2 * u64::from(self.mss_bytes())).saturating_sub(self.recovery.prr().out_bytes())
-            }
-            // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
-            Phase::Open if !self.handshake.has_sack() => {
-                let segments = self.recovery.duplicates().min(DUPLICATE_THRESHOLD - 1);
-                self.controller.window_bytes() + u64::from(segments * self.mss_bytes())
-            }
-            _ => self.controller.window_bytes(),
-        }
+        let (mss, has_sack) = (self.mss_bytes(), self.handshake.has_sack());
+        self.recovery.window_bytes(&*self.controller, || self.in_flight_bytes(), mss, has_sack)
     }
 
     /// What an acknowledgment of `newly_bytes` grows the window by.
@@ -66,8 +50,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let duplicate_sack = dsack.is_some();
         let mut by_probe = false;
-        if self.recovery.tail_probe().is_out() && (advanced || duplicate_sack) {
-            by_probe = self.recovery.tail_probe().is_resent();
+        if self.recovery.is_tail_probe_out() && (advanced || duplicate_sack) {
+            by_probe = self.recovery.is_tail_probe_resent();
             self.tail_probe_acknowledged(now, in_flight, duplicate_sack, ext);
         }
         let trouble = self.recovery.is_active()
@@ -99,7 +83,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- detection
 
     fn update_rack(&mut self, now: Instant, segment: &Segment, latest: &Sent, reordered: bool) {
-        self.recovery.rack_mut().handle_order(reordered);
+        self.recovery.handle_order(reordered);
         let rtt = now.since(latest.at);
         // Was it the original that arrived, after the retransmission had left? (RFC 8985 §6.2, step 2)
         if latest.flags.has(Flags::EVER_RESENT) {
@@ -111,16 +95,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 return;
             }
         }
-        self.recovery.rack_mut().handle_delivered(latest, rtt);
-    }
-
-    /// RFC 8985 §6.2, step 4.
-    fn reordering_window(&self) -> Duration {
-        let rack = self.recovery.rack();
-        if !rack.reordering_seen() && (self.recovery.is_active() || self.many_sacked()) {
-            return Duration::ZERO;
-        }
-        rack.window(self.rtt.min(), self.rtt.srtt())
+        self.recovery.handle_delivered(latest, rtt);
     }
 
     /// As many segments as duplicate acknowledgments would have been enough. An aggregate is one piece, but more bytes.
@@ -133,9 +108,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if !self.handshake.has_sack() {
             return self.find_losses_without_sack(advanced, pure_duplicate);
         }
-        let window = self.recovery.rack().rtt() + self.reordering_window();
-        let reference = self.recovery.rack().reference();
-        let (lost, again) = self.send.board_mut().detect_losses(now, reference, window);
+        let window = self.recovery.loss_window(self.rtt.min(), self.rtt.srtt(), || self.many_sacked());
+        let (lost, again) = self.send.lose_late(now, self.recovery.reference(), window);
         if let Some(at) = again {
             self.retransmit.start(at.max(now + Duration::from_micros(1)), RetransmitKind::Reordering);
         } else if self.retransmit.kind() == RetransmitKind::Reordering {
@@ -153,15 +127,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.recovery.forget_duplicates();
             // A partial acknowledgment: the next hole is lost as well (RFC 6582 §3.2, step 3).
             if matches!(self.recovery.phase(), Phase::Fast { .. }) {
-                return self.send.board_mut().mark_front_lost(mss);
+                return self.send.lose_front(mss);
             }
             return 0;
         }
         if !pure_duplicate || self.send.is_idle() {
             return 0;
         }
-        if self.recovery.count_duplicate() == DUPLICATE_THRESHOLD && !self.recovery.is_active() {
-            return self.send.board_mut().mark_front_lost(mss);
+        if self.recovery.handle_duplicate() {
+            return self.send.lose_front(mss);
         }
         0
     }
@@ -220,7 +194,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let target = self.controller.window_bytes();
         // Without SACK a duplicate acknowledgment stands for a delivered segment.
         let delivered = if delivered == 0 && !self.handshake.has_sack() { mss } else { delivered };
-        self.recovery.prr_mut().handle_delivered(delivered, pipe, target, mss, safe);
+        self.recovery.reduce(delivered, pipe, target, mss, safe);
     }
 
     fn leave_recovery(&mut self, now: Instant, advanced: bool) {
@@ -234,8 +208,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// An acknowledgment of something sent before a silence of more than one timeout: the path was gone in between. The time
     /// that it took says nothing of the round trip, nor that what else was in flight is still there.
     pub(super) fn answers_from_before_an_outage(&self, now: Instant, segment: &Segment) -> bool {
-        let (Phase::Timeout { .. }, Some(resent), Some(timestamps)) =
-            (self.recovery.phase(), self.recovery.undo().first_resend_ms(), segment.options.timestamps)
+        let (Some(resent), Some(timestamps)) = (self.recovery.timed_out_ms(), segment.options.timestamps)
         else {
             return false;
         };
@@ -245,9 +218,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// An acknowledgment that echoes a timestamp from before the first retransmission answers the original.
     fn is_spurious_by_timestamp(&self, segment: &Segment) -> bool {
-        self.recovery.is_active()
-            && self.handshake.timestamps().is_on()
-            && segment.options.timestamps.is_some_and(|theirs| self.recovery.undo().is_proven_by(theirs.echo))
+        self.handshake.timestamps().is_on()
+            && segment.options.timestamps.is_some_and(|theirs| self.recovery.is_spurious_by(theirs.echo))
     }
 
     /// True if every retransmission of the last episode has been reported as a duplicate (RFC 3708).
@@ -256,18 +228,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             // The network duplicates by itself, and its reports prove nothing (RFC 3708 §3).
             return false;
         }
-        // It says that the reordering window was too small (RFC 8985 §6.2, step 4), unless it answers a tail loss probe.
-        if !by_probe {
-            self.recovery.rack_mut().handle_dsack(self.send.una(), self.send.next());
-        }
-        self.recovery.undo_mut().handle_dsack(range)
+        self.recovery.handle_dsack(range, self.send.una(), self.send.next(), by_probe)
     }
 
     pub(super) fn undo(&mut self, now: Instant) {
         self.totals.count_spurious();
         self.withdraw_suspicion(now);
         if self.recovery.is_active() {
-            self.send.board_mut().unmark_lost();
+            self.send.take_back_losses();
         }
         self.controller.on_spurious(now);
         self.recovery.handle_undone();

@@ -6,7 +6,6 @@
 
 mod ack;
 mod acks;
-mod challenges;
 mod departure;
 mod disposition;
 mod event;
@@ -20,23 +19,18 @@ mod mtu;
 mod options;
 mod output;
 mod path_mtu;
-mod peer_window;
-mod prr;
-mod rack;
 mod receive;
 mod recovery;
 mod retransmit_timer;
 mod send;
 mod stall;
 mod stateless;
-mod tail_probe;
 #[cfg(test)]
 mod tests;
 mod timeout;
 mod timers;
 mod timestamps;
 mod totals;
-mod undo;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -252,7 +246,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             self.acks.forget();
             self.handshake.cancel_syn();
             self.keepalive.cancel_probe();
-            self.recovery.tail_probe_mut().cancel();
+            self.recovery.cancel_tail_probe();
         }
     }
 

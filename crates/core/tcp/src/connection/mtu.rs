@@ -127,6 +127,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.controller.on_mss(self.mss_bytes());
         self.lifecycle.report(Event::MtuChanged);
         let most = u64::from(self.mss_bytes());
-        self.send.board_mut().mark_longer_lost(most);
+        self.send.lose_longer(most);
     }
 }

@@ -57,7 +57,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn acknowledge<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
         // A peer that shrank its window would drop what lies beyond it.
-        let position = self.send.next().min(self.send.window().end().max(self.send.una()));
+        let position = self.send.next().min(self.send.window_end().max(self.send.una()));
         let segment = self.segment_at(position, TcpFlags::ACK, ext);
         self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
     }
@@ -86,7 +86,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
-        if self.recovery.tail_probe_mut().poll_due()
+        if self.recovery.poll_tail_probe()
             && !self.send.is_idle()
             && let Some(probe) = self.transmit_tail_probe(now, ext)
         {
@@ -101,7 +101,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             }
             return None;
         }
-        let lost_piece = self.send.board_mut().next_lost();
+        let lost_piece = self.send.poll_lost();
         let position = lost_piece.unwrap_or(self.send.next());
         let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
@@ -136,7 +136,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Option<Packet> {
         let most = self.send.contiguous_to_resend(start, segment_bytes);
         let rate = self.delivery.start(now, self.in_flight_bytes() + most);
-        let sent = self.send.board_mut().resend(start, most, now, rate)?;
+        let sent = self.send.resend(start, most, now, rate)?;
         Some(self.retransmit(now, sent, segment_bytes as usize, ext))
     }
 
@@ -254,7 +254,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             _ => (Payload::EMPTY, M::default(), false),
         };
         self.totals.count_resent(payload.len() as u64);
-        self.recovery.undo_mut().handle_resent(self.handshake.timestamps().clock(now));
+        self.recovery.handle_resent(self.handshake.timestamps().clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
 
@@ -270,13 +270,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if count > 0 && count <= by_peer {
             let fin = self.send.fin_follows(count);
             let packet = self.send_stretch(now, self.send.next(), count, fin, segment_bytes, ext);
-            self.recovery.tail_probe_mut().handle_sent(self.send.next(), false);
+            self.recovery.handle_tail_probe_sent(self.send.next(), false);
             return packet;
         }
         let most = self.segment_payload_bytes_at(self.send.next() - 1, ext) as u64;
         let start = self.send.board().last_piece(most)?;
         let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
-        self.recovery.tail_probe_mut().handle_sent(self.send.next(), true);
+        self.recovery.handle_tail_probe_sent(self.send.next(), true);
         self.resend(now, start, segment_bytes, ext)
     }
 

@@ -8,7 +8,7 @@ use super::recovery::{Frto, Phase};
 use super::retransmit_timer::RetransmitKind;
 use super::{CloseReason, Connection, Event, State};
 use crate::extension::Extension;
-use crate::scoreboard::{Flags, Newly};
+use crate::scoreboard::Newly;
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
@@ -19,7 +19,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         self.totals.count_timeout();
-        if self.send.window().end() <= self.send.una() {
+        if self.send.window_end() <= self.send.una() {
             return self.probe_shrunk_window(now, ext);
         }
         self.stall.count_timeout();
@@ -41,7 +41,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let frto = first && !self.handshake.timestamps().is_on();
         if frto {
             let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
-            let lost = self.send.board_mut().mark_front_lost(most);
+            let lost = self.send.lose_front(most);
             self.delivery.count_lost(lost);
         } else {
             self.lose_everything();
@@ -67,7 +67,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
-        self.send.board_mut().mark_front_lost(most);
+        self.send.lose_front(most);
         self.departure.forget_pace(now);
         self.retransmit.resume_timeout();
         self.bring_timeout_forward(now);
@@ -81,7 +81,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         self.stall.count_window_probe();
         let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
-        self.send.board_mut().mark_front_lost(most);
+        self.send.lose_front(most);
         self.rtt.back_off();
         self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
     }
@@ -90,23 +90,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// all, and an acknowledgment of nothing says nothing of it: the loss window is one segment (RFC 5682 §2.1, step 2a).
     fn lose_what_timed_out(&mut self) {
         let Phase::Timeout { until, since } = self.recovery.phase() else { return };
-        self.notice_reneging();
-        let lost = self.send.board_mut().mark_lost_before(until, since);
+        let lost = self.send.lose_before(until, since);
         self.delivery.count_lost(lost);
     }
 
-    /// A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
-    fn notice_reneging(&mut self) {
-        if self.send.board().front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
-            self.send.board_mut().forget_sacks();
-        }
-    }
-
     fn lose_everything(&mut self) {
-        self.notice_reneging();
-        let before = self.send.board().lost_bytes();
-        self.send.board_mut().mark_all_lost();
-        self.delivery.count_lost(self.send.board().lost_bytes() - before);
+        let lost = self.send.lose_all();
+        self.delivery.count_lost(lost);
     }
 
     fn handshake_timeout(&mut self) {
@@ -150,9 +140,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.send.is_idle() {
             return;
         }
-        if !self.recovery.is_active() {
-            self.recovery.tail_probe_mut().handle_timeout(self.send.next());
-        }
+        self.recovery.handle_tail_timeout(self.send.next());
         self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
     }
 
@@ -164,8 +152,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         duplicate_sack: bool,
         ext: &mut X,
     ) {
-        let repaired = self.recovery.tail_probe_mut().handle_ack(self.send.una(), duplicate_sack);
-        if repaired == Some(true) && !self.recovery.is_active() {
+        if self.recovery.handle_tail_probe_ack(self.send.una(), duplicate_sack) {
             let own = self.flow_view();
             self.controller.on_congestion(now, in_flight, &ext.flows(&own));
             self.controller.on_recovery_end(now);

@@ -131,7 +131,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.unsent_bytes() == 0 || !self.send.is_idle() {
             return;
         }
-        if self.send.window().end() > self.send.next() {
+        if self.send.window_end() > self.send.next() {
             self.stall.let_sliver_leave();
             return;
         }

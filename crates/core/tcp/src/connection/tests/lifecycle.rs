@@ -255,7 +255,7 @@ fn a_probe_that_an_acknowledgment_has_overtaken_does_not_keep_the_fin_back() {
     pair.run_for(Duration::from_millis(200));
     // The time of the tail loss probe and the acknowledgment came at once, before anything could leave.
     let next = pair.client.send.next();
-    pair.client.recovery.tail_probe_mut().handle_timeout(next);
+    pair.client.recovery.handle_tail_timeout(next);
     pair.client.finish();
     pair.run_for(Duration::from_millis(100));
     assert_eq!(pair.states(), (State::FinWait2, State::CloseWait));

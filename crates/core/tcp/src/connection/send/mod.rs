@@ -1,12 +1,17 @@
 //! What this end sends: data, its positions, and what the peer has of it (RFC 9293 §3.3.1, send sequence space).
 
+mod peer_window;
+
 use core::fmt::Debug;
 
+use polypath_units::{Duration, Instant};
 use polypath_wire::{Payload, SackBlock, SeqNumber};
 
-use super::peer_window::PeerWindow;
-use crate::scoreboard::{Newly, Scoreboard, Sent, most_stretches};
+use crate::delivery::RateStart;
+use crate::scoreboard::{Flags, Newly, Scoreboard, Sent, most_stretches};
 use crate::send_queue::SendQueue;
+
+use peer_window::PeerWindow;
 
 /// A position that nothing reaches.
 const NOWHERE: u64 = u64::MAX;
@@ -261,15 +266,27 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
         self.una > self.fin_at
     }
 
-    // ---- the window, and what became of what left
+    // ---- the window
 
-    /// The window that the peer gives.
+    /// Right edge of the window that the peer gives, as a position.
     #[inline]
-    pub(super) const fn window(&self) -> &PeerWindow {
-        &self.window
+    pub(super) const fn window_end(&self) -> u64 {
+        self.window.end()
     }
 
-    /// What that leaves for new data.
+    /// The last window of the peer.
+    #[inline]
+    pub(super) const fn window_bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+
+    /// The largest that it has shown.
+    #[inline]
+    pub(super) const fn largest_window_bytes(&self) -> u64 {
+        self.window.largest_bytes()
+    }
+
+    /// What the window leaves for new data.
     #[inline]
     pub(super) const fn window_room_bytes(&self) -> u64 {
         self.window.end().saturating_sub(self.next)
@@ -287,10 +304,64 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
         &self.board
     }
 
-    /// The same, for verdicts on what is lost.
+    // ---- verdicts on what is lost; those that return bytes say how many became lost
+
+    /// RACK's (RFC 8985 §6.2, step 5), and when to look again.
     #[inline]
-    pub(super) const fn board_mut(&mut self) -> &mut Scoreboard {
-        &mut self.board
+    pub(super) fn lose_late(
+        &mut self,
+        now: Instant,
+        reference: (Instant, u64),
+        window: Duration,
+    ) -> (u64, Option<Instant>) {
+        self.board.detect_losses(now, reference, window)
+    }
+
+    /// The first piece that is not selectively acknowledged is lost, or its first `most` bytes.
+    pub(super) fn lose_front(&mut self, most: u64) -> u64 {
+        self.board.mark_front_lost(most)
+    }
+
+    /// What is longer than a segment may now be is lost, and what left before it.
+    pub(super) fn lose_longer(&mut self, most: u64) {
+        self.board.mark_longer_lost(most);
+    }
+
+    /// What lies before `until` and left before `since` is lost: the timeout was genuine.
+    pub(super) fn lose_before(&mut self, until: u64, since: Instant) -> u64 {
+        self.notice_reneging();
+        self.board.mark_lost_before(until, since)
+    }
+
+    /// Everything is lost that is not selectively acknowledged (RFC 6675 §5.1).
+    pub(super) fn lose_all(&mut self) -> u64 {
+        self.notice_reneging();
+        let before = self.board.lost_bytes();
+        self.board.mark_all_lost();
+        self.board.lost_bytes() - before
+    }
+
+    /// A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
+    fn notice_reneging(&mut self) {
+        if self.board.front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
+            self.board.forget_sacks();
+        }
+    }
+
+    /// What was not sent again is not lost after all.
+    pub(super) fn take_back_losses(&mut self) {
+        self.board.unmark_lost();
+    }
+
+    /// Start of the first piece that waits to be sent again.
+    #[inline]
+    pub(super) fn poll_lost(&mut self) -> Option<u64> {
+        self.board.next_lost()
+    }
+
+    /// The piece from `position` on, or its first `most` bytes, leaves again.
+    pub(super) fn resend(&mut self, position: u64, most: u64, now: Instant, rate: RateStart) -> Option<Sent> {
+        self.board.resend(position, most, now, rate)
     }
 
     /// What holds whatever the peer does.

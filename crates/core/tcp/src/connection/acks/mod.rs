@@ -1,10 +1,13 @@
 //! Acknowledgments that are owed to the peer: when they leave, and what they report (RFC 9293 §3.8.6.3, RFC 5961 §10,
 //! RFC 2883).
 
+mod challenges;
+
 use polypath_units::Instant;
 
-use super::challenges::Challenges;
 use crate::config::Config;
+
+use challenges::Challenges;
 
 /// Which acknowledgments are owed, and since which one.
 #[derive(Clone, Copy, Debug)]
