@@ -112,7 +112,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         let duplicate = self.send.handle_sack(&segment.options.sack, newly);
         if duplicate.is_some() {
-            self.totals.count_duplicate();
+            self.recovery.count_duplicate();
         }
         duplicate
     }

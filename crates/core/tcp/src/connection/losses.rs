@@ -178,7 +178,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let counted = if self.handshake.has_sack() { in_flight } else { in_flight.min(own.window_bytes) };
         self.controller.on_congestion(now, counted, &ext.flows(&own));
         self.delivery.end_loss_interval();
-        self.totals.count_recovery();
         let clean = !self.send.board().has_resent();
         self.recovery.begin_fast((self.send.una(), self.send.next()), in_flight, clean);
         if self.retransmit.kind() == RetransmitKind::TailProbe {
@@ -224,15 +223,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// True if every retransmission of the last episode has been reported as a duplicate (RFC 3708).
     fn undone_by_dsack(&mut self, range: (u64, u64), by_probe: bool) -> bool {
-        if self.totals.has_foreign_duplicates() {
-            // The network duplicates by itself, and its reports prove nothing (RFC 3708 §3).
-            return false;
-        }
-        self.recovery.handle_dsack(range, self.send.una(), self.send.next(), by_probe)
+        let outstanding = (self.send.una(), self.send.next());
+        self.recovery.handle_dsack(range, outstanding, self.send.resends(), by_probe)
     }
 
     pub(super) fn undo(&mut self, now: Instant) {
-        self.totals.count_spurious();
         self.withdraw_suspicion(now);
         if self.recovery.is_active() {
             self.send.take_back_losses();

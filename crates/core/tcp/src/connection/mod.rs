@@ -1,11 +1,27 @@
-//! One TCP connection.
+//! One TCP connection: parts that own their state, and what routes between them.
 //!
-//! Split by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments),
-//! [`recovery`] (losses, undo), [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
-//! with which options), [`timers`], [`mtu`], [`getters`].
+//! A part is a type whose fields nothing outside of its file sees. `handle_*` tells it what happened, `poll_*` takes out what it
+//! wants, getters say what holds. [`Connection`] has the parts, and tells each of them what the others found out.
+//!
+//! | part | owns |
+//! |---|---|
+//! | [`lifecycle`] | state, events for the owner, resets, TIME-WAIT |
+//! | [`handshake`] | the SYN that is to leave, what both SYNs agreed on, [`timestamps`] |
+//! | [`send`] | data, positions, scoreboard, FIN, the peer's window |
+//! | [`departure`] | pacing, Nagle's algorithm, cork |
+//! | [`path_mtu`] | segment sizes, and the probe for a larger one |
+//! | [`recovery`] | the episode that is on, RACK, PRR, undo, F-RTO, tail loss probes |
+//! | [`retransmit_timer`] | timeout, tail loss probe, reordering; probes of a dead path |
+//! | [`stall`] | how long data waits, the persist timer, when it is enough |
+//! | [`receive`] | the peer's data and FIN, the window promised to it |
+//! | [`owed_acks`] | acknowledgments that are to leave, challenge ACKs |
+//! | [`keepalive`] | when the peer was heard, probes of a silent one |
+//!
+//! Routes, by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments that arrive),
+//! [`losses`] (detection, recovery, undo), [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
+//! with which options), [`timers`], [`mtu_search`], [`options`], [`getters`].
 
 mod ack;
-mod acks;
 mod departure;
 mod disposition;
 mod event;
@@ -15,9 +31,10 @@ mod input;
 mod keepalive;
 mod lifecycle;
 mod losses;
-mod mtu;
+mod mtu_search;
 mod options;
 mod output;
+mod owed_acks;
 mod path_mtu;
 mod receive;
 mod recovery;
@@ -30,7 +47,6 @@ mod tests;
 mod timeout;
 mod timers;
 mod timestamps;
-mod totals;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -52,18 +68,17 @@ pub use lifecycle::State;
 pub use options::ConnectionOption;
 pub use stateless::stateless_syn_ack;
 
-use acks::OwedAcks;
 use departure::Departure;
 use handshake::Handshake;
 use keepalive::Keepalive;
 use lifecycle::{AfterFin, Lifecycle};
+use owed_acks::OwedAcks;
 use path_mtu::PathMtu;
 use receive::ReceiveHalf;
 use recovery::Recovery;
 use retransmit_timer::RetransmitTimer;
 use send::SendHalf;
 use stall::Stall;
-use totals::Totals;
 
 /// What a connection is built from.
 #[derive(Debug)]
@@ -97,23 +112,26 @@ pub struct Setup {
 pub struct Connection<M = ()> {
     tuple: FourTuple,
     config: Arc<Config>,
-    controller: Box<dyn Controller>,
     lifecycle: Lifecycle,
+    handshake: Handshake,
+
+    // What leaves.
     send: SendHalf<M>,
-    rtt: RttEstimator,
-    recovery: Recovery,
-    delivery: Delivery,
-    stall: Stall,
+    mtu: PathMtu,
     departure: Departure,
+    controller: Box<dyn Controller>,
+
+    // What became of it.
+    rtt: RttEstimator,
+    delivery: Delivery,
+    recovery: Recovery,
+    retransmit: RetransmitTimer,
+    stall: Stall,
+
+    // What arrives.
     receive: ReceiveHalf,
     acks: OwedAcks,
     keepalive: Keepalive,
-
-    mtu: PathMtu,
-    handshake: Handshake,
-
-    retransmit: RetransmitTimer,
-    totals: Totals,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -136,21 +154,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let shift = if config.window_scaling { scale_for(config.receive_buffer_bytes) } else { 0 };
         Self {
             tuple,
-            controller,
             lifecycle: Lifecycle::new(state),
+            handshake: Handshake::new(now, timestamp_offset, &config),
             send: SendHalf::new(isn),
-            rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
-            recovery: Recovery::default(),
-            delivery: Delivery::new(now),
-            stall: Stall::new(now),
+            mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
             departure: Departure::new(now, config.no_delay),
+            controller,
+            rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
+            delivery: Delivery::new(now),
+            recovery: Recovery::default(),
+            retransmit: RetransmitTimer::OFF,
+            stall: Stall::new(now),
             receive: ReceiveHalf::new(shift),
             acks: OwedAcks::new(config.quick_ack_packets),
             keepalive: Keepalive::new(now),
-            mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
-            handshake: Handshake::new(now, timestamp_offset, &config),
-            retransmit: RetransmitTimer::OFF,
-            totals: Totals::default(),
             config,
         }
     }

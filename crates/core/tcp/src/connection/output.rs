@@ -253,7 +253,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             Some(found) if count > 0 => found,
             _ => (Payload::EMPTY, M::default(), false),
         };
-        self.totals.count_resent(payload.len() as u64);
+        self.send.count_resent(payload.len() as u64);
         self.recovery.handle_resent(self.handshake.timestamps().clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
@@ -300,7 +300,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             flags = flags.with(TcpFlags::PSH);
         }
         self.recovery.handle_sent(len as u64);
-        self.totals.count_sent(len as u64, len.div_ceil(segment_bytes) as u64);
+        self.send.count_sent(len as u64, len.div_ceil(segment_bytes) as u64);
         self.departure.handle_sent(now);
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);

@@ -18,7 +18,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.send.is_idle() {
             return;
         }
-        self.totals.count_timeout();
+        self.recovery.count_timeout();
         if self.send.window_end() <= self.send.una() {
             return self.probe_shrunk_window(now, ext);
         }
@@ -109,7 +109,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return self.close(CloseReason::TimedOut);
         }
         self.stall.count_timeout();
-        self.totals.count_timeout();
+        self.recovery.count_timeout();
         self.rtt.back_off();
         self.handshake.send_syn();
     }

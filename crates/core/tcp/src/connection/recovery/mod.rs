@@ -3,6 +3,7 @@
 mod prr;
 mod rack;
 mod tail_probe;
+mod tally;
 mod undo;
 
 use polypath_congestion::Controller;
@@ -13,6 +14,7 @@ use crate::scoreboard::Sent;
 use prr::Prr;
 use rack::Rack;
 use tail_probe::TailProbe;
+use tally::Tally;
 use undo::Undo;
 
 /// Duplicate acknowledgments that mean loss where nothing better is known.
@@ -32,6 +34,7 @@ pub(super) struct Recovery {
     prr: Prr,
     undo: Undo,
     tail_probe: TailProbe,
+    tally: Tally,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +64,7 @@ impl Recovery {
     /// Losses were found: fast recovery of what lies in `range` (RFC 6675 §5). `is_clean`: nothing resent is in flight, which
     /// would look like this episode's original.
     pub(super) fn begin_fast(&mut self, range: (u64, u64), in_flight_bytes: u64, is_clean: bool) {
+        self.tally.count_recovery();
         self.deferred_bytes = 0;
         self.phase = Phase::Fast { until: range.1 };
         self.prr = Prr::new(in_flight_bytes);
@@ -101,6 +105,7 @@ impl Recovery {
 
     /// The episode was spurious.
     pub(super) fn handle_undone(&mut self) {
+        self.tally.count_spurious();
         self.phase = Phase::Open;
         self.frto = Frto::Off;
         self.undo.handle_undone();
@@ -239,9 +244,19 @@ impl Recovery {
 
     // ---- what tells that there was none
 
-    /// A duplicate was reported, of what lies in `range`. `by_probe`: a tail loss probe explains it. True if every retransmission
-    /// of the last episode has been reported (RFC 3708).
-    pub(super) fn handle_dsack(&mut self, range: (u64, u64), una: u64, next: u64, by_probe: bool) -> bool {
+    /// A duplicate was reported, of what lies in `range`. `resends`: how many segments were ever sent again. `by_probe`: a tail
+    /// loss probe explains it. True if every retransmission of the last episode has been reported (RFC 3708).
+    pub(super) fn handle_dsack(
+        &mut self,
+        range: (u64, u64),
+        (una, next): (u64, u64),
+        resends: u64,
+        by_probe: bool,
+    ) -> bool {
+        if self.tally.duplicates() > resends {
+            // The network duplicates by itself, and its reports prove nothing (RFC 3708 §3).
+            return false;
+        }
         if !by_probe {
             self.rack.handle_dsack(una, next);
         }
@@ -261,6 +276,38 @@ impl Recovery {
             Phase::Timeout { .. } => self.undo.first_resend_ms(),
             Phase::Open | Phase::Fast { .. } => None,
         }
+    }
+
+    // ---- totals
+
+    /// The retransmission timer passed, for data or a SYN.
+    pub(super) fn count_timeout(&mut self) {
+        self.tally.count_timeout();
+    }
+
+    /// A duplicate was reported (RFC 2883).
+    pub(super) fn count_duplicate(&mut self) {
+        self.tally.count_duplicate();
+    }
+
+    /// Retransmission timeouts.
+    pub(super) const fn timeouts(&self) -> u64 {
+        self.tally.timeouts()
+    }
+
+    /// Times that losses were found without a timeout.
+    pub(super) const fn recoveries(&self) -> u64 {
+        self.tally.recoveries()
+    }
+
+    /// Recoveries and timeouts that turned out spurious.
+    pub(super) const fn spurious(&self) -> u64 {
+        self.tally.spurious()
+    }
+
+    /// Duplicates that the peer reported.
+    pub(super) const fn duplicates(&self) -> u64 {
+        self.tally.duplicates()
     }
 
     // ---- tail loss probes (RFC 8985 §7)

@@ -1,6 +1,7 @@
 //! What this end sends: data, its positions, and what the peer has of it (RFC 9293 §3.3.1, send sequence space).
 
 mod peer_window;
+mod sent_totals;
 
 use core::fmt::Debug;
 
@@ -12,6 +13,7 @@ use crate::scoreboard::{Flags, Newly, Scoreboard, Sent, most_stretches};
 use crate::send_queue::SendQueue;
 
 use peer_window::PeerWindow;
+use sent_totals::SentTotals;
 
 /// A position that nothing reaches.
 const NOWHERE: u64 = u64::MAX;
@@ -22,6 +24,7 @@ pub(super) struct SendHalf<M> {
     queue: SendQueue<M>,
     board: Scoreboard,
     window: PeerWindow,
+    totals: SentTotals,
     /// First position not acknowledged, and first not sent (SND.UNA, SND.NXT).
     una: u64,
     next: u64,
@@ -38,6 +41,7 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
             queue: SendQueue::new(),
             board: Scoreboard::default(),
             window: PeerWindow::new(),
+            totals: SentTotals::default(),
             una: 0,
             next: 0,
             fin_at: NOWHERE,
@@ -130,6 +134,17 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
         self.board.push(sent);
     }
 
+    /// Payload leaves in so many segments, for the first time or again.
+    #[inline]
+    pub(super) fn count_sent(&mut self, bytes: u64, segments: u64) {
+        self.totals.count(bytes, segments);
+    }
+
+    /// Payload leaves again.
+    pub(super) fn count_resent(&mut self, bytes: u64) {
+        self.totals.count_again(bytes);
+    }
+
     // ---- positions and sequence numbers
 
     /// First position not acknowledged (SND.UNA).
@@ -177,6 +192,28 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
         let position = |seq: SeqNumber| self.una.checked_add_signed(self.ahead(seq));
         let (start, end) = (position(block.start)?, position(block.end)?);
         (start < end && end - start <= 1 << 30).then_some((start, end))
+    }
+
+    // ---- totals
+
+    /// Payload sent, retransmissions included.
+    pub(super) const fn sent_bytes(&self) -> u64 {
+        self.totals.bytes()
+    }
+
+    /// Data segments sent, an aggregate by its parts.
+    pub(super) const fn sent_segments(&self) -> u64 {
+        self.totals.segments()
+    }
+
+    /// Payload retransmitted.
+    pub(super) const fn resent_bytes(&self) -> u64 {
+        self.totals.resent_bytes()
+    }
+
+    /// Segments retransmitted.
+    pub(super) const fn resends(&self) -> u64 {
+        self.totals.resends()
     }
 
     // ---- the queue
