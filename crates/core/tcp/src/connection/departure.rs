@@ -115,3 +115,54 @@ impl Departure {
 pub(super) fn most_bytes_at(interval: u64, segment_bytes: u64) -> u64 {
     (PACED_INTERVAL.as_nanos() / interval.max(1)).max(BURST_SEGMENTS) * segment_bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    #[test]
+    fn after_silence_two_leave_together_and_then_one_each_interval() {
+        let now = Instant::from_secs(1);
+        let mut departure = Departure::new(Instant::ZERO, true);
+        for _ in 0..2 {
+            assert!(!departure.must_wait(now));
+            departure.pace(now, 1000, 1000, 10 * MILLISECOND, 0);
+        }
+        assert!(departure.must_wait(now));
+        let due = departure.poll_timeout();
+        assert_eq!(due, now + Duration::from_millis(10));
+        departure.handle_timeout(due);
+        assert!(!departure.must_wait(due));
+        assert_eq!(departure.poll_timeout(), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn an_aggregate_waits_for_as_long_as_its_segments() {
+        let now = Instant::from_secs(1);
+        let (mut one, mut many) = (Departure::new(now, true), Departure::new(now, true));
+        one.pace(now, 8000, 1000, MILLISECOND, 0);
+        for _ in 0..8 {
+            many.pace(now, 1000, 1000, MILLISECOND, 0);
+        }
+        assert!(one.must_wait(now) && many.must_wait(now));
+        assert_eq!(one.poll_timeout(), many.poll_timeout());
+        one.forget_pace(now);
+        assert!(!one.must_wait(now));
+    }
+
+    #[test]
+    fn a_cork_holds_back_what_nagle_lets_go() {
+        for (no_delay, corked, is_idle, expected) in [
+            (true, false, false, false),
+            (false, false, true, false),
+            (false, false, false, true),
+            (true, true, true, true),
+        ] {
+            let mut departure = Departure::new(Instant::ZERO, no_delay);
+            departure.set_cork(corked);
+            assert_eq!(departure.waits_for_more(is_idle), expected);
+        }
+    }
+}

@@ -96,3 +96,32 @@ impl Keepalive {
         self.heard_at
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polypath_units::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_asked_as_often_as_configured() {
+        let config = Config {
+            keepalive_idle: Some(Duration::from_secs(60)),
+            keepalive_interval: Duration::from_secs(10),
+            keepalive_probes: 2,
+            ..Config::default()
+        };
+        let mut keepalive = Keepalive::new(Instant::ZERO);
+        assert_eq!(keepalive.poll_timeout(), Instant::FAR_FUTURE);
+        keepalive.handle_segment(Instant::from_secs(5), &config);
+        for due in [65, 75] {
+            assert_eq!(keepalive.poll_timeout(), Instant::from_secs(due));
+            assert!(keepalive.handle_timeout(keepalive.poll_timeout(), &config));
+            assert!(keepalive.poll_probe() && !keepalive.poll_probe());
+        }
+        assert!(!keepalive.handle_timeout(Instant::from_secs(85), &config));
+        assert!(!keepalive.poll_probe());
+        keepalive.handle_segment(Instant::from_secs(86), &config);
+        assert!(keepalive.handle_timeout(Instant::from_secs(146), &config));
+    }
+}

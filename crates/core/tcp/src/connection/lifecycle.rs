@@ -188,3 +188,75 @@ impl Lifecycle {
         self.events.poll(!self.reset_is_due)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9293 §3.3.2, figure 5, from ESTABLISHED on.
+    #[test]
+    fn fins_lead_where_the_figure_says() {
+        #[derive(Clone, Copy)]
+        enum Fin {
+            Sent,
+            Acked,
+            Received,
+        }
+        use AfterFin::{Close, Stay, TimeWait};
+        use Fin::{Acked, Received, Sent};
+        let cases: [[(Fin, State, AfterFin); 3]; 4] = [
+            [
+                (Sent, State::FinWait1, Stay),
+                (Acked, State::FinWait2, Stay),
+                (Received, State::FinWait2, TimeWait),
+            ],
+            [
+                (Sent, State::FinWait1, Stay),
+                (Received, State::Closing, Stay),
+                (Acked, State::Closing, TimeWait),
+            ],
+            [
+                (Received, State::CloseWait, Stay),
+                (Sent, State::LastAck, Stay),
+                (Acked, State::LastAck, Close),
+            ],
+            // Our data is acknowledged in the same segment that brings the FIN.
+            [
+                (Received, State::CloseWait, Stay),
+                (Acked, State::CloseWait, Stay),
+                (Sent, State::LastAck, Stay),
+            ],
+        ];
+        for case in cases {
+            let mut lifecycle = Lifecycle::new(State::SynSent);
+            lifecycle.become_established();
+            for (fin, state, after) in case {
+                let step = match fin {
+                    Sent => {
+                        lifecycle.handle_fin_sent();
+                        Stay
+                    }
+                    Acked => lifecycle.handle_fin_acked(),
+                    Received => lifecycle.handle_peer_fin(),
+                };
+                assert_eq!((lifecycle.state(), step), (state, after));
+            }
+        }
+    }
+
+    #[test]
+    fn the_owner_hears_of_the_end_once_the_reset_has_left() {
+        let mut lifecycle = Lifecycle::new(State::SynReceived);
+        lifecycle.become_established();
+        lifecycle.become_time_wait(Instant::from_secs(9));
+        assert!(lifecycle.become_closed(CloseReason::Aborted));
+        assert!(!lifecycle.become_closed(CloseReason::Finished));
+        lifecycle.send_reset();
+        assert_eq!(lifecycle.poll_timeout(), Instant::FAR_FUTURE);
+        assert_eq!(lifecycle.poll_event(), Some(Event::Connected));
+        assert_eq!(lifecycle.poll_event(), None);
+        assert!(lifecycle.poll_reset() && !lifecycle.poll_reset());
+        assert_eq!(lifecycle.poll_event(), Some(Event::Closed(CloseReason::Aborted)));
+        assert_eq!(lifecycle.poll_event(), None);
+    }
+}

@@ -181,3 +181,50 @@ impl PathMtu {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspicion_is_asked_about_at_once_and_a_report_after_ten_minutes() {
+        let now = Instant::from_secs(1);
+        let mut mtu = PathMtu::new(1500, 552, false);
+        assert!(!mtu.should_ask(now));
+        assert!(mtu.lower_to(1400));
+        mtu.handle_lowered(now);
+        assert!(!mtu.should_ask(now) && mtu.should_ask(now + RAISE_AFTER));
+        assert!(mtu.suspect());
+        mtu.handle_lowered(now);
+        assert!(mtu.should_ask(now));
+        mtu.handle_syn(Some(9000));
+        assert_eq!((mtu.mss_bytes(), mtu.larger_mss_bytes()), (1240, 1360));
+        mtu.raise(now);
+        assert_eq!((mtu.mss_bytes(), mtu.larger_mss_bytes()), (1360, 1460));
+    }
+
+    #[test]
+    fn only_the_first_timeout_of_a_probe_speaks_against_its_size() {
+        for (timeouts, is_suspected) in [(1, false), (2, true)] {
+            let now = Instant::from_secs(1);
+            let mut mtu = PathMtu::new(1500, 552, false);
+            assert!(mtu.suspect());
+            mtu.handle_lowered(now);
+            mtu.handle_probe(100, 1560);
+            assert!(!mtu.is_probe_acked(1559) && mtu.is_probe_acked(1560));
+            mtu.handle_timeout();
+            assert!(!mtu.is_probing());
+            mtu.handle_answer(now, timeouts);
+            assert_eq!(mtu.is_suspected(), is_suspected);
+        }
+    }
+
+    #[test]
+    fn no_step_goes_below_the_least() {
+        let mut mtu = PathMtu::new(1500, 1000, true);
+        assert!(mtu.suspect());
+        assert_eq!(mtu.current_bytes(), 1280, "IPv6 promises as much");
+        assert!(!mtu.suspect() && !mtu.lower_to(600));
+        assert_eq!(mtu.own_mss_bytes(), 1220);
+    }
+}

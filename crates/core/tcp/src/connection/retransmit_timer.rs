@@ -138,3 +138,46 @@ impl RetransmitTimer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_secs(seconds)
+    }
+
+    #[test]
+    fn probes_come_before_the_timeout_and_it_when_it_was_due() {
+        let mut timer = RetransmitTimer::OFF;
+        timer.set_probe_interval(Some(Duration::from_secs(4)));
+        timer.start_timeout(at(10));
+        timer.bring_forward(at(0));
+        assert_eq!(timer.handle_timeout(at(3)), None);
+        assert_eq!(timer.handle_timeout(at(4)), Some(RetransmitStep::ProbePath));
+        timer.resume_timeout();
+        timer.bring_forward(at(4));
+        assert_eq!(
+            (timer.poll_timeout(), timer.handle_timeout(at(8))),
+            (at(8), Some(RetransmitStep::ProbePath))
+        );
+        timer.resume_timeout();
+        timer.bring_forward(at(8));
+        assert_eq!(
+            (timer.poll_timeout(), timer.handle_timeout(at(10))),
+            (at(10), Some(RetransmitStep::TimeOut))
+        );
+        assert!(!timer.is_running());
+    }
+
+    #[test]
+    fn without_probes_the_timeout_is_back_where_it_was() {
+        let mut timer = RetransmitTimer::OFF;
+        timer.start_timeout(at(60));
+        timer.probe_by(at(5));
+        timer.end_probes(at(1));
+        assert_eq!(timer.poll_timeout(), at(60));
+        timer.forget_probes();
+        assert_eq!(timer.handle_timeout(at(60)), Some(RetransmitStep::TimeOut));
+    }
+}

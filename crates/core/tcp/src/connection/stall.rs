@@ -167,3 +167,54 @@ impl Stall {
         [by_user, as_orphan].into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTO: Duration = Duration::from_secs(100);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_orphan_waits_from_when_it_became_one_or_from_progress_after() {
+        let config = Config { orphan_timeout: Duration::from_secs(180), ..Config::default() };
+        let mut stall = Stall::new(at(0));
+        assert!(!stall.has_lasted(at(10_000), &config), "who waits may wait for ever");
+        stall.orphan(at(1000), &config);
+        stall.orphan(at(1100), &config);
+        assert!(!stall.has_lasted(at(1179), &config) && stall.has_lasted(at(1180), &config));
+        stall.handle_progress(at(1150));
+        assert!(!stall.has_lasted(at(1329), &config) && stall.has_lasted(at(1330), &config));
+    }
+
+    #[test]
+    fn the_persist_timer_is_not_later_than_the_user_timeout() {
+        let config = Config { user_timeout: Some(Duration::from_secs(30)), ..Config::default() };
+        let mut stall = Stall::new(at(0));
+        stall.start_persisting(at(5), RTO, &Config::default());
+        assert_eq!(stall.poll_timeout(), at(65), "a minute at most");
+        stall.start_persisting(at(9), RTO, &config);
+        assert_eq!(stall.poll_timeout(), at(65), "it runs already");
+        stall.stop_persisting();
+        stall.start_persisting(at(10), RTO, &config);
+        assert_eq!(stall.poll_timeout(), at(40));
+        stall.persist_again(at(40), RTO, &config);
+        assert!(stall.has_lasted(at(40), &config));
+    }
+
+    #[test]
+    fn an_answer_lets_the_window_stay_closed() {
+        let config = Config { retries: 2, ..Config::default() };
+        let mut stall = Stall::new(at(0));
+        for _ in 0..3 {
+            assert!(!stall.has_probed_enough(at(1), &config));
+            stall.count_window_probe();
+        }
+        assert!(stall.has_probed_enough(at(1), &config));
+        stall.handle_answer();
+        assert!(!stall.has_probed_enough(at(1), &config));
+    }
+}

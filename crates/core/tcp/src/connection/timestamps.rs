@@ -86,3 +86,35 @@ impl Timestamping {
         self.offset
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_value_is_believed_again_after_24_days() {
+        let mut timestamps = Timestamping::new(Instant::ZERO, true, 7);
+        let start = Instant::from_secs(1);
+        timestamps.handle_syn(start, Some(Timestamps { value: u32::MAX, echo: 0 }), true);
+        timestamps.handle_value(start, 3);
+        assert_eq!(timestamps.option(start, true), Timestamps { value: 1007, echo: 3 });
+        assert_eq!(timestamps.option(start, false).echo, 0);
+        timestamps.handle_value(start + Duration::from_secs(1), u32::MAX);
+        assert_eq!(timestamps.recent(), 3, "values wrap");
+        let later = start + PAWS_IDLE;
+        assert!(!timestamps.is_older(later, u32::MAX));
+        timestamps.handle_value(later, u32::MAX);
+        assert_eq!(timestamps.recent(), u32::MAX);
+    }
+
+    #[test]
+    fn both_ends_must_want_them() {
+        let theirs = Timestamps { value: 9, echo: 0 };
+        for (wanted, offered) in [(false, true), (true, false), (true, true)] {
+            let mut timestamps = Timestamping::new(Instant::ZERO, wanted, 0);
+            timestamps.handle_syn(Instant::ZERO, offered.then_some(theirs), wanted);
+            assert_eq!(timestamps.is_on(), wanted && offered);
+            assert_eq!(timestamps.len_bytes() > 0, wanted && offered);
+        }
+    }
+}

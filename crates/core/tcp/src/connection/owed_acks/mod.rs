@@ -165,3 +165,49 @@ impl OwedAcks {
         self.acked_to
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_the_start_each_segment_then_every_second_then_after_the_delay() {
+        let config = Config::default();
+        let now = Instant::from_secs(1);
+        let mut acks = OwedAcks::new(3);
+        for expected in [true, true, true, false, true, false] {
+            acks.handle_in_order(now, 1, &config);
+            assert_eq!(acks.is_due(), expected);
+            if expected {
+                acks.handle_sent(0);
+            }
+        }
+        assert!(acks.has_news());
+        assert_eq!(acks.poll_timeout(), now + config.delayed_ack);
+        acks.handle_in_order(now + config.delayed_ack / 2, 0, &config);
+        assert_eq!(acks.poll_timeout(), now + config.delayed_ack, "the first waits no longer");
+        acks.handle_timeout(now + config.delayed_ack);
+        assert!(acks.is_due());
+        acks.handle_sent(700);
+        assert!(!acks.is_due() && !acks.has_news() && acks.acked_to() == 700);
+        assert_eq!(acks.poll_timeout(), Instant::FAR_FUTURE);
+    }
+
+    #[test]
+    fn challenges_are_bounded_by_the_second_and_in_a_row() {
+        let config = Config { challenge_acks_per_second: 3, challenge_acks_in_a_row: 4, ..Config::default() };
+        let mut acks = OwedAcks::new(0);
+        let count = |acks: &mut OwedAcks, second| {
+            let mut sent = 0;
+            for _ in 0..9 {
+                acks.answer_empty(Instant::from_secs(second), &config);
+                sent += u32::from(acks.is_only_challenge());
+                acks.forget();
+            }
+            sent
+        };
+        assert_eq!((count(&mut acks, 1), count(&mut acks, 2), count(&mut acks, 3)), (3, 1, 0));
+        acks.handle_acceptable();
+        assert_eq!(count(&mut acks, 4), 3);
+    }
+}

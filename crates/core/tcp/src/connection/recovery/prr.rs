@@ -55,3 +55,31 @@ impl Prr {
         self.window
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_what_was_in_flight_leaves_for_what_is_delivered() {
+        let mut prr = Prr::new(20_000);
+        // The first retransmission, whatever was delivered.
+        prr.handle_delivered(0, 19_000, 10_000, 1000, false);
+        assert_eq!(prr.window_bytes(), 20_000);
+        prr.handle_sent(1000);
+        prr.handle_delivered(2000, 18_000, 10_000, 1000, false);
+        assert_eq!(prr.window_bytes(), 18_000, "1000 for 2000, and they left");
+        prr.handle_delivered(2000, 16_000, 10_000, 1000, false);
+        assert_eq!(prr.window_bytes(), 17_000);
+    }
+
+    #[test]
+    fn below_the_target_slow_start_is_for_when_nothing_new_is_lost() {
+        for (safe, window) in [(false, 5000), (true, 6000)] {
+            let mut prr = Prr::new(20_000);
+            prr.handle_sent(4000);
+            prr.handle_delivered(1000, 4000, 10_000, 1000, safe);
+            assert_eq!(prr.window_bytes(), window);
+        }
+    }
+}

@@ -87,3 +87,30 @@ impl Rack {
         self.rtt
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(40);
+
+    #[test]
+    fn the_window_widens_once_a_round_trip_and_for_sixteen_recoveries() {
+        let mut rack = Rack::default();
+        assert_eq!(rack.window(RTT, RTT), RTT / 4);
+        for una in [0, 50, 100] {
+            rack.handle_dsack(una, 100);
+        }
+        assert_eq!(rack.window(RTT, RTT), RTT / 4 * 3);
+        for una in 101..200 {
+            rack.handle_dsack(una, una);
+        }
+        assert_eq!(rack.window(RTT, RTT * 9), RTT / 4 * 17);
+        assert_eq!(rack.window(RTT, RTT), RTT, "no more than a round trip");
+        for _ in 0..16 {
+            assert!(rack.window(RTT, RTT) > RTT / 4);
+            rack.handle_recovery_end();
+        }
+        assert_eq!(rack.window(RTT, RTT), RTT / 4);
+    }
+}

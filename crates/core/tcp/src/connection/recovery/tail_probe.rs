@@ -85,3 +85,31 @@ impl TailProbe {
         self.is_out() && una < self.end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_again_is_decided_by_later_data_or_a_dsack() {
+        for (una, is_duplicate, expected) in
+            [(9, false, None), (10, false, None), (11, false, Some(true)), (10, true, Some(false))]
+        {
+            let mut probe = TailProbe::default();
+            assert_eq!(probe.handle_ack(una, false), None, "none is out");
+            probe.handle_timeout(10);
+            assert!(probe.poll_due() && !probe.poll_due());
+            probe.handle_sent(10, true);
+            assert_eq!(probe.handle_ack(una, is_duplicate), expected);
+            assert_eq!(probe.is_out(), expected.is_none());
+        }
+    }
+
+    #[test]
+    fn new_data_repairs_nothing() {
+        let mut probe = TailProbe::default();
+        probe.handle_sent(10, false);
+        assert!(probe.is_waiting(9) && !probe.is_waiting(10));
+        assert_eq!(probe.handle_ack(10, false), Some(false));
+    }
+}

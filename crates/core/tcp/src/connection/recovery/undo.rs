@@ -65,3 +65,39 @@ impl Undo {
             && self.first_resend_ms.is_some_and(|resent| (echo.wrapping_sub(resent) as i32) < 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_echo_from_before_the_first_retransmission_proves_it() {
+        let mut undo = Undo::new(true, (1, 9));
+        assert!(!undo.is_proven_by(5), "nothing was sent again");
+        undo.handle_resent(3);
+        undo.handle_resent(7);
+        assert!(undo.is_proven_by(2) && undo.is_proven_by(u32::MAX));
+        assert!(!undo.is_proven_by(3) && !undo.is_proven_by(0), "zero echoes nothing");
+        undo.handle_end();
+        assert!(!undo.is_proven_by(2));
+    }
+
+    #[test]
+    fn a_dsack_for_each_retransmission_undoes_even_after_the_end() {
+        let mut undo = Undo::new(true, (100, 300));
+        undo.handle_resent(1);
+        undo.handle_resent(2);
+        assert!(!undo.handle_dsack((100, 200)));
+        assert!(!undo.handle_dsack((50, 150)), "of an episode before");
+        undo.handle_end();
+        assert!(undo.handle_dsack((200, 300)));
+        assert!(!undo.handle_dsack((200, 300)), "more than left");
+    }
+
+    #[test]
+    fn where_older_retransmissions_were_in_flight_nothing_is_proven() {
+        let mut undo = Undo::new(false, (1, 9));
+        undo.handle_resent(3);
+        assert!(!undo.is_proven_by(2) && !undo.handle_dsack((1, 9)));
+    }
+}

@@ -67,3 +67,29 @@ impl PeerWindow {
         self.largest_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_segment_does_not_change_the_window() {
+        let mut window = PeerWindow::new();
+        window.handle_syn(1000, Some(3));
+        window.open(window.bytes());
+        assert_eq!((window.bytes(), window.end()), (1000, 1001), "never scaled on a SYN");
+        assert_eq!(window.handle_segment(100, 50, 200), Some(true));
+        assert_eq!((window.bytes(), window.end(), window.largest_bytes()), (1600, 1650, 1600));
+        for (seq, ack, expected) in [
+            (99, 50, None),
+            (100, 49, None),
+            (100, 50, Some(false)),
+            (99, 51, Some(false)),
+            (100, 50, Some(false)),
+        ] {
+            assert_eq!(window.handle_segment(seq, ack, 200), expected, "{seq} {ack}");
+        }
+        assert_eq!(window.handle_segment(101, 51, 0), Some(true));
+        assert_eq!((window.end(), window.largest_bytes()), (51, 1600));
+    }
+}
