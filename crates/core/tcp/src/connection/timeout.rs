@@ -118,9 +118,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn follow_frto(&mut self, now: Instant, newly: &Newly, advanced: bool) {
         match self.recovery.frto() {
             Frto::Off => {}
-            Frto::Resent if advanced => {
-                self.recovery.send_new_for_frto();
-            }
+            Frto::Resent if advanced => self.recovery.send_new_for_frto(),
             Frto::SentNew if advanced && newly.original => self.undo(now),
             Frto::Resent => {
                 self.recovery.end_frto();
