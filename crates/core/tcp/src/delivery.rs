@@ -26,10 +26,10 @@ pub(crate) struct Delivery {
     bottleneck: Bottleneck,
     lost: u64,
     /// OLIA's ℓ₁ and ℓ₂.
-    pub(crate) acked_since_loss: u64,
-    pub(crate) acked_between_losses: u64,
+    acked_since_loss: u64,
+    acked_between_losses: u64,
     /// A round trip ends when this position is acknowledged.
-    pub(crate) round_end: u64,
+    round_end: u64,
 }
 
 impl Delivery {
@@ -68,6 +68,33 @@ impl Delivery {
     pub(crate) fn end_loss_interval(&mut self) {
         self.acked_between_losses = self.acked_since_loss;
         self.acked_since_loss = 0;
+    }
+
+    /// A round trip begins, and ends when this position is acknowledged.
+    pub(crate) fn begin_round(&mut self, next: u64) {
+        self.round_end = next;
+    }
+
+    /// Everything before `una` was acknowledged, and before `next` left. True if that ends a round trip; then another begins.
+    #[inline]
+    pub(crate) fn handle_round(&mut self, una: u64, next: u64) -> bool {
+        let has_ended = una > self.round_end;
+        if has_ended {
+            self.round_end = next;
+        }
+        has_ended
+    }
+
+    /// OLIA's ℓ₂: acknowledged since the last loss.
+    #[inline]
+    pub(crate) const fn acked_since_loss(&self) -> u64 {
+        self.acked_since_loss
+    }
+
+    /// OLIA's ℓ₁: acknowledged between the last two losses.
+    #[inline]
+    pub(crate) const fn acked_between_losses(&self) -> u64 {
+        self.acked_between_losses
     }
 
     /// Counts what an acknowledgment delivered of what was in flight, and takes a sample.

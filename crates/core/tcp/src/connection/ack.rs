@@ -4,11 +4,11 @@ use core::fmt::Debug;
 
 use polypath_congestion::{Ack, RateSample};
 use polypath_units::{Duration, Instant};
-use polypath_wire::{SackBlock, Segment};
+use polypath_wire::Segment;
 
 use super::{Connection, DropReason};
 use crate::extension::Extension;
-use crate::scoreboard::{Flags, Newly, most_stretches};
+use crate::scoreboard::{Flags, Newly};
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
@@ -19,21 +19,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         takes_window: bool,
         ext: &mut X,
     ) -> Result<(), DropReason> {
-        let ahead = i64::from(segment.ack.diff(self.wire_seq(self.una)));
-        let oldest = -(self.largest_window_bytes.max(1 << 16) as i64);
-        if ahead > self.outstanding_bytes() as i64 || ahead < oldest {
+        let ahead = self.send.ahead(segment.ack);
+        let oldest = -(self.send.largest_window_bytes().max(1 << 16) as i64);
+        if ahead > self.send.outstanding_bytes() as i64 || ahead < oldest {
             // Of what was never sent, or too old (RFC 5961 §5.2).
-            self.answer_empty(now);
+            self.acks.answer_empty(now, &self.config);
             return Err(DropReason::Ack);
         }
         if ahead < 0 {
             return Ok(());
         }
-        // The peer answers: it lives, and may keep its window closed.
-        self.window_probes = 0;
+        self.stall.handle_answer();
         let window_changed = takes_window && self.update_window(now, segment);
         let in_flight = self.in_flight_bytes();
-        let until = self.una + ahead as u64;
+        let until = self.send.una() + ahead as u64;
         let mut newly = Newly::default();
         if ahead > 0 {
             self.advance(now, until, &mut newly);
@@ -43,8 +42,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let quiet = newly.bytes == 0
             && duplicate_sack.is_none()
             && !self.recovery.is_active()
-            && self.board.sacked_bytes() == 0;
-        if quiet && (self.una == self.next || self.sack || segment.flags.fin()) {
+            && self.send.board().sacked_bytes() == 0;
+        if quiet && (self.send.is_idle() || self.handshake.has_sack() || segment.flags.fin()) {
             return Ok(());
         }
         self.sample_rtt(now, segment, &newly, ahead > 0);
@@ -70,26 +69,23 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// What was selectively acknowledged had left before the first unacknowledged segment was sent again: that one's answer
     /// can't have come yet. In a queue that has grown, it takes longer than a timeout from before.
     fn is_answered_before_the_front(&self, newly: &Newly) -> bool {
-        match (newly.latest, self.board.front()) {
+        match (newly.latest, self.send.board().front()) {
             (Some(latest), Some(front)) => front.flags.has(Flags::EVER_RESENT) && latest.at < front.at,
             _ => false,
         }
     }
 
     fn advance(&mut self, now: Instant, until: u64, newly: &mut Newly) {
-        self.board.acknowledge(until, newly);
-        self.una = until;
-        self.queue.acknowledge(self.acked_offset());
-        self.stalled_since = now;
-        if self.consecutive_timeouts > 0 {
-            self.judge_mtu_probe(now);
-            self.consecutive_timeouts = 0;
+        self.send.handle_ack(until, newly);
+        self.stall.handle_progress(now);
+        if self.stall.timeouts() > 0 {
+            self.mtu.handle_answer(now, self.stall.timeouts());
+            self.stall.forget_timeouts();
             // Without timestamps, the timeout stays backed off until something new is measured (RFC 6298 §3, §5).
-            if self.timestamps {
+            if self.handshake.timestamps().is_on() {
                 self.rtt.reset_backoff();
             }
-            self.timers.probe_interval = None;
-            self.timers.backed_off_until = Instant::ZERO;
+            self.retransmit.forget_probes();
         }
         self.follow_mtu_probe(now);
     }
@@ -98,67 +94,27 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     fn update_window(&mut self, now: Instant, segment: &Segment) -> bool {
         let seq = self.offset_of(segment.seq).max(0) as u64;
-        let ahead = segment.ack.diff(self.wire_seq(self.una)).max(0);
-        let ack = self.una + ahead as u64;
-        let newer = seq > self.window_seq
-            || seq == self.window_seq && ack >= self.window_ack
-            || ack > self.window_ack;
-        if !newer {
+        let Some(changed) = self.send.handle_window(seq, segment.ack, segment.window) else {
             return false;
-        }
-        let window = u64::from(segment.window) << self.peer_shift;
-        let changed = window != self.peer_window_bytes;
-        self.window_seq = seq;
-        self.window_ack = ack;
-        self.peer_window_bytes = window;
-        self.window_end = ack + window;
-        self.largest_window_bytes = self.largest_window_bytes.max(window);
-        if self.window_end > self.next && self.timers.persist != Instant::FAR_FUTURE {
+        };
+        if self.send.window_room_bytes() > 0 && self.stall.is_persisting() {
             // What fits leaves now, or, if that is a sliver, when the timer says so: it goes on from where it was.
             self.rtt.reset_backoff();
-            self.timers.persist = self.timers.persist.min(now + self.rtt.rto());
+            self.stall.persist_until(now + self.rtt.rto());
         }
         changed
     }
 
     /// Notes SACK blocks; returns the first if it reports a duplicate (RFC 2883).
     fn handle_sack(&mut self, segment: &Segment, newly: &mut Newly) -> Option<(u64, u64)> {
-        if !self.sack {
+        if !self.handshake.has_sack() {
             return None;
         }
-        let mut duplicate = None;
-        let high_sacked = self.board.high_sacked();
-        let most_stretches = most_stretches(self.outstanding_bytes());
-        for (index, block) in segment.options.sack.iter().enumerate() {
-            let Some((start, end)) = self.block_positions(block) else {
-                continue;
-            };
-            let inside_second = index == 0
-                && segment
-                    .options
-                    .sack
-                    .get(1)
-                    .and_then(|second| self.block_positions(second))
-                    .is_some_and(|(second_start, second_end)| start >= second_start && end <= second_end);
-            if index == 0 && (end <= self.una || inside_second) {
-                duplicate = Some((start, end));
-                self.totals.dsacks += 1;
-                continue;
-            }
-            if start < self.una || end > self.next {
-                continue;
-            }
-            self.board.sack((start, end), high_sacked, most_stretches, newly);
+        let duplicate = self.send.handle_sack(&segment.options.sack, newly);
+        if duplicate.is_some() {
+            self.recovery.count_duplicate();
         }
         duplicate
-    }
-
-    fn block_positions(&self, block: &SackBlock) -> Option<(u64, u64)> {
-        let position = |seq: polypath_wire::SeqNumber| {
-            self.una.checked_add_signed(i64::from(seq.diff(self.wire_seq(self.una))))
-        };
-        let (start, end) = (position(block.start)?, position(block.end)?);
-        (start < end && end - start <= 1 << 30).then_some((start, end))
     }
 
     /// RFC 6298 §3 with Karn's rule; where everything was retransmitted, timestamps still measure, if the first hole was filled:
@@ -173,7 +129,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         {
             self.rtt.sample(now, now.since(sent_at));
         } else if let Some(timestamps) = segment.options.timestamps
-            && self.timestamps
+            && self.handshake.timestamps().is_on()
             && advanced
         {
             self.sample_echo(now, timestamps.echo);
@@ -182,7 +138,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Measures by an echoed timestamp; false if it says nothing.
     pub(super) fn sample_echo(&mut self, now: Instant, echo: u32) -> bool {
-        let elapsed = self.clock(now).wrapping_sub(echo);
+        let elapsed = self.handshake.timestamps().elapsed_ms(now, echo);
         let is_sample = echo != 0 && elapsed < 1 << 20;
         if is_sample {
             // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.
@@ -205,10 +161,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if newly.bytes == 0 && acked_bytes == 0 {
             return;
         }
-        let round_ended = self.una > self.delivery.round_end;
-        if round_ended {
-            self.delivery.round_end = self.next;
-        }
+        let round_ended = self.delivery.handle_round(self.send.una(), self.send.next());
         let window = self.controller.window_bytes();
         let slow_start = window < self.controller.ssthresh_bytes();
         // In slow start the window may run ahead of what is sent by a factor of two, as it doubles each round. Of a window of one segment,

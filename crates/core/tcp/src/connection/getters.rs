@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use polypath_congestion::{Controller, FlowView};
 use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{FourTuple, Payload, Segment, SeqNumber, Timestamps};
+use polypath_wire::{FourTuple, Payload, Segment, SeqNumber};
 
 use super::{Connection, State};
 use crate::extension::Extension;
@@ -76,7 +76,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     #[must_use]
     pub fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// Both ends.
@@ -88,13 +88,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Our initial sequence number.
     #[must_use]
     pub fn isn(&self) -> SeqNumber {
-        self.isn
+        self.send.isn()
     }
 
     /// The peer's initial sequence number; zero before its SYN.
     #[must_use]
     pub fn peer_isn(&self) -> SeqNumber {
-        self.peer_isn
+        self.receive.isn()
     }
 
     /// Smoothed round-trip time; zero before the first sample.
@@ -126,7 +126,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn bottleneck_falls_to(&self, now: Instant) -> Option<u64> {
-        let oldest_age = || self.board.front().map_or(Duration::ZERO, |piece| now.since(piece.at));
+        let oldest_age = || self.send.board().front().map_or(Duration::ZERO, |piece| now.since(piece.at));
         self.delivery.bottleneck_falls_to(now, oldest_age, self.rtt.min())
     }
 
@@ -139,16 +139,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// A tail loss probe (RFC 8985 §7) waits for an answer: nothing was acknowledged for about two round-trip times.
     #[must_use]
     pub fn is_probing(&self) -> bool {
-        self.recovery.tail_probe_end.is_some_and(|end| self.una < end)
+        self.recovery.is_tail_probe_waiting(self.send.una())
     }
 
     /// Round-trip time as a receiver of data sees it: from an acknowledgment of this end to the data that came for it, by
     /// timestamps (RFC 7323). At least that, if the sender waited.
     #[must_use]
     pub fn receiver_rtt(&self, now: Instant, segment: &Segment) -> Option<Duration> {
-        let timestamps =
-            segment.options.timestamps.filter(|timestamps| self.timestamps && timestamps.echo != 0)?;
-        let elapsed_ms = self.clock(now).wrapping_sub(timestamps.echo);
+        let timestamps = segment
+            .options
+            .timestamps
+            .filter(|theirs| self.handshake.timestamps().is_on() && theirs.echo != 0)?;
+        let elapsed_ms = self.handshake.timestamps().elapsed_ms(now, timestamps.echo);
         // More is an echo of another clock.
         (elapsed_ms < 60_000).then(|| Duration::from_millis(elapsed_ms.into()))
     }
@@ -175,32 +177,32 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn in_flight_bytes(&self) -> u64 {
-        self.board.pipe_bytes(self.outstanding_bytes())
+        self.send.in_flight_bytes()
     }
 
     /// Bytes queued that have not left.
     #[must_use]
     pub fn unsent_bytes(&self) -> u64 {
-        (self.queue.end() + 1).saturating_sub(self.next.max(1))
+        self.send.unsent_bytes()
     }
 
     /// Stream offset up to which the peer has acknowledged.
     #[inline]
     #[must_use]
     pub fn acked_offset(&self) -> u64 {
-        self.una.saturating_sub(1).min(self.queue.end())
+        self.send.acked_offset()
     }
 
     /// Stream offset up to which data has left.
     #[must_use]
     pub fn sent_offset(&self) -> u64 {
-        self.next.saturating_sub(1).min(self.queue.end())
+        self.send.sent_offset()
     }
 
     /// Stream offset after the last byte queued.
     #[must_use]
     pub fn enqueued_offset(&self) -> u64 {
-        self.queue.end()
+        self.send.enqueued_offset()
     }
 
     /// Stream offset of the next byte expected from the peer.
@@ -212,44 +214,44 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The peer's FIN arrived, and everything before it.
     #[must_use]
     pub fn is_peer_finished(&self) -> bool {
-        self.fin_received
+        self.receive.is_finished()
     }
 
     /// Bytes that can be read.
     #[must_use]
     pub fn readable_bytes(&self) -> u64 {
-        self.receive.ready_bytes()
+        self.receive.readable_bytes()
     }
 
     /// Stream offset of the right edge of the peer's window: data before it may leave.
     #[must_use]
     pub fn peer_window_end_offset(&self) -> u64 {
-        self.window_end.saturating_sub(1)
+        self.send.window_end().saturating_sub(1)
     }
 
     /// The peer's last window, scaled.
     #[must_use]
     pub fn peer_window_bytes(&self) -> u64 {
-        self.peer_window_bytes
+        self.send.window_bytes()
     }
 
     /// Retransmission timeouts since the peer last acknowledged something new.
     #[must_use]
     pub fn consecutive_timeouts(&self) -> u8 {
-        self.consecutive_timeouts
+        self.stall.timeouts()
     }
 
     /// When the last segment of the peer came.
     #[must_use]
     pub fn last_received_at(&self) -> Instant {
-        self.last_received_at
+        self.keepalive.heard_at()
     }
 
     /// How long the peer has been silent although something was in flight; zero if nothing is.
     #[must_use]
     pub fn silent_for(&self, now: Instant) -> Duration {
-        match self.board.front() {
-            Some(oldest) if self.una < self.next => now.since(self.last_received_at.max(oldest.at)),
+        match self.send.board().front() {
+            Some(oldest) if !self.send.is_idle() => now.since(self.keepalive.heard_at().max(oldest.at)),
             _ => Duration::ZERO,
         }
     }
@@ -263,24 +265,24 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Something is lost and waits to be sent again, or was sent again and waits for its acknowledgment.
     #[must_use]
     pub fn is_retransmitting(&self) -> bool {
-        self.board.lost_bytes() > 0 || self.board.has_resent()
+        self.send.board().lost_bytes() > 0 || self.send.board().has_resent()
     }
 
     /// What was handed over and is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data. For
     /// reinjection elsewhere.
     pub fn mappings(&self) -> impl Iterator<Item = (u64, usize, M, &Payload)> {
-        self.queue.chunks().map(|chunk| (chunk.start, chunk.data.len(), chunk.mapping, &chunk.data))
+        self.send.mappings()
     }
 
     /// How much more could leave now: congestion window and peer window less what is in flight and what waits.
     #[must_use]
     pub fn window_room_bytes(&self) -> u64 {
-        if !self.state.may_send() {
+        if !self.state().may_send() {
             return 0;
         }
         let by_congestion =
-            self.send_window_bytes().saturating_sub(self.in_flight_bytes() + self.board.lost_bytes());
-        let by_peer = self.window_end.saturating_sub(self.next);
+            self.send_window_bytes().saturating_sub(self.in_flight_bytes() + self.send.board().lost_bytes());
+        let by_peer = self.send.window_room_bytes();
         by_congestion.min(by_peer).saturating_sub(self.unsent_bytes())
     }
 
@@ -289,10 +291,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn window_or_probe_room_bytes(&self) -> u64 {
         let room = self.window_room_bytes();
-        if !self.pending.tail_probe || self.unsent_bytes() > 0 {
+        if !self.recovery.is_tail_probe_due() || self.unsent_bytes() > 0 {
             return room;
         }
-        let by_peer = self.window_end.saturating_sub(self.next);
+        let by_peer = self.send.window_room_bytes();
         room.max(by_peer.min(self.segment_payload_bytes_with(0) as u64))
     }
 
@@ -303,21 +305,21 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     pub fn segment_payload_bytes_with(&self, option_bytes: usize) -> usize {
         let by_size = (self.mss_bytes() as usize).saturating_sub(self.padded_option_bytes(option_bytes));
-        by_size.min(self.largest_window_bytes as usize / 2).max(1)
+        by_size.min(self.send.largest_window_bytes() as usize / 2).max(1)
     }
 
     /// All options of a segment with so many bytes of an extension's.
     #[inline]
     pub(super) fn padded_option_bytes(&self, extension_bytes: usize) -> usize {
-        let timestamps = if self.timestamps { Timestamps::LEN_BYTES } else { 0 };
-        (timestamps + extension_bytes).next_multiple_of(4)
+        (self.handshake.timestamps().len_bytes() + extension_bytes).next_multiple_of(4)
     }
 
     /// What the options of a segment with data from `position` on need beside the timestamps.
     #[inline]
     pub(super) fn option_bytes_at<X: Extension<Mapping = M>>(&mut self, position: u64, ext: &X) -> usize {
-        let there = if position > 0 { self.queue.mapping_at(position - 1) } else { None };
-        there.map_or(0, |(mapping, is_start)| ext.data_option_bytes(&mapping, is_start))
+        self.send
+            .mapping_at(position)
+            .map_or(0, |(mapping, is_start)| ext.data_option_bytes(&mapping, is_start))
     }
 
     /// Payload of a full segment with data from `position` on.
@@ -335,7 +337,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[inline]
     #[must_use]
     pub fn mss_bytes(&self) -> u32 {
-        u32::from(self.peer_mss.min(self.mtu.mss_bytes()))
+        u32::from(self.mtu.mss_bytes())
     }
 
     /// What coupled congestion control sees of this flow.
@@ -348,8 +350,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             mss_bytes: self.mss_bytes(),
             srtt: self.rtt.srtt(),
             min_rtt: self.rtt.min(),
-            acked_since_loss_bytes: self.delivery.acked_since_loss,
-            acked_between_losses_bytes: self.delivery.acked_between_losses,
+            acked_since_loss_bytes: self.delivery.acked_since_loss(),
+            acked_between_losses_bytes: self.delivery.acked_between_losses(),
             in_slow_start: window_bytes < ssthresh,
             group: 0,
         }
@@ -370,11 +372,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn time_wait_numbers(&self) -> TimeWaitNumbers {
         TimeWaitNumbers {
-            snd_nxt: self.wire_seq(self.next),
-            rcv_nxt: self.wire_ack(),
-            window: self.window_field(self.own_window_bytes()),
-            ts_recent: self.timestamps.then_some(self.ts_recent),
-            timestamp_offset: self.timestamp_offset,
+            snd_nxt: self.send.wire(self.send.next()),
+            rcv_nxt: self.receive.wire_ack(),
+            window: self.receive.field_of(self.own_window_bytes()),
+            ts_recent: self.handshake.timestamps().is_on().then_some(self.handshake.timestamps().recent()),
+            timestamp_offset: self.handshake.timestamps().offset(),
         }
     }
 
@@ -382,7 +384,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn info(&self) -> Info {
         Info {
-            state: self.state,
+            state: self.state(),
             congestion: self.controller.name(),
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.variance(),
@@ -391,22 +393,22 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             cwnd_bytes: self.controller.window_bytes(),
             ssthresh_bytes: self.controller.ssthresh_bytes(),
             in_flight_bytes: self.in_flight_bytes(),
-            lost_bytes: self.board.lost_bytes(),
-            sacked_bytes: self.board.sacked_bytes(),
+            lost_bytes: self.send.board().lost_bytes(),
+            sacked_bytes: self.send.board().sacked_bytes(),
             unsent_bytes: self.unsent_bytes(),
-            peer_window_bytes: self.peer_window_bytes,
+            peer_window_bytes: self.send.window_bytes(),
             mss_bytes: self.mss_bytes(),
             pmtu_bytes: u32::from(self.mtu.current_bytes()),
             bytes_acked: self.acked_offset(),
             bytes_received: self.receive.next(),
-            bytes_sent: self.totals.bytes_sent,
-            bytes_retrans: self.totals.bytes_retrans,
-            segs_out: self.totals.segs_out,
-            retransmits: self.totals.retransmits,
-            timeouts: self.totals.timeouts,
-            recoveries: self.totals.recoveries,
-            spurious: self.totals.spurious,
-            dsacks: self.totals.dsacks,
+            bytes_sent: self.send.sent_bytes(),
+            bytes_retrans: self.send.resent_bytes(),
+            segs_out: self.send.sent_segments(),
+            retransmits: self.send.resends(),
+            timeouts: self.recovery.timeouts(),
+            recoveries: self.recovery.recoveries(),
+            spurious: self.recovery.spurious(),
+            dsacks: self.recovery.duplicates(),
             reordering_seen: self.recovery.reordering_seen(),
             pacing_rate: self.pacing_rate(),
             delivery_rate: self.delivery.rate(),

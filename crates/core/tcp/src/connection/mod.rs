@@ -1,21 +1,52 @@
-//! One TCP connection.
+//! One TCP connection: parts that own their state, and what routes between them.
 //!
-//! Split by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments),
-//! [`recovery`] (losses, undo), [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
-//! with which options), [`timers`], [`mtu`], [`getters`].
+//! A part is a type whose fields nothing outside of its file sees. `handle_*` tells it what happened, `poll_*` takes out what it
+//! wants, getters say what holds. [`Connection`] has the parts, and tells each of them what the others found out.
+//!
+//! | part | owns |
+//! |---|---|
+//! | [`lifecycle`] | state, events for the owner, resets, TIME-WAIT |
+//! | [`handshake`] | the SYN that is to leave, what both SYNs agreed on, [`timestamps`] |
+//! | [`send`] | data, positions, scoreboard, FIN, the peer's window |
+//! | [`departure`] | pacing, Nagle's algorithm, cork |
+//! | [`path_mtu`] | segment sizes, and the probe for a larger one |
+//! | [`recovery`] | the episode that is on, RACK, PRR, undo, F-RTO, tail loss probes |
+//! | [`retransmit_timer`] | timeout, tail loss probe, reordering; probes of a dead path |
+//! | [`stall`] | how long data waits, the persist timer, when it is enough |
+//! | [`receive`] | the peer's data and FIN, the window promised to it |
+//! | [`owed_acks`] | acknowledgments that are to leave, challenge ACKs |
+//! | [`keepalive`] | when the peer was heard, probes of a silent one |
+//!
+//! Routes, by direction and reason: [`input`] (RFC 9293 §3.10.7, one function a step), [`ack`] (acknowledgments that arrive),
+//! [`losses`] (detection, recovery, undo), [`timeout`] (retransmission timeouts, tail loss probes), [`output`] (what leaves, and
+//! with which options), [`timers`], [`mtu_search`], [`options`], [`getters`].
 
 mod ack;
+mod departure;
+mod disposition;
+mod event;
 mod getters;
+mod handshake;
 mod input;
-mod mtu;
+mod keepalive;
+mod lifecycle;
+mod losses;
+mod mtu_search;
 mod options;
 mod output;
+mod owed_acks;
+mod path_mtu;
+mod receive;
 mod recovery;
+mod retransmit_timer;
+mod send;
+mod stall;
 mod stateless;
 #[cfg(test)]
 mod tests;
 mod timeout;
 mod timers;
+mod timestamps;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -28,52 +59,26 @@ use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
 use crate::config::Config;
 use crate::delivery::Delivery;
 use crate::extension::Extension;
-use crate::reassembly::ReceiveQueue;
 use crate::rtt::RttEstimator;
-use crate::scoreboard::Scoreboard;
-use crate::send_queue::SendQueue;
 
+pub use disposition::{Disposition, DropReason};
+pub use event::{CloseReason, Event};
 pub use getters::Info;
+pub use lifecycle::State;
 pub use options::ConnectionOption;
 pub use stateless::stateless_syn_ack;
 
-use mtu::PathMtu;
+use departure::Departure;
+use handshake::Handshake;
+use keepalive::Keepalive;
+use lifecycle::{AfterFin, Lifecycle};
+use owed_acks::OwedAcks;
+use path_mtu::PathMtu;
+use receive::ReceiveHalf;
 use recovery::Recovery;
-use timers::Timers;
-
-/// The states of RFC 9293 §3.3.2, LISTEN excepted: listening is the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are the standard's")]
-pub enum State {
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait1,
-    FinWait2,
-    CloseWait,
-    Closing,
-    LastAck,
-    TimeWait,
-    Closed,
-}
-
-impl State {
-    /// Both SYNs have been exchanged.
-    #[must_use]
-    pub const fn is_synchronized(self) -> bool {
-        !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
-    }
-
-    /// Data or its retransmission may leave.
-    const fn may_send(self) -> bool {
-        matches!(self, Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck)
-    }
-
-    /// The peer may still send data.
-    const fn may_receive(self) -> bool {
-        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
-    }
-}
+use retransmit_timer::RetransmitTimer;
+use send::SendHalf;
+use stall::Stall;
 
 /// What a connection is built from.
 #[derive(Debug)]
@@ -88,111 +93,6 @@ pub struct Setup {
     pub config: Arc<Config>,
     /// Congestion control, built for the segment size that the path MTU allows.
     pub controller: Box<dyn Controller>,
-}
-
-/// What became of a segment, and how much of it may be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// Sequence, flags and acknowledgment were acceptable (RFC 9293 §3.10.7.4): its options may be believed.
-    Accepted,
-    /// Its sequence number was not acceptable, though it lies where a copy of what was received before may lie. Only what it
-    /// acknowledges was taken, and nothing else of it may be believed: anybody can make one up. Its payload stays in the segment.
-    Acknowledged,
-    /// A RST that was to be believed (RFC 5961 §3): the connection is over, and its options may say why.
-    Reset,
-    /// It changed nothing, but may have caused an acknowledgment.
-    Dropped(DropReason),
-}
-
-impl Disposition {
-    /// True for [`Disposition::Accepted`].
-    #[must_use]
-    pub const fn is_accepted(self) -> bool {
-        matches!(self, Self::Accepted)
-    }
-}
-
-/// Why a segment was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DropReason {
-    /// The connection is closed.
-    Closed,
-    /// Outside of the receive window (RFC 9293 §3.10.7.4, first).
-    Sequence,
-    /// All of it was received before, and its acknowledgment is of no use either.
-    Duplicate,
-    /// An old timestamp (RFC 7323 §5).
-    Paws,
-    /// No timestamp where timestamps were negotiated (RFC 7323 §3.2).
-    NoTimestamp,
-    /// RST that did not match exactly (RFC 5961 §3), or that has nothing left to reset.
-    Reset,
-    /// SYN on a synchronized connection (RFC 5961 §4).
-    Syn,
-    /// Acknowledges what was never sent, or lies too far back (RFC 5961 §5).
-    Ack,
-    /// No ACK flag where one is required.
-    NoAck,
-}
-
-/// What a connection tells its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// Both ends agreed to talk.
-    Connected,
-    /// There is data to [`Connection::read`].
-    Readable,
-    /// The peer's FIN arrived, and everything before it.
-    PeerFinished,
-    /// A retransmission timeout: the path may be dead.
-    TimedOut,
-    /// The segment size changed with the path MTU.
-    MtuChanged,
-    /// The connection is over. Nothing follows.
-    Closed(CloseReason),
-}
-
-/// Why a connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CloseReason {
-    /// Both ends closed in order.
-    Finished,
-    /// The peer reset it.
-    Reset,
-    /// The peer refused it: RST in answer to SYN.
-    Refused,
-    /// This end reset it.
-    Aborted,
-    /// Nothing came back.
-    TimedOut,
-    /// ICMP says there is no way (RFC 1122 §4.2.3.9), before the connection was established.
-    Unreachable,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct PendingEvents {
-    connected: bool,
-    readable: bool,
-    peer_finished: bool,
-    timed_out: bool,
-    mtu_changed: bool,
-    closed: Option<CloseReason>,
-}
-
-/// Running totals.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    bytes_sent: u64,
-    bytes_retrans: u64,
-    segs_out: u64,
-    retransmits: u64,
-    timeouts: u64,
-    recoveries: u64,
-    spurious: u64,
-    dsacks: u64,
 }
 
 /// A TCP connection as a state machine; `M` is what an [`Extension`] attaches to data.
@@ -212,92 +112,26 @@ struct Totals {
 pub struct Connection<M = ()> {
     tuple: FourTuple,
     config: Arc<Config>,
-    controller: Box<dyn Controller>,
-    state: State,
+    lifecycle: Lifecycle,
+    handshake: Handshake,
 
-    isn: SeqNumber,
-    /// First position not acknowledged, and first not sent.
-    una: u64,
-    next: u64,
-    queue: SendQueue<M>,
-    board: Scoreboard,
-    finishing: bool,
-    /// Position of our FIN, once it left.
-    fin_at: Option<u64>,
-    /// Right edge of the peer's window, as a position.
-    window_end: u64,
-    peer_window_bytes: u64,
-    /// The largest window that the peer has shown, or the most that its SYN can: the measure of a silly one (RFC 9293 §3.8.6.2.1).
-    largest_window_bytes: u64,
-    /// Segment that last updated the window (RFC 9293 §3.10.7.4: SND.WL1, SND.WL2).
-    window_seq: u64,
-    window_ack: u64,
-    rtt: RttEstimator,
-    recovery: Recovery,
-    delivery: Delivery,
-    consecutive_timeouts: u8,
-    /// Window probes since the peer last acknowledged anything.
-    window_probes: u8,
-    /// Since when the oldest data waits for its acknowledgment; for the user timeout.
-    stalled_since: Instant,
-    /// When the application let go.
-    orphaned_at: Option<Instant>,
-    last_sent_at: Instant,
-    pace_at: Instant,
-    corked: bool,
-    no_delay: bool,
-
-    peer_isn: SeqNumber,
-    receive: ReceiveQueue,
-    /// Largest right edge advertised, as a stream offset.
-    window_edge: u64,
-    /// Stream offset of the peer's FIN, if it arrived early or in order.
-    peer_fin: Option<u64>,
-    fin_received: bool,
-    /// What the last acknowledgment covered.
-    acked_to: u64,
-    unacked_segments: u32,
-    quick_acks: u32,
-    dsack: Option<(u64, u64)>,
-    last_received_at: Instant,
-
+    // What leaves.
+    send: SendHalf<M>,
     mtu: PathMtu,
-    peer_mss: u16,
-    peer_shift: u8,
-    own_shift: u8,
-    scaling: bool,
-    timestamps: bool,
-    timestamp_offset: u32,
-    ts_recent: u32,
-    ts_recent_at: Instant,
-    sack: bool,
+    departure: Departure,
+    controller: Box<dyn Controller>,
 
-    pending: PendingSegments,
-    timers: Timers,
-    events: PendingEvents,
-    totals: Totals,
-    challenge_second: u64,
-    challenges: u32,
-    /// Answers to segments that might be answers themselves, since the last acceptable segment.
-    challenges_in_a_row: u32,
-    keepalives: u8,
-    syn_sent: u8,
-}
+    // What became of it.
+    rtt: RttEstimator,
+    delivery: Delivery,
+    recovery: Recovery,
+    retransmit: RetransmitTimer,
+    stall: Stall,
 
-/// Segments that are owed.
-#[derive(Clone, Copy, Debug, Default)]
-struct PendingSegments {
-    syn: bool,
-    ack: bool,
-    /// An acknowledgment that the host may withhold (RFC 5961 §10).
-    challenge: bool,
-    probe: bool,
-    /// The override timeout passed: what waits for more window, or for more data, leaves as it is (RFC 9293 §3.8.6.2.1).
-    sliver: bool,
-    reset: bool,
-    tail_probe: bool,
-    /// Sequence number of a RST that answers a segment which can't be of this connection.
-    stray_reset: Option<SeqNumber>,
+    // What arrives.
+    receive: ReceiveHalf,
+    acks: OwedAcks,
+    keepalive: Keepalive,
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -320,60 +154,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let shift = if config.window_scaling { scale_for(config.receive_buffer_bytes) } else { 0 };
         Self {
             tuple,
-            controller,
-            state,
-            isn,
-            una: 0,
-            next: 0,
-            queue: SendQueue::new(),
-            board: Scoreboard::default(),
-            finishing: false,
-            fin_at: None,
-            window_end: 1,
-            peer_window_bytes: 0,
-            largest_window_bytes: u64::from(u16::MAX),
-            window_seq: 0,
-            window_ack: 0,
-            rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
-            recovery: Recovery::default(),
-            delivery: Delivery::new(now),
-            consecutive_timeouts: 0,
-            window_probes: 0,
-            stalled_since: now,
-            orphaned_at: None,
-            last_sent_at: now,
-            pace_at: now,
-            corked: false,
-            no_delay: config.no_delay,
-            peer_isn: SeqNumber(0),
-            receive: ReceiveQueue::default(),
-            window_edge: 0,
-            peer_fin: None,
-            fin_received: false,
-            acked_to: 0,
-            unacked_segments: 0,
-            quick_acks: config.quick_ack_packets,
-            dsack: None,
-            last_received_at: now,
+            lifecycle: Lifecycle::new(state),
+            handshake: Handshake::new(now, timestamp_offset, &config),
+            send: SendHalf::new(isn),
             mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
-            peer_mss: if tuple.local.addr.is_ipv4() { 536 } else { 1220 },
-            peer_shift: 0,
-            own_shift: shift,
-            scaling: config.window_scaling,
-            timestamps: config.timestamps,
-            timestamp_offset,
-            ts_recent: 0,
-            ts_recent_at: now,
-            sack: config.sack,
-            pending: PendingSegments { syn: true, ..PendingSegments::default() },
-            timers: Timers::OFF,
-            events: PendingEvents::default(),
-            totals: Totals::default(),
-            challenge_second: 0,
-            challenges: 0,
-            challenges_in_a_row: 0,
-            keepalives: 0,
-            syn_sent: 0,
+            departure: Departure::new(now, config.no_delay),
+            controller,
+            rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
+            delivery: Delivery::new(now),
+            recovery: Recovery::default(),
+            retransmit: RetransmitTimer::OFF,
+            stall: Stall::new(now),
+            receive: ReceiveHalf::new(shift),
+            acks: OwedAcks::new(config.quick_ack_packets),
+            keepalive: Keepalive::new(now),
             config,
         }
     }
@@ -383,36 +177,38 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Appends data, all of it with one mapping. The owner asks [`Connection::window_room_bytes`] or its own buffer limit
     /// first; here there is none.
     pub fn enqueue(&mut self, data: Payload, mapping: M) {
-        if !self.finishing {
-            self.queue.push(data, mapping);
-        }
+        self.send.enqueue(data, mapping);
     }
 
     /// Sends FIN after everything queued.
     pub fn finish(&mut self) {
-        self.finishing = true;
+        self.send.finish();
     }
 
     /// Resets the connection: a RST leaves, if the peer knows of us, and it is over.
     pub fn abort(&mut self) {
-        match self.state {
+        match self.state() {
             State::Closed => {}
             State::SynSent | State::TimeWait => self.close(CloseReason::Aborted),
             _ => {
                 self.close(CloseReason::Aborted);
-                self.pending.reset = true;
+                self.lifecycle.send_reset();
             }
         }
     }
 
     /// Lets one acknowledgment leave at the next [`Connection::poll_transmit`].
     pub fn request_ack(&mut self) {
-        self.pending.ack |= self.state.is_synchronized();
+        if self.state().is_synchronized() {
+            self.acks.owe();
+        }
     }
 
     /// Lets one keep-alive probe leave at the next [`Connection::poll_transmit`] (RFC 9293 §3.8.4): a peer that lives answers.
     pub fn request_probe(&mut self) {
-        self.pending.probe |= self.state.is_synchronized();
+        if self.state().is_synchronized() {
+            self.keepalive.send_probe();
+        }
     }
 
     /// The next data in order.
@@ -423,21 +219,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// After reading: a window update leaves if the window opened by enough (RFC 9293 §3.8.6.2.2).
     pub fn window_may_have_opened<X: Extension<Mapping = M>>(&mut self, _now: Instant, ext: &X) {
-        if !self.state.may_receive() {
+        if !self.state().may_receive() {
             return;
         }
-        // What the header can't say is no news.
-        let most = u64::from(u16::MAX) << self.own_shift;
-        let window = ext.receive_window_bytes(self.own_window_bytes()).min(most);
-        let edge = self.receive.next() + window;
-        let step = (2 * u64::from(self.peer_mss)).min(self.config.receive_buffer_bytes / 2).max(1);
-        // As the peer knows it.
-        let known = self.window_edge.saturating_sub(self.receive.next()) >> self.own_shift << self.own_shift;
-        let closed = known <= u64::from(self.peer_mss);
-        // Small steps go with the next acknowledgment; a window that was nearly closed, or opened by a half, cannot wait.
-        let far = edge.saturating_sub(self.window_edge) >= (self.config.receive_buffer_bytes / 2).max(1);
-        if far || closed && edge >= self.window_edge + step {
-            self.pending.ack = true;
+        let window = ext.receive_window_bytes(self.own_window_bytes());
+        if self.receive.should_update(window, self.mtu.peer_mss_bytes(), self.config.receive_buffer_bytes) {
+            self.acks.owe();
         }
     }
 
@@ -450,88 +237,68 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn poll(&mut self) -> Option<Event> {
-        let events = &mut self.events;
-        if core::mem::take(&mut events.connected) {
-            return Some(Event::Connected);
-        }
-        if core::mem::take(&mut events.readable) {
-            return Some(Event::Readable);
-        }
-        if core::mem::take(&mut events.peer_finished) {
-            return Some(Event::PeerFinished);
-        }
-        if core::mem::take(&mut events.timed_out) {
-            return Some(Event::TimedOut);
-        }
-        if core::mem::take(&mut events.mtu_changed) {
-            return Some(Event::MtuChanged);
-        }
-        // The owner hears of the end after the RST has left.
-        if self.pending.reset { None } else { events.closed.take().map(Event::Closed) }
+        self.lifecycle.poll_event()
     }
 
     // ---- positions and sequence numbers
-
-    #[inline]
-    fn outstanding_bytes(&self) -> u64 {
-        self.next - self.una
-    }
-
-    #[inline]
-    fn wire_seq(&self, position: u64) -> SeqNumber {
-        self.isn.add(position as u32)
-    }
-
-    /// The acknowledgment number to send.
-    #[inline]
-    fn wire_ack(&self) -> SeqNumber {
-        self.wire_receive(self.receive.next()).add(u32::from(self.fin_received))
-    }
-
-    /// The peer's sequence number of a stream offset.
-    #[inline]
-    fn wire_receive(&self, offset: u64) -> SeqNumber {
-        self.peer_isn.add(1).add(offset as u32)
-    }
 
     /// The stream offset of a peer's sequence number near the next expected: −1 is its SYN.
     #[must_use]
     #[inline]
     pub fn offset_of(&self, seq: SeqNumber) -> i64 {
-        let next = self.receive.next();
-        next as i64 + i64::from(seq.diff(self.wire_receive(next)))
+        self.receive.offset_of(seq)
     }
 
     fn own_window_bytes(&self) -> u64 {
-        // Data behind gaps lies inside of the window, so only what waits to be read takes room from it.
-        self.config.receive_buffer_bytes.saturating_sub(self.receive.ready_bytes())
+        self.receive.room_bytes(self.config.receive_buffer_bytes)
     }
 
-    /// The window as the header carries it.
-    fn window_field(&self, window_bytes: u64) -> u16 {
-        u16::try_from(window_bytes >> self.own_shift).unwrap_or(u16::MAX)
-    }
+    // ---- the end
 
+    /// The connection is over: nothing is owed any longer, and no timer runs.
     fn close(&mut self, reason: CloseReason) {
-        if self.state != State::Closed {
-            self.state = State::Closed;
-            self.timers = Timers::OFF;
-            self.pending = PendingSegments::default();
-            self.events.closed = Some(reason);
+        if self.lifecycle.become_closed(reason) {
+            self.stop_timers();
+            self.stall.cancel();
+            self.acks.forget();
+            self.handshake.cancel_syn();
+            self.keepalive.cancel_probe();
+            self.recovery.cancel_tail_probe();
         }
     }
 
-    fn enter_time_wait(&mut self, now: Instant) {
-        self.state = State::TimeWait;
-        self.timers = Timers::OFF;
-        self.timers.time_wait = now + self.config.time_wait;
+    fn close_after_reset(&mut self, reason: CloseReason) {
+        self.close(reason);
+        self.lifecycle.send_reset();
+    }
+
+    /// What a FIN that came or was acknowledged leads to.
+    #[inline]
+    fn go_on_after(&mut self, now: Instant, step: AfterFin) {
+        match step {
+            AfterFin::Stay => {}
+            AfterFin::TimeWait => {
+                self.stop_timers();
+                self.lifecycle.become_time_wait(now + self.config.time_wait);
+            }
+            AfterFin::Close => self.close(CloseReason::Finished),
+        }
+    }
+
+    /// All but that of TIME-WAIT.
+    fn stop_timers(&mut self) {
+        self.retransmit = RetransmitTimer::OFF;
+        self.departure.stop();
+        self.stall.stop_persisting();
+        self.acks.stop_delay();
+        self.keepalive.stop();
     }
 
     /// An ICMP message about this flow (RFC 5927: believed only if it quotes something in flight).
     pub fn handle_icmp(&mut self, now: Instant, message: &IcmpMessage) {
         let (IcmpMessage::PacketTooBig { seq, .. } | IcmpMessage::Unreachable { seq, .. }) = message;
-        let ahead = i64::from(seq.diff(self.wire_seq(self.una)));
-        if ahead < 0 || ahead as u64 >= self.outstanding_bytes().max(1) {
+        let ahead = self.send.ahead(*seq);
+        if ahead < 0 || ahead as u64 >= self.send.outstanding_bytes().max(1) {
             return;
         }
         match message {
@@ -541,7 +308,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 }
             }
             IcmpMessage::Unreachable { .. } => {
-                if matches!(self.state, State::SynSent | State::SynReceived) {
+                if matches!(self.state(), State::SynSent | State::SynReceived) {
                     self.close(CloseReason::Unreachable);
                 }
             }

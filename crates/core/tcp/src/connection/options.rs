@@ -57,19 +57,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let config = Arc::make_mut(&mut self.config);
         (config.keepalive_idle, config.keepalive_interval, config.keepalive_probes) =
             (idle, interval, probes);
-        self.keepalives = 0;
-        self.timers.keepalive = Instant::FAR_FUTURE;
-        self.arm_keepalive(now);
+        self.keepalive.restart(now, self.state().is_synchronized(), &self.config);
     }
 
     /// Nagle's algorithm off or on.
     pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.no_delay = no_delay;
+        self.departure.set_no_delay(no_delay);
     }
 
     /// Holds back everything but full segments.
     pub fn set_cork(&mut self, corked: bool) {
-        self.corked = corked;
+        self.departure.set_cork(corked);
     }
 
     /// Most data that the application can have queued and unacknowledged.
@@ -82,29 +80,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ///
     /// [`Config::orphan_timeout`]: crate::Config::orphan_timeout
     pub fn orphan(&mut self, now: Instant) {
-        if self.orphaned_at.is_some() {
-            return;
-        }
-        self.orphaned_at = Some(now);
-        if self.timers.persist != Instant::FAR_FUTURE {
-            self.timers.persist = self.within_user_timeout(self.timers.persist);
-        }
-    }
-
-    /// When the connection ends unless something is acknowledged.
-    fn stall_ends_at(&self) -> Instant {
-        let config = &self.config;
-        let by_user = config.user_timeout.map(|limit| self.stalled_since + limit);
-        let as_orphan = self.orphaned_at.map(|at| at.max(self.stalled_since) + config.orphan_timeout);
-        [by_user, as_orphan].into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE)
-    }
-
-    pub(super) fn user_timeout_passed(&self, now: Instant) -> bool {
-        now >= self.stall_ends_at()
-    }
-
-    /// A timer had better not be later than the user timeout, which is looked at when it passes.
-    pub(super) fn within_user_timeout(&self, at: Instant) -> Instant {
-        at.min(self.stall_ends_at())
+        self.stall.orphan(now, &self.config);
     }
 }

@@ -2,19 +2,14 @@
 
 use core::fmt::Debug;
 
-use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{Options, Packet, Payload, SackBlock, Segment, TcpFlags, TcpOption, Timestamps};
+use polypath_units::{BitRate, Instant};
+use polypath_wire::{Packet, Payload, SackBlock, Segment, TcpFlags};
 
+use super::departure::most_bytes_at;
+use super::retransmit_timer::RetransmitKind;
 use super::{Connection, State};
 use crate::extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
 use crate::scoreboard::{Flags, Sent};
-
-/// Segments that may leave back to back (RFC 9293 has no word on it; Linux's pacing allows about as many).
-const BURST_SEGMENTS: u64 = 2;
-
-/// What may leave at once in an aggregate, or by `pacing_burst_bytes`, is at most what pacing sends in this time, as in
-/// Linux: more would fill the queue of a slow path, and less would cost a timer for each segment on a fast one.
-const PACED_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the options of a segment with payload depend on; see [`Outgoing`].
 #[derive(Clone, Copy)]
@@ -28,35 +23,33 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The next segment to send; call until `None`.
     #[must_use]
     pub fn poll_transmit<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
-        if self.pending.reset {
-            self.pending.reset = false;
+        if self.lifecycle.poll_reset() {
             return Some(self.reset(now, ext));
         }
-        if let Some(seq) = self.pending.stray_reset.take() {
+        if let Some(seq) = self.lifecycle.poll_stray_reset() {
             let segment = Segment { seq, flags: TcpFlags::RST, ..Segment::default() };
             return Some(self.finish_segment(now, segment, OutgoingKind::Reset, None, ext));
         }
-        match self.state {
+        match self.state() {
             State::Closed => return None,
             State::SynSent | State::SynReceived => return self.transmit_syn(now, ext),
             _ => {}
         }
         // Blocks that do not fit beside data go first, on their own.
-        let owes_ack = self.pending.ack || self.pending.challenge;
-        let owes_sack = owes_ack && self.sack && (self.receive.has_gap() || self.dsack.is_some());
+        let owes_ack = self.acks.is_due();
+        let owes_sack = owes_ack && self.has_sack_to_report();
         if owes_sack {
             return Some(self.acknowledge(now, ext));
         }
-        if self.state.may_send()
-            && (self.una < self.next || self.unsent_bytes() > 0 || self.finishing)
+        if self.state().may_send()
+            && (!self.send.is_idle() || self.unsent_bytes() > 0 || self.send.is_finishing())
             && let Some(packet) = self.transmit_data(now, ext)
         {
             return Some(packet);
         }
-        if self.pending.probe {
-            self.pending.probe = false;
+        if self.keepalive.poll_probe() {
             // Just outside of the peer's window, so that it must answer.
-            let segment = self.segment_at(self.una.max(1) - 1, TcpFlags::ACK, ext);
+            let segment = self.segment_at(self.send.una().max(1) - 1, TcpFlags::ACK, ext);
             return Some(self.finish_segment(now, segment, OutgoingKind::Probe, None, ext));
         }
         owes_ack.then(|| self.acknowledge(now, ext))
@@ -64,34 +57,27 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn acknowledge<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
         // A peer that shrank its window would drop what lies beyond it.
-        let position = self.next.min(self.window_end.max(self.una));
+        let position = self.send.next().min(self.send.window_end().max(self.send.una()));
         let segment = self.segment_at(position, TcpFlags::ACK, ext);
         self.finish_segment(now, segment, OutgoingKind::Ack, None, ext)
     }
 
     fn reset<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Packet {
-        let segment = self.segment_at(self.next, TcpFlags::RST.with(TcpFlags::ACK), ext);
+        let segment = self.segment_at(self.send.next(), TcpFlags::RST.with(TcpFlags::ACK), ext);
         self.finish_segment(now, segment, OutgoingKind::Reset, None, ext)
     }
 
     fn transmit_syn<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
-        if !self.pending.syn {
-            return None;
-        }
-        self.pending.syn = false;
-        self.pending.ack = false;
-        self.pending.challenge = false;
-        let retransmission = self.syn_sent;
-        self.syn_sent = self.syn_sent.saturating_add(1);
-        let (flags, kind) = if self.state == State::SynSent {
+        let retransmission = self.handshake.poll_syn()?;
+        self.acks.forget();
+        let (flags, kind) = if self.state() == State::SynSent {
             (TcpFlags::SYN, OutgoingKind::Syn { retransmission })
         } else {
             (TcpFlags::SYN.with(TcpFlags::ACK), OutgoingKind::SynAck { retransmission })
         };
-        self.next = 1;
-        self.last_sent_at = now;
-        self.timers.retransmit_kind = super::timers::RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
+        self.send.handle_syn_sent();
+        self.departure.handle_sent(now);
+        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
         let segment = self.segment_at(0, flags, ext);
         Some(self.finish_segment(now, segment, kind, None, ext))
     }
@@ -100,34 +86,33 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     fn transmit_data<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) -> Option<Packet> {
         // What the probe was for may have been acknowledged since its time came; then there is nothing to probe.
-        if core::mem::take(&mut self.pending.tail_probe)
-            && self.una < self.next
+        if self.recovery.poll_tail_probe()
+            && !self.send.is_idle()
             && let Some(probe) = self.transmit_tail_probe(now, ext)
         {
             return Some(probe);
         }
         let pipe = self.in_flight_bytes();
-        let lost = self.board.lost_bytes();
-        if lost == 0 && self.unsent_bytes() == 0 && !self.fin_is_due() {
+        let lost = self.send.board().lost_bytes();
+        if lost == 0 && self.unsent_bytes() == 0 && !self.send.fin_follows(0) {
             // What leaves until all this is delivered measures the application, if there was room for more.
             if pipe + self.segment_payload_bytes_with(0) as u64 <= self.send_window_bytes() {
                 self.delivery.mark_app_limited(pipe);
             }
             return None;
         }
-        let lost_piece = self.board.next_lost();
-        let position = lost_piece.unwrap_or(self.next);
+        let lost_piece = self.send.poll_lost();
+        let position = lost_piece.unwrap_or(self.send.next());
         let segment_bytes = self.segment_payload_bytes_at(position, ext) as u64;
         let window = self.send_window_bytes();
         // A segment ends with its mapping: one that is short needs no room for a full one.
-        let in_mapping = self.queue.contiguous_bytes(position - 1);
+        let in_mapping = self.send.contiguous_bytes(position);
         let least = segment_bytes.min(lost.max(self.unsent_bytes())).min(in_mapping).max(1);
         // With nothing in flight, one segment may always leave.
         if pipe > 0 && pipe + least > window {
             return None;
         }
-        if self.pace_at > now && self.config.pacing {
-            self.timers.pacing = self.pace_at;
+        if self.config.pacing && self.departure.must_wait(now) {
             return None;
         }
         if let Some(start) = lost_piece {
@@ -149,20 +134,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let most = match self.queue.contiguous_bytes(start - 1) {
-            // The FIN alone.
-            0 => 1,
-            // FIN takes a position of its own behind the last byte.
-            contiguous if start + contiguous == self.queue.end() + 1 => segment_bytes.min(contiguous + 1),
-            contiguous => segment_bytes.min(contiguous),
-        };
+        let most = self.send.contiguous_to_resend(start, segment_bytes);
         let rate = self.delivery.start(now, self.in_flight_bytes() + most);
-        let sent = self.board.resend(start, most, now, rate)?;
+        let sent = self.send.resend(start, most, now, rate)?;
         Some(self.retransmit(now, sent, segment_bytes as usize, ext))
-    }
-
-    fn fin_is_due(&self) -> bool {
-        self.finishing && self.fin_at.is_none() && self.next == self.queue.end() + 1
     }
 
     fn transmit_new<X: Extension<Mapping = M>>(
@@ -173,18 +148,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         ext: &mut X,
     ) -> Option<Packet> {
         let unsent = self.unsent_bytes();
-        let by_peer = self.window_end.saturating_sub(self.next);
-        let idle = self.una == self.next;
+        let by_peer = self.send.window_room_bytes();
+        let idle = self.send.is_idle();
         let mut count = 0;
         if unsent > 0 {
             let mut most = self.most_bytes_at_once(segment_bytes);
             if most > segment_bytes
-                && let Some((mapping, true)) = self.queue.mapping_at(self.next - 1)
+                && let Some((mapping, true)) = self.send.mapping_at(self.send.next())
                 && ext.data_option_bytes(&mapping, true) != ext.data_option_bytes(&mapping, false)
             {
                 most = segment_bytes;
             }
-            let contiguous = self.queue.contiguous_bytes(self.next - 1);
+            let contiguous = self.send.contiguous_bytes(self.send.next());
             count = contiguous.min(by_peer).min(most).min(room.max(segment_bytes));
             if count > segment_bytes && count < contiguous {
                 count -= count % segment_bytes;
@@ -198,17 +173,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 return None;
             }
         }
-        if idle && now.since(self.last_sent_at) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
+        if idle && now.since(self.departure.last_at()) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
             self.controller.on_idle_restart(now);
         }
-        let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
-        self.send_stretch(now, self.next, count, fin, segment_bytes, ext)
+        let fin = self.send.fin_follows(count);
+        self.send_stretch(now, self.send.next(), count, fin, segment_bytes, ext)
     }
 
     /// Nagle's algorithm, cork, and the sender's silly window avoidance (RFC 9293 §3.8.6.2.1, §3.7.4) for a short segment: until
     /// more fits, or until the timer for it has passed with nothing in flight.
     fn wait_for_more(&self, count: u64, contiguous: u64, unsent: u64, idle: bool) -> bool {
-        if self.pending.sliver {
+        if self.stall.sliver_may_leave() {
             return false;
         }
         if count < contiguous.min(unsent) {
@@ -216,8 +191,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return true;
         }
         let last = count == unsent;
-        let nagle = !self.no_delay && !idle;
-        last && !self.finishing && (self.corked || nagle)
+        last && !self.send.is_finishing() && self.departure.waits_for_more(idle)
     }
 
     /// One segment, or an aggregate of whole segments: as large as it may be on a fast path, but on a slow one no more than
@@ -229,9 +203,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return segment_bytes;
         }
         let paced = match self.segment_interval_nanos(segment_bytes) {
-            Some(interval) if self.config.pacing => {
-                (PACED_INTERVAL.as_nanos() / interval.max(1)).max(BURST_SEGMENTS) * segment_bytes
-            }
+            Some(interval) if self.config.pacing => most_bytes_at(interval, segment_bytes),
             _ => u64::MAX,
         };
         let most = most.min(paced);
@@ -249,26 +221,20 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment_bytes: u64,
         ext: &mut X,
     ) -> Option<Packet> {
-        let (payload, mapping, is_start) = if count > 0 {
-            self.queue.slice(position - 1, count as usize)?
-        } else {
-            (Payload::EMPTY, M::default(), false)
-        };
+        let (payload, mapping, is_start) =
+            if count > 0 { self.send.slice(position, count)? } else { (Payload::EMPTY, M::default(), false) };
         let end = position + payload.len() as u64 + u64::from(fin);
-        self.pending.sliver = false;
-        self.timers.persist = Instant::FAR_FUTURE;
-        if self.una == self.next {
+        self.stall.handle_departure();
+        if self.send.is_idle() {
             // A rate sample starts anew after silence, and so does the user timeout.
             self.delivery.restart(now);
-            self.stalled_since = now;
+            self.stall.handle_progress(now);
         }
         let flags = if self.delivery.is_app_limited() { Flags::APP_LIMITED } else { Flags::NONE };
         let rate = self.delivery.start(now, self.in_flight_bytes() + (end - position));
-        self.board.push(Sent::new(position, end, now, rate, flags));
-        self.next = end;
+        self.send.handle_sent(Sent::new(position, end, now, rate, flags), fin);
         if fin {
-            self.fin_at = Some(end - 1);
-            self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
+            self.lifecycle.handle_fin_sent();
         }
         let segment_bytes = segment_bytes as usize;
         Some(self.send_data_segment(now, position, payload, (mapping, is_start), fin, segment_bytes, ext))
@@ -281,15 +247,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         segment_bytes: usize,
         ext: &mut X,
     ) -> Packet {
-        let fin = self.fin_at == Some(sent.end() - 1);
+        let fin = self.send.ends_with_fin(&sent);
         let count = sent.len() - u64::from(fin);
-        let (payload, mapping, is_start) = match self.queue.slice(sent.start - 1, count as usize) {
+        let (payload, mapping, is_start) = match self.send.slice(sent.start, count) {
             Some(found) if count > 0 => found,
             _ => (Payload::EMPTY, M::default(), false),
         };
-        self.totals.bytes_retrans += payload.len() as u64;
-        self.totals.retransmits += 1;
-        self.recovery.note_resent(self.clock(now));
+        self.send.count_resent(payload.len() as u64);
+        self.recovery.handle_resent(self.handshake.timestamps().clock(now));
         self.send_data_segment(now, sent.start, payload, (mapping, is_start), fin, segment_bytes, ext)
     }
 
@@ -299,19 +264,19 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         now: Instant,
         ext: &mut X,
     ) -> Option<Packet> {
-        let by_peer = self.window_end.saturating_sub(self.next);
-        let segment_bytes = self.segment_payload_bytes_at(self.next, ext) as u64;
-        let count = self.queue.contiguous_bytes(self.next - 1).min(self.unsent_bytes()).min(segment_bytes);
+        let by_peer = self.send.window_room_bytes();
+        let segment_bytes = self.segment_payload_bytes_at(self.send.next(), ext) as u64;
+        let count = self.send.contiguous_bytes(self.send.next()).min(self.unsent_bytes()).min(segment_bytes);
         if count > 0 && count <= by_peer {
-            let fin = self.finishing && self.fin_at.is_none() && self.next + count == self.queue.end() + 1;
-            let packet = self.send_stretch(now, self.next, count, fin, segment_bytes, ext);
-            self.note_tail_probe(false);
+            let fin = self.send.fin_follows(count);
+            let packet = self.send_stretch(now, self.send.next(), count, fin, segment_bytes, ext);
+            self.recovery.handle_tail_probe_sent(self.send.next(), false);
             return packet;
         }
-        let most = self.segment_payload_bytes_at(self.next - 1, ext) as u64;
-        let start = self.board.last_piece(most)?;
+        let most = self.segment_payload_bytes_at(self.send.next() - 1, ext) as u64;
+        let start = self.send.board().last_piece(most)?;
         let segment_bytes = self.segment_payload_bytes_at(start, ext) as u64;
-        self.note_tail_probe(true);
+        self.recovery.handle_tail_probe_sent(self.send.next(), true);
         self.resend(now, start, segment_bytes, ext)
     }
 
@@ -334,13 +299,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if len > 0 && self.unsent_bytes() == 0 {
             flags = flags.with(TcpFlags::PSH);
         }
-        self.recovery.note_sent(len as u64);
-        self.totals.bytes_sent += len as u64;
-        self.totals.segs_out += len.div_ceil(segment_bytes) as u64;
-        self.last_sent_at = now;
+        self.recovery.handle_sent(len as u64);
+        self.send.count_sent(len as u64, len.div_ceil(segment_bytes) as u64);
+        self.departure.handle_sent(now);
         self.pace(now, len as u64, segment_bytes as u64);
         self.arm_retransmit(now, false);
-        let acknowledges = self.pending.ack || self.pending.challenge || self.unacked_segments > 0;
+        let acknowledges = self.acks.has_news();
         let data = DataOptions { mapping, is_start, acknowledges };
         let mut segment = self.segment_at(position, flags, ext);
         segment.segment_size = if len > segment_bytes { segment_bytes as u16 } else { 0 };
@@ -356,11 +320,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let Some(interval) = self.segment_interval_nanos(segment_bytes) else { return };
-        let cost = if bytes == segment_bytes { interval } else { interval * bytes / segment_bytes };
-        let most = u64::from(self.config.pacing_burst_bytes) / segment_bytes;
-        let burst = (PACED_INTERVAL.as_nanos() / interval.max(1)).min(most).max(BURST_SEGMENTS);
-        let credit = Duration::from_nanos(interval * (burst - 1));
-        self.pace_at = self.pace_at.max(now - credit) + Duration::from_nanos(cost);
+        self.departure.pace(now, bytes, segment_bytes, interval, self.config.pacing_burst_bytes);
     }
 
     /// Time between two segments at congestion control's rate, else at twice the window per round trip in slow start and
@@ -388,53 +348,30 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.controller.pacing_rate().unwrap_or_else(|| BitRate::from_bytes_over(bytes, self.rtt.srtt()))
     }
 
-    /// The timestamp clock (RFC 7323 §5.4): milliseconds from an offset of this connection's own.
-    #[inline]
-    pub(super) fn clock(&self, now: Instant) -> u32 {
-        (now.as_millis() as u32).wrapping_add(self.timestamp_offset)
-    }
-
     // ---- headers and options
 
     /// A segment with everything but payload and options. Whatever leaves acknowledges, so what was owed is paid.
     fn segment_at<X: Extension<Mapping = M>>(&mut self, position: u64, flags: TcpFlags, ext: &X) -> Segment {
         let is_syn = flags.syn();
-        let shift = if is_syn { 0 } else { self.own_shift };
-        let field = self.window_field_to_advertise(shift, ext);
-        let edge = self.receive.next() + (u64::from(field) << shift);
-        self.window_edge = self.window_edge.max(edge);
+        let shift = if is_syn { 0 } else { self.receive.shift() };
+        let own = self.own_window_bytes();
+        let step = u64::from(self.mtu.peer_mss_bytes()).min(self.config.receive_buffer_bytes / 2).max(1);
+        let field = self.receive.field_to_advertise(shift, own, ext.receive_window_bytes(own), step);
+        self.receive.handle_advertised(field, shift);
         let ack = if flags.ack() {
-            self.acked_to = self.receive.next() + u64::from(self.fin_received);
-            self.unacked_segments = 0;
-            self.timers.delayed_ack = Instant::FAR_FUTURE;
-            self.pending.ack = false;
-            self.pending.challenge = false;
-            self.wire_ack()
+            self.acks.handle_sent(self.receive.covered());
+            self.receive.wire_ack()
         } else {
             polypath_wire::SeqNumber(0)
         };
-        let seq = self.wire_seq(position);
+        let seq = self.send.wire(position);
         Segment { seq, ack, flags, window: field, ..Segment::default() }
     }
 
-    /// The window for the header. The edge stays until it can move by a segment or half the buffer (RFC 9293 §3.8.6.2.2),
-    /// lest the sender fills it by slivers. It does not move back by the rounding of the scale either, while there is room: with
-    /// none left, it would move ahead by so much with each short segment (RFC 7323 §2.4). It does move back where an extension
-    /// shares the window with others.
+    /// An acknowledgment has stretches or a duplicate to report.
     #[inline]
-    fn window_field_to_advertise<X: Extension<Mapping = M>>(&self, shift: u8, ext: &X) -> u16 {
-        let own = self.own_window_bytes();
-        let window = ext.receive_window_bytes(own);
-        let kept = self.window_edge.saturating_sub(self.receive.next());
-        let step = u64::from(self.peer_mss).min(self.config.receive_buffer_bytes / 2).max(1);
-        let keep = kept > 0 && window < kept + step && (window > kept || window >= own);
-        let rounded_up = kept.div_ceil(1 << shift);
-        let units = match keep {
-            true if rounded_up << shift <= window.max(kept) => rounded_up,
-            true => kept >> shift,
-            false => window >> shift,
-        };
-        u16::try_from(units).unwrap_or(u16::MAX)
+    fn has_sack_to_report(&self) -> bool {
+        self.handshake.has_sack() && (self.receive.has_gap() || self.acks.has_duplicate())
     }
 
     /// The one place that decides which options a segment carries, in order of precedence: on a SYN, MSS, SACK permitted,
@@ -449,17 +386,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     ) -> Packet {
         let is_syn = segment.flags.syn();
         if is_syn {
-            self.write_syn_options(&mut segment.options);
+            let (mss, shift) = (self.mtu.own_mss_bytes(), self.receive.shift());
+            self.handshake.write_options(&mut segment.options, mss, shift);
         }
         // On a RST as well (RFC 7323 §3.2), unless the peer has not agreed to them yet.
-        if self.timestamps && (kind != OutgoingKind::Reset || self.state != State::SynSent) {
-            let value = self.clock(now);
-            let echo = if segment.flags.ack() { self.ts_recent } else { 0 };
-            segment.options.timestamps = Some(Timestamps { value, echo });
+        if self.handshake.timestamps().is_on()
+            && (kind != OutgoingKind::Reset || self.state() != State::SynSent)
+        {
+            segment.options.timestamps = Some(self.handshake.timestamps().option(now, segment.flags.ack()));
         }
-        let sack_follows = matches!(kind, OutgoingKind::Ack | OutgoingKind::Probe)
-            && self.sack
-            && (self.dsack.is_some() || self.receive.has_gap());
+        let sack_follows =
+            matches!(kind, OutgoingKind::Ack | OutgoingKind::Probe) && self.has_sack_to_report();
         let payload_len_bytes = segment.payload.len();
         let outgoing = Outgoing {
             kind,
@@ -473,23 +410,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let mut space = OptionSpace::new(&mut segment.options, kind == OutgoingKind::Ack);
         ext.write_options(&outgoing, &mut space);
         if sack_follows {
-            let first = self.dsack.take();
-            let blocks = first.into_iter().chain(self.receive.blocks());
-            let peer_isn = self.peer_isn;
-            let wire = |offset: u64| peer_isn.add(1).add(offset as u32);
+            let first = self.acks.take_duplicate();
+            let receive = &self.receive;
+            let blocks = first.into_iter().chain(receive.blocks());
+            let wire = |offset: u64| receive.wire(offset);
             space.push_sack(blocks.map(|(start, end)| SackBlock { start: wire(start), end: wire(end) }));
         }
         Packet::tcp(self.tuple, segment)
-    }
-
-    fn write_syn_options(&self, options: &mut Options) {
-        let mss = self.mtu.mss_bytes();
-        options.rest.push(TcpOption::Mss(mss));
-        if self.sack {
-            options.rest.push(TcpOption::SackPermitted);
-        }
-        if self.scaling {
-            options.rest.push(TcpOption::WindowScale(self.own_shift));
-        }
     }
 }

@@ -8,7 +8,7 @@ use core::fmt::Debug;
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps};
 
-use super::mtu::PathMtu;
+use super::path_mtu::PathMtu;
 use super::{Config, Connection, Setup, State, scale_for};
 
 /// The SYN/ACK that a connection with these settings would send, but that our numbers are the caller's: `isn`, and
@@ -32,7 +32,7 @@ pub fn stateless_syn_ack(
     let options = &mut segment.options;
     options.rest.reserve_exact(4);
     let mtu = PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6());
-    options.rest.push(TcpOption::Mss(mtu.mss_bytes()));
+    options.rest.push(TcpOption::Mss(mtu.own_mss_bytes()));
     if config.sack && syn.options.sack_permitted() {
         options.rest.push(TcpOption::SackPermitted);
     }
@@ -57,17 +57,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn resume(now: Instant, setup: Setup, syn: &Segment, window_bytes: u64) -> Self {
         let mut connection = Self::accept(now, setup, syn);
-        connection.pending.syn = false;
-        connection.next = 1;
-        connection.window_edge = u64::from(stateless_window(window_bytes));
-        // When the SYN/ACK left is not known, so the third ACK is no sample of the round-trip time.
-        connection.syn_sent = 2;
+        connection.handshake.resume();
+        connection.send.handle_syn_sent();
+        connection.receive.resume(stateless_window(window_bytes));
         connection
     }
 
     /// True until the third ACK of a connection from outside.
     #[must_use]
     pub fn is_half_open(&self) -> bool {
-        self.state == State::SynReceived
+        self.state() == State::SynReceived
     }
 }

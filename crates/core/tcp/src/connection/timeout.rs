@@ -4,63 +4,51 @@ use core::fmt::Debug;
 
 use polypath_units::Instant;
 
-use super::recovery::{Frto, Phase, Prr};
-use super::timers::RetransmitKind;
-use super::{CloseReason, Connection, State};
+use super::recovery::{Frto, Phase};
+use super::retransmit_timer::RetransmitKind;
+use super::{CloseReason, Connection, Event, State};
 use crate::extension::Extension;
-use crate::scoreboard::{Flags, Newly};
+use crate::scoreboard::Newly;
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub(super) fn retransmission_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
-        if matches!(self.state, State::SynSent | State::SynReceived) {
+        if matches!(self.state(), State::SynSent | State::SynReceived) {
             return self.handshake_timeout();
         }
-        if self.una == self.next {
+        if self.send.is_idle() {
             return;
         }
-        self.totals.timeouts += 1;
-        if self.window_end <= self.una {
+        self.recovery.count_timeout();
+        if self.send.window_end() <= self.send.una() {
             return self.probe_shrunk_window(now, ext);
         }
-        self.consecutive_timeouts = self.consecutive_timeouts.saturating_add(1);
-        if self.has_retried_enough() || self.user_timeout_passed(now) {
+        self.stall.count_timeout();
+        if self.has_retried_enough() || self.stall.has_lasted(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
-        self.events.timed_out = true;
-        self.mtu_probe_timed_out();
+        self.lifecycle.report(Event::TimedOut);
+        self.mtu.handle_timeout();
         self.suspect_black_hole(now);
         let in_flight = self.in_flight_bytes();
         let own = self.flow_view();
         self.controller.on_timeout(now, in_flight, &ext.flows(&own));
-        if self.recovery.phase == Phase::Open {
+        if !self.recovery.is_active() {
             self.delivery.end_loss_interval();
         }
-        let clean = !self.board.has_resent();
-        let phase = self.recovery.phase;
+        let clean = !self.send.board().has_resent();
         // Where timestamps can't tell a spurious timeout, resend one segment only and see (RFC 5682 §2.1, step 1).
-        let first = self.recovery.phase == Phase::Open && self.consecutive_timeouts == 1;
-        self.recovery.frto = if first && !self.timestamps { Frto::Resent } else { Frto::Off };
-        if self.recovery.frto == Frto::Resent {
-            let most = self.segment_payload_bytes_at(self.una, ext) as u64;
-            let lost = self.board.mark_front_lost(most);
+        let first = !self.recovery.is_active() && self.stall.timeouts() == 1;
+        let frto = first && !self.handshake.timestamps().is_on();
+        if frto {
+            let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
+            let lost = self.send.lose_front(most);
             self.delivery.count_lost(lost);
         } else {
             self.lose_everything();
         }
-        let recovery = &mut self.recovery;
-        recovery.deferred_bytes = 0;
-        recovery.phase = Phase::Timeout { until: self.next, since: now };
-        recovery.prr = Prr::default();
-        // A further timeout of the same episode leaves open that the first one was spurious.
-        if !matches!(phase, Phase::Timeout { .. }) {
-            recovery.may_undo = clean && phase == Phase::Open;
-            recovery.first_resend_ms = None;
-            recovery.undo_left = recovery.may_undo.then_some(0);
-            recovery.undo_range = (self.una, self.next);
-        }
-        recovery.tail_probe_end = None;
+        self.recovery.begin_timeout(now, (self.send.una(), self.send.next()), clean, frto);
         self.rtt.back_off();
-        self.pace_at = now;
+        self.departure.forget_pace(now);
         self.arm_timeout(now);
     }
 
@@ -70,87 +58,75 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// [`Config::retries`]: crate::Config::retries
     fn has_retried_enough(&self) -> bool {
         let retries = self.config.retries;
-        self.consecutive_timeouts > retries && self.rtt.backoffs() >= retries
+        self.stall.timeouts() > retries && self.rtt.backoffs() >= retries
     }
 
     /// See [`Connection::probe_every`].
     pub(super) fn probe_path<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &X) {
-        if self.una == self.next {
+        if self.send.is_idle() {
             return;
         }
-        let most = self.segment_payload_bytes_at(self.una, ext) as u64;
-        self.board.mark_front_lost(most);
-        self.pace_at = now;
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = self.timers.backed_off_until;
+        let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
+        self.send.lose_front(most);
+        self.departure.forget_pace(now);
+        self.retransmit.resume_timeout();
         self.bring_timeout_forward(now);
     }
 
     /// The peer took its window back under what is in flight: silence tells of no congestion, and the first segment again
     /// asks for the window.
     fn probe_shrunk_window<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &X) {
-        if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
+        if self.stall.has_probed_enough(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
-        self.window_probes = self.window_probes.saturating_add(1);
-        let most = self.segment_payload_bytes_at(self.una, ext) as u64;
-        self.board.mark_front_lost(most);
+        self.stall.count_window_probe();
+        let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
+        self.send.lose_front(most);
         self.rtt.back_off();
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
+        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
     }
 
     /// The timeout was genuine: what left before it goes out again. What left since is on its way, the first segment's copy above
     /// all, and an acknowledgment of nothing says nothing of it: the loss window is one segment (RFC 5682 §2.1, step 2a).
     fn lose_what_timed_out(&mut self) {
-        let Phase::Timeout { until, since } = self.recovery.phase else { return };
-        self.notice_reneging();
-        let lost = self.board.mark_lost_before(until, since);
+        let Phase::Timeout { until, since } = self.recovery.phase() else { return };
+        let lost = self.send.lose_before(until, since);
         self.delivery.count_lost(lost);
     }
 
-    /// A receiver that lost what it had selectively acknowledged shows as a first piece that is (RFC 2018 §8).
-    fn notice_reneging(&mut self) {
-        if self.board.front().is_some_and(|front| front.flags.has(Flags::SACKED)) {
-            self.board.forget_sacks();
-        }
-    }
-
     fn lose_everything(&mut self) {
-        self.notice_reneging();
-        let before = self.board.lost_bytes();
-        self.board.mark_all_lost();
-        self.delivery.count_lost(self.board.lost_bytes() - before);
+        let lost = self.send.lose_all();
+        self.delivery.count_lost(lost);
     }
 
     fn handshake_timeout(&mut self) {
-        let limit =
-            if self.state == State::SynSent { self.config.syn_retries } else { self.config.syn_ack_retries };
-        if self.consecutive_timeouts >= limit {
+        let limit = if self.state() == State::SynSent {
+            self.config.syn_retries
+        } else {
+            self.config.syn_ack_retries
+        };
+        if self.stall.timeouts() >= limit {
             return self.close(CloseReason::TimedOut);
         }
-        self.consecutive_timeouts += 1;
-        self.totals.timeouts += 1;
+        self.stall.count_timeout();
+        self.recovery.count_timeout();
         self.rtt.back_off();
-        self.pending.syn = true;
+        self.handshake.send_syn();
     }
 
     /// RFC 5682 §2.1, steps 2 and 3.
     pub(super) fn follow_frto(&mut self, now: Instant, newly: &Newly, advanced: bool) {
-        match self.recovery.frto {
+        match self.recovery.frto() {
             Frto::Off => {}
-            Frto::Resent if advanced => {
-                self.recovery.frto = Frto::SentNew;
-                self.recovery.prr.out = 0;
-            }
+            Frto::Resent if advanced => self.recovery.send_new_for_frto(),
             Frto::SentNew if advanced && newly.original => self.undo(now),
             Frto::Resent => {
-                self.recovery.frto = Frto::Off;
+                self.recovery.end_frto();
                 self.lose_what_timed_out();
             }
             // The two new segments would fill the window that retransmissions are to leave in.
             Frto::SentNew => {
-                self.recovery.frto = Frto::Off;
+                self.recovery.end_frto();
                 self.lose_everything();
             }
         }
@@ -159,20 +135,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     // ---- tail loss probes (RFC 8985 §7)
 
     pub(super) fn probe_tail(&mut self, now: Instant) {
-        if self.una == self.next {
+        if self.send.is_idle() {
             return;
         }
-        if !self.recovery.is_active() {
-            self.recovery.tail_probe_end = Some(self.next);
-            self.pending.tail_probe = true;
-        }
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = now + self.rtt.rto();
-    }
-
-    pub(super) fn note_tail_probe(&mut self, resent: bool) {
-        self.recovery.tail_probe_resent = resent;
-        self.recovery.tail_probe_end = Some(self.next);
+        self.recovery.handle_tail_timeout(self.send.next());
+        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
     }
 
     /// RFC 8985 §7.4: a probe that repaired a loss without a trace is a congestion event all the same.
@@ -183,17 +150,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         duplicate_sack: bool,
         ext: &mut X,
     ) {
-        let resent = self.recovery.tail_probe_resent;
-        // An acknowledgment of just what was probed may be the original's; a DSACK would tell, or later data.
-        let decided =
-            self.recovery.tail_probe_end.is_some_and(|end| self.una > end || self.una == end && !resent);
-        if !decided && !duplicate_sack {
-            return;
-        }
-        let repaired = resent && !duplicate_sack && self.recovery.phase == Phase::Open;
-        self.recovery.tail_probe_end = None;
-        self.recovery.tail_probe_resent = false;
-        if repaired {
+        if self.recovery.handle_tail_probe_ack(self.send.una(), duplicate_sack) {
             let own = self.flow_view();
             self.controller.on_congestion(now, in_flight, &ext.flows(&own));
             self.controller.on_recovery_end(now);

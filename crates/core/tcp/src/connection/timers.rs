@@ -4,112 +4,59 @@ use core::fmt::Debug;
 
 use polypath_units::{Duration, Instant};
 
+use super::retransmit_timer::{RetransmitKind, RetransmitStep};
 use super::{CloseReason, Connection};
 use crate::extension::Extension;
 
-/// Deadlines; [`Instant::FAR_FUTURE`] is off.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timers {
-    /// One slot for retransmission timeout, tail loss probe and RACK's reordering window, as they exclude each other.
-    pub(super) retransmit: Instant,
-    pub(super) retransmit_kind: RetransmitKind,
-    pub(super) delayed_ack: Instant,
-    pub(super) persist: Instant,
-    pub(super) keepalive: Instant,
-    /// End of TIME-WAIT.
-    pub(super) time_wait: Instant,
-    pub(super) pacing: Instant,
-    /// A path that may be dead is probed at least so often; `None` leaves it to the backed-off timeout.
-    pub(super) probe_interval: Option<Duration>,
-    /// When the timeout is due that probes came before.
-    pub(super) backed_off_until: Instant,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetransmitKind {
-    Timeout,
-    /// RFC 8985 §7.
-    TailProbe,
-    /// RFC 8985 §6.2: look again whether what is late is lost.
-    Reordering,
-}
-
-impl Timers {
-    pub(super) const OFF: Self = Self {
-        retransmit: Instant::FAR_FUTURE,
-        retransmit_kind: RetransmitKind::Timeout,
-        delayed_ack: Instant::FAR_FUTURE,
-        persist: Instant::FAR_FUTURE,
-        keepalive: Instant::FAR_FUTURE,
-        time_wait: Instant::FAR_FUTURE,
-        pacing: Instant::FAR_FUTURE,
-        probe_interval: None,
-        backed_off_until: Instant::ZERO,
-    };
-
-    #[inline]
-    fn earliest(&self) -> Instant {
-        self.retransmit
-            .min(self.delayed_ack)
-            .min(self.persist)
-            .min(self.keepalive)
-            .min(self.time_wait)
-            .min(self.pacing)
-    }
-}
-
 /// A peer may delay its acknowledgment of a lone segment by so much (RFC 8985 §7.2).
 const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
-
-/// Longest wait between two window probes.
-const MAX_PERSIST: Duration = Duration::from_secs(60);
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// When [`Connection::handle_timeout`] is due.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let earliest = self.timers.earliest();
+        let earliest = self
+            .retransmit
+            .poll_timeout()
+            .min(self.lifecycle.poll_timeout())
+            .min(self.departure.poll_timeout())
+            .min(self.acks.poll_timeout())
+            .min(self.stall.poll_timeout())
+            .min(self.keepalive.poll_timeout());
         (earliest != Instant::FAR_FUTURE).then_some(earliest)
     }
 
     /// Deadlines passed. Does nothing if it comes early.
     pub fn handle_timeout<X: Extension<Mapping = M>>(&mut self, now: Instant, ext: &mut X) {
-        if self.timers.pacing <= now {
-            self.timers.pacing = Instant::FAR_FUTURE;
+        self.departure.handle_timeout(now);
+        self.acks.handle_timeout(now);
+        match self.retransmit.handle_timeout(now) {
+            None => {}
+            Some(RetransmitStep::ProbePath) => self.probe_path(now, ext),
+            Some(RetransmitStep::TimeOut) => self.retransmission_timeout(now, ext),
+            Some(RetransmitStep::ProbeTail) => self.probe_tail(now),
+            Some(RetransmitStep::LookForLosses) => self.look_for_losses(now, ext),
         }
-        if self.timers.delayed_ack <= now {
-            self.timers.delayed_ack = Instant::FAR_FUTURE;
-            self.pending.ack = true;
-        }
-        if self.timers.retransmit <= now {
-            self.timers.retransmit = Instant::FAR_FUTURE;
-            match self.timers.retransmit_kind {
-                RetransmitKind::Timeout if now < self.timers.backed_off_until => self.probe_path(now, ext),
-                RetransmitKind::Timeout => self.retransmission_timeout(now, ext),
-                RetransmitKind::TailProbe => self.probe_tail(now),
-                RetransmitKind::Reordering => self.look_for_losses(now, ext),
-            }
-        }
-        if self.timers.persist <= now {
+        if self.stall.poll_timeout() <= now {
             self.probe_window(now);
         }
-        if self.timers.keepalive <= now {
+        if self.keepalive.poll_timeout() <= now {
             self.probe_peer(now);
         }
-        if self.timers.time_wait <= now {
+        if self.lifecycle.poll_timeout() <= now {
             self.close(CloseReason::Finished);
         }
     }
 
     /// Starts the retransmission timer, or lets it run: a tail loss probe where one may help, else the timeout.
     pub(super) fn arm_retransmit(&mut self, now: Instant, restart: bool) {
-        if self.una == self.next {
-            self.timers.retransmit = Instant::FAR_FUTURE;
+        if self.send.is_idle() {
+            self.retransmit.stop();
             return;
         }
-        let kind = self.timers.retransmit_kind;
-        let running = self.timers.retransmit != Instant::FAR_FUTURE;
+        let kind = self.retransmit.kind();
+        let running = self.retransmit.is_running();
         // New data arms a probe anew (RFC 8985 §7.2). It brings it forward where more than one segment is out now, and not back:
         // the acknowledgment of what left first is due as before.
         let moves = running && !restart && kind == RetransmitKind::TailProbe;
@@ -117,45 +64,39 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let rto = self.rtt.rto();
-        let (srtt, alone) = (self.rtt.srtt(), self.outstanding_bytes() <= u64::from(self.mss_bytes()));
-        let may_probe =
-            self.sack && !srtt.is_zero() && self.recovery.may_probe_tail() && self.board.sacked_bytes() == 0;
+        let (srtt, alone) = (self.rtt.srtt(), self.send.outstanding_bytes() <= u64::from(self.mss_bytes()));
+        let may_probe = self.handshake.has_sack()
+            && !srtt.is_zero()
+            && self.recovery.may_probe_tail()
+            && self.send.board().sacked_bytes() == 0;
         let wait = srtt * 2 + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
         if may_probe {
-            let latest = if moves { self.timers.retransmit } else { Instant::FAR_FUTURE };
-            self.timers.retransmit_kind = RetransmitKind::TailProbe;
-            self.timers.retransmit = (now + wait.min(rto)).min(latest);
+            let latest = if moves { self.retransmit.poll_timeout() } else { Instant::FAR_FUTURE };
+            self.retransmit.start((now + wait.min(rto)).min(latest), RetransmitKind::TailProbe);
         } else if !moves {
-            self.timers.retransmit_kind = RetransmitKind::Timeout;
-            self.timers.retransmit = now + rto;
+            self.retransmit.start(now + rto, RetransmitKind::Timeout);
         }
     }
 
     /// Starts the retransmission timeout, and has probes of the path come before it if it is far.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
-        self.timers.retransmit_kind = RetransmitKind::Timeout;
-        self.timers.retransmit = self.within_user_timeout(now + self.rtt.rto());
-        self.timers.backed_off_until = Instant::ZERO;
+        self.retransmit.start_timeout(self.stall.limit(now + self.rtt.rto(), &self.config));
         self.bring_timeout_forward(now);
     }
 
     pub(super) fn bring_timeout_forward(&mut self, now: Instant) {
-        if let Some(interval) = self.timers.probe_interval
-            && self.is_waiting_for_timeout()
-            && self.timers.retransmit > now + interval
-        {
-            self.timers.backed_off_until = self.timers.backed_off_until.max(self.timers.retransmit);
-            self.timers.retransmit = now + interval;
+        if self.is_waiting_for_timeout() {
+            self.retransmit.bring_forward(now);
         }
     }
 
     /// Data is outstanding, has timed out, and the retransmission timer runs.
     fn is_waiting_for_timeout(&self) -> bool {
-        self.consecutive_timeouts > 0
-            && self.state.is_synchronized()
-            && self.una < self.next
-            && self.timers.retransmit != Instant::FAR_FUTURE
-            && self.timers.retransmit_kind == RetransmitKind::Timeout
+        self.stall.timeouts() > 0
+            && self.state().is_synchronized()
+            && !self.send.is_idle()
+            && self.retransmit.is_running()
+            && self.retransmit.kind() == RetransmitKind::Timeout
     }
 
     /// After a timeout, sends the first unacknowledged segment again at least every `interval`, however far the timeout has
@@ -165,72 +106,51 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// For an owner that has another path to use meanwhile, and wants to know soon when this one is back. Alone, a connection
     /// has to back off (RFC 6298 §5.5).
     pub fn probe_every(&mut self, now: Instant, interval: Option<Duration>) {
-        self.timers.probe_interval = interval;
-        if interval.is_none() && self.timers.backed_off_until > now && self.is_waiting_for_timeout() {
-            self.timers.retransmit = self.timers.backed_off_until;
+        self.retransmit.set_probe_interval(interval);
+        if self.is_waiting_for_timeout() {
+            self.retransmit.end_probes(now);
+            self.retransmit.bring_forward(now);
         }
-        self.bring_timeout_forward(now);
     }
 
     /// After a timeout, lets the next [`Connection::handle_timeout`] probe the path, which may be back.
     pub fn probe_at_once(&mut self, now: Instant) {
-        if self.is_waiting_for_timeout() && self.timers.retransmit > now {
-            self.timers.backed_off_until = self.timers.backed_off_until.max(self.timers.retransmit);
-            self.timers.retransmit = now;
+        if self.is_waiting_for_timeout() {
+            self.retransmit.probe_by(now);
         }
     }
 
     /// Data waits, and nothing is in flight that would bring news: the window is closed (RFC 9293 §3.8.6.1), or holds less than a
     /// segment (§3.8.6.2.1), or the application holds data back.
     pub(super) fn arm_persist(&mut self, now: Instant) {
-        if self.timers.persist == Instant::FAR_FUTURE {
-            self.stalled_since = now;
-            self.timers.persist = self.within_user_timeout(now + self.rtt.rto().min(MAX_PERSIST));
-        }
+        self.stall.start_persisting(now, self.rtt.rto(), &self.config);
     }
 
     fn probe_window(&mut self, now: Instant) {
-        self.timers.persist = Instant::FAR_FUTURE;
-        if self.unsent_bytes() == 0 || self.una < self.next {
+        self.stall.stop_persisting();
+        if self.unsent_bytes() == 0 || !self.send.is_idle() {
             return;
         }
-        if self.window_end > self.next {
-            self.pending.sliver = true;
+        if self.send.window_end() > self.send.next() {
+            self.stall.let_sliver_leave();
             return;
         }
-        // A peer that answers may keep its window closed for as long as the application waits.
-        if self.window_probes > self.config.retries || self.user_timeout_passed(now) {
+        if self.stall.has_probed_enough(now, &self.config) {
             return self.close_after_reset(CloseReason::TimedOut);
         }
-        self.window_probes = self.window_probes.saturating_add(1);
-        self.pending.probe = true;
+        self.stall.count_window_probe();
+        self.keepalive.send_probe();
         self.rtt.back_off();
-        self.timers.persist = self.within_user_timeout(now + self.rtt.rto().min(MAX_PERSIST));
-    }
-
-    pub(super) fn arm_keepalive(&mut self, now: Instant) {
-        if let Some(idle) = self.config.keepalive_idle
-            && self.state.is_synchronized()
-        {
-            self.timers.keepalive = now + idle;
-        }
+        self.stall.persist_again(now, self.rtt.rto(), &self.config);
     }
 
     fn probe_peer(&mut self, now: Instant) {
-        if self.una < self.next || self.unsent_bytes() > 0 {
+        if !self.send.is_idle() || self.unsent_bytes() > 0 {
             // The retransmission and persist timers ask already.
-            return self.arm_keepalive(now);
+            return self.keepalive.start(now, &self.config);
         }
-        if self.keepalives >= self.config.keepalive_probes {
-            return self.close_after_reset(CloseReason::TimedOut);
+        if !self.keepalive.handle_timeout(now, &self.config) {
+            self.close_after_reset(CloseReason::TimedOut);
         }
-        self.keepalives += 1;
-        self.pending.probe = true;
-        self.timers.keepalive = now + self.config.keepalive_interval;
-    }
-
-    pub(super) fn close_after_reset(&mut self, reason: CloseReason) {
-        self.close(reason);
-        self.pending.reset = true;
     }
 }

@@ -116,7 +116,7 @@ fn intervals_between_losses_are_kept_for_olia() {
     for (start, expected) in [(0, 0), (1000, 1000)] {
         let piece = send(&delivery, start, 1000, at(0), 1000);
         acknowledge(&mut delivery, at(40), &[piece], RTT);
-        assert_eq!((delivery.acked_since_loss, delivery.acked_between_losses), (1000, expected));
+        assert_eq!((delivery.acked_since_loss(), delivery.acked_between_losses()), (1000, expected));
         delivery.end_loss_interval();
     }
 }

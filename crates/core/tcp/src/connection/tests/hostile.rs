@@ -75,13 +75,13 @@ struct Victim {
 impl Victim {
     fn happen(&mut self, what: Happening) {
         let tcp = &mut self.tcp;
-        let una = tcp.wire_seq(tcp.una).0;
+        let una = tcp.send.wire(tcp.send.una()).0;
         let quoted = |seq: i32| SeqNumber(una.wrapping_add_signed(seq));
         match what {
             Happening::Segment { flags, seq, ack, window, len, segment_size, sacks, timestamps } => {
                 let mut segment = Segment {
                     flags: TcpFlags(flags),
-                    seq: SeqNumber(tcp.wire_ack().0.wrapping_add_signed(seq)),
+                    seq: SeqNumber(tcp.receive.wire_ack().0.wrapping_add_signed(seq)),
                     ack: quoted(ack),
                     window,
                     payload: pattern(0, len).into(),
@@ -90,7 +90,7 @@ impl Victim {
                 };
                 if tcp.state() == State::SynSent && flags & 1 == 0 {
                     segment.flags = TcpFlags::SYN.with(TcpFlags::ACK);
-                    segment.ack = tcp.wire_seq(1);
+                    segment.ack = tcp.send.wire(1);
                     segment.options.rest.push(TcpOption::SackPermitted);
                     segment.options.rest.push(TcpOption::WindowScale(flags));
                     segment.options.timestamps = Some(Timestamps::default());
@@ -103,8 +103,8 @@ impl Victim {
                 }
                 if let Some((value, echo)) = timestamps {
                     segment.options.timestamps = Some(Timestamps {
-                        value: tcp.ts_recent.wrapping_add_signed(value),
-                        echo: tcp.clock(self.now).wrapping_add_signed(echo),
+                        value: tcp.handshake.timestamps().recent().wrapping_add_signed(value),
+                        echo: tcp.handshake.timestamps().clock(self.now).wrapping_add_signed(echo),
                     });
                 }
                 tcp.handle_segment(self.now, Ecn::NotCapable, &mut segment, &mut ());
@@ -148,8 +148,8 @@ impl Victim {
         while self.tcp.poll().is_some() {}
         self.tcp.check_invariants();
         self.tcp.check_timers();
-        let most = 1024 + self.tcp.outstanding_bytes() as usize;
-        assert!(self.tcp.board.pieces() <= most);
+        let most = 1024 + self.tcp.send.outstanding_bytes() as usize;
+        assert!(self.tcp.send.board().pieces() <= most);
     }
 }
 

@@ -123,7 +123,7 @@ fn a_lost_syn_ack_or_third_ack_is_repaired() {
 #[test]
 fn only_an_exact_reset_resets() {
     let mut pair = Pair::established(config(), config(), 1);
-    let next = pair.client.wire_ack();
+    let next = pair.client.receive.wire_ack();
     let mut reset = Segment { flags: TcpFlags::RST, seq: next.add(1000), ..Segment::default() };
     let before = pair.log.len();
     let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut reset, &mut ());
@@ -138,7 +138,7 @@ fn only_an_exact_reset_resets() {
 #[test]
 fn challenge_acks_are_limited() {
     let mut pair = Pair::established(config(), config(), 1);
-    let seq = pair.client.wire_ack();
+    let seq = pair.client.receive.wire_ack();
     let before = pair.log.len();
     for _ in 0..100 {
         let mut syn = Segment { flags: TcpFlags::SYN, seq, ..Segment::default() };
@@ -152,10 +152,10 @@ fn challenge_acks_are_limited() {
 #[test]
 fn old_timestamps_are_dropped() {
     let mut pair = Pair::established(config(), config(), 1);
-    let (seq, ack) = (pair.client.wire_ack(), pair.client.wire_seq(pair.client.next));
+    let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
     let mut segment = Segment { flags: TcpFlags::ACK, seq, ack, window: 100, ..Segment::default() };
     segment.payload = pattern(0, 10).into();
-    let old = pair.client.ts_recent.wrapping_sub(1);
+    let old = pair.client.handshake.timestamps().recent().wrapping_sub(1);
     segment.options.timestamps = Some(Timestamps { value: old, echo: 0 });
     let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut segment, &mut ());
     assert_eq!(disposition, Disposition::Dropped(DropReason::Paws));
@@ -226,7 +226,7 @@ fn icmp_lowers_the_mtu_only_for_what_is_in_flight() {
         local: Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000),
         remote: Endpoint::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80),
     };
-    let seq = pair.client.wire_seq(pair.client.una);
+    let seq = pair.client.send.wire(pair.client.send.una());
     let stray = IcmpMessage::PacketTooBig { mtu: 600, flow, seq: seq.sub(5000) };
     pair.client.handle_icmp(pair.now, &stray);
     assert_eq!(pair.client.info().pmtu_bytes, 1500);
@@ -254,14 +254,16 @@ fn a_probe_that_an_acknowledgment_has_overtaken_does_not_keep_the_fin_back() {
     pair.send(From::Client, pattern(0, 1000));
     pair.run_for(Duration::from_millis(200));
     // The time of the tail loss probe and the acknowledgment came at once, before anything could leave.
-    pair.client.pending.tail_probe = true;
+    let next = pair.client.send.next();
+    pair.client.recovery.handle_tail_timeout(next);
     pair.client.finish();
     pair.run_for(Duration::from_millis(100));
     assert_eq!(pair.states(), (State::FinWait2, State::CloseWait));
 }
 
 fn with_timestamps(pair: &Pair, mut segment: Segment) -> Segment {
-    segment.options.timestamps = Some(Timestamps { value: pair.client.ts_recent, echo: 0 });
+    segment.options.timestamps =
+        Some(Timestamps { value: pair.client.handshake.timestamps().recent(), echo: 0 });
     segment
 }
 
@@ -272,8 +274,8 @@ fn acknowledgments_of_what_was_never_sent_are_answered_seldom_and_not_for_ever()
     for too_far in [1, 100_000, -100_000_000] {
         let start = pair.log.len();
         for _ in 0..100 {
-            let ack = pair.client.wire_seq(pair.client.next).0.wrapping_add_signed(too_far);
-            let (seq, flags) = (pair.client.wire_ack(), TcpFlags::ACK);
+            let ack = pair.client.send.wire(pair.client.send.next()).0.wrapping_add_signed(too_far);
+            let (seq, flags) = (pair.client.receive.wire_ack(), TcpFlags::ACK);
             let forged = Segment { seq, ack: SeqNumber(ack), flags, ..Segment::default() };
             let disposition = pair.client.handle_segment(
                 pair.now,
@@ -286,7 +288,7 @@ fn acknowledgments_of_what_was_never_sent_are_answered_seldom_and_not_for_ever()
         }
         assert_eq!(pair.sent(From::Client, start).len(), 10, "in half a minute (RFC 5961 §5.2)");
         // What the peer really sends begins a new count.
-        let (seq, ack) = (pair.client.wire_ack(), pair.client.wire_seq(pair.client.next));
+        let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
         let real = Segment { seq, ack, flags: TcpFlags::ACK, window: 1000, ..Segment::default() };
         let real = &mut with_timestamps(&pair, real);
         assert!(pair.client.handle_segment(pair.now, Ecn::NotCapable, real, &mut ()).is_accepted());
@@ -296,7 +298,7 @@ fn acknowledgments_of_what_was_never_sent_are_answered_seldom_and_not_for_ever()
 #[test]
 fn segments_without_the_timestamps_that_were_agreed_are_dropped_but_for_resets() {
     let mut pair = Pair::established(config(), config(), 1);
-    let (seq, ack) = (pair.client.wire_ack(), pair.client.wire_seq(pair.client.next));
+    let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
     let start = pair.log.len();
     let bare =
         Segment { seq, ack, flags: TcpFlags::ACK, payload: pattern(0, 10).into(), ..Segment::default() };
@@ -317,5 +319,5 @@ fn resets_carry_timestamps() {
     let (_, _, reset) = pair.log.last().expect("a reset left");
     assert!(reset.flags.rst());
     let timestamps = reset.options.timestamps.expect("RFC 7323 §3.2");
-    assert_eq!(timestamps.echo, pair.client.ts_recent);
+    assert_eq!(timestamps.echo, pair.client.handshake.timestamps().recent());
 }

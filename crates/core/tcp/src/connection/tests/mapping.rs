@@ -36,7 +36,7 @@ fn established(config: &Config) -> (Connection<u16>, Recorder, Instant) {
     let mut tcp = Connection::<u16>::connect(now, setup(config, true, 5));
     while tcp.poll_transmit(now, &mut ext).is_some() {}
     let mut syn_ack =
-        Segment { flags: TcpFlags(0x12), ack: tcp.wire_seq(1), window: 60_000, ..Segment::default() };
+        Segment { flags: TcpFlags(0x12), ack: tcp.send.wire(1), window: 60_000, ..Segment::default() };
     syn_ack.options.rest.push(TcpOption::SackPermitted);
     syn_ack.options.rest.push(TcpOption::Mss(1460));
     tcp.handle_segment(now, Ecn::NotCapable, &mut syn_ack, &mut ext);
@@ -66,13 +66,13 @@ fn acknowledge(
 ) {
     let mut ack = Segment {
         flags: TcpFlags::ACK,
-        seq: tcp.wire_ack(),
-        ack: tcp.wire_seq(until + 1),
+        seq: tcp.receive.wire_ack(),
+        ack: tcp.send.wire(until + 1),
         window: 60_000,
         ..Segment::default()
     };
     for (start, end) in blocks {
-        let (start, end) = (tcp.wire_seq(start + 1), tcp.wire_seq(end + 1));
+        let (start, end) = (tcp.send.wire(start + 1), tcp.send.wire(end + 1));
         ack.options.sack.push(SackBlock { start, end });
     }
     assert!(tcp.handle_segment(now, Ecn::NotCapable, &mut ack, ext).is_accepted());
@@ -177,13 +177,13 @@ fn an_idle_connection_is_small() {
     let mut most = 0;
     while tcp.acked_offset() < 60_000 {
         drain(&mut tcp, &mut ext, at);
-        most = most.max(tcp.board.capacity());
+        most = most.max(tcp.send.board().capacity());
         at += Duration::from_millis(10);
         let sent = tcp.sent_offset();
         acknowledge(&mut tcp, &mut ext, at, sent, &[]);
     }
     assert!(most > 16);
-    assert!(tcp.board.capacity() <= 16);
+    assert!(tcp.send.board().capacity() <= 16);
 }
 
 /// Where no whole segment has room beside a short one, the window is what holds the sender back, and grows.

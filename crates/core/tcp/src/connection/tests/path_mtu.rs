@@ -111,7 +111,7 @@ fn a_size_that_icmp_told_of_comes_back_after_an_outage_and_no_larger_one() {
     let mut pair = Pair::established(config(), config(), 3);
     pair.send(From::Client, pattern(0, 100_000));
     pair.flush();
-    let seq = pair.client.wire_seq(pair.client.una);
+    let seq = pair.client.send.wire(pair.client.send.una());
     let flow = pair.client.tuple();
     let message = polypath_wire::IcmpMessage::PacketTooBig { flow, seq, mtu: 1400 };
     pair.client.handle_icmp(pair.now, &message);

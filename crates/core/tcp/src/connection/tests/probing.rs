@@ -114,12 +114,15 @@ fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
         pair.log.iter().filter(|(_, from, segment)| *from == From::Client && !segment.payload.is_empty());
     assert_eq!(window.count(), 10);
     let duplicate = polypath_wire::Segment {
-        seq: pair.client.wire_ack(),
-        ack: pair.client.wire_seq(pair.client.una),
+        seq: pair.client.receive.wire_ack(),
+        ack: pair.client.send.wire(pair.client.send.una()),
         flags: polypath_wire::TcpFlags::ACK,
         window: u16::MAX,
         options: polypath_wire::Options {
-            timestamps: Some(polypath_wire::Timestamps { value: pair.client.ts_recent, echo: 0 }),
+            timestamps: Some(polypath_wire::Timestamps {
+                value: pair.client.handshake.timestamps().recent(),
+                echo: 0,
+            }),
             ..Default::default()
         },
         ..Default::default()
@@ -136,6 +139,6 @@ fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
     let start = pair.log.len();
     pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut duplicate.clone(), &mut ());
     pair.flush();
-    assert_eq!(pair.log[start].2.seq, pair.client.wire_seq(pair.client.una), "the third is a loss");
+    assert_eq!(pair.log[start].2.seq, pair.client.send.wire(pair.client.send.una()), "the third is a loss");
     assert!(pair.client.ssthresh_bytes() < in_flight / 2, "what went beyond the window does not count");
 }

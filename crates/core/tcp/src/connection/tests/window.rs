@@ -20,7 +20,7 @@ fn the_right_edge_never_moves_back_but_by_the_rounding_of_its_scale() {
     for buffer in [3_000, 70_001, 1_000_003] {
         let odd = Config { receive_buffer_bytes: buffer, ..config() };
         let mut pair = Pair::established(config(), odd, 1);
-        let shift = pair.server().own_shift;
+        let shift = pair.server().receive.shift();
         pair.loss_percent = 2;
         pair.send(From::Client, pattern(0, 400_000));
         let mut edge = None;
@@ -55,9 +55,9 @@ fn a_full_buffer_closes_its_window_to_short_segments_too() {
     pair.server_sleeps = true;
     pair.send(From::Client, pattern(0, 990_000));
     pair.run_for(Duration::from_secs(20));
-    let (now, shift) = (pair.now, pair.server().own_shift);
-    let ack = pair.client.wire_ack();
-    let first = pair.server().wire_ack();
+    let (now, shift) = (pair.now, pair.server().receive.shift());
+    let ack = pair.client.receive.wire_ack();
+    let first = pair.server().receive.wire_ack();
     let mut edge = first.add(1);
     for sent in 0..20_000 {
         let seq = first.add(sent);
@@ -155,15 +155,15 @@ fn keepalive_leaves_data_in_flight_to_its_own_timer() {
 #[test]
 fn a_forged_timestamp_outside_of_the_window_changes_nothing() {
     let mut pair = Pair::established(config(), config(), 1);
-    let (seq, ack) = (pair.client.wire_ack(), pair.client.wire_seq(pair.client.next));
-    let recent = pair.client.ts_recent;
+    let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
+    let recent = pair.client.handshake.timestamps().recent();
     for (seq, ack) in [(seq.sub(100_000), ack), (seq, ack.add(50_000)), (seq, ack.sub(500_000_000))] {
         let mut forged = Segment { flags: TcpFlags::ACK, seq, ack, ..Segment::default() };
         forged.options.timestamps =
             Some(polypath_wire::Timestamps { value: recent.wrapping_add(1 << 30), echo: 0 });
         let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut forged, &mut ());
         assert!(!disposition.is_accepted());
-        assert_eq!(pair.client.ts_recent, recent);
+        assert_eq!(pair.client.handshake.timestamps().recent(), recent);
     }
 }
 
@@ -175,8 +175,8 @@ fn the_acknowledgment_of_a_duplicate_counts() {
     pair.run_for(Duration::from_millis(100));
     pair.send(From::Client, pattern(0, 1000));
     pair.flush();
-    let first = pair.client.wire_ack().sub(1000);
-    let acknowledged = pair.client.wire_seq(pair.client.next);
+    let first = pair.client.receive.wire_ack().sub(1000);
+    let acknowledged = pair.client.send.wire(pair.client.send.next());
     let mut duplicate = Segment {
         flags: TcpFlags::ACK,
         seq: first,
@@ -251,8 +251,8 @@ fn fin_before_the_data_waits_for_it() {
 fn selective_acknowledgments_go_before_data() {
     let untimed = Config { timestamps: false, ..config() };
     let mut pair = Pair::established(untimed.clone(), untimed, 1);
-    let next = pair.client.wire_ack();
-    let ack = pair.client.wire_seq(pair.client.next);
+    let next = pair.client.receive.wire_ack();
+    let ack = pair.client.send.wire(pair.client.send.next());
     pair.send(From::Client, pattern(0, 100));
     let mut ahead =
         Segment { flags: TcpFlags::ACK, seq: next.add(500), ack, window: 1000, ..Segment::default() };
@@ -389,8 +389,8 @@ fn a_segment_from_before_the_window_changes_no_window() {
         let client = &mut pair.client;
         let mut old = Segment {
             flags: TcpFlags::ACK.with(TcpFlags::FIN),
-            seq: client.wire_ack().sub(1),
-            ack: client.wire_seq(client.una),
+            seq: client.receive.wire_ack().sub(1),
+            ack: client.send.wire(client.send.una()),
             window: window_field,
             ..Segment::default()
         };
