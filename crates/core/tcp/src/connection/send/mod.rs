@@ -8,7 +8,7 @@ use core::fmt::Debug;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Payload, SackBlock, SeqNumber};
 
-use crate::delivery::RateStart;
+use crate::rate_start::RateStart;
 use crate::scoreboard::{Flags, Newly, Scoreboard, Sent, most_stretches};
 use crate::send_queue::SendQueue;
 
