@@ -18,6 +18,7 @@ demo: setup ## Send a file over two emulated access links, cut one, and write po
 
 test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test --manifest-path examples/policies/Cargo.toml --target-dir $(TARGET)
 
 check: lint doc test ## What CI runs
 
