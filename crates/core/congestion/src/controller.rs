@@ -15,7 +15,7 @@ pub trait Controller: Any + fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// New data was acknowledged, cumulatively or selectively. Not called between a congestion event and the end of its
-    /// recovery, when proportional rate reduction (RFC 6937) steers, unless [`Controller::steers_recovery`]. Called in
+    /// recovery, when proportional rate reduction (RFC 9937) steers, unless [`Controller::steers_recovery`]. Called in
     /// the slow start that follows a timeout.
     fn on_ack(&mut self, ack: &Ack, flows: &Flows<'_>);
 

@@ -17,8 +17,8 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 pub struct Cubic {
     window: Window,
     curve: Curve,
-    /// The curve before the last congestion event or timeout (RFC 9438 §4.9).
-    undo: Curve,
+    /// The curve before the last congestion event or timeout (RFC 9438 §4.9); none before the first.
+    undo: Option<Box<Curve>>,
     /// The last acknowledgment in congestion avoidance.
     last_ack: Instant,
 }
@@ -50,7 +50,7 @@ impl Cubic {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let curve = Curve { w_max_bytes: 0.0, cwnd_prior_bytes: 0.0, epoch: None };
-        Self { window: Window::new(config, true), curve, undo: curve, last_ack: Instant::ZERO }
+        Self { window: Window::new(config, true), curve, undo: None, last_ack: Instant::ZERO }
     }
 
     /// Congestion avoidance (RFC 9438 §4.2 to §4.5).
@@ -78,6 +78,14 @@ impl Cubic {
         } else {
             let target_bytes = w_cubic_bytes(since_start + ack.srtt).max(cwnd_bytes).min(1.5 * cwnd_bytes);
             self.window.grow((target_bytes - cwnd_bytes) * windows_acked);
+        }
+    }
+
+    /// What a spurious event goes back to.
+    fn remember(&mut self, curve: Curve) {
+        match &mut self.undo {
+            Some(undo) => **undo = curve,
+            none => *none = Some(Box::new(curve)),
         }
     }
 
@@ -122,7 +130,7 @@ impl Controller for Cubic {
     }
 
     fn on_congestion(&mut self, _now: Instant, in_flight_bytes: u64, _flows: &Flows<'_>) {
-        self.undo = self.curve;
+        self.remember(self.curve);
         let cwnd_bytes = self.window.cwnd_exact_bytes();
         // Fast convergence (§4.7): a maximum below the last one shows that others need room.
         let shrinking = cwnd_bytes < self.curve.w_max_bytes;
@@ -142,13 +150,15 @@ impl Controller for Cubic {
         self.curve.w_max_bytes = 0.0;
         self.curve.epoch = None;
         if self.window.on_timeout(self.reduced_bytes(in_flight_bytes), self.window.min_ssthresh_packets()) {
-            self.undo = before;
+            self.remember(before);
         }
     }
 
     fn on_spurious(&mut self, _now: Instant) {
-        if self.window.on_spurious() {
-            self.curve = self.undo;
+        if self.window.on_spurious()
+            && let Some(undo) = &self.undo
+        {
+            self.curve = **undo;
         }
     }
 

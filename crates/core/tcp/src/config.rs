@@ -3,9 +3,9 @@ use polypath_units::Duration;
 /// Settings of a TCP connection. Every field has the default of current standards; sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Receive buffer: the most data that is kept for the application and for reassembly. Default 4 MiB.
+    /// Receive buffer: the most data that is kept for the application and for reassembly. Default 64 MiB.
     pub receive_buffer_bytes: u64,
-    /// Send buffer: the most data that the application can have queued and unacknowledged. Default 4 MiB.
+    /// Send buffer: the most data that the application can have queued and unacknowledged. Default 64 MiB.
     pub send_buffer_bytes: u64,
     /// Path MTU at the start, in bytes. Default 1500.
     pub mtu_bytes: u16,
@@ -22,7 +22,7 @@ pub struct Config {
     pub window_scaling: bool,
     /// Initial window in segments (RFC 6928). Default 10.
     pub initial_window_packets: u32,
-    /// Least slow-start threshold in segments (2; 1 for coupled algorithms over several subflows).
+    /// Least slow-start threshold in segments. Default 2; 1 suits coupled algorithms over several subflows.
     pub min_ssthresh_packets: u32,
     /// Least retransmission timeout. Default 200 ms.
     pub min_rto: Duration,
@@ -40,16 +40,16 @@ pub struct Config {
     pub delayed_ack: Duration,
     /// Every full-sized segment is acknowledged at once until this many have arrived ("quick-ack"). Default 16.
     pub quick_ack_packets: u32,
-    /// Nagle's algorithm is off. Default true: what interactive programs over a library expect.
+    /// Nagle's algorithm is off. Default on: what interactive programs over a library expect.
     pub no_delay: bool,
-    /// Idle time before the first keep-alive probe; `None` (the default) sends none.
+    /// Idle time before the first keep-alive probe; `None` sends none. Default none.
     pub keepalive_idle: Option<Duration>,
     /// Time between keep-alive probes. Default 75 s.
     pub keepalive_interval: Duration,
     /// Unanswered keep-alive probes after which the connection fails. Default 9.
     pub keepalive_probes: u8,
     /// The connection fails when data stays unacknowledged this long (RFC 5482), though the peer answers with its window closed, as in
-    /// Linux; `None` leaves it to `retries`, and a peer that answers may keep its window closed.
+    /// Linux; `None` leaves it to `retries`, and a peer that answers may keep its window closed. Default none.
     pub user_timeout: Option<Duration>,
     /// TIME-WAIT: 2 MSL. Default 60 s, as Linux.
     pub time_wait: Duration,
@@ -59,7 +59,7 @@ pub struct Config {
     /// this long, though the peer may answer all the time, with its window closed. Default 180 s, since a timeout that doubles each
     /// time finds out up to two minutes later that an outage of one is over; Linux gives up after 100 to 200 s.
     pub orphan_timeout: Duration,
-    /// Pacing: segments are spread over the round trip. Default true.
+    /// Pacing: segments are spread over the round trip. Default on.
     pub pacing: bool,
     /// Most data that pacing releases at once, in bytes: what the path's rate carries in a millisecond up to this, and two
     /// segments at least. Default 0: two segments; a driver with segmentation offload wants more.

@@ -12,7 +12,7 @@ mod delivery;
 mod extension;
 #[doc(hidden)]
 pub mod flood;
-mod flow_table;
+mod flow_hasher;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
@@ -34,14 +34,10 @@ pub use connection::{
     stateless_syn_ack,
 };
 pub use extension::{Extension, OptionSpace, Outgoing, OutgoingKind};
-pub use flow_table::FlowTable;
 pub use host::{
-    ConnectError, ConnectionId, Counters, Host, HostConfig, HostEvent, HostSecrets, Population, ReplyLimit,
-    SendError, StrangerCounts, StrangerLimits, Strangers, SynCookies, SynOptions, TimeWaitNumbers, TupleHash,
-    echo_age, reset_in_reply,
+    Call, ConnectError, ConnectionId, Counters, Handled, Host, HostConfig, HostCore, HostEvent, HostSecrets,
+    Hosted, Population, ReplyLimit, SendError, StrangerCounts, StrangerLimits, Strangers, StreamHost,
+    SynCookies, SynOptions, TimeWaitNumbers, TupleHash, echo_age, reset_in_reply,
 };
 pub use listener::{ListenConfig, ListenError, Listener, ListenerId, Listeners, source_prefix};
-pub use ready_queue::ReadyQueue;
 pub use reassembly::join_tiny;
-pub use slab::{Key, Slab};
-pub use timer_wheel::{TimerHandle, TimerWheel};

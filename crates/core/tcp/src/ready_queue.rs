@@ -6,20 +6,19 @@ use alloc::collections::VecDeque;
 /// test of that flag. Taking turns (a connection that is not done marks itself again behind the others) makes
 /// it a fair round robin.
 #[derive(Debug, Default)]
-pub struct ReadyQueue {
+pub(crate) struct ReadyQueue {
     queue: VecDeque<u32>,
 }
 
 impl ReadyQueue {
     /// An empty queue.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { queue: VecDeque::new() }
     }
 
     /// Queues the connection at `index`, unless its flag says that it is queued; the flag is set.
     #[inline]
-    pub fn mark(&mut self, index: u32, queued: &mut bool) {
+    pub(crate) fn mark(&mut self, index: u32, queued: &mut bool) {
         if !*queued {
             *queued = true;
             self.queue.push_back(index);
@@ -29,34 +28,31 @@ impl ReadyQueue {
     /// Takes the connection that has waited longest. The caller clears its flag, and ignores an index whose
     /// connection went away meanwhile.
     #[inline]
-    pub fn pop(&mut self) -> Option<u32> {
+    pub(crate) fn pop(&mut self) -> Option<u32> {
         self.queue.pop_front()
     }
 
     /// The connection that has waited longest, left in its place: to transmit a burst before its turn ends.
     #[inline]
-    #[must_use]
-    pub fn peek(&self) -> Option<u32> {
+    pub(crate) fn peek(&self) -> Option<u32> {
         self.queue.front().copied()
     }
 
     /// Ends the turn of the connection at the front, which goes behind the others and stays queued.
     #[inline]
-    pub fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         if let Some(index) = self.queue.pop_front() {
             self.queue.push_back(index);
         }
     }
 
     /// Connections that are queued.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
     /// True if no connection is queued.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }

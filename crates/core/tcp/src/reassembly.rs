@@ -1,11 +1,17 @@
 //! The receive queue: data in order that nobody has read, and data behind gaps.
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
-use core::mem;
-use core::ops::Range;
+mod arrival;
+mod behind;
+mod tiny;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 use polypath_wire::Payload;
+
+pub(crate) use arrival::Arrival;
+use behind::Behind;
+pub use tiny::join_tiny;
 
 /// Bytes by stream offset. Bounded in bytes by the receive window, and in gaps.
 #[derive(Debug, Default)]
@@ -14,42 +20,12 @@ pub(crate) struct ReceiveQueue {
     ready_bytes: u64,
     /// Next offset expected.
     next: u64,
-    /// Behind gaps, by start; stretches neither overlap nor touch. Empty while there is no gap, as nearly always.
-    behind: BTreeMap<u64, Stretch>,
-    behind_bytes: u64,
-    /// An offset in each of the stretches that grew last, most recent first: the order of SACK blocks (RFC 2018 §4).
-    recent: [u64; 4],
+    /// None while there is no gap, as nearly always.
+    behind: Option<Box<Behind>>,
 }
-
-/// So many neighbours that are shorter than [`RUN_BYTES`] together are copied together: a peer that sends single bytes may not
-/// make the queue hold many times the memory that the window allows.
-const RUN_PIECES: usize = 16;
-const RUN_BYTES: usize = 1024;
 
 /// A queue that ran empty keeps room for so many pieces; an idle connection holds little memory.
 const KEPT_PIECES: usize = 16;
-
-/// Contiguous data behind a gap.
-#[derive(Debug, Default)]
-struct Stretch {
-    end: u64,
-    pieces: VecDeque<Payload>,
-}
-
-/// What became of arrived data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// It continued the stream.
-    InOrder,
-    /// It continued the stream and closed a gap, or part of one.
-    FilledGap,
-    /// It lies behind a gap.
-    OutOfOrder,
-    /// All of it had arrived before.
-    Duplicate,
-    /// It would open one gap too many.
-    TooManyGaps,
-}
 
 impl ReceiveQueue {
     pub(crate) fn next(&self) -> u64 {
@@ -58,7 +34,7 @@ impl ReceiveQueue {
 
     /// Offset after the last byte that is there, behind gaps or not.
     pub(crate) fn highest(&self) -> u64 {
-        self.behind.last_key_value().map_or(self.next, |(_, stretch)| stretch.end)
+        self.behind.as_ref().map_or(self.next, |behind| behind.end())
     }
 
     pub(crate) fn ready_bytes(&self) -> u64 {
@@ -66,7 +42,7 @@ impl ReceiveQueue {
     }
 
     pub(crate) fn has_gap(&self) -> bool {
-        self.behind_bytes > 0
+        self.behind.as_ref().is_some_and(|behind| !behind.is_empty())
     }
 
     pub(crate) fn read(&mut self) -> Option<Payload> {
@@ -86,26 +62,29 @@ impl ReceiveQueue {
             return Arrival::Duplicate;
         }
         if offset > self.next {
-            return self.insert_behind(offset, data, max_gaps);
+            return match &mut self.behind {
+                Some(behind) => behind.insert(offset, data, max_gaps),
+                None if max_gaps == 0 => Arrival::TooManyGaps,
+                none => none.insert(Box::default()).insert(offset, data, max_gaps),
+            };
         }
         data.advance((self.next - offset) as usize);
         self.append(data);
-        if self.behind_bytes == 0 {
-            return Arrival::InOrder;
-        }
-        while let Some(entry) = self.behind.first_entry() {
-            if *entry.key() > self.next {
-                break;
-            }
-            let (mut at, stretch) = entry.remove_entry();
-            self.behind_bytes -= stretch.end - at;
-            for mut piece in stretch.pieces {
+        if self.behind.is_some() { self.fill_gap() } else { Arrival::InOrder }
+    }
+
+    /// What came last may have filled a gap.
+    fn fill_gap(&mut self) -> Arrival {
+        let Some(mut behind) = self.behind.take() else { return Arrival::InOrder };
+        while let Some((mut at, pieces)) = behind.take_until(self.next) {
+            for mut piece in pieces {
                 let end = at + piece.len() as u64;
                 piece.advance(self.next.saturating_sub(at).min(end - at) as usize);
                 self.append(piece);
                 at = end;
             }
         }
+        self.behind = Some(behind).filter(|behind| !behind.is_empty());
         Arrival::FilledGap
     }
 
@@ -120,135 +99,15 @@ impl ReceiveQueue {
         }
     }
 
-    fn insert_behind(&mut self, offset: u64, data: Payload, max_gaps: usize) -> Arrival {
-        if self.behind.len() >= max_gaps {
-            return Arrival::TooManyGaps;
-        }
-        let end = offset + data.len() as u64;
-        let mut from = offset;
-        // What lies before may reach in.
-        if let Some((_, stretch)) = self.behind.range(..=offset).next_back() {
-            from = from.max(stretch.end);
-        }
-        let before = self.behind_bytes;
-        while from < end {
-            let following = self.behind.range(from..end).next().map(|(start, stretch)| (*start, stretch.end));
-            let gap_end = following.map_or(end, |(start, _)| start);
-            if gap_end > from {
-                self.insert_part(from, data.slice((from - offset) as usize, (gap_end - from) as usize));
-            }
-            from = following.map_or(end, |(_, end)| end);
-        }
-        self.note_recent(offset);
-        if self.behind_bytes == before { Arrival::Duplicate } else { Arrival::OutOfOrder }
-    }
-
-    /// Adds data that nothing overlaps, and joins it with what touches it. Of two stretches the shorter moves, so that no
-    /// order of arrival costs more than a logarithm for each piece.
-    fn insert_part(&mut self, start: u64, data: Payload) {
-        let end = start + data.len() as u64;
-        self.behind_bytes += end - start;
-        let after = self.behind.remove(&end);
-        let touching = self.behind.range_mut(..start).next_back().filter(|(_, stretch)| stretch.end == start);
-        let stretch = match touching {
-            Some((_, stretch)) => stretch,
-            None => self.behind.entry(start).or_default(),
-        };
-        let at = stretch.pieces.len();
-        stretch.pieces.push_back(data);
-        stretch.end = end;
-        if let Some(mut after) = after {
-            stretch.end = after.end;
-            if stretch.pieces.len() < after.pieces.len() {
-                mem::swap(&mut stretch.pieces, &mut after.pieces);
-                while let Some(piece) = after.pieces.pop_back() {
-                    stretch.pieces.push_front(piece);
-                }
-            } else {
-                stretch.pieces.append(&mut after.pieces);
-            }
-        }
-        join_tiny(&mut stretch.pieces, at);
-    }
-
-    /// Puts the stretch around `offset` first, once (RFC 2018 §4: blocks reported before are repeated after it).
-    fn note_recent(&mut self, offset: u64) {
-        let (start, end) = self.stretch_around(offset);
-        let same = |known: &u64| start <= *known && *known < end;
-        let at = self.recent.iter().position(same).unwrap_or(self.recent.len() - 1);
-        self.recent[..=at].rotate_right(1);
-        self.recent[0] = offset;
-    }
-
     /// Stretches behind gaps, that of the latest arrival first, as `(start, end)`.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
-        let mut blocks = [(0, 0); 4];
-        let mut count = 0;
-        if self.behind_bytes > 0 {
-            for offset in self.recent {
-                if offset <= self.next {
-                    continue;
-                }
-                let block = self.stretch_around(offset);
-                if block.1 > block.0 && !blocks.contains(&block) {
-                    blocks[count] = block;
-                    count += 1;
-                }
-            }
-        }
-        blocks.into_iter().take(count)
+        self.behind.as_ref().map(|behind| behind.blocks(self.next)).into_iter().flatten()
     }
-
-    fn stretch_around(&self, offset: u64) -> (u64, u64) {
-        match self.behind.range(..=offset).next_back() {
-            Some((start, stretch)) if offset < stretch.end => (*start, stretch.end),
-            _ => (0, 0),
-        }
-    }
-}
-
-/// Copies the piece at index `at`, which is new, together with its neighbours if they are many and tiny, so that a queue does not
-/// hold many times the memory that it counts: pieces come to 32 bytes on average at least.
-///
-/// # Cost
-/// A call copies less than `RUN_BYTES`, and looks at as many bytes. Where tiny pieces come one after the other, that happens
-/// with each fifteenth.
-#[inline]
-pub fn join_tiny(pieces: &mut VecDeque<Payload>, at: usize) {
-    for first in [(at + 1).checked_sub(RUN_PIECES), Some(at)].into_iter().flatten() {
-        let run = first..first + RUN_PIECES;
-        if run.end <= pieces.len()
-            && let Some(bytes) = tiny_bytes(pieces.range(run.clone()))
-        {
-            return join(pieces, run, bytes);
-        }
-    }
-}
-
-/// How many bytes the pieces hold, if that is few.
-fn tiny_bytes<'a>(run: impl DoubleEndedIterator<Item = &'a Payload>) -> Option<usize> {
-    let mut bytes = 0;
-    for slice in run.rev().flat_map(Payload::slices) {
-        bytes += slice.len();
-        if bytes >= RUN_BYTES {
-            return None;
-        }
-    }
-    Some(bytes)
-}
-
-#[cold]
-fn join(pieces: &mut VecDeque<Payload>, run: Range<usize>, bytes: usize) {
-    let first = run.start;
-    let mut joined = Vec::with_capacity(bytes);
-    for slice in pieces.drain(run).flatten() {
-        joined.extend_from_slice(&slice);
-    }
-    pieces.insert(first, joined.into());
 }
 
 #[cfg(test)]
 mod tests {
+    use super::tiny::{RUN_BYTES, RUN_PIECES};
     use super::*;
     use alloc::vec::Vec;
     use proptest::prelude::*;
@@ -293,8 +152,8 @@ mod tests {
                 let at = if reversed { COUNT + 1 - at } else { at };
                 queue.insert(at as u64, bytes(at, 1), 99);
             }
-            let stretch = queue.behind.values().next().unwrap();
-            assert!(stretch.pieces.len() <= 64 + COUNT / 64, "{}", stretch.pieces.len());
+            let stretch = queue.behind.as_ref().unwrap().stretches().next().unwrap();
+            assert!(stretch.len() <= 64 + COUNT / 64, "{}", stretch.len());
             queue.insert(0, bytes(0, 1), 99);
             assert_eq!(queue.next(), COUNT as u64 + 1);
             let mut all = Vec::new();
@@ -315,8 +174,12 @@ mod tests {
             let mut before = Vec::new();
             for at in (0..COUNT).map(order) {
                 queue.insert(1 + at as u64, bytes(at, 1), 9999);
-                let slices =
-                    queue.behind.values().flat_map(|stretch| &stretch.pieces).flat_map(Payload::slices);
+                let slices = queue
+                    .behind
+                    .iter()
+                    .flat_map(|behind| behind.stretches())
+                    .flatten()
+                    .flat_map(Payload::slices);
                 let after: Vec<_> = slices.map(|slice| (slice.as_ptr(), slice.len())).collect();
                 let same = |(a, b): &(&(*const u8, usize), &(*const u8, usize))| a == b;
                 let at_front = before.iter().zip(&after).take_while(same).count();

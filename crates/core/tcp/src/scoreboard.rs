@@ -44,8 +44,6 @@ pub(crate) struct Scoreboard {
     lost_originals_bytes: u64,
     /// Everything before this position is marked. Only acknowledgments take marks away.
     marked_to: u64,
-    /// Retransmissions as `(when, start)`, oldest first. Stale entries fall out when RACK's reference passes them.
-    resent: VecDeque<(Instant, u64)>,
     /// Highest position selectively acknowledged.
     high_sacked: u64,
     /// Pieces selectively acknowledged since none was.
@@ -85,7 +83,7 @@ impl Scoreboard {
     /// Lost and not resent.
     #[inline]
     pub(crate) fn lost_bytes(&self) -> u64 {
-        self.lost_originals_bytes + self.marks.lost_bytes() - self.marks.resent_bytes()
+        self.lost_originals_bytes + self.marks.waiting_bytes()
     }
 
     pub(crate) fn has_resent(&self) -> bool {
@@ -108,7 +106,7 @@ impl Scoreboard {
     /// Bytes in flight of `outstanding` ones: RFC 6675's pipe.
     #[inline]
     pub(crate) fn pipe_bytes(&self, outstanding: u64) -> u64 {
-        outstanding.saturating_sub(self.marks.sacked_bytes() + self.lost_bytes())
+        outstanding.saturating_sub(self.lost_originals_bytes + self.marks.absent_bytes())
     }
 
     #[inline]
@@ -193,12 +191,9 @@ impl Scoreboard {
             Some(front) if front.start < until => *front = front.part(until, front.end()),
             Some(_) => {}
             None => {
-                self.resent.clear();
+                self.marks.clear();
                 if self.originals.capacity() > KEPT_PIECES {
                     self.originals = VecDeque::new();
-                }
-                if self.resent.capacity() > KEPT_PIECES {
-                    self.resent = VecDeque::new();
                 }
             }
         }
@@ -383,7 +378,7 @@ impl Scoreboard {
         window: Duration,
     ) -> (u64, Option<Instant>) {
         let mut marked = 0;
-        while let Some(&(sent_at, start)) = self.resent.front() {
+        while let Some((sent_at, start)) = self.marks.oldest_resent() {
             if let Some(mark) = self.retransmission(sent_at, start) {
                 if mark.order() >= reference {
                     break;
@@ -394,7 +389,7 @@ impl Scoreboard {
                 marked += mark.len();
                 self.mark_lost(&mark);
             }
-            self.resent.pop_front();
+            self.marks.forget_oldest_resent();
         }
         (marked, None)
     }
@@ -433,7 +428,7 @@ impl Scoreboard {
         let (una, end) = self.bounds();
         self.lost_to = end;
         self.lost_originals_bytes = end - una - self.marks.bytes();
-        self.resent.clear();
+        self.marks.take_resent();
     }
 
     /// Marks what is not selectively acknowledged of all before `until`, where what had left before `since` ends, but for what
@@ -542,13 +537,15 @@ impl Scoreboard {
         part.flags = part.flags.with(Flags::EVER_RESENT);
         (part.at, part.rate) = (now, rate);
         self.marks.put(part);
-        if self.resent.len() > 2 * self.marks.count() + KEPT_PIECES {
+        if self.marks.resent_count() > 2 * self.marks.count() + KEPT_PIECES {
             // Nothing was acknowledged for long, and the same was sent over and over.
-            let resent = core::mem::take(&mut self.resent);
-            let in_flight = |&(at, start): &(Instant, u64)| self.retransmission(at, start).is_some();
-            self.resent = resent.into_iter().filter(in_flight).collect();
+            for (at, start) in self.marks.take_resent() {
+                if self.retransmission(at, start).is_some() {
+                    self.marks.note_resent(at, start);
+                }
+            }
         }
-        self.resent.push_back((now, part.start));
+        self.marks.note_resent(now, part.start);
         Some(part)
     }
 

@@ -4,11 +4,11 @@ use core::fmt;
 /// Names a value in a [`Slab`]. A key is never valid again after its value was removed, even when the place
 /// is reused (until 2³² values have lived in that place).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     /// Place in the slab.
-    pub index: u32,
+    pub(crate) index: u32,
     /// How many values the place has held before.
-    pub generation: u32,
+    pub(crate) generation: u32,
 }
 
 impl fmt::Debug for Key {
@@ -20,7 +20,7 @@ impl fmt::Debug for Key {
 /// Values at stable places, named by generational keys. All operations are O(1); places are reused last-in
 /// first-out, so that the same operations give the same keys.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
     /// First vacant place, or `u32::MAX`.
     vacant: u32,
@@ -30,13 +30,9 @@ pub struct Slab<T> {
 #[derive(Debug)]
 struct Place<T> {
     generation: u32,
-    content: Content<T>,
-}
-
-#[derive(Debug)]
-enum Content<T> {
-    Occupied(T),
-    Vacant { next: u32 },
+    /// The next vacant place, if this one is vacant.
+    next: u32,
+    value: Option<T>,
 }
 
 impl<T> Default for Slab<T> {
@@ -47,110 +43,92 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// An empty slab, which allocates nothing.
-    #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { places: Vec::new(), vacant: u32::MAX, len: 0 }
     }
 
     /// Values present.
-    #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// True if there is no value.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Adds a value.
-    pub fn insert(&mut self, value: T) -> Key {
+    pub(crate) fn insert(&mut self, value: T) -> Key {
         self.insert_with(|_| value)
     }
 
     /// Adds the value that `make` returns; it is told the key beforehand.
-    pub fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Key) -> T) -> Key {
         self.len += 1;
         let index = self.vacant;
         if let Some(place) = self.places.get_mut(index as usize) {
             let key = Key { index, generation: place.generation };
-            if let Content::Vacant { next } = place.content {
-                self.vacant = next;
-            }
-            place.content = Content::Occupied(make(key));
+            self.vacant = place.next;
+            place.value = Some(make(key));
             return key;
         }
         let key = Key { index: self.places.len() as u32, generation: 0 };
-        let content = Content::Occupied(make(key));
-        self.places.push(Place { generation: 0, content });
+        let value = Some(make(key));
+        self.places.push(Place { generation: 0, next: u32::MAX, value });
         key
     }
 
     /// Takes a value out; `None` if the key is stale.
-    pub fn remove(&mut self, key: Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let place = self.places.get_mut(key.index as usize)?;
-        if place.generation != key.generation || matches!(place.content, Content::Vacant { .. }) {
+        if place.generation != key.generation {
             return None;
         }
+        let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
+        place.next = core::mem::replace(&mut self.vacant, key.index);
         self.len -= 1;
-        let next = core::mem::replace(&mut self.vacant, key.index);
-        match core::mem::replace(&mut place.content, Content::Vacant { next }) {
-            Content::Occupied(value) => Some(value),
-            Content::Vacant { .. } => None,
-        }
+        Some(value)
     }
 
     /// The value of a key; `None` if the key is stale.
     #[inline]
-    #[must_use]
-    pub fn get(&self, key: Key) -> Option<&T> {
-        match self.places.get(key.index as usize)? {
-            Place { generation, content: Content::Occupied(value) } if *generation == key.generation => {
-                Some(value)
-            }
-            _ => None,
-        }
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.index as usize)?;
+        place.value.as_ref().filter(|_| place.generation == key.generation)
     }
 
     /// The value of a key, to be changed; `None` if the key is stale.
     #[inline]
-    #[must_use]
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        match self.places.get_mut(key.index as usize)? {
-            Place { generation, content: Content::Occupied(value) } if *generation == key.generation => {
-                Some(value)
-            }
-            _ => None,
-        }
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index as usize)?;
+        place.value.as_mut().filter(|_| place.generation == key.generation)
+    }
+
+    /// The value at a place, whatever its generation.
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        self.places.get(index as usize)?.value.as_ref()
     }
 
     /// The value at a place, whatever its generation, with its key: for queues that keep 32-bit indices and
     /// forget them before the value is removed.
     #[inline]
-    #[must_use]
-    pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
         let place = self.places.get_mut(index as usize)?;
-        match &mut place.content {
-            Content::Occupied(value) => Some((Key { index, generation: place.generation }, value)),
-            Content::Vacant { .. } => None,
-        }
+        Some((Key { index, generation: place.generation }, place.value.as_mut()?))
     }
 
     /// Places there are, vacant ones included: every index is below.
-    #[must_use]
-    pub fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         self.places.len()
     }
 
     /// All values with their keys, in the order of their places. O(places): not for the packet path.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.places.iter().enumerate().filter_map(|(index, place)| match &place.content {
-            Content::Occupied(value) => {
-                Some((Key { index: index as u32, generation: place.generation }, value))
-            }
-            Content::Vacant { .. } => None,
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| {
+            let key = Key { index: index as u32, generation: place.generation };
+            Some((key, place.value.as_ref()?))
         })
     }
 }

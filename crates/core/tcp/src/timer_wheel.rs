@@ -16,9 +16,11 @@ const NIL: u32 = u32::MAX;
 /// A hierarchical timing wheel (Varghese and Lauck, scheme 7) with deadlines that are exact to the
 /// nanosecond.
 ///
-/// Each owner has at most one entry, named by its [`TimerHandle`]. Scheduling, cancelling and asking for the
-/// next deadline cost the same however many entries there are; an entry moves between levels at most ten
-/// times in its life, and a lone one not at all.
+/// Each owner has at most one entry, named by the owner's index, which should be small: the place of a value in a [`Slab`]. So
+/// an owner keeps nothing of its own. Scheduling, cancelling and asking for the next deadline cost the same however many entries
+/// there are; an entry moves between levels at most ten times in its life, and a lone one not at all.
+///
+/// [`Slab`]: crate::slab::Slab
 ///
 /// # Contract
 /// - **Lazy.** [`TimerWheel::schedule`] to a *later* instant than the entry has does nothing: the entry fires
@@ -35,9 +37,9 @@ const NIL: u32 = u32::MAX;
 /// a lower slot of the same level, is earlier, and the first occupied slot holds the next deadline. When it
 /// is reached, `elapsed` moves there and the slot's entries spread over the levels below.
 #[derive(Debug)]
-pub struct TimerWheel<K> {
-    nodes: Vec<Node<K>>,
-    free: u32,
+pub(crate) struct TimerWheel {
+    /// By owner.
+    nodes: Vec<Node>,
     /// Entries in the wheel or due.
     len: usize,
     /// All entries at or before this instant have become due.
@@ -48,16 +50,17 @@ pub struct TimerWheel<K> {
     lists: Vec<List>,
 }
 
-#[derive(Debug)]
-struct Node<K> {
+/// The entry of an owner, if it has one.
+#[derive(Clone, Debug)]
+struct Node {
+    /// When it fires; the clock's origin if there is none.
     at: Instant,
-    key: K,
     previous: u32,
     next: u32,
-    /// Increases when the node is freed, which makes the handle that named it stale.
-    generation: u32,
     list: u16,
 }
+
+const NO_ENTRY: Node = Node { at: Instant::ZERO, previous: NIL, next: NIL, list: FREE };
 
 #[derive(Clone, Debug)]
 struct List {
@@ -69,34 +72,11 @@ struct List {
 
 const EMPTY_LIST: List = List { head: NIL, tail: NIL, earliest: Instant::FAR_FUTURE };
 
-/// Names an owner's entry in a [`TimerWheel`]; kept by the owner and used with one wheel only.
-#[derive(Debug)]
-pub struct TimerHandle {
-    /// When the entry fires; the clock's origin if there is none for certain.
-    at: Instant,
-    index: u32,
-    generation: u32,
-}
-
-impl Default for TimerHandle {
-    fn default() -> Self {
-        Self { at: Instant::ZERO, index: NIL, generation: 0 }
-    }
-}
-
-impl<K: Copy> Default for TimerWheel<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K: Copy> TimerWheel<K> {
+impl TimerWheel {
     /// An empty wheel.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             nodes: Vec::new(),
-            free: NIL,
             len: 0,
             elapsed: Instant::ZERO,
             occupied_levels: 0,
@@ -106,61 +86,46 @@ impl<K: Copy> TimerWheel<K> {
     }
 
     /// Entries that are scheduled or due.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// True if nothing is scheduled or due.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes of heap storage in use.
-    #[must_use]
-    pub fn allocated_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node<K>>() + self.lists.capacity() * size_of::<List>()
-    }
-
-    /// Sees to it that `key` is polled at `at` or earlier. [`Instant::FAR_FUTURE`] means never and needs no
+    /// Sees to it that `owner` is polled at `at` or earlier. [`Instant::FAR_FUTURE`] means never and needs no
     /// entry.
     #[inline]
-    pub fn schedule(&mut self, handle: &mut TimerHandle, key: K, at: Instant) {
-        // An entry that is later than `elapsed` cannot have fired; so this one stands and is early enough.
-        if (at >= handle.at && handle.at > self.elapsed) || at == Instant::FAR_FUTURE {
+    pub(crate) fn schedule(&mut self, owner: u32, at: Instant) {
+        // An entry that is later than `elapsed` can't have become due; so this one stands and is early enough.
+        let stands = |node: &Node| at >= node.at && node.at > self.elapsed;
+        if at == Instant::FAR_FUTURE || self.nodes.get(owner as usize).is_some_and(stands) {
             return;
         }
-        self.reschedule(handle, key, at);
+        self.reschedule(owner, at);
     }
 
     /// As [`TimerWheel::schedule`]; `None` leaves whatever is scheduled to fire in vain.
     #[inline]
-    pub fn arm(&mut self, handle: &mut TimerHandle, key: K, at: Option<Instant>) {
+    pub(crate) fn arm(&mut self, owner: u32, at: Option<Instant>) {
         if let Some(at) = at {
-            self.schedule(handle, key, at);
+            self.schedule(owner, at);
         }
     }
 
     /// Removes the entry, if there is one. To be called before the owner goes away.
-    pub fn cancel(&mut self, handle: &mut TimerHandle) {
-        if self.is_live(handle) {
-            self.unlink(handle.index);
-            self.release(handle.index);
+    pub(crate) fn cancel(&mut self, owner: u32) {
+        if self.is_scheduled(owner) {
+            self.unlink(owner);
+            self.release(owner);
         }
-        *handle = TimerHandle::default();
     }
 
-    /// True if the handle has an entry that was not polled yet.
-    #[must_use]
-    pub fn is_scheduled(&self, handle: &TimerHandle) -> bool {
-        self.is_live(handle)
+    /// True if the owner has an entry that was not polled yet.
+    fn is_scheduled(&self, owner: u32) -> bool {
+        self.nodes.get(owner as usize).is_some_and(|node| node.list != FREE)
     }
 
     /// When to call [`TimerWheel::poll_expired`] next: at or before the earliest entry.
     #[inline]
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let due = &self.lists[usize::from(DUE)];
         if due.head != NIL {
             return Some(self.nodes[due.head as usize].at);
@@ -173,14 +138,13 @@ impl<K: Copy> TimerWheel<K> {
 
     /// The next owner whose entry is at or before `now`, in order of time. The entry is gone afterwards.
     #[inline]
-    pub fn poll_expired(&mut self, now: Instant) -> Option<K> {
+    pub(crate) fn poll_expired(&mut self, now: Instant) -> Option<u32> {
         loop {
             let head = self.lists[usize::from(DUE)].head;
             if head != NIL {
-                let key = self.nodes[head as usize].key;
                 self.unlink(head);
                 self.release(head);
-                return Some(key);
+                return Some(head);
             }
             if self.occupied_levels == 0 {
                 return None;
@@ -216,48 +180,24 @@ impl<K: Copy> TimerWheel<K> {
 
     /// The slow half of [`TimerWheel::schedule`]: there may be no entry, or it may be too late.
     #[inline(never)]
-    fn reschedule(&mut self, handle: &mut TimerHandle, key: K, at: Instant) {
-        if self.is_live(handle) {
-            if at >= handle.at {
+    fn reschedule(&mut self, owner: u32, at: Instant) {
+        if self.is_scheduled(owner) {
+            if at >= self.nodes[owner as usize].at {
                 return;
             }
-            self.unlink(handle.index);
-            self.nodes[handle.index as usize].at = at;
+            self.unlink(owner);
         } else {
-            let (index, generation) = self.allocate(key, at);
-            handle.index = index;
-            handle.generation = generation;
+            self.len += 1;
+            if self.nodes.len() <= owner as usize {
+                self.nodes.resize(owner as usize + 1, NO_ENTRY);
+            }
         }
-        handle.at = at;
-        self.link(handle.index);
+        self.nodes[owner as usize].at = at;
+        self.link(owner);
     }
 
-    fn is_live(&self, handle: &TimerHandle) -> bool {
-        self.nodes
-            .get(handle.index as usize)
-            .is_some_and(|node| node.generation == handle.generation && node.list != FREE)
-    }
-
-    fn allocate(&mut self, key: K, at: Instant) -> (u32, u32) {
-        self.len += 1;
-        if let Some(node) = self.nodes.get_mut(self.free as usize) {
-            let index = self.free;
-            self.free = node.next;
-            node.at = at;
-            node.key = key;
-            return (index, node.generation);
-        }
-        let index = self.nodes.len() as u32;
-        self.nodes.push(Node { at, key, previous: NIL, next: NIL, generation: 0, list: FREE });
-        (index, 0)
-    }
-
-    fn release(&mut self, index: u32) {
-        let node = &mut self.nodes[index as usize];
-        node.generation = node.generation.wrapping_add(1);
-        node.list = FREE;
-        node.next = self.free;
-        self.free = index;
+    fn release(&mut self, owner: u32) {
+        self.nodes[owner as usize] = NO_ENTRY;
         self.len -= 1;
     }
 
@@ -345,17 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_entry_takes_32_bytes() {
-        assert_eq!(size_of::<Node<crate::slab::Key>>(), 32);
-        assert_eq!(size_of::<TimerHandle>(), 16);
+    fn an_idle_entry_takes_24_bytes() {
+        assert_eq!(size_of::<Node>(), 24);
     }
 
     #[test]
     fn fires_at_the_exact_nanosecond() {
         let mut wheel = TimerWheel::new();
-        let mut handles: [TimerHandle; 3] = Default::default();
-        for (key, nanos) in [(0, 200_000_001), (1, 200_000_000), (2, 7_200_000_000_003)] {
-            wheel.schedule(&mut handles[key], key, at(nanos));
+        for (owner, nanos) in [(0, 200_000_001), (1, 200_000_000), (2, 7_200_000_000_003)] {
+            wheel.schedule(owner, at(nanos));
         }
         assert_eq!(wheel.next_deadline(), Some(at(200_000_000)));
         assert_eq!(wheel.poll_expired(at(199_999_999)), None);
@@ -366,35 +304,32 @@ mod tests {
         assert_eq!(wheel.next_deadline(), Some(at(7_200_000_000_003)));
         assert_eq!(wheel.poll_expired(at(7_200_000_000_002)), None);
         assert_eq!(wheel.poll_expired(Instant::FAR_FUTURE), Some(2));
-        assert_eq!(wheel.next_deadline(), None);
-        assert!(wheel.is_empty());
+        assert_eq!((wheel.next_deadline(), wheel.len()), (None, 0));
     }
 
     #[test]
     fn a_later_deadline_leaves_the_entry_and_an_earlier_one_moves_it() {
         let mut wheel = TimerWheel::new();
-        let mut handle = TimerHandle::default();
-        wheel.schedule(&mut handle, 'a', at(1_000));
-        wheel.schedule(&mut handle, 'a', at(5_000));
+        wheel.schedule(3, at(1_000));
+        wheel.schedule(3, at(5_000));
         assert_eq!((wheel.next_deadline(), wheel.len()), (Some(at(1_000)), 1));
-        wheel.schedule(&mut handle, 'a', at(300));
+        wheel.schedule(3, at(300));
         assert_eq!((wheel.next_deadline(), wheel.len()), (Some(at(300)), 1));
-        assert_eq!(wheel.poll_expired(at(2_000)), Some('a'));
+        assert_eq!(wheel.poll_expired(at(2_000)), Some(3));
         assert_eq!(wheel.poll_expired(at(2_000)), None);
         // The owner now schedules its true deadline.
-        wheel.schedule(&mut handle, 'a', at(5_000));
+        wheel.schedule(3, at(5_000));
         assert_eq!((wheel.next_deadline(), wheel.len()), (Some(at(5_000)), 1));
     }
 
     #[test]
     fn deadlines_in_the_past_fire_at_once_and_once() {
         let mut wheel = TimerWheel::new();
-        let (mut first, mut second) = (TimerHandle::default(), TimerHandle::default());
-        wheel.schedule(&mut first, 1, at(50));
+        wheel.schedule(1, at(50));
         assert_eq!(wheel.poll_expired(at(100)), Some(1));
-        wheel.schedule(&mut first, 1, at(20));
-        wheel.schedule(&mut first, 1, at(20));
-        wheel.schedule(&mut second, 2, Instant::ZERO);
+        wheel.schedule(1, at(20));
+        wheel.schedule(1, at(20));
+        wheel.schedule(2, Instant::ZERO);
         assert!(wheel.next_deadline() <= Some(at(50)));
         assert_eq!(wheel.poll_expired(at(100)), Some(1));
         assert_eq!(wheel.poll_expired(at(100)), Some(2));
@@ -404,21 +339,17 @@ mod tests {
     #[test]
     fn never_and_cancel_leave_nothing_behind() {
         let mut wheel = TimerWheel::new();
-        let mut handle = TimerHandle::default();
-        wheel.schedule(&mut handle, 1, Instant::FAR_FUTURE);
-        wheel.arm(&mut handle, 1, None);
-        assert!(wheel.is_empty());
-        wheel.schedule(&mut handle, 1, at(10));
-        wheel.cancel(&mut handle);
-        wheel.cancel(&mut handle);
+        wheel.schedule(1, Instant::FAR_FUTURE);
+        wheel.arm(1, None);
+        wheel.cancel(1);
+        assert_eq!(wheel.len(), 0);
+        wheel.schedule(1, at(10));
+        wheel.cancel(1);
+        wheel.cancel(1);
         assert_eq!((wheel.next_deadline(), wheel.poll_expired(at(10))), (None, None));
-        // A stale handle does not touch the node's next owner.
-        let (mut stale, mut other) = (TimerHandle::default(), TimerHandle::default());
-        wheel.schedule(&mut stale, 1, at(10));
-        assert_eq!(wheel.poll_expired(at(10)), Some(1));
-        wheel.schedule(&mut other, 2, at(20));
-        wheel.cancel(&mut stale);
-        assert!(wheel.is_scheduled(&other));
+        // The next owner of that index begins anew.
+        wheel.schedule(1, at(20));
+        assert_eq!((wheel.next_deadline(), wheel.len()), (Some(at(20)), 1));
     }
 
     #[test]
@@ -427,7 +358,6 @@ mod tests {
         for seed in 1..=20 {
             let mut random = Random(seed);
             let mut wheel = TimerWheel::new();
-            let mut handles: Vec<TimerHandle> = (0..OWNERS).map(|_| TimerHandle::default()).collect();
             let mut expected: Vec<Option<Instant>> = alloc::vec![None; OWNERS as usize];
             let mut set = BTreeSet::new();
             let mut now = at(random.below(1 << 40));
@@ -435,7 +365,7 @@ mod tests {
                 let owner = random.below(OWNERS) as usize;
                 match random.below(10) {
                     0 => {
-                        wheel.cancel(&mut handles[owner]);
+                        wheel.cancel(owner as u32);
                         if let Some(old) = expected[owner].take() {
                             set.remove(&(old, owner));
                         }
@@ -443,7 +373,7 @@ mod tests {
                     1..7 => {
                         let exponent = random.below(45);
                         let to = now + Duration::from_nanos(random.below(1 << exponent));
-                        wheel.schedule(&mut handles[owner], owner, to);
+                        wheel.schedule(owner as u32, to);
                         if expected[owner].is_none_or(|old| to < old) {
                             if let Some(old) = expected[owner].replace(to) {
                                 set.remove(&(old, owner));
@@ -456,6 +386,7 @@ mod tests {
                         now += Duration::from_nanos(random.below(1 << exponent));
                         let mut last = Instant::ZERO;
                         while let Some(fired) = wheel.poll_expired(now) {
+                            let fired = fired as usize;
                             let due = expected[fired].take().expect("an entry fires once");
                             assert!(due <= now && last <= due);
                             assert!(set.remove(&(due, fired)));
@@ -476,18 +407,15 @@ mod tests {
     #[test]
     fn a_million_idle_timers_do_not_touch_the_work_of_one() {
         let mut wheel = TimerWheel::new();
-        for key in 0..1_000_000_u64 {
+        for owner in 0..1_000_000_u32 {
             // Idle for two hours, give or take.
-            wheel.schedule(&mut TimerHandle::default(), key, at(7_200_000_000_000 + key * 7_919));
+            wheel.schedule(owner, at(7_200_000_000_000 + u64::from(owner) * 7_919));
         }
-        // Vec growth doubles, so up to 64 bytes are allocated for an entry of 32.
-        assert!(wheel.allocated_bytes() < 40_000_000);
-        let mut handle = TimerHandle::default();
         let mut fired = 0;
         let mut now = Instant::ZERO;
         for _ in 0..1_000 {
             now += Duration::from_micros(120);
-            wheel.schedule(&mut handle, u64::MAX, now + Duration::from_millis(10));
+            wheel.schedule(1_000_000, now + Duration::from_millis(10));
             while wheel.next_deadline().is_some_and(|next| next <= now) {
                 if wheel.poll_expired(now).is_some() {
                     fired += 1;

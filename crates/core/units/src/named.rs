@@ -165,15 +165,16 @@ pub struct Registry<K: Kind> {
 }
 
 impl<K: Kind> Registry<K> {
-    /// Adds a policy. One with the name of another takes its place.
+    /// Adds a policy. One with the name of another takes its place; upper and lower case are the same.
     pub fn add(&mut self, policy: Named<K>) {
-        self.added.retain(|known| known.name != policy.name);
+        self.added.retain(|known| !known.name.eq_ignore_ascii_case(policy.name));
         self.added.push(policy);
     }
 
     /// All of them, ours first.
     pub fn iter(&self) -> impl Iterator<Item = Named<K>> {
-        let is_replaced = |ours: &Named<K>| self.added.iter().any(|added| added.name == ours.name);
+        let is_replaced =
+            |ours: &Named<K>| self.added.iter().any(|added| added.name.eq_ignore_ascii_case(ours.name));
         K::ALL.iter().filter(move |ours| !is_replaced(ours)).chain(&self.added).copied()
     }
 

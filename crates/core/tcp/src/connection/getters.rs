@@ -205,12 +205,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.send.enqueued_offset()
     }
 
-    /// Stream offset of the next byte expected from the peer.
-    #[must_use]
-    pub fn received_offset(&self) -> u64 {
-        self.receive.next()
-    }
-
     /// The peer's FIN arrived, and everything before it.
     #[must_use]
     pub fn is_peer_finished(&self) -> bool {
@@ -260,12 +254,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn in_recovery(&self) -> bool {
         self.recovery.is_active()
-    }
-
-    /// Something is lost and waits to be sent again, or was sent again and waits for its acknowledgment.
-    #[must_use]
-    pub fn is_retransmitting(&self) -> bool {
-        self.send.board().lost_bytes() > 0 || self.send.board().has_resent()
     }
 
     /// What was handed over and is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data. For

@@ -43,6 +43,8 @@ mod send;
 mod stall;
 mod stateless;
 #[cfg(test)]
+mod states_tests;
+#[cfg(test)]
 mod tests;
 mod timeout;
 mod timers;

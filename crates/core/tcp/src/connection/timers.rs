@@ -50,6 +50,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// Starts the retransmission timer, or lets it run: a tail loss probe where one may help, else the timeout.
+    #[inline]
     pub(super) fn arm_retransmit(&mut self, now: Instant, restart: bool) {
         if self.send.is_idle() {
             self.retransmit.stop();

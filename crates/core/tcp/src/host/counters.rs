@@ -1,3 +1,5 @@
+use polypath_wire::{Packet, Segment, Transport};
+
 use super::strangers::StrangerCounts;
 
 /// Declares the counters once, with the kernel's names beside the fields.
@@ -72,6 +74,19 @@ counters! {
 }
 
 impl Counters {
+    pub(super) fn count_received(&mut self, packet: &Packet) {
+        if let Transport::Tcp(segment) = &packet.transport {
+            self.in_segs += segment_count(segment);
+        }
+    }
+
+    pub(super) fn count_sent(&mut self, packet: &Packet) {
+        if let Transport::Tcp(segment) = &packet.transport {
+            self.out_segs += segment_count(segment);
+            self.out_rsts += u64::from(segment.flags.rst());
+        }
+    }
+
     /// Takes over what the host's strangers have counted.
     pub(super) fn add_strangers(&mut self, strangers: StrangerCounts) {
         self.syncookies_sent += strangers.cookies_sent;
@@ -82,6 +97,14 @@ impl Counters {
         self.reply_queue_drops += strangers.replies_dropped;
         self.resets_withheld += strangers.resets_withheld;
     }
+}
+
+/// How many segments an aggregate stands for.
+fn segment_count(segment: &Segment) -> u64 {
+    if segment.segment_size == 0 {
+        return 1;
+    }
+    (segment.payload.len() as u64).div_ceil(u64::from(segment.segment_size)).max(1)
 }
 
 #[cfg(test)]

@@ -1,26 +1,7 @@
-use core::fmt;
+use polypath_wire::Endpoint;
 
 use crate::CloseReason;
 use crate::listener::ListenerId;
-use crate::slab::Key;
-
-/// Names a connection of a [`super::Host`]; never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub(super) Key);
-
-impl ConnectionId {
-    /// A small number that no other present connection of the host has: an index for the caller's own tables.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0.index as usize
-    }
-}
-
-impl fmt::Debug for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {:?}", self.0)
-    }
-}
 
 /// What happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +11,8 @@ pub enum HostEvent {
     Accepted {
         /// The listener it came to.
         listener: ListenerId,
+        /// The endpoint that its peer asked for.
+        local: Endpoint,
     },
     /// A connection opened from here is established.
     Connected,

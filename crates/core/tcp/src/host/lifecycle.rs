@@ -1,147 +1,71 @@
-//! How a connection comes to life, ends and is freed.
+//! How a connection ends and is freed.
 
+use super::plain::Rest;
 use super::*;
-use crate::{CloseReason, ConnectionOption, Event, State};
+use crate::CloseReason;
 
 impl Host {
-    /// Changes a setting of a live connection, as `setsockopt` does.
-    pub fn set_option(&mut self, now: Instant, id: ConnectionId, option: ConnectionOption) {
-        if let Some(entry) = held_mut(&mut self.connections, id).filter(|entry| !entry.closed) {
-            entry.tcp.set_option(now, option);
-            self.after_input(id.0);
-        }
-    }
-
     /// After anything that came in for a connection: its events, and a turn to transmit.
-    pub(super) fn after_input(&mut self, key: Key) {
-        self.take_events(key);
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        if !entry.held && entry.established && !entry.closed && entry.tcp.readable_bytes() > 0 {
-            // RFC 9293 §3.6.1: nobody will read this, and the peer must know.
-            entry.closed = true;
-            entry.tcp.abort();
-            self.counters.tcp_abort_on_data += 1;
-        }
-        self.ready.mark(key.index, &mut entry.queued);
+    pub(super) fn after_input(&mut self, id: ConnectionId) {
+        self.take_events(id);
+        let Some(connection) = self.core.get_mut(id) else { return };
+        self.counters.tcp_abort_on_data += u64::from(connection.abort_if_unwanted());
+        self.core.mark_ready(id);
     }
 
     /// A connection has nothing to transmit for now: arm its timer, or free what TCP is done with.
-    pub(super) fn settle(&mut self, now: Instant, key: Key) {
-        self.take_events(key);
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        if !entry.held && entry.half_open_of.is_none() {
-            entry.tcp.orphan(now);
-        }
-        match entry.tcp.state() {
-            State::Closed => return self.unbind(key),
-            State::TimeWait => {
-                if !entry.held {
-                    return self.compact(now, key);
-                }
-                if !entry.closed {
-                    entry.closed = true;
-                    self.events.push_back((ConnectionId(key), HostEvent::Closed(CloseReason::Finished)));
-                }
+    pub(super) fn settle(&mut self, now: Instant, id: ConnectionId) {
+        self.take_events(id);
+        let Some(connection) = self.core.get_mut(id) else { return };
+        match connection.rest(now, self.config.connection.fin_wait_2) {
+            Rest::Wait => {}
+            Rest::Closed => self.events.push_back((id, HostEvent::Closed(CloseReason::Finished))),
+            Rest::Over => return self.unbind(id),
+            Rest::TimeWait(numbers, ends_at) => {
+                let (flow, time_wait) = (connection.flow(), self.config.connection.time_wait);
+                self.unbind(id);
+                return self.core.enter_time_wait(id, flow, numbers, ends_at.unwrap_or(now + time_wait));
             }
-            State::FinWait2 if !entry.held && entry.orphan_ends_at.is_none() => {
-                entry.orphan_ends_at = Some(now + self.config.connection.fin_wait_2);
-            }
-            _ => {}
         }
-        self.arm(key);
+        self.core.arm(id);
     }
 
-    pub(super) fn arm(&mut self, key: Key) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        let mut at = entry.tcp.poll_timeout();
-        if let Some(end) = entry.orphan_ends_at {
-            at = Some(at.map_or(end, |at| at.min(end)));
-        }
-        self.timers.arm(&mut entry.timer, key.index, at);
-    }
-
-    fn take_events(&mut self, key: Key) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        let id = ConnectionId(key);
-        while let Some(event) = entry.tcp.poll() {
-            let event = match event {
-                Event::Connected => {
-                    entry.established = true;
-                    match entry.half_open_of.take() {
-                        Some(listener) => {
-                            entry.held = true;
-                            self.half_open -= 1;
-                            self.listeners.leave(listener, entry.tuple.remote.addr);
-                            HostEvent::Accepted { listener }
-                        }
-                        None => HostEvent::Connected,
-                    }
-                }
-                Event::Readable if entry.readable_queued => continue,
-                Event::Readable => {
-                    entry.readable_queued = true;
-                    HostEvent::Readable
-                }
-                Event::PeerFinished => HostEvent::PeerFinished,
-                // The connection itself deals with these.
-                Event::TimedOut | Event::MtuChanged => continue,
-                Event::Closed(reason) => {
-                    let reset = matches!(reason, CloseReason::Reset | CloseReason::Aborted);
-                    self.counters.estab_resets += u64::from(entry.established && reset);
-                    self.counters.tcp_abort_on_timeout += u64::from(reason == CloseReason::TimedOut);
-                    if core::mem::replace(&mut entry.closed, true) {
-                        continue;
-                    }
-                    HostEvent::Closed(reason)
-                }
-            };
-            if entry.held {
+    fn take_events(&mut self, id: ConnectionId) {
+        while let Some(connection) = self.core.get_mut(id) {
+            let Some(mut event) = connection.poll_event(&mut self.counters) else { return };
+            if event == HostEvent::Connected
+                && let Some(listener) = self.core.end_half_open(id)
+                && let Some(connection) = self.core.get_mut(id)
+            {
+                connection.hold();
+                event = HostEvent::Accepted { listener, local: connection.flow().local };
+            }
+            if self.held(id).is_some() {
                 self.events.push_back((id, event));
             }
         }
-        // As Linux: a third of the buffer must be free, so that a writer wakes for more than a segment.
-        let has_space = || entry.send_space_bytes() >= entry.tcp.send_buffer_bytes() / 3;
-        if entry.wants_writable && !entry.closed && has_space() {
-            entry.wants_writable = false;
-            self.events.push_back((id, HostEvent::Writable));
+    }
+
+    /// TCP is done with a connection: its flow is free. The connection stays as long as the application holds it.
+    pub(super) fn unbind(&mut self, id: ConnectionId) {
+        let Some(connection) = self.core.get_mut(id).filter(|connection| connection.is_bound()) else {
+            return;
+        };
+        connection.unbind();
+        let (flow, is_held) = (connection.flow(), connection.is_held());
+        self.counters.attempt_fails += u64::from(!connection.is_established());
+        self.core.remove_flow(id, &flow);
+        self.core.disarm(id);
+        self.core.end_half_open(id);
+        if !is_held {
+            self.forget(id);
         }
     }
 
-    /// TCP is done with a connection: its flow is free. The entry stays as long as the application holds it.
-    pub(super) fn unbind(&mut self, key: Key) {
-        let Some(entry) = self.connections.get_mut(key).filter(|entry| entry.bound) else { return };
-        entry.bound = false;
-        entry.closed = true;
-        self.flows.remove(&entry.tuple);
-        self.timers.cancel(&mut entry.timer);
-        if let Some(listener) = entry.half_open_of.take() {
-            self.half_open -= 1;
-            self.listeners.leave(listener, entry.tuple.remote.addr);
-        }
-        if !entry.established {
-            self.counters.attempt_fails += 1;
-        }
-        if !entry.held {
-            self.forget(key);
-        }
-    }
-
-    /// Removes an entry, and keeps what it has counted.
-    pub(super) fn forget(&mut self, key: Key) {
-        if let Some(entry) = self.connections.remove(key) {
-            entry.add_to(&mut self.counters);
-        }
-    }
-
-    /// Puts a TIME-WAIT record in the place of a connection.
-    fn compact(&mut self, now: Instant, key: Key) {
-        let Some(entry) = self.connections.get(key) else { return };
-        let tuple = entry.tuple;
-        let ends_at = entry.tcp.poll_timeout().unwrap_or(now + self.config.connection.time_wait);
-        let numbers = entry.tcp.time_wait_numbers();
-        self.unbind(key);
-        if let Some(index) = self.strangers.keep_time_wait(tuple, numbers, ends_at) {
-            self.flows.insert(tuple, FlowRef::time_wait(index));
+    /// Removes a connection, and keeps what it has counted.
+    pub(super) fn forget(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.core.remove(id) {
+            connection.add_to(&mut self.counters);
         }
     }
 }

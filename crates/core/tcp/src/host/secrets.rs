@@ -56,7 +56,7 @@ impl HostSecrets {
         Self { isn, timestamp, port, flow_table_seed: random.next_u64(), next_port: random.next_u32() }
     }
 
-    /// A seed for a [`crate::FlowTable`].
+    /// The seed of a table of flows.
     #[must_use]
     pub fn flow_table_seed(&self) -> u64 {
         self.flow_table_seed

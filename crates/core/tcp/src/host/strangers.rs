@@ -194,6 +194,12 @@ impl Strangers {
         self.time_waits.len()
     }
 
+    /// Whether the record at `index` is of that flow.
+    #[must_use]
+    pub fn is_in_time_wait(&self, index: u32, flow: &FourTuple) -> bool {
+        self.time_waits.flow(index).is_some_and(|waiting| waiting == flow)
+    }
+
     /// Timers of those flows.
     #[must_use]
     pub fn timer_count(&self) -> usize {
@@ -246,9 +252,9 @@ impl Strangers {
         self.time_waits.poll_timeout()
     }
 
-    /// The next flow whose TIME-WAIT is over.
+    /// The next flow whose TIME-WAIT is over, with the index that its record had.
     #[must_use]
-    pub fn poll_ended(&mut self, now: Instant) -> Option<FourTuple> {
+    pub fn poll_ended(&mut self, now: Instant) -> Option<(u32, FourTuple)> {
         self.time_waits.poll_ended(now)
     }
 }
@@ -305,7 +311,7 @@ mod tests {
         assert_eq!(strangers.handle_in_time_wait(later, second, tuple(2), &fin), None);
         assert!(strangers.poll_transmit().is_some() && strangers.poll_transmit().is_none());
         assert_eq!(strangers.poll_ended(later), None, "the FIN has prolonged it");
-        assert_eq!(strangers.poll_ended(later + WAIT), Some(tuple(2)));
+        assert_eq!(strangers.poll_ended(later + WAIT), Some((second, tuple(2))));
         assert_eq!((strangers.poll_ended(later + WAIT), strangers.poll_timeout()), (None, None));
         assert_eq!((strangers.time_wait_count(), strangers.timer_count()), (0, 0));
         let counts = StrangerCounts { time_waits: 2, time_waits_reopened: 1, ..StrangerCounts::default() };

@@ -4,7 +4,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::{FourTuple, Segment, SeqNumber, TcpFlags, Timestamps};
 
 use crate::slab::{Key, Slab};
-use crate::timer_wheel::{TimerHandle, TimerWheel};
+use crate::timer_wheel::TimerWheel;
 
 /// Least time between two acknowledgments for segments that occupy no sequence space: so two ends that
 /// disagree don't answer each other without end (as Linux's `tcp_invalid_ratelimit`).
@@ -15,7 +15,6 @@ const EMPTY_ACK_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 struct TimeWait {
     tuple: FourTuple,
-    timer: TimerHandle,
     /// When the wait ends; a repeated FIN moves it.
     ends_at: Instant,
     numbers: TimeWaitNumbers,
@@ -54,7 +53,7 @@ pub(super) enum TimeWaitReaction {
 pub(super) struct TimeWaits {
     records: Slab<Box<TimeWait>>,
     /// Of the records, by their index.
-    timers: TimerWheel<u32>,
+    timers: TimerWheel,
     most: usize,
     /// How long a wait lasts after a FIN that came again.
     length: Duration,
@@ -73,6 +72,11 @@ impl TimeWaits {
         self.timers.len()
     }
 
+    /// The flow of a record.
+    pub(super) fn flow(&self, index: u32) -> Option<&FourTuple> {
+        Some(&self.records.at(index)?.tuple)
+    }
+
     #[cfg(test)]
     pub(super) fn first(&self) -> Option<TimeWaitNumbers> {
         Some(self.records.iter().next()?.1.numbers)
@@ -89,8 +93,7 @@ impl TimeWaits {
             return None;
         }
         let key = self.records.insert(Box::new(TimeWait::new(tuple, numbers, ends_at)));
-        let record = self.records.get_mut(key)?;
-        self.timers.schedule(&mut record.timer, key.index, ends_at);
+        self.timers.schedule(key.index, ends_at);
         Some(key.index)
     }
 
@@ -101,7 +104,7 @@ impl TimeWaits {
         match reaction {
             TimeWaitReaction::Drop => {}
             TimeWaitReaction::Acknowledge(_) => {
-                self.timers.schedule(&mut record.timer, index, record.ends_at);
+                self.timers.schedule(index, record.ends_at);
             }
             TimeWaitReaction::Reopen(_) => _ = self.remove(key),
         }
@@ -113,21 +116,21 @@ impl TimeWaits {
         self.timers.next_deadline()
     }
 
-    /// The next flow whose wait is over.
-    pub(super) fn poll_ended(&mut self, now: Instant) -> Option<FourTuple> {
+    /// The next flow whose wait is over, and the index of its record.
+    pub(super) fn poll_ended(&mut self, now: Instant) -> Option<(u32, FourTuple)> {
         while let Some(index) = self.timers.poll_expired(now) {
             let Some((key, record)) = self.records.at_mut(index) else { continue };
             if record.ends_at <= now {
-                return self.remove(key);
+                return self.remove(key).map(|flow| (index, flow));
             }
-            self.timers.schedule(&mut record.timer, index, record.ends_at);
+            self.timers.schedule(index, record.ends_at);
         }
         None
     }
 
     fn remove(&mut self, key: Key) -> Option<FourTuple> {
-        let mut record = self.records.remove(key)?;
-        self.timers.cancel(&mut record.timer);
+        let record = self.records.remove(key)?;
+        self.timers.cancel(key.index);
         Some(record.tuple)
     }
 }
@@ -135,7 +138,7 @@ impl TimeWaits {
 impl TimeWait {
     /// A wait that ends at `ends_at`.
     fn new(tuple: FourTuple, numbers: TimeWaitNumbers, ends_at: Instant) -> Self {
-        Self { tuple, timer: TimerHandle::default(), ends_at, numbers, next_empty_ack_at: Instant::ZERO }
+        Self { tuple, ends_at, numbers, next_empty_ack_at: Instant::ZERO }
     }
 
     /// RFC 9293 §3.10.7.4 for TIME-WAIT, with RFC 6191 (a new SYN) and RFC 1337 (resets are ignored, lest an
@@ -259,6 +262,6 @@ mod tests {
         let later = now + EMPTY_ACK_INTERVAL;
         assert!(matches!(react(later, TcpFlags::ACK, 1999), TimeWaitReaction::Acknowledge(_)));
         assert_eq!(record.ends_at, Instant::from_secs(60));
-        assert!(size_of::<TimeWait>() <= 112, "{}", size_of::<TimeWait>());
+        assert!(size_of::<TimeWait>() <= 96, "{}", size_of::<TimeWait>());
     }
 }

@@ -11,8 +11,9 @@ impl Scoreboard {
     pub(crate) fn check(&self) {
         let sum = |flag: Flags| self.marks.iter().filter(|p| p.flags.has(flag)).map(Sent::len).sum::<u64>();
         assert_eq!(sum(Flags::SACKED), self.marks.sacked_bytes());
-        assert_eq!(sum(Flags::LOST), self.marks.lost_bytes());
         assert_eq!(sum(Flags::RESENT), self.marks.resent_bytes());
+        assert_eq!(sum(Flags::LOST) - sum(Flags::RESENT), self.marks.waiting_bytes());
+        assert_eq!(sum(Flags::SACKED) + self.marks.waiting_bytes(), self.marks.absent_bytes());
         assert_eq!(self.marks.iter().map(Sent::len).sum::<u64>(), self.marks.bytes());
         let count = self.marks.iter().filter(|mark| mark.flags.has(Flags::SACKED)).count();
         assert_eq!(count, self.marks.sacked_count());

@@ -16,8 +16,8 @@ pub(super) struct OwedAcks {
     acked_to: u64,
     /// When a delayed acknowledgment is due; [`Instant::FAR_FUTURE`] is none.
     delayed_until: Instant,
-    /// A duplicate to report (RFC 2883), by stream offsets.
-    duplicate: Option<(u64, u64)>,
+    /// A duplicate to report (RFC 2883), by stream offsets; empty if there is none.
+    duplicate: (u64, u64),
     /// Segments in order since the last acknowledgment.
     segments: u32,
     /// Segments that are still acknowledged at once.
@@ -33,7 +33,7 @@ impl OwedAcks {
         Self {
             acked_to: 0,
             delayed_until: Instant::FAR_FUTURE,
-            duplicate: None,
+            duplicate: (0, 0),
             segments: 0,
             quick_left: quick,
             challenges: Challenges::default(),
@@ -61,7 +61,7 @@ impl OwedAcks {
 
     /// Data came for the second time.
     pub(super) fn handle_duplicate(&mut self, range: (u64, u64)) {
-        self.duplicate = Some(range);
+        self.duplicate = range;
     }
 
     /// An acceptable segment came: both ends agree.
@@ -125,7 +125,8 @@ impl OwedAcks {
 
     /// The duplicate to report, once.
     pub(super) fn take_duplicate(&mut self) -> Option<(u64, u64)> {
-        self.duplicate.take()
+        let range = core::mem::take(&mut self.duplicate);
+        (range.0 < range.1).then_some(range)
     }
 
     // ---- getters
@@ -156,7 +157,7 @@ impl OwedAcks {
     /// A duplicate is to be reported.
     #[inline]
     pub(super) const fn has_duplicate(&self) -> bool {
-        self.duplicate.is_some()
+        self.duplicate.0 < self.duplicate.1
     }
 
     /// What the last acknowledgment covered, as a stream offset.

@@ -6,6 +6,8 @@ mod tail_probe;
 mod tally;
 mod undo;
 
+use alloc::boxed::Box;
+
 use polypath_congestion::Controller;
 use polypath_units::{Duration, Instant};
 
@@ -21,7 +23,7 @@ use undo::Undo;
 pub(super) const DUPLICATE_THRESHOLD: u32 = 3;
 
 /// Loss recovery.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Recovery {
     phase: Phase,
     frto: Frto,
@@ -31,10 +33,16 @@ pub(super) struct Recovery {
     /// advances does, for them as well.
     deferred_bytes: u64,
     rack: Rack,
-    prr: Prr,
-    undo: Undo,
+    /// Of the episode that is on, or the last one; none before the first, as in most idle connections.
+    episode: Option<Box<Episode>>,
     tail_probe: TailProbe,
     tally: Tally,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Episode {
+    prr: Prr,
+    undo: Undo,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,8 +75,8 @@ impl Recovery {
         self.tally.count_recovery();
         self.deferred_bytes = 0;
         self.phase = Phase::Fast { until: range.1 };
-        self.prr = Prr::new(in_flight_bytes);
-        self.undo = Undo::new(is_clean, range);
+        let episode = self.episode.get_or_insert_default();
+        **episode = Episode { prr: Prr::new(in_flight_bytes), undo: Undo::new(is_clean, range) };
         self.tail_probe.forget();
     }
 
@@ -78,9 +86,10 @@ impl Recovery {
         self.frto = if frto { Frto::Resent } else { Frto::Off };
         self.deferred_bytes = 0;
         self.phase = Phase::Timeout { until: range.1, since: now };
-        self.prr = Prr::default();
+        let episode = self.episode.get_or_insert_default();
+        episode.prr = Prr::default();
         if !matches!(before, Phase::Timeout { .. }) {
-            self.undo = Undo::new(is_clean && before == Phase::Open, range);
+            episode.undo = Undo::new(is_clean && before == Phase::Open, range);
         }
         self.tail_probe.forget();
     }
@@ -98,7 +107,9 @@ impl Recovery {
         self.phase = Phase::Open;
         self.frto = Frto::Off;
         self.duplicates = 0;
-        self.undo.handle_end();
+        if let Some(episode) = &mut self.episode {
+            episode.undo.handle_end();
+        }
         self.rack.handle_recovery_end();
         true
     }
@@ -108,7 +119,9 @@ impl Recovery {
         self.tally.count_spurious();
         self.phase = Phase::Open;
         self.frto = Frto::Off;
-        self.undo.handle_undone();
+        if let Some(episode) = &mut self.episode {
+            episode.undo.handle_undone();
+        }
     }
 
     /// What is going on.
@@ -134,7 +147,9 @@ impl Recovery {
     /// The first acknowledgment after the timeout advanced: two new segments may leave.
     pub(super) fn send_new_for_frto(&mut self) {
         self.frto = Frto::SentNew;
-        self.prr.forget_sent();
+        if let Some(episode) = &mut self.episode {
+            episode.prr.forget_sent();
+        }
     }
 
     /// It was genuine.
@@ -153,9 +168,14 @@ impl Recovery {
         mss: u32,
         has_sack: bool,
     ) -> u64 {
-        let beyond = |most: u64| in_flight_bytes() + most.saturating_sub(self.prr.out_bytes());
+        let beyond = |most: u64| {
+            in_flight_bytes()
+                + most.saturating_sub(self.episode.as_ref().map_or(0, |episode| episode.prr.out_bytes()))
+        };
         match self.phase {
-            Phase::Fast { .. } if !controller.steers_recovery() => self.prr.window_bytes(),
+            Phase::Fast { .. } if !controller.steers_recovery() => {
+                self.episode.as_ref().map_or(0, |episode| episode.prr.window_bytes())
+            }
             // What else is in flight may have been lost, so it does not hold back the one segment that tells.
             Phase::Timeout { .. } if self.frto == Frto::Resent => beyond(u64::from(mss)),
             Phase::Timeout { .. } if self.frto == Frto::SentNew => beyond(2 * u64::from(mss)),
@@ -171,17 +191,23 @@ impl Recovery {
     /// Something left.
     #[inline]
     pub(super) fn handle_sent(&mut self, bytes: u64) {
-        self.prr.handle_sent(bytes);
+        if let Some(episode) = &mut self.episode {
+            episode.prr.handle_sent(bytes);
+        }
     }
 
     /// Something left again, at this time of the timestamp clock.
     pub(super) fn handle_resent(&mut self, now_ms: u32) {
-        self.undo.handle_resent(now_ms);
+        if let Some(episode) = &mut self.episode {
+            episode.undo.handle_resent(now_ms);
+        }
     }
 
     /// Something was delivered in fast recovery; see [`Prr::handle_delivered`].
     pub(super) fn reduce(&mut self, delivered: u64, pipe: u64, target: u64, mss: u64, safe: bool) {
-        self.prr.handle_delivered(delivered, pipe, target, mss, safe);
+        if let Some(episode) = &mut self.episode {
+            episode.prr.handle_delivered(delivered, pipe, target, mss, safe);
+        }
     }
 
     /// What an acknowledgment of `newly_bytes` grows the window by.
@@ -260,20 +286,20 @@ impl Recovery {
         if !by_probe {
             self.rack.handle_dsack(una, next);
         }
-        self.undo.handle_dsack(range)
+        self.episode.as_mut().is_some_and(|episode| episode.undo.handle_dsack(range))
     }
 
     /// An echo answers the original of what was sent again (RFC 3522).
     #[inline]
     pub(super) fn is_spurious_by(&self, echo: u32) -> bool {
-        self.is_active() && self.undo.is_proven_by(echo)
+        self.is_active() && self.episode.as_ref().is_some_and(|episode| episode.undo.is_proven_by(echo))
     }
 
     /// After a timeout: when the first retransmission left, by the timestamp clock.
     #[inline]
-    pub(super) const fn timed_out_ms(&self) -> Option<u32> {
+    pub(super) fn timed_out_ms(&self) -> Option<u32> {
         match self.phase {
-            Phase::Timeout { .. } => self.undo.first_resend_ms(),
+            Phase::Timeout { .. } => self.episode.as_ref()?.undo.first_resend_ms(),
             Phase::Open | Phase::Fast { .. } => None,
         }
     }

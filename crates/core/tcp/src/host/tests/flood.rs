@@ -1,7 +1,7 @@
 //! SYNs without end from addresses that answer nobody, and clients that connect meanwhile.
 
 use polypath_units::Duration;
-use polypath_wire::{Segment, TcpFlags, TcpOption, Timestamps};
+use polypath_wire::{Segment, TcpFlags, TcpOption, Timestamps, Transport};
 
 use super::super::*;
 use super::network::PORT;
@@ -36,7 +36,7 @@ fn flood(network: &mut Network, from: u32, for_ms: u32) {
 #[test]
 fn a_million_syns_a_second_delay_nobody() {
     let mut network = Network::new(1, Faults::default());
-    network.listen(1024);
+    let listener = network.listen(1024);
     network.latency = MILLISECOND * 25;
     network.apps[SERVER].answer = pattern(1000);
     for begin in 0..4 {
@@ -50,13 +50,9 @@ fn a_million_syns_a_second_delay_nobody() {
     assert_eq!((server.syncookies_recv, server.syncookies_failed), (4, 0));
     assert_eq!(network.hosts[SERVER].population().half_open, 1024);
     // The spoofed addresses are nobody's: what is sent there again and again must not reach the client.
-    let spoofed: alloc::vec::Vec<Key> = network.hosts[SERVER]
-        .connections
-        .iter()
-        .filter(|(_, entry)| entry.half_open_of.is_some())
-        .map(|(key, _)| key)
-        .collect();
-    spoofed.into_iter().for_each(|key| network.hosts[SERVER].unbind(key));
+    let core = &network.hosts[SERVER].core;
+    let spoofed: Vec<ConnectionId> = core.half_open_of(listener).collect();
+    spoofed.into_iter().for_each(|id| network.hosts[SERVER].unbind(id));
     network.run_to_end();
     assert_eq!(network.apps[SERVER].finished.len(), 4);
     assert!(network.apps[SERVER].finished.iter().all(|stream| stream.received == pattern(100_000)[..]));

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use polypath_units::Duration;
-use polypath_wire::{Segment, TcpFlags};
+use polypath_wire::{Segment, TcpFlags, Transport};
 
 use super::super::*;
 use super::network::{CLIENT, Faults, Network, PORT, SERVER, address, endpoint, pattern};
@@ -50,7 +50,11 @@ fn events_come_in_order() {
     assert_eq!(events(CLIENT)[..2], [HostEvent::Connected, HostEvent::Readable]);
     assert_eq!(
         events(SERVER)[..3],
-        [HostEvent::Accepted { listener }, HostEvent::Readable, HostEvent::PeerFinished]
+        [
+            HostEvent::Accepted { listener, local: endpoint(SERVER, PORT) },
+            HostEvent::Readable,
+            HostEvent::PeerFinished
+        ]
     );
     network.assert_nothing_left();
 }
@@ -70,7 +74,7 @@ fn what_nobody_listens_for_is_reset() {
         let (tuple, segment) = syn(i, 1);
         network.inject(SERVER, tuple, Segment { flags: TcpFlags::ACK, ..segment });
     }
-    assert_eq!(network.hosts[SERVER].strangers.reply_count(), 1024);
+    assert_eq!(network.hosts[SERVER].core.strangers().reply_count(), 1024);
     assert!(network.hosts[SERVER].counters().reply_queue_drops > 0);
 }
 
@@ -180,7 +184,7 @@ fn time_wait_is_a_small_record_that_answers() {
     assert_eq!((population.connections, population.time_waits, population.flows), (0, 1, 1));
     assert_eq!(network.hosts[SERVER].population().flows, 0, "who finishes last does not wait");
     // A repeated FIN is acknowledged, not reset.
-    let numbers = network.hosts[CLIENT].strangers.first_time_wait().unwrap();
+    let numbers = network.hosts[CLIENT].core.strangers().first_time_wait().unwrap();
     let mut fin = Segment { seq: numbers.rcv_nxt.sub(1), ack: numbers.snd_nxt, ..Segment::default() };
     fin.flags = TcpFlags::FIN.with(TcpFlags::ACK);
     network.inject(CLIENT, tuple.reversed(), fin);
@@ -208,13 +212,13 @@ fn a_new_syn_ends_time_wait() {
     let tuple = network.hosts[CLIENT].tuple(id).unwrap();
     network.run_for(Duration::from_secs(5));
     assert_eq!(network.hosts[SERVER].population().time_waits, 1);
-    let last = network.hosts[SERVER].strangers.first_time_wait().unwrap();
+    let last = network.hosts[SERVER].core.strangers().first_time_wait().unwrap();
     network.hosts[CLIENT].connect(network.now, tuple.local, tuple.remote).unwrap();
     network.run_for(Duration::from_secs(1));
     assert_eq!(network.hosts[SERVER].counters().tw_recycled, 1);
     let connected = |(_, event): &&(ConnectionId, HostEvent)| *event == HostEvent::Connected;
     assert_eq!(network.apps[CLIENT].events.iter().filter(connected).count(), 2);
-    let next = network.hosts[SERVER].strangers.first_time_wait().unwrap();
+    let next = network.hosts[SERVER].core.strangers().first_time_wait().unwrap();
     assert!(next.snd_nxt.after(last.snd_nxt));
     network.run_to_end();
     network.assert_nothing_left();
@@ -354,7 +358,7 @@ fn idle_connections_take_no_part_in_the_work() {
     let at_rest = network.hosts[SERVER].population();
     assert_eq!((at_rest.connections, at_rest.half_open), (IDLE as usize + 1, 0));
     assert!(at_rest.timers <= IDLE as usize + 1, "one timer a connection at most");
-    assert!(network.hosts[SERVER].ready.is_empty(), "an idle connection is not asked for packets");
+    assert!(!network.hosts[SERVER].core.has_ready(), "an idle connection is not asked for packets");
 
     let carried = network.packets;
     let now = network.now;
@@ -364,7 +368,7 @@ fn idle_connections_take_no_part_in_the_work() {
         network.step();
         for host in [CLIENT, SERVER] {
             let host = &network.hosts[host];
-            assert!(host.ready.is_empty() && host.population().timers <= IDLE as usize + 1);
+            assert!(!host.core.has_ready() && host.population().timers <= IDLE as usize + 1);
         }
     }
     assert_eq!(address(SERVER), network.hosts[CLIENT].tuple(busy).unwrap().remote.addr);

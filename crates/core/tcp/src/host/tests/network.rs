@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use polypath_units::Duration;
+use polypath_wire::Transport;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -241,9 +242,11 @@ impl Network {
         for host in &self.hosts {
             let population = host.population();
             assert_eq!(population, Population { listeners: population.listeners, ..Population::default() });
-            assert!(host.ready.is_empty() && host.strangers.reply_count() == 0 && host.events.is_empty());
-            for listener in [host.listeners.find(endpoint(SERVER, PORT))].into_iter().flatten() {
-                assert_eq!(host.listeners.get(listener).map(|listener| listener.half_open()), Some(0));
+            assert!(
+                !host.core.has_ready() && host.core.strangers().reply_count() == 0 && host.events.is_empty()
+            );
+            for listener in [host.core.listeners().find(endpoint(SERVER, PORT))].into_iter().flatten() {
+                assert_eq!(host.core.listeners().get(listener).map(|listener| listener.half_open()), Some(0));
             }
         }
     }

@@ -1,0 +1,90 @@
+//! The table of `docs/states.md`: each cell is what a real transition did. `POLYPATH_BLESS=1 cargo test -p polypath-tcp states` writes
+//! it anew.
+
+use std::fs;
+use std::path::Path;
+use std::string::String;
+
+use polypath_units::Instant;
+
+use super::event::CloseReason;
+use super::lifecycle::{AfterFin, Lifecycle, State};
+
+const STATES: [State; 10] = [
+    State::SynSent,
+    State::SynReceived,
+    State::Established,
+    State::FinWait1,
+    State::FinWait2,
+    State::CloseWait,
+    State::Closing,
+    State::LastAck,
+    State::TimeWait,
+    State::Closed,
+];
+
+/// What a connection does after a FIN, as far as its state goes.
+fn go_on_after(lifecycle: &mut Lifecycle, step: AfterFin) {
+    match step {
+        AfterFin::Stay => {}
+        AfterFin::TimeWait => lifecycle.become_time_wait(Instant::ZERO),
+        AfterFin::Close => {
+            lifecycle.become_closed(CloseReason::Finished);
+        }
+    }
+}
+
+#[test]
+fn states_of_tcp() {
+    type Step = fn(&mut Lifecycle);
+    // The states in which a segment or the application can bring each about.
+    let events: [(&str, &[State], Step); 6] = [
+        ("SYN that crosses ours", &[State::SynSent], Lifecycle::become_syn_received),
+        (
+            "our SYN acknowledged, the peer's there",
+            &[State::SynSent, State::SynReceived],
+            Lifecycle::become_established,
+        ),
+        ("FIN sent", &[State::Established, State::CloseWait], Lifecycle::handle_fin_sent),
+        ("FIN acknowledged", &STATES, |it| {
+            let step = it.handle_fin_acked();
+            go_on_after(it, step);
+        }),
+        ("peer's FIN", &STATES, |it| {
+            let step = it.handle_peer_fin();
+            go_on_after(it, step);
+        }),
+        ("reset, abort, timeout", &STATES, |it| {
+            it.become_closed(CloseReason::Aborted);
+        }),
+    ];
+    let names = events.map(|(event, ..)| event).join(" | ");
+    let mut table = std::format!("| state | {names} |\n|---|{}\n", "---|".repeat(events.len()));
+    for state in STATES {
+        let cells = events.map(|(_, from, step)| {
+            let mut lifecycle = Lifecycle::new(state);
+            if from.contains(&state) {
+                step(&mut lifecycle);
+            }
+            let after = lifecycle.state();
+            if after == state { String::from("·") } else { std::format!("{after:?}") }
+        });
+        table += &std::format!("| {state:?} | {} |\n", cells.join(" | "));
+    }
+    compare("tcp", &table);
+}
+
+/// Compares the part of `docs/states.md` that has this name with what the code does.
+#[track_caller]
+fn compare(name: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/states.md");
+    let text = fs::read_to_string(&path).expect("docs/states.md");
+    let marks = [std::format!("<!-- {name} -->\n"), std::format!("<!-- end of {name} -->\n")];
+    let [start, end] = marks.map(|mark| text.find(&mark).map(|at| (at, mark.len())).expect("a mark"));
+    let (start, end) = (start.0 + start.1, end.0);
+    if std::env::var_os("POLYPATH_BLESS").is_some() {
+        let text = [&text[..start], table, &text[end..]].concat();
+        return fs::write(path, text).expect("docs/states.md");
+    }
+    assert!(&text[start..end] == table, "docs/states.md has another table of {name}; this is:\n{table}");
+}
