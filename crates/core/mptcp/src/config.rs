@@ -22,18 +22,21 @@ pub struct ConnectionConfig {
     pub checksum: bool,
     /// Tell the peer not to open subflows to the initial address (flag C). Default off.
     pub no_join_initial: bool,
-    /// Congestion control by name. Default `cubic`: each path is used as TCP would use it, which is no slower than TCP over the
+    /// Congestion control. Default `cubic`: each path is used as TCP would use it, which is no slower than TCP over the
     /// best of them even where losses are random. Coupled algorithms (`lia`, `olia`, `balia`) take no more than one TCP where
     /// paths meet in one bottleneck, and give up most of a lossy path (RFC 6356).
     pub congestion: polypath_congestion::Algorithm,
-    /// A further subflow that shares the client's address with an earlier one shares its access link too: it gets `lia`, coupled
-    /// with all others, if `congestion` is uncoupled. Default on.
-    pub couple_shared_access: bool,
+    /// A further subflow that shares the client's address with an earlier one shares its access link too. It gets `lia`, coupled with
+    /// all others, **in place of `congestion`**, if that is uncoupled and does not steer recovery itself: two of CUBIC would take twice
+    /// their share of the link. Where a user has named a congestion control, turn this off, as files and the command's options do.
+    /// Default on.
+    pub lia_on_shared_access: bool,
     /// Scheduler. Default `default`.
     pub scheduler: scheduler::Policy,
     /// Path manager. Default `endpoints`.
     pub path_manager: path_manager::Policy,
-    /// Settings of each subflow. Its buffer sizes hold for the connection as a whole.
+    /// Settings of each subflow, with a largest retransmission timeout of 60 s by default, since others carry on meanwhile. Its buffer
+    /// sizes hold for the connection as a whole.
     pub tcp: Arc<polypath_tcp::Config>,
     /// A client opens the connection over all its `subflow` endpoints at once, unless it is bound to a port: whichever the peer
     /// answers first carries the initial subflow, the other handshakes are given up. So neither a dead path nor a slow one
@@ -58,7 +61,7 @@ pub struct ConnectionConfig {
     /// subflow works, it is probed every second. 0 for never. Default 4, as `net.mptcp.stale_loss_cnt` of Linux, which counts
     /// intervals without progress.
     pub stale_loss_count: u8,
-    /// Whose choice of paths is judged by what the paths bring and hold up, and mended with MP_PRIO. Default [`JudgePaths::Never`]:
+    /// Whose choice of paths is judged by what the paths bring and hold up, and mended with MP_PRIO. Default `never`:
     /// it is rarely slower than the best path, but gains less where paths are alike.
     pub judge_paths: JudgePaths,
     /// How long a connection without any subflow waits for one. Default 60 s.
@@ -66,6 +69,14 @@ pub struct ConnectionConfig {
     /// ADD_ADDR is sent again if it is not echoed within this time, and then after twice as long each, eight times in all.
     /// Default 1 s.
     pub add_addr_timeout: Duration,
+}
+
+impl ConnectionConfig {
+    /// How long the connection waits without a subflow: the user timeout, if there is one (RFC 5482), else
+    /// [`no_subflow_timeout`](Self::no_subflow_timeout).
+    pub(crate) fn patience_without_subflow(&self) -> Duration {
+        self.tcp.user_timeout.unwrap_or(self.no_subflow_timeout)
+    }
 }
 
 impl Default for ConnectionConfig {
@@ -76,7 +87,7 @@ impl Default for ConnectionConfig {
             checksum: false,
             no_join_initial: false,
             congestion: polypath_congestion::CUBIC,
-            couple_shared_access: true,
+            lia_on_shared_access: true,
             scheduler: scheduler::Policy::default(),
             path_manager: path_manager::Policy::default(),
             tcp: Arc::new(polypath_tcp::Config { max_rto: Duration::from_secs(60), ..Default::default() }),

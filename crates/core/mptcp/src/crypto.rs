@@ -7,6 +7,8 @@ use polypath_wire::{DataSeq, MptcpVersion};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
+use crate::identifiers::AddressId;
+
 /// A host's key for one connection (RFC 8684 §3.1): 64 random bits, sent in the clear once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key(pub u64);
@@ -74,7 +76,7 @@ pub(crate) fn verify_join_hmac(
 pub(crate) fn verify_add_addr_hmac(
     own: Key,
     peer: Key,
-    address_id: u8,
+    address_id: AddressId,
     addr: IpAddr,
     port: Option<u16>,
     hmac: u64,
@@ -82,8 +84,8 @@ pub(crate) fn verify_add_addr_hmac(
     let port = port.unwrap_or(0).to_be_bytes();
     let key = key_bytes(own, peer);
     let mac = match addr {
-        IpAddr::V4(addr) => mac::<Hmac<Sha256>>(&key, &[&[address_id], &addr.octets(), &port]),
-        IpAddr::V6(addr) => mac::<Hmac<Sha256>>(&key, &[&[address_id], &addr.octets(), &port]),
+        IpAddr::V4(addr) => mac::<Hmac<Sha256>>(&key, &[&[address_id.0], &addr.octets(), &port]),
+        IpAddr::V6(addr) => mac::<Hmac<Sha256>>(&key, &[&[address_id.0], &addr.octets(), &port]),
     };
     mac.verify_truncated_right(&hmac.to_be_bytes()).is_ok()
 }
@@ -103,11 +105,17 @@ pub(crate) fn truncated(hmac: &Hmac160) -> u64 {
 /// The ADD_ADDR HMAC of the host that owns `own` (RFC 8684 §3.4.1, version 1 only): the *rightmost* 64 bits of
 /// HMAC-SHA256 keyed with `own ‖ peer`, over address id, address and port (zero if the option has none).
 #[must_use]
-pub(crate) fn add_addr_hmac(own: Key, peer: Key, address_id: u8, addr: IpAddr, port: Option<u16>) -> u64 {
+pub(crate) fn add_addr_hmac(
+    own: Key,
+    peer: Key,
+    address_id: AddressId,
+    addr: IpAddr,
+    port: Option<u16>,
+) -> u64 {
     let port = port.unwrap_or(0).to_be_bytes();
     let hash = match addr {
-        IpAddr::V4(addr) => hmac_sha256(own, peer, &[&[address_id], &addr.octets(), &port]),
-        IpAddr::V6(addr) => hmac_sha256(own, peer, &[&[address_id], &addr.octets(), &port]),
+        IpAddr::V4(addr) => hmac_sha256(own, peer, &[&[address_id.0], &addr.octets(), &port]),
+        IpAddr::V6(addr) => hmac_sha256(own, peer, &[&[address_id.0], &addr.octets(), &port]),
     };
     hash.iter().skip(24).fold(0, |acc, byte| acc << 8 | u64::from(*byte))
 }
@@ -175,10 +183,10 @@ mod tests {
             assert!(!verify_join_hmac(version, peer, own, 1, 2, &right));
         }
         for addr in [IpAddr::from([10, 0, 0, 1]), IpAddr::from([7u16; 8])] {
-            let right = add_addr_hmac(own, peer, 3, addr, Some(80));
-            let verify = |hmac| verify_add_addr_hmac(own, peer, 3, addr, Some(80), hmac);
+            let right = add_addr_hmac(own, peer, AddressId(3), addr, Some(80));
+            let verify = |hmac| verify_add_addr_hmac(own, peer, AddressId(3), addr, Some(80), hmac);
             assert!(verify(right) && (0..64).all(|bit| !verify(right ^ 1 << bit)));
-            assert!(!verify_add_addr_hmac(own, peer, 3, addr, None, right));
+            assert!(!verify_add_addr_hmac(own, peer, AddressId(3), addr, None, right));
         }
     }
 }

@@ -1,6 +1,8 @@
 use polypath_tcp::ListenerId;
 use polypath_wire::{Endpoint, FourTuple, ResetReason};
 
+use crate::identifiers::{AddressId, SubflowId};
+
 /// What a connection tells its application. Subflow events read like `ip mptcp monitor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -25,7 +27,7 @@ pub enum Event {
     /// A subflow is ready for data (`SF_ESTABLISHED`).
     SubflowEstablished {
         /// Identifier within the connection.
-        subflow: u8,
+        subflow: SubflowId,
         /// Both ends.
         tuple: FourTuple,
         /// As a backup.
@@ -34,7 +36,7 @@ pub enum Event {
     /// A subflow ended (`SF_CLOSED`).
     SubflowClosed {
         /// Identifier within the connection.
-        subflow: u8,
+        subflow: SubflowId,
         /// Both ends.
         tuple: FourTuple,
         /// Why, if it did not end in order.
@@ -43,28 +45,28 @@ pub enum Event {
     /// The peer was asked to send over a subflow no more while another works: it held up the rest.
     SubflowSetAside {
         /// Identifier within the connection.
-        subflow: u8,
+        subflow: SubflowId,
         /// Both ends.
         tuple: FourTuple,
     },
     /// The peer was asked to send over a subflow that had been set aside.
     SubflowTried {
         /// Identifier within the connection.
-        subflow: u8,
+        subflow: SubflowId,
         /// Both ends.
         tuple: FourTuple,
     },
     /// The peer announced an address (`ANNOUNCED`).
     Announced {
         /// Address identifier.
-        id: u8,
+        id: AddressId,
         /// The address, with the connection's port if the option had none.
         remote: Endpoint,
     },
     /// The peer withdrew an address (`REMOVED`).
     Removed {
         /// Address identifier.
-        id: u8,
+        id: AddressId,
     },
     /// The connection is over (`CLOSED`). Nothing follows.
     Closed(CloseReason),

@@ -14,7 +14,7 @@ pub(crate) struct Mapping {
     pub(crate) len_bytes: u16,
     /// DSS checksum, where in use.
     pub(crate) checksum: Option<u16>,
-    pub(crate) carried: Carried,
+    pub(crate) repetition: Repetition,
     /// Room is kept for so long a data sequence number, and for so long a DATA_ACK beside it.
     pub(crate) numbers: Numbers,
 }
@@ -34,7 +34,7 @@ const SHORT_REACH_BYTES: i64 = 1 << 30;
 /// Which segments of a mapping carry it: a segment whose bytes are covered by a mapping that the peer knows needs none of its
 /// own (RFC 8684 §3.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Carried {
+pub(crate) enum Repetition {
     /// Each segment.
     #[default]
     InEach,
@@ -74,8 +74,8 @@ impl Mapping {
     /// The DSS of a segment of this mapping, which begins it or not; `next` is the data that is expected from the peer, and data
     /// up to `latest` has been sent. What waited so long that it needs a long number takes the DATA_ACK's place for that.
     pub(crate) fn dss(&self, is_start: bool, next: DataSeq, latest: DataSeq) -> Option<Dss> {
-        let mapping = (is_start || self.carried == Carried::InEach).then(|| self.to_wire(latest));
-        let is_bare = mapping.is_none() && self.carried == Carried::Once;
+        let mapping = (is_start || self.repetition == Repetition::InEach).then(|| self.to_wire(latest));
+        let is_bare = mapping.is_none() && self.repetition == Repetition::Once;
         let is_longer = self.numbers.is_seq_short
             && mapping.is_some_and(|mapping| matches!(mapping.data_seq, WireDataSeq::Full(_)));
         let data_ack = (!is_longer).then(|| self.numbers.ack(next));
@@ -86,9 +86,9 @@ impl Mapping {
     pub(crate) const fn dss_bytes(&self, is_start: bool) -> usize {
         let acknowledging = DSS_HEAD_BYTES + self.numbers.ack_bytes();
         let mapped = acknowledging + self.numbers.seq_bytes() + MAPPED_BYTES;
-        match self.carried {
-            Carried::Once if !is_start => 0,
-            Carried::OnceWithDataAcks if !is_start => acknowledging,
+        match self.repetition {
+            Repetition::Once if !is_start => 0,
+            Repetition::OnceWithDataAcks if !is_start => acknowledging,
             _ if self.checksum.is_some() => mapped + 2,
             _ => mapped,
         }
@@ -115,19 +115,20 @@ mod tests {
 
     #[test]
     fn as_much_room_is_kept_as_is_used() {
-        for carried in [Carried::InEach, Carried::OnceWithDataAcks, Carried::Once] {
+        for repetition in [Repetition::InEach, Repetition::OnceWithDataAcks, Repetition::Once] {
             for (is_start, checksum) in [(true, None), (true, Some(7)), (false, None), (false, Some(7))] {
                 for (is_seq_short, is_ack_full) in
                     [(false, false), (false, true), (true, false), (true, true)]
                 {
                     // With a checksum, each segment carries the mapping.
-                    let carried = if checksum.is_some() { Carried::InEach } else { carried };
+                    let repetition = if checksum.is_some() { Repetition::InEach } else { repetition };
                     let numbers = Numbers { is_seq_short, is_ack_full };
-                    let mapping = Mapping { data_seq: SEQ, checksum, carried, numbers, ..Mapping::default() };
+                    let mapping =
+                        Mapping { data_seq: SEQ, checksum, repetition, numbers, ..Mapping::default() };
                     let used = |latest| {
                         mapping.dss(is_start, DataSeq(1), latest).map_or(0, |dss: Dss| dss.len_bytes())
                     };
-                    let case = std::format!("{carried:?} {is_start} {checksum:?} {numbers:?}");
+                    let case = std::format!("{repetition:?} {is_start} {checksum:?} {numbers:?}");
                     assert_eq!(mapping.dss_bytes(is_start), used(SEQ.add(1 << 20)), "{case}");
                     assert!(mapping.dss_bytes(is_start) >= used(SEQ.add(1 << 33)), "{case}");
                 }

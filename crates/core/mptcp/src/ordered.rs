@@ -1,5 +1,6 @@
 //! Stretches of a sequence, kept in order.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 
 use polypath_wire::DataSeq;
@@ -19,15 +20,17 @@ pub(crate) trait Stretch {
 pub(crate) struct OrderedQueue<T> {
     /// Never empty while `late` is not: its last is the last of all.
     in_order: VecDeque<T>,
-    /// What came before the end of `in_order`, by start.
-    late: BTreeMap<u64, T>,
+    /// What came before the end of `in_order`, by start; none while nothing has, as nearly always.
+    // Boxed: there are three queues in a connection of two subflows, and an empty map is no pointer.
+    #[allow(clippy::box_collection)]
+    late: Option<Box<BTreeMap<u64, T>>>,
     /// Look-ups and changes so far.
     steps: core::cell::Cell<u64>,
 }
 
 impl<T> Default for OrderedQueue<T> {
     fn default() -> Self {
-        Self { in_order: VecDeque::new(), late: BTreeMap::new(), steps: core::cell::Cell::new(0) }
+        Self { in_order: VecDeque::new(), late: None, steps: core::cell::Cell::new(0) }
     }
 }
 
@@ -43,7 +46,7 @@ impl<T: Stretch> OrderedQueue<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.in_order.len() + self.late.len()
+        self.in_order.len() + self.late.as_ref().map_or(0, |late| late.len())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -52,7 +55,7 @@ impl<T: Stretch> OrderedQueue<T> {
 
     pub(crate) fn clear(&mut self) {
         self.in_order.clear();
-        self.late.clear();
+        self.late = None;
     }
 
     pub(crate) fn back(&self) -> Option<&T> {
@@ -65,42 +68,37 @@ impl<T: Stretch> OrderedQueue<T> {
         self.step();
         match self.in_order.back() {
             Some(last) if stretch.start() < last.end() => {
-                self.late.insert(stretch.start(), stretch);
+                self.late.get_or_insert_default().insert(stretch.start(), stretch);
             }
             _ => self.in_order.push_back(stretch),
         }
     }
 
-    /// The first late one goes before all others.
+    /// The first late one, if it goes before all others.
     #[inline]
-    fn late_is_first(&self) -> bool {
-        // Nearly always.
-        if self.late.is_empty() {
-            return false;
-        }
-        match (self.late.first_key_value(), self.in_order.front()) {
-            (Some((start, _)), Some(front)) => *start < front.start(),
-            _ => false,
-        }
+    fn first_late(&self) -> Option<&T> {
+        let (_, late) = self.late.as_ref()?.first_key_value()?;
+        let is_first = self.in_order.front().is_some_and(|front| late.start() < front.start());
+        is_first.then_some(late)
     }
 
     #[inline]
     pub(crate) fn front(&self) -> Option<&T> {
-        if self.late_is_first() {
-            self.late.first_key_value().map(|(_, stretch)| stretch)
-        } else {
-            self.in_order.front()
-        }
+        self.first_late().or_else(|| self.in_order.front())
     }
 
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         self.step();
-        if self.late_is_first() {
-            self.late.pop_first().map(|(_, stretch)| stretch)
-        } else {
-            self.in_order.pop_front()
+        if self.first_late().is_none() {
+            return self.in_order.pop_front();
         }
+        let late = self.late.as_mut()?;
+        let first = late.pop_first().map(|(_, stretch)| stretch);
+        if late.is_empty() {
+            self.late = None;
+        }
+        first
     }
 
     /// What holds `position`, or the first behind it.
@@ -108,10 +106,10 @@ impl<T: Stretch> OrderedQueue<T> {
         self.step();
         let at = self.in_order.partition_point(|stretch| stretch.end() <= position);
         let in_order = self.in_order.get(at);
-        let around = self.late.range(..=position).next_back().map(|(_, stretch)| stretch);
-        let late = around
-            .filter(|stretch| stretch.end() > position)
-            .or_else(|| self.late.range(position..).next().map(|(_, stretch)| stretch));
+        let late = self.late.as_ref().and_then(|late| {
+            let around = late.range(..=position).next_back().filter(|(_, stretch)| stretch.end() > position);
+            around.or_else(|| late.range(position..).next()).map(|(_, stretch)| stretch)
+        });
         match (in_order, late) {
             (Some(one), Some(other)) => Some(if one.start() < other.start() { one } else { other }),
             (one, other) => one.or(other),
@@ -120,8 +118,12 @@ impl<T: Stretch> OrderedQueue<T> {
 
     #[cfg(test)]
     pub(crate) fn starts(&self) -> alloc::vec::Vec<u64> {
-        let mut starts: alloc::vec::Vec<u64> =
-            self.in_order.iter().chain(self.late.values()).map(Stretch::start).collect();
+        let mut starts: alloc::vec::Vec<u64> = self
+            .in_order
+            .iter()
+            .chain(self.late.iter().flat_map(|late| late.values()))
+            .map(Stretch::start)
+            .collect();
         starts.sort_unstable();
         starts
     }

@@ -14,6 +14,8 @@ use alloc::vec::Vec;
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
+use crate::identifiers::SubflowId;
+
 /// Window of a connection that has received little: more than initial windows on several subflows, and their doubles.
 pub(crate) const INITIAL_BYTES: u64 = 256 << 10;
 /// In slow start the next round brings twice as much as the last, and while its first acknowledgments are on their way the
@@ -94,7 +96,7 @@ struct Tuning {
 /// What a subflow brings in a round trip.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    subflow: u8,
+    subflow: SubflowId,
     since: Instant,
     bytes: u64,
     last_bytes: u64,
@@ -110,9 +112,9 @@ impl Round {
 
 /// Data that arrived, and the state of the buffer with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct DataArrival {
     pub(crate) now: Instant,
-    pub(crate) subflow: u8,
+    pub(crate) subflow: SubflowId,
     pub(crate) rtt: Duration,
     /// The longest of all subflows.
     pub(crate) longest_rtt: Duration,
@@ -125,7 +127,7 @@ pub(crate) struct Arrival {
 
 /// What the buffer holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Buffer {
+pub(crate) struct ReceiveBuffer {
     /// The next byte expected.
     pub(crate) next: DataSeq,
     /// In order, and not read.
@@ -136,7 +138,7 @@ pub(crate) struct Buffer {
 
 impl ReceiveWindow {
     /// Right edge of the window. It never moves back.
-    pub(crate) fn edge(&self, buffer: Buffer) -> DataSeq {
+    pub(crate) fn edge(&self, buffer: ReceiveBuffer) -> DataSeq {
         match &self.tuning {
             Some(tuning) => tuning.edge,
             None => buffer.next.add(INITIAL_BYTES.min(buffer.cap_bytes).saturating_sub(buffer.unread_bytes)),
@@ -144,7 +146,12 @@ impl ReceiveWindow {
     }
 
     /// Data arrived.
-    pub(crate) fn on_arrival(&mut self, arrival: Arrival, buffer: Buffer, memory: &mut ReceiveMemory) {
+    pub(crate) fn on_arrival(
+        &mut self,
+        arrival: DataArrival,
+        buffer: ReceiveBuffer,
+        memory: &mut ReceiveMemory,
+    ) {
         let edge = self.edge(buffer);
         self.received_bytes =
             self.received_bytes.saturating_add(u32::try_from(arrival.len_bytes).unwrap_or(u32::MAX));
@@ -177,7 +184,7 @@ impl ReceiveWindow {
     }
 
     /// The application read.
-    pub(crate) fn on_read(&mut self, buffer: Buffer) {
+    pub(crate) fn on_read(&mut self, buffer: ReceiveBuffer) {
         if let Some(tuning) = &mut self.tuning {
             tuning.advance(buffer);
         }
@@ -193,13 +200,13 @@ impl ReceiveWindow {
 }
 
 impl Tuning {
-    fn note(&mut self, arrival: &Arrival) {
+    fn note(&mut self, arrival: &DataArrival) {
         let longest_rtt = arrival.longest_rtt.max(arrival.rtt);
         if core::mem::replace(&mut self.longest_rtt, longest_rtt) != longest_rtt {
             self.update_by_longest();
         }
         let Some(round) = self.rounds.iter_mut().find(|round| round.subflow == arrival.subflow) else {
-            let Arrival { now, subflow, len_bytes, .. } = *arrival;
+            let DataArrival { now, subflow, len_bytes, .. } = *arrival;
             self.rounds.push(Round {
                 subflow,
                 since: now,
@@ -226,7 +233,7 @@ impl Tuning {
     }
 
     /// Moves the edge ahead of what has arrived, as far as the caps allow.
-    fn advance(&mut self, buffer: Buffer) {
+    fn advance(&mut self, buffer: ReceiveBuffer) {
         let rounds = self.rounds.iter().map(|round| round.last_bytes.max(round.bytes));
         let lead_bytes = (LEAD * rounds.sum::<u64>()).max(self.by_longest_bytes).max(INITIAL_BYTES);
         // What the application leaves unread, it does not need to come faster.
@@ -237,7 +244,7 @@ impl Tuning {
         self.edge = self.edge.max(wanted);
     }
 
-    fn promised(&self, buffer: Buffer) -> u64 {
+    fn promised(&self, buffer: ReceiveBuffer) -> u64 {
         let window_bytes = self.edge.diff(buffer.next).max(0) as u64;
         (window_bytes + buffer.unread_bytes).saturating_sub(INITIAL_BYTES)
     }
@@ -267,8 +274,8 @@ mod tests {
             }
         }
 
-        fn buffer(&self) -> Buffer {
-            Buffer { next: self.next, unread_bytes: 0, cap_bytes: self.cap_bytes }
+        fn buffer(&self) -> ReceiveBuffer {
+            ReceiveBuffer { next: self.next, unread_bytes: 0, cap_bytes: self.cap_bytes }
         }
 
         fn arrive(&mut self, now: Instant, subflow: u8, rtt_ms: u64, from: u64, len_bytes: u64) {
@@ -277,8 +284,15 @@ mod tests {
             if from == self.next.0 {
                 self.next = end;
             }
-            let arrival =
-                Arrival { now, subflow, rtt, longest_rtt: rtt, longest_min_rtt: rtt, len_bytes, end };
+            let arrival = DataArrival {
+                now,
+                subflow: SubflowId(subflow),
+                rtt,
+                longest_rtt: rtt,
+                longest_min_rtt: rtt,
+                len_bytes,
+                end,
+            };
             self.window.on_arrival(arrival, self.buffer(), &mut self.memory);
         }
 
@@ -329,14 +343,22 @@ mod tests {
         let mut memory = ReceiveMemory::new(1 << 30);
         let mut received = 0;
         for round in 0..100 {
-            let buffer = Buffer { next: DataSeq(received), unread_bytes: received, cap_bytes: 64 * MB };
+            let buffer =
+                ReceiveBuffer { next: DataSeq(received), unread_bytes: received, cap_bytes: 64 * MB };
             let len_bytes = (window.edge(buffer).0 - received).min(100_000);
             received += len_bytes;
-            let buffer = Buffer { next: DataSeq(received), unread_bytes: received, ..buffer };
+            let buffer = ReceiveBuffer { next: DataSeq(received), unread_bytes: received, ..buffer };
             let (now, rtt) = (Instant::from_millis(10 * round), Duration::from_millis(10));
             let end = DataSeq(received);
-            let arrival =
-                Arrival { now, subflow: 0, rtt, longest_rtt: rtt, longest_min_rtt: rtt, len_bytes, end };
+            let arrival = DataArrival {
+                now,
+                subflow: SubflowId(0),
+                rtt,
+                longest_rtt: rtt,
+                longest_min_rtt: rtt,
+                len_bytes,
+                end,
+            };
             window.on_arrival(arrival, buffer, &mut memory);
         }
         assert!(received <= 2 * MB, "{received}");
@@ -364,13 +386,21 @@ mod tests {
                 if number > 0 && round < 10 {
                     continue;
                 }
-                let buffer = |next| Buffer { next: DataSeq(next), unread_bytes: 0, cap_bytes: 64 * MB };
+                let buffer =
+                    |next| ReceiveBuffer { next: DataSeq(next), unread_bytes: 0, cap_bytes: 64 * MB };
                 let len_bytes = (window.edge(buffer(*next)).0 - *next).min(2 * MB);
                 *next += len_bytes;
                 let (now, rtt) = (Instant::from_millis(10 * round), Duration::from_millis(10));
                 let end = DataSeq(*next);
-                let arrival =
-                    Arrival { now, subflow: 0, rtt, longest_rtt: rtt, longest_min_rtt: rtt, len_bytes, end };
+                let arrival = DataArrival {
+                    now,
+                    subflow: SubflowId(0),
+                    rtt,
+                    longest_rtt: rtt,
+                    longest_min_rtt: rtt,
+                    len_bytes,
+                    end,
+                };
                 window.on_arrival(arrival, buffer(*next), &mut memory);
                 assert!(memory.promised_bytes() <= 8 * MB, "{}", memory.promised_bytes());
             }

@@ -1,12 +1,14 @@
 use polypath_wire::DataSeq;
 
+use crate::identifiers::SubflowId;
+
 /// Data that a subflow was given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentChunk {
     pub(crate) seq: DataSeq,
     pub(crate) len: u32,
     /// Which subflow had it last.
-    pub(crate) subflow: u8,
+    pub(crate) subflow: SubflowId,
     /// It waits in the reinjection queue.
     pub(crate) queued: bool,
     /// It was sent more than once, so this is not the first place where the peer has seen it.

@@ -1,47 +1,44 @@
 //! Falling back to TCP, in the handshake and later (RFC 8684 §3.7).
 
-use polypath_units::{Duration, Instant};
-use polypath_wire::{DataSeq, DssMapping, MptcpOption, Payload, ResetReason, Segment};
+use alloc::boxed::Box;
 
-use super::state::{InfiniteMapping, Mode};
+use polypath_units::Instant;
+use polypath_wire::{DataSeq, DssMapping, MptcpOption, Payload, Segment};
+
+use super::infinite_mapping::InfiniteMapping;
 use super::{Connection, Context, Request};
-use crate::event::{CloseReason, Event, FallbackReason, SubflowError};
-use crate::subflow::{ReceiveMode, Stage};
-
-/// How often, and how long apart, MP_FAIL is sent while no infinite mapping comes.
-const FAIL_INTERVAL: Duration = Duration::from_millis(500);
-const FAIL_RETRIES: u8 = 6;
+use crate::event::{Event, FallbackReason};
+use crate::misbehaviour::Misbehaviour;
+use crate::subflow::{ReceiveMode, Stage, Subflow};
 
 impl Connection {
     /// The handshake shows that Multipath TCP does not work: TCP from the first byte on.
     pub(super) fn fall_back_in_handshake(&mut self, position: usize, reason: FallbackReason) {
-        self.shared.mode = Mode::Plain;
-        self.shared.data_fin = None;
-        self.timers.data_fin = Instant::FAR_FUTURE;
-        self.timers.confirm = Instant::FAR_FUTURE;
-        self.requests.push(Request::ForgetToken);
-        self.forget_reinjections();
+        self.stream.lifecycle.become_plain();
+        self.stream.send.forget_fin();
+        self.opening.stop_waiting();
+        self.outbox.ask(Request::ForgetToken);
         self.abort_others(position);
         if let Some(subflow) = self.subflows.get_mut(position) {
-            subflow.meta.stage = Stage::Plain;
-            subflow.meta.signals.clear();
+            subflow.state.handle_fallback();
+            subflow.state.owed.forget_signals();
             // Mappings that arrived say nothing that the subflow itself does not.
-            let (offset, data_seq) = (subflow.rx.gathered_from(), self.shared.receive_next);
-            let gathered = core::mem::take(&mut subflow.rx.gathered);
+            let (offset, data_seq) = (subflow.rx.gathered_from(), self.stream.receive.next());
+            let gathered = subflow.rx.take_gathered();
             subflow.rx.forget_mappings();
             subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
-            self.deliver_in_order(gathered);
+            self.stream.receive.handle_in_order(gathered);
         }
-        self.emit(Event::FellBack(reason));
-        self.needs_schedule = true;
+        self.outbox.emit(Event::FellBack(reason));
+        self.scheduling.request();
     }
 
     /// A segment without any Multipath TCP option, before any DSS came: options do not pass. Where the peer has answered an MP_JOIN
     /// with the HMAC that only the keys yield, it uses Multipath TCP, and so do we: this subflow is one of several then, of which
     /// none may fall back (RFC 8684 §3.7).
     pub(super) fn unconfirmed_without_dss(&mut self, cx: &mut Context<'_>, position: usize) {
-        let has_joined = self.subflows.iter().any(|subflow| subflow.meta.stage == Stage::JoinAck);
-        if self.shared.confirmed || has_joined || self.carrying_count() > 1 {
+        let has_joined = self.subflows.any(|subflow| subflow.state.stage() == Stage::JoinAck);
+        if self.stream.negotiation.is_confirmed() || has_joined || self.carrying_count() > 1 {
             return;
         }
         cx.mib.fallbacks += 1;
@@ -51,11 +48,9 @@ impl Connection {
     /// TCP has one subflow: those beside the one at `position` end.
     fn abort_others(&mut self, position: usize) {
         // What the path manager wanted just before comes too late as well.
-        self.requests.retain(|request| !matches!(request, Request::OpenSubflow { .. }));
+        self.outbox.forget_subflows();
         for (_, subflow) in self.subflows.iter_mut().enumerate().filter(|(at, _)| *at != position) {
-            subflow.meta.error = Some(SubflowError::Local);
-            subflow.meta.finishing = true;
-            subflow.tcp.abort();
+            subflow.give_up();
         }
     }
 
@@ -68,53 +63,48 @@ impl Connection {
         from: u64,
         held: Payload,
     ) {
-        cx.mib.mp_fail_tx += 1;
-        let alone = self.carrying_count() <= 1;
+        let is_alone = self.carrying_count() <= 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        if !alone {
-            subflow.meta.fail_on_reset = Some(data_seq);
-            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
-            return;
+        if is_alone {
+            subflow.rx.forget_mappings();
+            subflow.rx.mode = ReceiveMode::Held { from, bytes: Box::new(held) };
+            self.stream.fallback.begin_to_fail();
+        } else {
+            subflow.state.ending.set_fail(data_seq);
         }
-        subflow.rx.forget_mappings();
-        subflow.rx.mode = ReceiveMode::Held { from, bytes: held };
-        self.timers.fail_retries = 0;
-        self.send_fail(cx, position);
+        self.answer(cx, position, Misbehaviour::WrongChecksum { is_alone });
     }
 
-    fn send_fail(&mut self, cx: &mut Context<'_>, position: usize) {
-        let data_seq = self.shared.receive_next;
+    /// MP_FAIL leaves: the peer is to send an infinite mapping.
+    pub(super) fn send_fail(&mut self, now: Instant, position: usize) {
+        let data_seq = self.stream.receive.next();
         if let Some(subflow) = self.subflows.get_mut(position) {
-            subflow.meta.signals.push(MptcpOption::Fail { data_seq });
+            subflow.state.owed.signal(MptcpOption::Fail { data_seq });
             subflow.tcp.request_ack();
         }
-        self.timers.fail = cx.now + FAIL_INTERVAL;
+        self.stream.fallback.handle_fail_sent(now);
     }
 
+    /// MP_FAIL was not answered.
     pub(super) fn retry_fail(&mut self, cx: &mut Context<'_>) {
-        self.timers.fail = Instant::FAR_FUTURE;
-        let held =
-            self.subflows.iter().position(|subflow| matches!(subflow.rx.mode, ReceiveMode::Held { .. }));
-        let Some(position) = held else { return };
-        self.timers.fail_retries += 1;
-        if self.timers.fail_retries < FAIL_RETRIES {
-            self.send_fail(cx, position);
+        let is_held = |subflow: &Subflow| matches!(subflow.rx.mode, ReceiveMode::Held { .. });
+        let Some(position) = self.subflows.position_where(is_held) else { return };
+        if self.stream.fallback.may_fail_again() {
+            self.send_fail(cx.now, position);
         } else {
-            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
+            self.answer(cx, position, Misbehaviour::FailUnanswered);
         }
     }
 
     /// The peer could not verify our data.
     pub(super) fn handle_fail(&mut self, cx: &mut Context<'_>, position: usize, data_seq: DataSeq) {
         cx.mib.mp_fail_rx += 1;
-        if data_seq.before(self.shared.send.start()) || data_seq.after(self.shared.send.next()) {
-            // Nothing of that number is outstanding.
-            return;
+        if data_seq.before(self.stream.send.una()) || data_seq.after(self.stream.send.next()) {
+            return self.answer(cx, position, Misbehaviour::FailOfUnsent);
         }
         if self.carrying_count() > 1 {
             // Comes with a RST then; without one, the subflow is of no use either.
-            self.reset_subflow(position, SubflowError::Middlebox, ResetReason::MIDDLEBOX);
-            return;
+            return self.answer(cx, position, Misbehaviour::FailOfOneOfSeveral);
         }
         self.send_infinite(cx, position, data_seq, FallbackReason::ChecksumFailed);
     }
@@ -128,84 +118,40 @@ impl Connection {
         wanted: DataSeq,
         reason: FallbackReason,
     ) {
-        if self.shared.infinite_mapping.is_some() {
+        if self.stream.fallback.ours().is_some() {
             if let Some(subflow) = self.subflows.get_mut(position) {
                 subflow.tcp.request_ack();
             }
             return;
         }
         let Some(subflow) = self.subflows.get(position) else { return };
-        let (id, enqueued) = (subflow.meta.id, subflow.tcp.enqueued_offset());
-        let found = self.contiguous_from(id, wanted);
-        let (data_seq, offset) = match found {
-            Some(found) => found,
-            None => {
-                let una = self.shared.send.start();
-                self.shared.send.rewind(una);
-                self.shared.sent.clear();
-                (una, enqueued)
-            }
-        };
+        let (id, enqueued) = (subflow.state.id, subflow.tcp.enqueued_offset());
+        let found = self.stream.send.place_on(id, enqueued, wanted);
+        let (data_seq, offset) = found.unwrap_or_else(|| (self.stream.send.rewind(), enqueued));
         cx.mib.infinite_map_tx += 1;
         let seen_at = enqueued + 1;
-        self.shared.infinite_mapping =
-            Some(InfiniteMapping { data_seq, offset, seen_at, anew: found.is_none() });
+        self.stream.fallback.send(InfiniteMapping { data_seq, offset, seen_at, is_restart: found.is_none() });
         self.become_plain(cx, position, reason);
-    }
-
-    /// Where data number `wanted` is on subflow `id`, if everything sent from it on follows it there in one piece, and was
-    /// never anywhere else: a copy is behind what the peer could not verify, so the peer would take its place for that of
-    /// the mapping itself (see `InfiniteMapping::anew`).
-    fn contiguous_from(&self, id: u8, wanted: DataSeq) -> Option<(DataSeq, u64)> {
-        let shared = &self.shared;
-        let subflow = self.subflows.get(self.position(id)?)?;
-        let end = shared.send.next();
-        if shared.sent.is_empty() {
-            return (wanted == end).then_some((end, subflow.tcp.enqueued_offset()));
-        }
-        let mut expected: Option<(DataSeq, u64)> = None;
-        let mut first = None;
-        for chunk in shared.sent.iter().filter(|chunk| chunk.end().after(wanted)) {
-            let start_offset = chunk.end_offset.checked_sub(u64::from(chunk.len))?;
-            if chunk.subflow != id
-                || chunk.again
-                || expected.is_some_and(|at| at != (chunk.seq, start_offset))
-            {
-                return None;
-            }
-            first.get_or_insert((chunk.seq, start_offset));
-            expected = Some((chunk.end(), chunk.end_offset));
-        }
-        let (seq, offset) = first?;
-        let (last_seq, last_offset) = expected?;
-        let ahead = wanted.diff(seq);
-        let complete = last_seq == end && last_offset == subflow.tcp.enqueued_offset() && ahead >= 0;
-        complete.then(|| (wanted, offset + ahead as u64))
     }
 
     /// No DSS from here on, but for the infinite mapping.
     fn become_plain(&mut self, cx: &mut Context<'_>, position: usize, reason: FallbackReason) {
         cx.mib.fallbacks += 1;
-        self.forget_reinjections();
-        self.requests.push(Request::ForgetToken);
-        self.shared.mode = Mode::Plain;
-        self.timers.data_fin = Instant::FAR_FUTURE;
-        self.timers.data_retransmit = Instant::FAR_FUTURE;
-        self.shared.data_fin = None;
+        self.outbox.ask(Request::ForgetToken);
+        self.stream.lifecycle.become_plain();
+        self.stream.send.become_plain();
         self.abort_others(position);
         // What is in reassembly came from other subflows, and comes again.
-        self.shared.reassembly.clear();
+        self.stream.receive.forget_reassembly();
         if let Some(subflow) = self.subflows.get_mut(position) {
-            subflow.meta.stage = Stage::Plain;
+            subflow.state.handle_fallback();
             subflow.tcp.request_ack();
         }
-        self.subflows.swap(0, position);
-        self.shared.views.swap(0, position);
-        self.emit(Event::FellBack(reason));
-        self.needs_schedule = true;
+        self.outbox.emit(Event::FellBack(reason));
+        self.scheduling.request();
         // Its FIN, which said nothing of the stream before, is the end of it now.
-        if self.subflows.first().is_some_and(|subflow| subflow.tcp.is_peer_finished()) {
-            self.subflow_peer_finished(cx, 0);
+        if self.subflows.get(position).is_some_and(|subflow| subflow.tcp.is_peer_finished()) {
+            self.subflow_peer_finished(cx, position);
         }
     }
 
@@ -214,16 +160,15 @@ impl Connection {
     /// stream of which bytes are missing.
     fn place_of_infinite(&self, position: usize, mapping: &DssMapping) -> Option<(u64, DataSeq)> {
         // DATA_FIN takes a number, but no place in the stream.
-        let next =
-            self.shared.peer_fin.filter(|_| self.shared.peer_finished).unwrap_or(self.shared.receive_next);
+        let next = self.stream.receive.next_in_stream();
         let data_seq = mapping.data_seq.expand(next);
         let subflow = self.subflows.get(position)?;
         // Where our third ACK is on its way, the peer may send data already.
-        let is_other = |other: &crate::subflow::Subflow| {
-            (other.meta.stage.carries_data() || other.meta.stage == Stage::JoinAck)
-                && other.meta.id != subflow.meta.id
+        let is_other = |other: &Subflow| {
+            (other.state.stage().carries_data() || other.state.stage() == Stage::JoinAck)
+                && other.state.id != subflow.state.id
         };
-        if self.subflows.iter().any(|other| is_other(other)) {
+        if self.subflows.any(is_other) {
             return None;
         }
         let near = subflow.rx.offset;
@@ -235,8 +180,8 @@ impl Connection {
             ReceiveMode::Infinite { .. } => return None,
         };
         let repeats = next.diff(data_seq);
-        match self.segment_offset {
-            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::anew`). The peer sends
+        match self.stream.fallback.segment_offset() {
+            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::is_restart`). The peer sends
             // everything anew that we miss, so if this segment has overtaken others, what they bring lies before it.
             Some(own) if offset > first_missing && repeats < 0 => {
                 let overtaken = repeats.unsigned_abs();
@@ -245,7 +190,7 @@ impl Connection {
             }
             // It repeats no more than may be outstanding.
             Some(own) if offset > first_missing || offset == own => {
-                let is_near = repeats >= 0 && repeats as u64 <= self.shared.config.tcp.receive_buffer_bytes;
+                let is_near = repeats >= 0 && repeats as u64 <= self.stream.config.tcp.receive_buffer_bytes;
                 is_near.then_some((own, data_seq))
             }
             _ if offset > first_missing => None,
@@ -261,21 +206,23 @@ impl Connection {
         position: usize,
         mapping: &DssMapping,
     ) {
-        let Some((offset, data_seq)) = self.place_of_infinite(position, mapping) else { return };
+        let Some((offset, data_seq)) = self.place_of_infinite(position, mapping) else {
+            return self.answer(cx, position, Misbehaviour::InfiniteMappingMisplaced);
+        };
         cx.mib.infinite_map_rx += 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         let gathered_from = subflow.rx.gathered_from();
         let held = core::mem::take(&mut subflow.rx.mode);
-        let gathered = core::mem::take(&mut subflow.rx.gathered);
+        let gathered = subflow.rx.take_gathered();
         subflow.rx.forget_mappings();
         let (from, bytes) = match held {
-            ReceiveMode::Held { from, bytes } => (from, bytes),
+            ReceiveMode::Held { from, bytes } => (from, *bytes),
             _ => (gathered_from, gathered),
         };
         self.start_infinite(cx, position, offset, data_seq, from, bytes);
-        if self.shared.mode == Mode::Mptcp {
+        if self.stream.lifecycle.is_mptcp() {
             // Both directions fall back: ours starts at what the peer has not acknowledged.
-            let una = self.shared.send.start();
+            let una = self.stream.send.una();
             self.send_infinite(cx, position, una, FallbackReason::InfiniteMapping);
         }
     }
@@ -291,13 +238,13 @@ impl Connection {
         from: u64,
         mut bytes: Payload,
     ) {
-        self.timers.fail = Instant::FAR_FUTURE;
+        self.stream.fallback.stop();
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
         }
         bytes.advance(offset.saturating_sub(from).min(bytes.len() as u64) as usize);
         let seq = data_seq.add(from.saturating_sub(offset));
-        self.deliver(cx, seq, bytes);
+        self.deliver(cx, position, seq, bytes);
         self.notify_readable();
     }
 
@@ -305,26 +252,26 @@ impl Connection {
     pub(super) fn infinite_from_here(&mut self, cx: &mut Context<'_>, position: usize, bytes: Payload) {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         let offset = subflow.rx.gathered_from();
-        let mut all = core::mem::take(&mut subflow.rx.gathered);
+        let mut all = subflow.rx.take_gathered();
         subflow.rx.offset += bytes.len() as u64;
         all.append(bytes);
         subflow.rx.forget_mappings();
-        let next = self.shared.receive_next;
+        let next = self.stream.receive.next();
         self.start_infinite(cx, position, offset, next, offset, all);
-        if self.shared.mode == Mode::Mptcp {
-            let una = self.shared.send.start();
+        if self.stream.lifecycle.is_mptcp() {
+            let una = self.stream.send.una();
             self.send_infinite(cx, position, una, FallbackReason::DssMissing);
         }
     }
 
     /// The peer sends plain data while we wait for its infinite mapping: take it as that.
     pub(super) fn plain_data_while_held(&mut self, cx: &mut Context<'_>, position: usize) {
-        let next = self.shared.receive_next;
+        let next = self.stream.receive.next();
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         if let ReceiveMode::Held { from, bytes } = core::mem::take(&mut subflow.rx.mode) {
-            self.start_infinite(cx, position, from, next, from, bytes);
-            if self.shared.mode == Mode::Mptcp {
-                let una = self.shared.send.start();
+            self.start_infinite(cx, position, from, next, from, *bytes);
+            if self.stream.lifecycle.is_mptcp() {
+                let una = self.stream.send.una();
                 self.send_infinite(cx, position, una, FallbackReason::ChecksumFailed);
             }
         }
@@ -334,7 +281,8 @@ impl Connection {
     /// peer's, and bytes are missing from what the application has.
     fn contradicts_infinite(&self, position: usize, mapping: &DssMapping) -> bool {
         let Some(subflow) = self.subflows.get(position) else { return false };
-        let (ReceiveMode::Infinite { offset, data_seq }, Some(own)) = (&subflow.rx.mode, self.segment_offset)
+        let (ReceiveMode::Infinite { offset, data_seq }, Some(own)) =
+            (&subflow.rx.mode, self.stream.fallback.segment_offset())
         else {
             return false;
         };
@@ -347,23 +295,20 @@ impl Connection {
 
     /// Options on a subflow that has fallen back: only those that complete the fallback count.
     pub(super) fn handle_plain_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
-        if let Some(infinite) = self.shared.infinite_mapping {
-            let acked = self.subflows.get(position).map_or(0, |subflow| subflow.tcp.acked_offset());
-            if acked >= infinite.seen_at {
-                self.shared.infinite_mapping = None;
-            }
-        }
+        self.stream
+            .fallback
+            .handle_acked(self.subflows.get(position).map_or(0, |subflow| subflow.tcp.acked_offset()));
         // Until the peer's infinite mapping arrives, its data has mappings. Where its key never came, they say nothing: it falls
         // back once nothing is answered to them.
-        let dss = segment.options.dss.filter(|_| self.shared.remote_key.is_some());
+        let dss = segment.options.dss.filter(|_| self.stream.negotiation.knows_peer());
         if let Some((mapping, data_fin)) = dss.and_then(|dss| Some((dss.mapping?, dss.data_fin))) {
             if self.contradicts_infinite(position, &mapping) {
-                return self.fail(CloseReason::Damaged);
+                return self.answer(cx, position, Misbehaviour::InfiniteMappingContradicted);
             }
             self.handle_mapping(cx, position, &mapping, data_fin);
         }
         let fails = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Fail { .. }));
-        if fails && self.shared.infinite_mapping.is_some() {
+        if fails && self.stream.fallback.ours().is_some() {
             cx.mib.mp_fail_rx += 1;
             if let Some(subflow) = self.subflows.get_mut(position) {
                 subflow.tcp.request_ack();

@@ -5,7 +5,7 @@ use polypath_units::Duration;
 use polypath_wire::{DataSeq, FourTuple, MptcpVersion};
 
 use super::Connection;
-use super::state::Mode;
+use crate::identifiers::{AddressId, SubflowId};
 use crate::subflow::Stage;
 
 /// State of a connection, in the words of `MPTCP_INFO`.
@@ -47,7 +47,7 @@ pub struct ConnectionInfo {
 #[derive(Clone, Debug)]
 pub struct SubflowInfo {
     /// Identifier within the connection.
-    pub id: u8,
+    pub id: SubflowId,
     /// Both ends.
     pub tuple: FourTuple,
     /// Ready for data.
@@ -64,11 +64,31 @@ pub struct SubflowInfo {
     /// ([`stale_loss_count`](crate::ConnectionConfig::stale_loss_count)).
     pub stale: bool,
     /// Local address identifier.
-    pub local_id: u8,
+    pub local_id: AddressId,
     /// Remote address identifier.
-    pub remote_id: u8,
+    pub remote_id: AddressId,
     /// In the words of `TCP_INFO`.
     pub tcp: TcpInfo,
+}
+
+impl SubflowInfo {
+    /// Of a connection of plain TCP, which is its only subflow.
+    #[must_use]
+    pub fn plain(tuple: FourTuple, tcp: TcpInfo) -> Self {
+        Self {
+            id: SubflowId::INITIAL,
+            tuple,
+            established: true,
+            backup: false,
+            set_aside: false,
+            held_up: Duration::ZERO,
+            held_up_byte_seconds: 0.0,
+            stale: false,
+            local_id: AddressId::INITIAL,
+            remote_id: AddressId::INITIAL,
+            tcp,
+        }
+    }
 }
 
 impl Connection {
@@ -77,39 +97,45 @@ impl Connection {
         self.subflows.iter().map(|subflow| subflow.tcp.tuple())
     }
 
+    /// Both ends of the subflow `id`.
+    #[inline]
+    pub(crate) fn flow(&self, id: SubflowId) -> Option<FourTuple> {
+        Some(self.subflows.find(id)?.tcp.tuple())
+    }
+
     pub(crate) fn info(&self) -> ConnectionInfo {
-        let shared = &self.shared;
         ConnectionInfo {
-            mptcp: shared.mode == Mode::Mptcp,
-            version: shared.version,
-            scheduler: self.scheduler.name(),
-            checksum: shared.checksum,
-            local_token: shared.local_token,
-            remote_token: shared.remote_token,
-            data_una: shared.send.start(),
-            data_next: shared.send.next(),
-            receive_next: shared.receive_next,
-            send_buffer_bytes: shared.send.len_bytes(),
-            unsent_bytes: shared.send.unsent_bytes(),
-            receive_buffer_bytes: shared.receive_window_bytes() + shared.unread_bytes,
-            unread_bytes: shared.unread_bytes,
-            reassembly_bytes: shared.reassembly.len_bytes(),
+            mptcp: self.stream.lifecycle.is_mptcp(),
+            version: self.stream.negotiation.version(),
+            scheduler: self.scheduling.name(),
+            checksum: self.stream.negotiation.has_checksum(),
+            local_token: self.stream.negotiation.local_token(),
+            remote_token: self.stream.negotiation.remote_token(),
+            data_una: self.stream.send.una(),
+            data_next: self.stream.send.next(),
+            receive_next: self.stream.receive.next(),
+            send_buffer_bytes: self.stream.send.len_bytes(),
+            unsent_bytes: self.stream.send.unsent_bytes(),
+            receive_buffer_bytes: self.stream.receive.window_bytes(&self.stream.config)
+                + self.stream.receive.unread_bytes(),
+            unread_bytes: self.stream.receive.unread_bytes(),
+            reassembly_bytes: self.stream.receive.waiting_bytes(),
             subflows: self
                 .subflows
                 .iter()
                 .map(|subflow| {
-                    let (held_up, held_up_byte_seconds) = self.held_up(subflow.meta.id);
+                    let (held_up, held_up_byte_seconds) = self.judged.held_up(subflow.state.id);
                     SubflowInfo {
-                        id: subflow.meta.id,
+                        id: subflow.state.id,
                         tuple: subflow.tcp.tuple(),
-                        established: matches!(subflow.meta.stage, Stage::Established | Stage::Plain),
-                        backup: subflow.meta.backup(),
-                        set_aside: subflow.meta.is_aside,
+                        established: matches!(subflow.state.stage(), Stage::Established | Stage::Plain),
+                        backup: subflow.state.role.is_backup(),
+                        set_aside: subflow.state.role.is_aside(),
                         held_up,
                         held_up_byte_seconds,
-                        stale: subflow.meta.is_stale,
-                        local_id: subflow.meta.local_id,
-                        remote_id: subflow.meta.remote_id,
+                        stale: subflow.state.path.is_stale(),
+                        local_id: subflow.state.role.local_id(),
+                        remote_id: subflow.state.role.remote_id(),
                         tcp: subflow.tcp.info(),
                     }
                 })

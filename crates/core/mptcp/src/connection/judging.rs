@@ -1,52 +1,22 @@
 //! A connection's part in judging paths: see [`crate::reception`].
 
-use alloc::boxed::Box;
-
 use polypath_units::{Duration, Instant};
 use polypath_wire::{MptcpOption, RemoveAddr, ResetReason, Segment};
 
-use super::state::Mode;
 use super::{Connection, Context};
 use crate::event::{Event, SubflowError};
-use crate::reception::{Arrival, JoinsAs, JudgePaths, Reception, Verdict};
+use crate::identifiers::SubflowId;
+use crate::reception::{JoinsAs, PathArrival, Verdict};
 use crate::subflow::Stage;
-
-/// Whether paths are judged, and how they were.
-#[derive(Debug, Default)]
-pub(super) struct Judging {
-    /// From the second subflow on.
-    reception: Option<Box<Reception>>,
-    sender: Sender,
-}
-
-/// What the peer shows to be when it sends data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sender {
-    /// It has sent none.
-    #[default]
-    Unknown,
-    Ours,
-    Foreign,
-}
-
-impl Judging {
-    pub(super) fn next_timeout(&self) -> Instant {
-        self.reception.as_ref().map_or(Instant::FAR_FUTURE, |reception| reception.next_timeout())
-    }
-}
 
 impl Connection {
     fn judges(&self) -> bool {
-        match self.shared.config.judge_paths {
-            JudgePaths::Never => false,
-            JudgePaths::Foreign => self.judging.sender != Sender::Ours,
-            JudgePaths::Always => true,
-        }
+        self.judged.judges(self.stream.config.judge_paths)
     }
 
     /// Whether a subflow that is about to be opened is set aside until it is tried. From then on it is measured what the others bring.
     pub(super) fn joins_aside(&mut self, now: Instant) -> bool {
-        let judges = self.judges() && self.shared.mode == Mode::Mptcp;
+        let judges = self.judges() && self.stream.lifecycle.is_mptcp();
         if judges {
             self.start_judging(now);
         }
@@ -54,12 +24,11 @@ impl Connection {
     }
 
     fn start_judging(&mut self, now: Instant) {
-        if self.judging.reception.is_some() {
+        if !self.judged.start(now, self.stream.receive.next()) {
             return;
         }
-        self.judging.reception = Some(Box::new(Reception::new(now, self.shared.receive_next)));
         for position in 0..self.subflows.len() {
-            if self.subflows.get(position).is_some_and(|subflow| subflow.meta.stage.carries_data()) {
+            if self.subflows.get(position).is_some_and(|subflow| subflow.state.stage().carries_data()) {
                 self.add_to_reception(now, position);
             }
         }
@@ -67,14 +36,9 @@ impl Connection {
 
     /// The peer's first mapping shows what it is.
     pub(super) fn note_sender(&mut self, cx: &mut Context<'_>, is_long: bool) {
-        if self.judging.sender != Sender::Unknown {
-            return;
-        }
-        self.judging.sender = if is_long { Sender::Foreign } else { Sender::Ours };
-        if !self.judges() {
-            self.judging.reception = None;
+        if self.judged.handle_number_len(self.stream.config.judge_paths, is_long) {
             for position in 0..self.subflows.len() {
-                if self.subflows.get(position).is_some_and(|subflow| subflow.meta.is_aside) {
+                if self.subflows.get(position).is_some_and(|subflow| subflow.state.role.is_aside()) {
                     self.ask_priority(cx, position, false);
                 }
             }
@@ -84,7 +48,7 @@ impl Connection {
     /// A subflow is ready for data.
     pub(super) fn judge_subflow(&mut self, cx: &mut Context<'_>, position: usize) {
         let now = cx.now;
-        if !self.judges() || self.shared.mode != Mode::Mptcp {
+        if !self.judges() || !self.stream.lifecycle.is_mptcp() {
             return;
         }
         self.start_judging(now);
@@ -93,27 +57,22 @@ impl Connection {
     }
 
     fn add_to_reception(&mut self, now: Instant, position: usize) {
-        let (Some(subflow), Some(reception)) = (self.subflows.get(position), &mut self.judging.reception)
+        let (Some(subflow), Some(reception)) = (self.subflows.get(position), self.judged.reception_mut())
         else {
             return;
         };
-        let joins_as = match &subflow.meta {
-            meta if meta.backup() => JoinsAs::Backup,
-            meta if meta.is_aside => JoinsAs::Aside,
+        let joins_as = match &subflow.state {
+            state if state.role.is_backup() => JoinsAs::Backup,
+            state if state.role.is_aside() => JoinsAs::Aside,
             _ => JoinsAs::Regular,
         };
         let tuple = subflow.tcp.tuple();
-        reception.add(now, subflow.meta.id, (tuple.local.addr, tuple.remote), subflow.tcp.srtt(), joins_as);
-    }
-
-    /// What a subflow held up so far: for how long, and in byte seconds.
-    pub(super) fn held_up(&self, id: u8) -> (Duration, f64) {
-        self.judging.reception.as_ref().map_or((Duration::ZERO, 0.0), |reception| reception.held_up(id))
+        reception.add(now, subflow.state.id, (tuple.local.addr, tuple.remote), subflow.tcp.srtt(), joins_as);
     }
 
     /// A subflow ended.
-    pub(super) fn judge_loss(&mut self, cx: &mut Context<'_>, id: u8) {
-        if let Some(reception) = &mut self.judging.reception {
+    pub(super) fn judge_loss(&mut self, cx: &mut Context<'_>, id: SubflowId) {
+        if let Some(reception) = self.judged.reception_mut() {
             reception.remove(cx.now, id);
             self.follow_verdicts(cx);
         }
@@ -127,25 +86,25 @@ impl Connection {
         segment: &Segment,
         bytes: u64,
     ) {
-        let (Some(reception), Some(subflow)) = (&mut self.judging.reception, self.subflows.get(position))
+        let (Some(reception), Some(subflow)) = (self.judged.reception_mut(), self.subflows.get(position))
         else {
             return;
         };
-        let next = self.shared.receive_next;
-        reception.on_arrival(Arrival {
+        let next = self.stream.receive.next();
+        reception.on_arrival(PathArrival {
             now: cx.now,
-            subflow: subflow.meta.id,
+            subflow: subflow.state.id,
             rtt: subflow.tcp.receiver_rtt(cx.now, segment).filter(|rtt| *rtt > COARSE),
             bytes,
             next,
             newest: subflow.rx.newest.max(next),
-            waiting_bytes: self.shared.reassembly.len_bytes(),
+            waiting_bytes: self.stream.receive.waiting_bytes(),
         });
         self.follow_verdicts(cx);
     }
 
     pub(super) fn judge_timeout(&mut self, cx: &mut Context<'_>) {
-        if let Some(reception) = &mut self.judging.reception
+        if let Some(reception) = self.judged.reception_mut()
             && reception.next_timeout() <= cx.now
         {
             reception.handle_timeout(cx.now);
@@ -154,9 +113,9 @@ impl Connection {
     }
 
     pub(super) fn follow_verdicts(&mut self, cx: &mut Context<'_>) {
-        while let Some(verdict) = self.judging.reception.as_mut().and_then(|reception| reception.poll()) {
+        while let Some(verdict) = self.judged.reception_mut().and_then(|reception| reception.poll()) {
             let (Verdict::Use(id) | Verdict::SetAside(id) | Verdict::Close(id)) = verdict;
-            let Some(position) = self.position(id) else { continue };
+            let Some(position) = self.subflows.position(id) else { continue };
             match verdict {
                 Verdict::Use(_) => {
                     cx.mib.paths_tried += 1;
@@ -164,7 +123,9 @@ impl Connection {
                 }
                 Verdict::SetAside(_) => self.ask_priority(cx, position, true),
                 // Who accepted the connection does not open subflows: what it closed would be gone.
-                Verdict::Close(_) if !self.shared.is_client => self.ask_priority(cx, position, true),
+                Verdict::Close(_) if !self.stream.negotiation.is_client() => {
+                    self.ask_priority(cx, position, true)
+                }
                 Verdict::Close(_) => self.close_aside(cx, position),
             }
         }
@@ -173,19 +134,17 @@ impl Connection {
     /// Asks the peer to use a subflow, or not while another works, for what it brings to us: our own data may go over it all the same.
     fn ask_priority(&mut self, cx: &mut Context<'_>, position: usize, is_aside: bool) {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        subflow.meta.is_aside = is_aside;
-        let (id, tuple) = (subflow.meta.id, subflow.tcp.tuple());
+        subflow.state.role.set_aside(is_aside);
+        let (id, tuple) = (subflow.state.id, subflow.tcp.tuple());
         // While it joins, its third ACK says so; that may have been lost, or left before.
         cx.mib.mp_prio_tx += 1;
-        subflow
-            .meta
-            .signals
-            .push(MptcpOption::Prio { backup: is_aside || subflow.meta.backup_local, address_id: None });
-        if subflow.meta.stage == Stage::Established {
+        let backup = is_aside || subflow.state.role.is_backup_here();
+        subflow.state.owed.signal(MptcpOption::Prio { backup, address_id: None });
+        if subflow.state.stage() == Stage::Established {
             subflow.tcp.request_ack();
         }
         cx.mib.paths_set_aside += u64::from(is_aside);
-        self.emit(if is_aside {
+        self.outbox.emit(if is_aside {
             Event::SubflowSetAside { subflow: id, tuple }
         } else {
             Event::SubflowTried { subflow: id, tuple }
@@ -195,15 +154,15 @@ impl Connection {
     /// Closes a subflow, so that what it holds comes over the others at once; its path is set aside when it joins again.
     fn close_aside(&mut self, cx: &mut Context<'_>, position: usize) {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        subflow.meta.is_aside = true;
-        let (id, tuple, local_id) = (subflow.meta.id, subflow.tcp.tuple(), subflow.meta.local_id);
+        subflow.state.role.set_aside(true);
+        let (id, tuple, local_id) = (subflow.state.id, subflow.tcp.tuple(), subflow.state.role.local_id());
         cx.mib.paths_set_aside += 1;
-        self.emit(Event::SubflowSetAside { subflow: id, tuple });
+        self.outbox.emit(Event::SubflowSetAside { subflow: id, tuple });
         self.reset_subflow(position, SubflowError::Local, ResetReason::BAD_PERFORMANCE);
-        let is_alone = self.subflows.iter().filter(|subflow| subflow.meta.local_id == local_id).count() == 1;
+        let is_alone = self.subflows.count(|subflow| subflow.state.role.local_id() == local_id) == 1;
         if is_alone {
             // Over another path it arrives sooner than the reset does over the slow one.
-            let address_ids = core::iter::once(local_id).collect();
+            let address_ids = core::iter::once(local_id.0).collect();
             self.signal(MptcpOption::RemoveAddr(RemoveAddr { address_ids }));
         }
     }

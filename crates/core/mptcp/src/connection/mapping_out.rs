@@ -1,16 +1,16 @@
 //! Which data becomes one mapping, and which of its segments carry it (RFC 8684 §3.3.1).
 
-use polypath_units::{BitRate, Instant};
+use polypath_units::Instant;
 use polypath_wire::{DataSeq, Payload, dss_checksum};
 
 use super::Connection;
-use crate::mapping::{Carried, Mapping};
+use super::option_writer::data_option_bytes;
+use crate::mapping::{Mapping, Repetition};
 use crate::scheduler::SubflowView;
-use crate::subflow::Stage;
+use crate::subflow::{Stage, Subflow};
 
-/// After so many losses above the subflows, something on the way merges segments and drops their mappings: mappings
-/// become this many segments long, so that the merged ones share theirs.
-const DATA_LEVEL_LOSSES: u32 = 2;
+/// Where something on the way merges segments and drops their mappings, mappings are so many segments long, so that the merged ones
+/// share theirs.
 const LONG_MAPPING_SEGMENTS: u64 = 16;
 
 /// A mapping that not each segment carries is this share of the window long: what little of it waits for the window delays nothing.
@@ -19,39 +19,52 @@ const AHEAD_WINDOW_SHARE: u64 = 16;
 impl Connection {
     /// What a mapping is made of even where less may leave now.
     pub(super) fn least_mapping_bytes(&self, segment_bytes: u64) -> u64 {
-        let are_merged = self.data_level_losses > DATA_LEVEL_LOSSES;
-        if are_merged { LONG_MAPPING_SEGMENTS * segment_bytes } else { 0 }
+        if self.stream.send.are_mappings_dropped() { LONG_MAPPING_SEGMENTS * segment_bytes } else { 0 }
     }
 
     /// Which segments of a mapping that goes to the subflow at `position` carry it.
-    pub(super) fn carried(&self, position: usize, segment_bytes: u64) -> Carried {
-        let shared = &self.shared;
-        let Some(subflow) = self.subflows.get(position) else { return Carried::InEach };
+    pub(super) fn repetition(&self, position: usize, segment_bytes: u64) -> Repetition {
+        let Some(subflow) = self.subflows.get(position) else { return Repetition::InEach };
         // A peer that has yet to see that options pass, or that gathers bytes for a checksum, takes data without them for TCP's.
         // Where something merges segments, each that carries its mapping is one more that may keep it.
-        let has_passed = subflow.meta.first_mapped_end.is_some_and(|end| subflow.tcp.acked_offset() >= end);
-        let must_repeat = subflow.meta.stage != Stage::Established
+        let has_passed = subflow.state.owed.have_options_passed(subflow.tcp.acked_offset());
+        let must_repeat = subflow.state.stage() != Stage::Established
             || !has_passed
-            || shared.checksum
-            || self.data_level_losses > 0;
+            || self.stream.negotiation.has_checksum()
+            || self.stream.send.has_lost();
         let leaves_at_once = subflow.tcp.most_bytes_at_once(segment_bytes);
-        if must_repeat || leaves_at_once + segment_bytes > shared.most_mapped_bytes() {
-            return Carried::InEach;
+        if must_repeat || leaves_at_once + segment_bytes > self.most_mapped_bytes() {
+            return Repetition::InEach;
         }
         // Where data arrives, too, its DATA_ACKs had better not each need an acknowledgment of their own.
-        if subflow.meta.received_before != shared.receive_next {
-            Carried::OnceWithDataAcks
+        if subflow.state.owed.has_received_since(self.stream.receive.next()) {
+            Repetition::OnceWithDataAcks
         } else {
-            Carried::Once
+            Repetition::Once
         }
     }
 
     /// Payload of the second segment of such a mapping, and of those behind it.
-    pub(super) fn further_segment_bytes(&self, position: usize, carried: Carried) -> u64 {
+    pub(super) fn further_segment_bytes(&self, position: usize, repetition: Repetition) -> u64 {
         let Some(subflow) = self.subflows.get(position) else { return 1 };
-        let mapping = self.shared.mapping(carried);
-        let option_bytes = self.shared.data_option_bytes(subflow.meta.stage, &mapping, false);
+        self.segment_bytes(subflow, repetition, false)
+    }
+
+    /// Payload of the largest segment of a subflow that carries its mapping, and all of it.
+    pub(super) fn full_segment_bytes(&self, subflow: &Subflow) -> u64 {
+        self.segment_bytes(subflow, Repetition::InEach, true).min(self.most_mapped_bytes())
+    }
+
+    fn segment_bytes(&self, subflow: &Subflow, repetition: Repetition, is_start: bool) -> u64 {
+        let mapping = self.stream.send.mapping(self.stream.negotiation.has_checksum(), repetition);
+        let option_bytes =
+            data_option_bytes(&self.stream.fallback, subflow.state.stage(), &mapping, is_start);
         subflow.tcp.segment_payload_bytes_with(option_bytes) as u64
+    }
+
+    /// Most data of one mapping.
+    pub(super) fn most_mapped_bytes(&self) -> u64 {
+        self.stream.send.most_mapped_bytes(&self.stream.config, self.stream.negotiation.has_checksum())
     }
 
     /// Gives data to a subflow as one mapping; returns the subflow offset after it.
@@ -61,25 +74,19 @@ impl Connection {
         position: usize,
         data_seq: DataSeq,
         data: Payload,
-        carried: Carried,
+        repetition: Repetition,
     ) -> u64 {
         let Some(subflow) = self.subflows.get_mut(position) else { return 0 };
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
-        subflow.meta.received_before = self.shared.receive_next;
-        if let Some(rate) = subflow.bottleneck_bytes_per_s() {
-            let rate = BitRate::from_bps(rate.max(1).saturating_mul(8));
-            let begins_at = subflow.meta.busy_until.max(now);
-            subflow.meta.busy_until = begins_at + rate.time_to_send(data.len() as u64);
-        }
-        let checksum = self.shared.checksum.then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
-        let end = subflow.tcp.enqueued_offset() + data.len() as u64;
-        if subflow.meta.stage == Stage::Established {
-            subflow.meta.first_mapped_end.get_or_insert(end);
-        }
-        let mapping = self.shared.mapping(carried);
-        subflow.tcp.enqueue(data, Mapping { data_seq, subflow_offset, len_bytes, checksum, ..mapping });
-        subflow.tcp.enqueued_offset()
+        let checksum = self
+            .stream
+            .negotiation
+            .has_checksum()
+            .then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
+        let mapping = self.stream.send.mapping(self.stream.negotiation.has_checksum(), repetition);
+        let mapping = Mapping { data_seq, subflow_offset, len_bytes, checksum, ..mapping };
+        subflow.enqueue(now, data, mapping, self.stream.receive.next())
     }
 }
 

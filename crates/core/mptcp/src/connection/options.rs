@@ -6,7 +6,6 @@ use polypath_tcp::ConnectionOption;
 use polypath_units::Instant;
 
 use super::Connection;
-use super::state::Mode;
 
 impl Connection {
     /// Changes a setting, for every subflow and for those to come.
@@ -14,21 +13,21 @@ impl Connection {
         let option = match option {
             ConnectionOption::ReceiveBufferBytes(bytes) => {
                 // What has been promised stays promised: the window's right edge never moves back (RFC 8684 §3.3.4).
-                let promised_bytes = self.shared.receive_window_bytes() + self.shared.unread_bytes;
+                let promised_bytes = self.stream.receive.window_bytes(&self.stream.config)
+                    + self.stream.receive.unread_bytes();
                 ConnectionOption::ReceiveBufferBytes(bytes.max(promised_bytes))
             }
             other => other,
         };
-        let config = Arc::make_mut(&mut self.shared.config);
+        let config = Arc::make_mut(&mut self.stream.config);
         let tcp = Arc::make_mut(&mut config.tcp);
         match option {
             ConnectionOption::NoDelay(no_delay) => tcp.no_delay = no_delay,
             // What a cork holds back waits here, where it grows, and not in a subflow.
-            ConnectionOption::Cork(corked) => self.corked = corked,
+            ConnectionOption::Cork(corked) => self.scheduling.cork(corked),
             ConnectionOption::UserTimeout(limit) => {
                 tcp.user_timeout = limit;
-                (self.timers.stall, self.timers.stalled_at) = (Instant::FAR_FUTURE, None);
-                config.no_subflow_timeout = limit.unwrap_or(config.no_subflow_timeout);
+                self.stream.lifecycle.stop_watching();
             }
             ConnectionOption::SendBufferBytes(bytes) => tcp.send_buffer_bytes = bytes,
             ConnectionOption::ReceiveBufferBytes(bytes) => tcp.receive_buffer_bytes = bytes,
@@ -40,14 +39,14 @@ impl Connection {
         if !matches!(option, ConnectionOption::Cork(_)) {
             self.subflows.iter_mut().for_each(|subflow| subflow.tcp.set_option(now, option));
         }
-        self.needs_schedule = true;
+        self.scheduling.request();
     }
 
     /// The end of what was written, which fills no segment, waits for more (`TCP_CORK`).
     pub(super) fn is_held_back(&self, unsent_bytes: u64, segment_bytes: u64) -> bool {
-        self.corked
+        self.scheduling.is_corked()
             && unsent_bytes < segment_bytes
-            && !self.shared.write_closed
-            && self.shared.mode == Mode::Mptcp
+            && !self.stream.lifecycle.is_shut_down()
+            && self.stream.lifecycle.is_mptcp()
     }
 }

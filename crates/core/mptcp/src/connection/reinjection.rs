@@ -1,69 +1,44 @@
-//! Data that goes out again: what a subflow lost or holds for too long leaves on another.
+//! Data that goes out again: what a subflow lost or holds for too long leaves on another, and what a subflow delivered but nobody
+//! data-acknowledged leaves on any (RFC 8684 §3.3.6).
 
-use alloc::collections::{BTreeMap, VecDeque};
-
-use polypath_units::Instant;
+use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
-use super::Connection;
-use super::state::Mode;
-use crate::mapping::Carried;
-use crate::ordered::Origin;
+use super::{Connection, Context};
+use crate::identifiers::SubflowId;
+use crate::mapping::Repetition;
 use crate::sent_chunk::SentChunk;
 use crate::subflow::Stage;
 
-/// Data that waits to go out again, in order: what blocks the receiver first goes first. An entry costs log *n*.
-#[derive(Debug, Default)]
-pub(super) struct Reinjections {
-    by_position: BTreeMap<u64, Reinjection>,
-    bytes: u64,
-    /// Chosen anew whenever nothing waits.
-    origin: Origin,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reinjection {
-    pub(super) seq: DataSeq,
-    pub(super) len: u32,
-    /// The subflow that lost it; `None` where it may go out on any again.
-    pub(super) from: Option<u8>,
-}
-
 impl Connection {
     /// A subflow timed out, or is gone: what it holds goes out on another.
-    pub(super) fn reinject_from(&mut self, id: u8) {
-        if self.shared.mode != Mode::Mptcp {
+    pub(super) fn reinject_from(&mut self, id: SubflowId) {
+        if !self.stream.lifecycle.is_mptcp() {
             return;
         }
-        let gone = self.position(id).is_none();
-        let others = self.subflows.iter().any(|subflow| {
-            subflow.meta.id != id
-                && subflow.meta.stage == Stage::Established
-                && subflow.tcp.consecutive_timeouts() == 0
-        });
-        if !others && !gone {
-            return;
+        let subflow = self.subflows.find(id);
+        let (is_gone, acked) = (subflow.is_none(), subflow.map_or(0, |subflow| subflow.tcp.acked_offset()));
+        let is_other_alive = || {
+            self.subflows.any(|subflow| {
+                subflow.state.id != id
+                    && subflow.state.stage() == Stage::Established
+                    && subflow.tcp.consecutive_timeouts() == 0
+            })
+        };
+        if is_gone || is_other_alive() {
+            self.stream.send.reinject_from(id, acked, is_gone);
+            self.scheduling.request();
         }
-        let acked =
-            self.position(id).and_then(|at| self.subflows.get(at)).map_or(0, |s| s.tcp.acked_offset());
-        for chunk in &mut self.shared.sent {
-            if chunk.subflow == id && !chunk.queued && (gone || chunk.end_offset > acked) {
-                chunk.queued = true;
-                self.reinjections.push(chunk.seq, chunk.len, (!gone).then_some(id));
-            }
-        }
-        self.needs_schedule = true;
     }
 
     /// A new subflow is up: it takes over from those that have timed out.
     pub(super) fn rescue_stalled(&mut self) {
-        let mut at = 0;
-        while let Some(subflow) = self.subflows.get(at) {
-            if subflow.tcp.consecutive_timeouts() > 0 {
-                let id = subflow.meta.id;
-                self.reinject_from(id);
+        for at in 0..self.subflows.len() {
+            if let Some(subflow) = self.subflows.get(at)
+                && subflow.tcp.consecutive_timeouts() > 0
+            {
+                self.reinject_from(subflow.state.id);
             }
-            at += 1;
         }
     }
 
@@ -74,144 +49,46 @@ impl Connection {
         position: usize,
         seq: DataSeq,
         count: u64,
-        carried: Carried,
+        repetition: Repetition,
     ) {
-        let data = self.shared.send.slice(seq, count as usize);
-        let Some(id) = self.subflows.get(position).map(|subflow| subflow.meta.id) else { return };
+        let data = self.stream.send.slice(seq, count);
+        let Some(id) = self.subflows.get(position).map(|subflow| subflow.state.id) else { return };
         if data.is_empty() {
             return;
         }
-        self.scheduler.on_sent(id, seq, data.len() as u64);
-        let end = seq.add(data.len() as u64);
-        let end_offset = self.push(now, position, seq, data, carried);
-        take_over(&mut self.shared.sent, seq, end, id, end_offset);
+        let len_bytes = data.len() as u64;
+        self.scheduling.handle_sent(id, seq, len_bytes);
+        let end_offset = self.push(now, position, seq, data, repetition);
+        self.stream.send.handle_sent_again(seq, len_bytes, id, end_offset);
     }
 
-    pub(super) fn drop_stale_reinjections(&mut self) {
-        let una = self.shared.send.start();
-        while let Some(front) = self.reinjections.front().copied() {
-            let stale = una.diff(front.seq);
-            if stale <= 0 {
-                break;
+    /// After each acknowledgment: fallback acknowledges data by subflow; Multipath TCP watches for data that a subflow
+    /// delivered and nobody data-acknowledged.
+    pub(super) fn after_acknowledgment(&mut self, cx: &mut Context<'_>, position: usize) {
+        let Some(subflow) = self.subflows.get(position) else { return };
+        if subflow.state.stage() == Stage::Plain {
+            if self.stream.send.handle_subflow_ack(subflow.tcp.acked_offset()) {
+                self.notify_writable();
             }
-            self.reinjections.take_front(u32::try_from(stale).unwrap_or(u32::MAX).min(front.len));
+            return;
         }
+        let subflows = &self.subflows;
+        let slowest_srtt = || subflows.longest(|tcp| tcp.srtt());
+        self.stream.send.watch_delivery(cx.now, |chunk| subflows.has_delivered(chunk), slowest_srtt);
     }
 
-    /// Everything that is queued for reinjection is forgotten (fallback).
-    pub(super) fn forget_reinjections(&mut self) {
-        self.reinjections = Reinjections::default();
-    }
-}
-
-impl Reinjections {
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn front(&self) -> Option<&Reinjection> {
-        self.by_position.first_key_value().map(|(_, front)| front)
-    }
-
-    pub(super) fn push(&mut self, seq: DataSeq, len: u32, from: Option<u8>) {
-        if self.by_position.is_empty() {
-            self.origin = Origin::near(seq);
+    /// The first data without DATA_ACK was delivered long ago, as far as its subflow knows: its mapping was lost, or the
+    /// peer dropped it. It goes out again, on any subflow.
+    pub(super) fn data_retransmit(&mut self, cx: &mut Context<'_>) {
+        let slowest_srtt: Duration = self.subflows.longest(|tcp| tcp.srtt());
+        if self.stream.negotiation.is_client() && !self.stream.negotiation.is_confirmed() {
+            self.stream.send.retransmit_after(cx.now, slowest_srtt);
+            return self.ask_who_has_data();
         }
-        let entry =
-            self.by_position.entry(self.origin.position(seq)).or_insert(Reinjection { seq, len: 0, from });
-        // The same again says more of where it is lost.
-        entry.from = from;
-        self.bytes += u64::from(len.saturating_sub(entry.len));
-        entry.len = entry.len.max(len);
-    }
-
-    pub(super) fn take_front(&mut self, count: u32) {
-        let Some((_, front)) = self.by_position.pop_first() else { return };
-        let count = count.min(front.len);
-        self.bytes -= u64::from(front.len);
-        if count < front.len {
-            self.push(front.seq.add(u64::from(count)), front.len - count, front.from);
+        let subflows = &self.subflows;
+        if self.stream.send.reinject_delivered(|chunk: &SentChunk| subflows.has_delivered(chunk)) {
+            self.scheduling.request();
+            self.stream.send.retransmit_after(cx.now, slowest_srtt);
         }
-    }
-}
-
-/// Notes that subflow `id` was given everything from `seq` to `end` again, as one mapping: what went out in pieces before is one
-/// from now on, or pieces would only become more.
-fn take_over(sent: &mut VecDeque<SentChunk>, seq: DataSeq, end: DataSeq, id: u8, end_offset: u64) {
-    let mut first = sent.partition_point(|chunk| !chunk.end().after(seq));
-    if sent.get(first).is_some_and(|chunk| chunk.seq.before(seq)) {
-        first = split(sent, first, seq);
-    }
-    let mut after = sent.partition_point(|chunk| !chunk.end().after(end));
-    if sent.get(after).is_some_and(|chunk| chunk.seq.before(end)) {
-        after = split(sent, after, end);
-    }
-    let Some(chunk) = sent.get_mut(first).filter(|_| first < after) else { return };
-    let len = end.diff(chunk.seq).max(0) as u32;
-    *chunk = SentChunk { seq: chunk.seq, len, subflow: id, queued: false, again: true, end_offset };
-    if first + 1 < after {
-        sent.drain(first + 1..after);
-    }
-}
-
-/// Cuts the chunk at index `at` in two at `seq`, which lies inside; returns the index of the second part.
-fn split(sent: &mut VecDeque<SentChunk>, at: usize, seq: DataSeq) -> usize {
-    if let Some(first) = sent.get_mut(at) {
-        let mut second = *first;
-        let head = seq.diff(first.seq) as u32;
-        second.seq = seq;
-        second.len = first.len - head;
-        first.len = head;
-        first.end_offset -= u64::from(second.len);
-        sent.insert(at + 1, second);
-    }
-    at + 1
-}
-
-#[cfg(test)]
-mod tests {
-    use alloc::vec::Vec;
-
-    use super::*;
-    use crate::scheduler::tests::sent;
-
-    fn pieces(sent: &VecDeque<SentChunk>) -> Vec<(u64, u32, u8, u64)> {
-        sent.iter().map(|chunk| (chunk.seq.0, chunk.len, chunk.subflow, chunk.end_offset)).collect()
-    }
-
-    #[test]
-    fn what_blocks_first_goes_first() {
-        let mut waiting = Reinjections::default();
-        let near_wrap = DataSeq(u64::MAX - 1499);
-        for (offset, len) in [(2000, 500), (0, 1000), (1000, 1000), (1000, 1000)] {
-            waiting.push(near_wrap.add(offset), len, Some(1));
-        }
-        assert_eq!(waiting.bytes(), 2500);
-        waiting.take_front(400);
-        assert_eq!(waiting.front().map(|front| (front.seq, front.len)), Some((near_wrap.add(400), 600)));
-        waiting.take_front(600);
-        waiting.take_front(9999);
-        assert_eq!(waiting.front().map(|front| (front.seq, front.len)), Some((near_wrap.add(2000), 500)));
-        assert_eq!(waiting.bytes(), 500);
-    }
-
-    #[test]
-    fn what_is_sent_again_becomes_one_piece() {
-        let mut chunks = sent(&[(0, 1000, 1), (1000, 136, 2), (1136, 136, 1), (1272, 1000, 2)]);
-        take_over(&mut chunks, DataSeq(1000), DataSeq(1272), 3, 900);
-        assert_eq!(pieces(&chunks), [(0, 1000, 1, 1000), (1000, 272, 3, 900), (1272, 1000, 2, 1136)]);
-        assert!(chunks.iter().map(|chunk| chunk.again).eq([false, true, false]));
-    }
-
-    #[test]
-    fn what_is_sent_again_in_part_is_cut() {
-        let mut chunks = sent(&[(0, 1000, 1), (1000, 1000, 2)]);
-        take_over(&mut chunks, DataSeq(400), DataSeq(1300), 3, 900);
-        assert_eq!(pieces(&chunks), [(0, 400, 1, 400), (400, 900, 3, 900), (1300, 700, 2, 1000)]);
-        take_over(&mut chunks, DataSeq(500), DataSeq(600), 1, 1100);
-        assert_eq!(pieces(&chunks)[1..4], [(400, 100, 3, 100), (500, 100, 1, 1100), (600, 700, 3, 900)]);
-        // Acknowledged in the meantime, and not there any more.
-        take_over(&mut chunks, DataSeq(2000), DataSeq(2100), 1, 1200);
-        assert_eq!(chunks.len(), 5);
     }
 }

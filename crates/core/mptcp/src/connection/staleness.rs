@@ -5,7 +5,8 @@
 
 use polypath_units::{Duration, Instant};
 
-use super::{Connection, Context, addresses};
+use super::{Connection, Context};
+use crate::identifiers::SubflowId;
 use crate::path_manager::PathEvent;
 use crate::subflow::{Stage, Subflow};
 
@@ -13,44 +14,44 @@ use crate::subflow::{Stage, Subflow};
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 fn works(subflow: &Subflow) -> bool {
-    subflow.meta.stage == Stage::Established
-        && !subflow.meta.finishing
+    subflow.state.stage() == Stage::Established
+        && !subflow.state.ending.is_ending()
         && subflow.tcp.consecutive_timeouts() == 0
 }
 
 impl Connection {
     /// The timer of the subflow at `position` fired.
     pub(super) fn watch_path(&mut self, cx: &mut Context<'_>, position: usize) {
-        let limit = self.shared.config.stale_loss_count;
+        let limit = self.stream.config.stale_loss_count;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        let is_in_use = subflow.meta.stage == Stage::Established && !subflow.meta.finishing;
+        let is_in_use = subflow.is_in_use();
         if limit == 0 || !is_in_use || subflow.tcp.consecutive_timeouts() < limit {
             return;
         }
-        if !core::mem::replace(&mut subflow.meta.is_stale, true) {
-            let subflow = subflow.meta.id;
+        if subflow.state.path.become_stale() {
+            let subflow = subflow.state.id;
             cx.mib.subflow_stale += 1;
-            addresses::notify(self, cx, PathEvent::SubflowStale { subflow });
+            self.notify_path_manager(cx, PathEvent::SubflowStale { subflow });
         }
         self.set_probes(cx.now);
     }
 
     /// Something was acknowledged on the subflow `id`, which had timed out.
-    pub(super) fn path_works_again(&mut self, cx: &mut Context<'_>, id: u8) {
+    pub(super) fn path_works_again(&mut self, cx: &mut Context<'_>, id: SubflowId) {
         // Others that are stale may be probed from now on.
         self.set_probes(cx.now);
-        let Some(subflow) = self.position(id).and_then(|position| self.subflows.get_mut(position)) else {
+        let Some(subflow) = self.subflows.find_mut(id) else {
             return;
         };
-        if core::mem::take(&mut subflow.meta.is_stale) {
+        if subflow.state.path.recover() {
             cx.mib.subflow_recover += 1;
-            addresses::notify(self, cx, PathEvent::SubflowRecovered { subflow: id });
+            self.notify_path_manager(cx, PathEvent::SubflowRecovered { subflow: id });
         }
     }
 
     fn set_probes(&mut self, now: Instant) {
-        let interval = self.subflows.iter().any(|subflow| works(subflow)).then_some(PROBE_INTERVAL);
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.meta.is_stale) {
+        let interval = self.subflows.any(works).then_some(PROBE_INTERVAL);
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.state.path.is_stale()) {
             subflow.tcp.probe_every(now, interval);
         }
     }

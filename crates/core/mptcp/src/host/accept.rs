@@ -1,11 +1,10 @@
 //! How connections and subflows come to be.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use polypath_tcp::{Connection as TcpConnection, Key, ListenerId, Setup, TimerHandle};
+use polypath_tcp::{Connection as TcpConnection, ConnectionId, ListenerId, Setup};
 use polypath_units::Instant;
 use polypath_wire::{
     Ecn, Endpoint, FourTuple, MpCapable, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment, SeqNumber,
@@ -16,10 +15,11 @@ use rand_core::Rng;
 use super::path_memory::{Advice, MOST_CANDIDATES};
 use super::stateless::JoinAnswer;
 use super::syn::{JoinSyn, version_of};
-use super::{ConnectError, EPHEMERAL_PORTS, Entry, Flow, Host};
+use super::{ConnectError, EPHEMERAL_PORTS, Host};
 use crate::config::ConnectionConfig;
-use crate::connection::{Birth, Connection, IncomingJoin};
+use crate::connection::{Connection, ConnectionSetup, IncomingJoin};
 use crate::crypto;
+use crate::identifiers::{AddressId, SubflowId};
 use crate::path_manager::LocalEndpoint;
 use crate::subflow::Stage;
 
@@ -28,11 +28,18 @@ const MAX_RIVALS: usize = MOST_CANDIDATES - 1;
 
 impl Host {
     /// A segment that belongs to no flow.
-    pub(super) fn handle_unknown(&mut self, now: Instant, tuple: FourTuple, ecn: Ecn, segment: &mut Segment) {
+    pub(super) fn handle_unknown(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        ecn: Ecn,
+        segment: &mut Segment,
+        isn_after: Option<SeqNumber>,
+    ) {
         let flags = segment.flags;
         match (flags.syn(), flags.ack()) {
             _ if flags.rst() => {}
-            (true, false) => self.handle_syn(now, tuple, segment, None),
+            (true, false) => self.handle_syn(now, tuple, segment, isn_after),
             (false, true) => self.handle_stray_ack(now, tuple, ecn, segment),
             _ => self.refuse(now, tuple, segment, None),
         }
@@ -40,7 +47,7 @@ impl Host {
 
     /// A first SYN. With `isn_after`, its connection follows a TIME-WAIT between the same ends, and its initial sequence number
     /// comes after that one (RFC 6191 §2), unless there is no room and it gets a cookie.
-    pub(super) fn handle_syn(
+    fn handle_syn(
         &mut self,
         now: Instant,
         tuple: FourTuple,
@@ -51,15 +58,19 @@ impl Host {
         for option in segment.options.mptcp() {
             match option {
                 MptcpOption::Join(MpJoin::Syn { backup, address_id, token, nonce }) => {
-                    let join =
-                        JoinSyn { token: *token, nonce: *nonce, address_id: *address_id, backup: *backup };
+                    let join = JoinSyn {
+                        token: *token,
+                        nonce: *nonce,
+                        address_id: AddressId(*address_id),
+                        backup: *backup,
+                    };
                     return self.accept_join(now, tuple, segment, join, isn_after);
                 }
                 MptcpOption::Capable(option) if option.is_understood() => capable = capable.or(Some(*option)),
                 _ => {}
             }
         }
-        let Some(listener) = self.listeners.find(tuple.local) else {
+        let Some(listener) = self.core.listeners().find(tuple.local) else {
             return self.refuse(now, tuple, segment, None);
         };
         self.accept(now, tuple, segment, listener, capable, isn_after);
@@ -76,8 +87,8 @@ impl Host {
                 return self.accept_join_cookie(now, tuple, ecn, segment, &hmac);
             }
         }
-        if self.strangers.are_cookies_in_use(now)
-            && let Some(listener) = self.listeners.find(tuple.local)
+        if self.core.strangers().are_cookies_in_use(now)
+            && let Some(listener) = self.core.listeners().find(tuple.local)
         {
             return self.accept_cookie(now, tuple, ecn, segment, listener);
         }
@@ -95,7 +106,7 @@ impl Host {
             let flags = u8::from(reason.is_transient());
             TcpOption::Mptcp(MptcpOption::Reset { flags, reason })
         });
-        self.strangers.refuse(now, tuple, segment, option);
+        self.core.strangers_mut().refuse(now, tuple, segment, option);
     }
 
     fn accept(
@@ -107,37 +118,39 @@ impl Host {
         capable: Option<MpCapable>,
         isn_after: Option<SeqNumber>,
     ) {
-        if self.connections.len() >= self.config.max_connections {
+        if self.core.len() >= self.resources.config.max_connections {
             // The client's SYN comes again.
-            self.mib.listen_drops += 1;
+            self.resources.mib.listen_drops += 1;
             return;
         }
-        if !self.listeners.admit(listener, tuple.remote.addr) {
-            self.mib.listen_overflows += 1;
+        if !self.core.listeners_mut().admit(listener, tuple.remote.addr) {
+            self.resources.mib.listen_overflows += 1;
             return self.answer_with_cookie(now, tuple, segment, listener, capable);
         }
-        let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
-        self.mib.mp_capable_syn_rx += u64::from(capable.is_some());
+        let config =
+            self.listener_configs.get(&listener).unwrap_or(&self.resources.config.connection).clone();
+        self.resources.mib.mp_capable_syn_rx += u64::from(capable.is_some());
         let version = capable.and_then(|capable| version_of(&capable, &config));
         let stage = if version.is_some() { Stage::CapableSynAck } else { Stage::Plain };
         let version_in_use = version.unwrap_or_default();
         let mut setup = self.tcp_setup(now, tuple, &config, isn_after);
         let mut local_key = None;
-        if let Some(isn) = self.strangers.cookie_in_use(now, &tuple, segment)
+        if let Some(isn) = self.core.strangers().cookie_in_use(now, &tuple, segment)
             && isn_after.is_none()
         {
             setup.isn = isn;
-            let key = crypto::Key(self.strangers.secret(now, &tuple, segment));
+            let key = crypto::Key(self.core.strangers().secret(now, &tuple, segment));
             local_key = Some(key).filter(|key| self.is_free(*key, version_in_use));
         }
         let local_key = local_key.unwrap_or_else(|| self.fresh_key(version_in_use));
         let tcp = TcpConnection::accept(now, setup, segment);
-        let birth = Birth { config, is_client: false, version: version_in_use, local_key, tcp, stage };
-        let key = self.insert(now, birth, Some(listener));
-        if let (Some(capable), Some(_), Some(entry)) = (capable, version, self.connections.get_mut(key)) {
-            entry.connection.accept_capable(&capable);
+        let birth =
+            ConnectionSetup { config, is_client: false, version: version_in_use, local_key, tcp, stage };
+        let id = self.insert(now, birth, Some(listener));
+        if let (Some(capable), Some(_), Some(connection)) = (capable, version, self.core.get_mut(id)) {
+            connection.accept_capable(&capable);
         }
-        self.settle(now, key);
+        self.settle(now, id);
     }
 
     fn accept_join(
@@ -148,31 +161,31 @@ impl Host {
         join: JoinSyn,
         isn_after: Option<SeqNumber>,
     ) {
-        self.mib.mp_join_syn_rx += 1;
+        self.resources.mib.mp_join_syn_rx += 1;
         let Some(index) = self.tokens.get(join.token) else {
-            self.mib.mp_join_no_token_found += 1;
+            self.resources.mib.mp_join_no_token_found += 1;
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
-        let limits = self.config.limits;
-        let Some((key, entry)) = self.connections.at_mut(index) else { return };
-        if !entry.connection.may_join() {
+        let limits = self.resources.config.limits;
+        let Some((id, connection)) = self.core.at_mut(index) else { return };
+        if !connection.may_join() {
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         }
-        if !entry.connection.may_take_join(limits) {
+        if !connection.may_take_join(limits) {
             return self.refuse(now, tuple, segment, Some(ResetReason::NO_RESOURCES));
         }
         // While some are answered without state, all are: which answer a client gets to its SYN, sent twice, makes no difference.
-        let is_full = entry.connection.half_open_joins() >= self.config.max_half_open_joins;
+        let is_full = connection.half_open_joins() >= self.resources.config.max_half_open_joins;
         if is_full || self.joins.are_in_use(now) {
             if self.answer_join(now, tuple, segment, index, join) != JoinAnswer::NoTimestamps {
                 return;
             }
-            let Some(entry) = self.connections.get_mut(key) else { return };
-            if is_full && !entry.connection.evict_half_open_join() {
+            let Some(connection) = self.core.get_mut(id) else { return };
+            if is_full && !connection.evict_half_open_join() {
                 return;
             }
         }
-        let Some(config) = self.connections.get(key).map(|entry| entry.connection.config().clone()) else {
+        let Some(config) = self.core.get(id).map(|connection| connection.config().clone()) else {
             return;
         };
         let local_nonce = self.random.next_u32();
@@ -182,65 +195,67 @@ impl Host {
         let JoinSyn { address_id: remote_id, nonce: remote_nonce, backup: remote_backup, .. } = join;
         let incoming =
             IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, remote_backup, local_backup };
-        self.add_join(now, key, tuple, tcp, &incoming);
-        self.settle(now, key);
+        self.add_join(now, id, tuple, tcp, &incoming);
+        self.settle(now, id);
     }
 
     /// The client side of MP_JOIN.
     pub(super) fn open_subflow(
         &mut self,
         now: Instant,
-        key: Key,
+        id: ConnectionId,
         local: IpAddr,
-        local_id: u8,
+        local_id: AddressId,
         remote: Endpoint,
         backup: bool,
     ) {
         let Ok(tuple) = self.local_tuple(Endpoint::new(local, 0), remote) else { return };
-        let Some(config) = self.connections.get(key).map(|entry| entry.connection.config().clone()) else {
+        let Some(config) = self.core.get(id).map(|connection| connection.config().clone()) else {
             return;
         };
         let nonce = self.random.next_u32();
         let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = TcpConnection::connect(now, setup);
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        let id = entry.connection.open_join(now, tcp, local_id, nonce, backup);
-        entry.connection.remember_rate(id, self.path_memory.bottleneck_bytes_per_s(now, local, remote.addr));
-        self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
-        self.settle(now, key);
+        let Some(connection) = self.core.get_mut(id) else { return };
+        let subflow = connection.open_join(now, tcp, local_id, nonce, backup);
+        connection.remember_rate(subflow, self.path_memory.bottleneck_bytes_per_s(now, local, remote.addr));
+        self.core.add_flow(id, tuple, subflow);
+        self.settle(now, id);
     }
 
     /// How to open a connection, if the paths are remembered.
     pub(super) fn advice(&self, now: Instant, asked: IpAddr, remote: IpAddr) -> Option<Advice> {
-        let rivals = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let rivals =
+            self.resources.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
         let rivals = rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS);
         let candidates: ArrayVec<IpAddr, MOST_CANDIDATES> = core::iter::once(asked).chain(rivals).collect();
         self.path_memory.advise(now, &candidates, remote)
     }
 
     /// Sends the first SYN of a connection over the other endpoints too, but those that are to wait.
-    pub(super) fn race(&mut self, now: Instant, key: Key, initial: FourTuple, waiting: &[IpAddr]) {
-        let Some(connection) = self.connections.get(key).map(|entry| &entry.connection) else { return };
+    pub(super) fn race(&mut self, now: Instant, id: ConnectionId, initial: FourTuple, waiting: &[IpAddr]) {
+        let Some(connection) = self.core.get(id) else { return };
         let config = connection.config().clone();
         if !config.race || !config.mptcp {
             return;
         }
         let (asked, remote) = (initial.local.addr, initial.remote.addr);
-        let endpoints = self.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let endpoints =
+            self.resources.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
         let is_due = |addr: &IpAddr| !waiting.contains(addr) && !connection.has_subflow_from(*addr);
         let rivals: ArrayVec<IpAddr, MAX_RIVALS> =
             endpoints.map(|endpoint| endpoint.addr).filter(is_due).take(MAX_RIVALS).collect();
         for addr in rivals {
             let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
             let setup = self.tcp_setup(now, tuple, &config, None);
-            let Some(entry) = self.connections.get_mut(key) else { return };
-            let id = entry.connection.open_rival(TcpConnection::connect(now, setup));
+            let Some(connection) = self.core.get_mut(id) else { return };
+            let subflow = connection.open_rival(TcpConnection::connect(now, setup));
             let remembered = self.path_memory.bottleneck_bytes_per_s(now, addr, remote);
-            entry.connection.remember_rate(id, remembered);
-            self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
-            self.mib.mp_capable_syn_tx += 1;
+            connection.remember_rate(subflow, remembered);
+            self.core.add_flow(id, tuple, subflow);
+            self.resources.mib.mp_capable_syn_tx += 1;
         }
-        self.settle(now, key);
+        self.settle(now, id);
     }
 
     /// The 4-tuple of an outgoing flow; chooses the port if none was.
@@ -254,15 +269,11 @@ impl Host {
         }
         if local.port != 0 {
             let tuple = FourTuple { local, remote };
-            return if self.flows.contains(&tuple) { Err(ConnectError::InUse(tuple)) } else { Ok(tuple) };
+            return if self.core.has_flow(&tuple) { Err(ConnectError::InUse(tuple)) } else { Ok(tuple) };
         }
-        let flows = &self.flows;
-        let is_free = |port| !flows.contains(&FourTuple { local: Endpoint::new(local.addr, port), remote });
-        let port = self
-            .secrets
-            .ephemeral_port(local.addr, remote, &EPHEMERAL_PORTS, is_free)
-            .ok_or(ConnectError::NoPort(remote))?;
-        Ok(FourTuple { local: Endpoint::new(local.addr, port), remote })
+        self.core
+            .ephemeral_flow(local.addr, remote, &EPHEMERAL_PORTS, |_, _| true)
+            .ok_or(ConnectError::NoPort(remote))
     }
 
     /// No connection has the token of this key.
@@ -299,43 +310,46 @@ impl Host {
         });
         Setup {
             tuple,
-            isn: self.secrets.isn_after(now, &tuple, isn_after),
-            timestamp_offset: self.secrets.timestamp_offset(&tuple),
+            isn: self.core.secrets().isn_after(now, &tuple, isn_after),
+            timestamp_offset: self.core.secrets().timestamp_offset(&tuple),
             config: tcp,
             controller,
         }
     }
 
-    pub(super) fn local_id(&self, addr: IpAddr) -> u8 {
-        self.config.endpoints.iter().find(|endpoint| endpoint.addr == addr).map_or(0, |endpoint| endpoint.id)
+    pub(super) fn local_id(&self, addr: IpAddr) -> AddressId {
+        self.resources
+            .config
+            .endpoints
+            .iter()
+            .find(|endpoint| endpoint.addr == addr)
+            .map_or(AddressId::INITIAL, |endpoint| endpoint.id)
     }
 
     /// Whether subflows of an address are backups.
     pub(super) fn is_backup(&self, addr: IpAddr) -> bool {
-        self.config.endpoints.iter().any(|endpoint| endpoint.addr == addr && endpoint.backup)
+        self.resources.config.endpoints.iter().any(|endpoint| endpoint.addr == addr && endpoint.backup)
     }
 
-    pub(super) fn insert(&mut self, now: Instant, birth: Birth, half_open: Option<ListenerId>) -> Key {
+    pub(super) fn insert(
+        &mut self,
+        now: Instant,
+        birth: ConnectionSetup,
+        listener: Option<ListenerId>,
+    ) -> ConnectionId {
         let tuple = birth.tcp.tuple();
         let is_mptcp = birth.stage != Stage::Plain;
         let mut connection = Connection::new(birth);
         connection.remember_rate(
-            0,
+            SubflowId::INITIAL,
             self.path_memory.bottleneck_bytes_per_s(now, tuple.local.addr, tuple.remote.addr),
         );
         let token = connection.local_token();
-        let remote = tuple.remote.addr;
-        let timer = TimerHandle::default();
-        let entry = Box::new(Entry { connection, timer, queued: false, half_open, remote });
-        let key = self.connections.insert(entry);
-        self.flows.insert(tuple, Flow::Subflow { index: key.index, id: 0 });
+        let id = self.core.insert(tuple, SubflowId::INITIAL, connection, listener);
         if is_mptcp {
-            self.tokens.insert(token, key.index);
+            self.tokens.insert(token, id.index() as u32);
         }
-        if let Some(entry) = self.connections.get_mut(key) {
-            self.ready.mark(key.index, &mut entry.queued);
-        }
-        key
+        id
     }
 }
 

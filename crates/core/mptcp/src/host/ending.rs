@@ -8,7 +8,7 @@ impl Host {
     /// Connections whose peers do not have everything yet: data, or its end.
     #[must_use]
     pub fn undelivered_count(&self) -> usize {
-        self.connections.iter().filter(|(_, entry)| entry.connection.is_delivering()).count()
+        self.core.iter().filter(|(_, connection)| connection.is_delivering()).count()
     }
 
     /// Aborts those connections: nothing more will be sent on them, and their peers are not to wait for it.

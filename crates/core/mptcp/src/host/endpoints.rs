@@ -11,17 +11,17 @@ impl Host {
     /// Bytes that went over a local address, and over those that share its budget; `None` without a budget.
     #[must_use]
     pub fn budget_used_bytes(&self, addr: IpAddr) -> Option<u64> {
-        self.budgets.used_bytes(addr)
+        self.resources.budgets.used_bytes(addr)
     }
 
     /// Adds a local endpoint for the path managers of all connections: an uplink came up. One with the same address is
     /// replaced.
     pub fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint) {
-        self.budgets.set(&endpoint);
-        let known = self.config.endpoints.iter().position(|known| known.addr == endpoint.addr);
-        let before = known.map(|at| self.config.endpoints.remove(at));
-        let Some(endpoint) = self.budgets.allowed(endpoint) else { return };
-        self.config.endpoints.push(endpoint);
+        self.resources.budgets.set(&endpoint);
+        let known = self.resources.config.endpoints.iter().position(|known| known.addr == endpoint.addr);
+        let before = known.map(|at| self.resources.config.endpoints.remove(at));
+        let Some(endpoint) = self.resources.budgets.allowed(endpoint) else { return };
+        self.resources.config.endpoints.push(endpoint);
         self.path_event(now, PathEvent::LocalAdded(endpoint.addr));
         if before
             .is_some_and(|before| (before.backup, before.priority) != (endpoint.backup, endpoint.priority))
@@ -33,19 +33,24 @@ impl Host {
     /// Removes the endpoint with this address: an uplink went down. Its subflows end, and their data goes elsewhere.
     pub fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
         self.path_event(now, PathEvent::LocalRemoved(addr));
-        self.config.endpoints.retain(|known| known.addr != addr);
+        self.resources.config.endpoints.retain(|known| known.addr != addr);
     }
 
     /// Does what budgets that have just been spent ask for.
     pub(super) fn enforce_budgets(&mut self, now: Instant) {
-        if !self.budgets.take_news() {
+        if !self.resources.budgets.take_news() {
             return;
         }
-        for endpoint in self.config.endpoints.clone() {
-            match self.budgets.allowed(endpoint) {
+        for endpoint in self.resources.config.endpoints.clone() {
+            match self.resources.budgets.allowed(endpoint) {
                 Some(allowed) if allowed == endpoint => {}
                 Some(allowed) => {
-                    let known = self.config.endpoints.iter_mut().filter(|known| known.addr == endpoint.addr);
+                    let known = self
+                        .resources
+                        .config
+                        .endpoints
+                        .iter_mut()
+                        .filter(|known| known.addr == endpoint.addr);
                     known.for_each(|known| *known = allowed);
                     self.path_event(now, PathEvent::LocalChanged(endpoint.addr));
                 }

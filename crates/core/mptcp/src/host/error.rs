@@ -17,15 +17,3 @@ pub enum ConnectError {
     #[error("the limit of {0} connections is reached")]
     TooMany(usize),
 }
-
-/// Why data was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SendError {
-    /// No such connection.
-    #[error("no such connection")]
-    Unknown,
-    /// The connection is over, or this side of it was shut down.
-    #[error("the connection takes no more data")]
-    Closed,
-}

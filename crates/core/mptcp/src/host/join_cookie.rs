@@ -17,6 +17,8 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::{FourTuple, SeqNumber};
 use rand_core::Rng;
 
+use crate::identifiers::AddressId;
+
 /// How long a nonce is given out; it is believed for another.
 const EPOCH_SECS: u64 = 64;
 
@@ -35,7 +37,7 @@ pub(super) struct JoinFacts {
     pub(super) remote_nonce: u32,
     /// Index of the connection, modulo [`PLACES`].
     pub(super) place: u32,
-    pub(super) remote_id: u8,
+    pub(super) remote_id: AddressId,
     pub(super) backup: bool,
     pub(super) options: SynOptions,
 }
@@ -44,7 +46,7 @@ impl JoinFacts {
     fn to_bits(self) -> u64 {
         u64::from(self.remote_nonce) << 32
             | u64::from(self.place % PLACES) << 17
-            | u64::from(self.remote_id) << 9
+            | u64::from(self.remote_id.0) << 9
             | u64::from(self.backup) << 8
             | u64::from(self.options.to_bits())
     }
@@ -53,7 +55,7 @@ impl JoinFacts {
         Self {
             remote_nonce: (bits >> 32) as u32,
             place: (bits >> 17) as u32 % PLACES,
-            remote_id: (bits >> 9) as u8,
+            remote_id: AddressId((bits >> 9) as u8),
             backup: bits & 0x100 != 0,
             options: SynOptions::from_bits(bits as u8),
         }

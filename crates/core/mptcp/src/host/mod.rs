@@ -1,4 +1,4 @@
-//! A host: listeners, connections, the way from a packet to its connection, and one timer for all.
+//! A Multipath TCP host: what it adds to [`HostCore`](polypath_tcp::HostCore): joins, tokens, endpoints and the memory of paths.
 
 mod accept;
 mod budgets;
@@ -6,27 +6,26 @@ mod ending;
 mod endpoints;
 mod error;
 mod getters;
+mod hosted;
 mod join_cookie;
 mod old_peers;
 mod options;
 mod path_memory;
 mod stateless;
+mod stream_host;
 mod syn;
 #[cfg(test)]
 mod tests;
-mod time_waits;
 mod token_table;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use bytes::Bytes;
 use polypath_tcp::{
-    FlowTable, HostSecrets, Key, ListenConfig, ListenError, ListenerId, Listeners, ReadyQueue, ReplyLimit,
-    Slab, StrangerLimits, Strangers, SynCookies, TimerHandle, TimerWheel,
+    ConnectionId, Handled, HostCore, HostSecrets, ListenConfig, ListenError, ListenerId, Listeners,
+    ReplyLimit, SendError, StrangerLimits, Strangers, SynCookies,
 };
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Transport};
@@ -34,16 +33,16 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::config::{ConnectionConfig, HostConfig};
-use crate::connection::{Birth, Connection, Context, Request};
+use crate::connection::{Connection, ConnectionSetup, Context, Request};
 use crate::event::Event;
-use crate::mib::Mib;
+use crate::identifiers::SubflowId;
 use crate::path_manager::PathEvent;
-use crate::receive_window::ReceiveMemory;
 use crate::subflow::Stage;
 
 pub(crate) use accept::is_rival;
 pub(crate) use budgets::Budgets;
-pub use error::{ConnectError, SendError};
+pub use error::ConnectError;
+use hosted::Resources;
 use join_cookie::JoinCookies;
 pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
 use old_peers::OldPeers;
@@ -51,57 +50,8 @@ use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
 
-/// Names a connection of a [`Host`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConnectionId(Key);
-
-impl ConnectionId {
-    /// A small number that no other present connection of the host has: an index for the caller's own tables.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0.index as usize
-    }
-}
-
-/// What a flow leads to.
-#[derive(Clone, Copy, Debug)]
-enum Flow {
-    Subflow { index: u32, id: u8 },
-    TimeWait { index: u32 },
-}
-
-#[derive(Debug)]
-struct Entry {
-    connection: Connection,
-    timer: TimerHandle,
-    /// In the ready queue.
-    queued: bool,
-    /// Counted as half-open at this listener, and for the source that its first packet came from.
-    half_open: Option<ListenerId>,
-    remote: IpAddr,
-}
-
-/// Packets that one connection may send before the next has its turn.
-const BURST_PACKETS: u32 = 16;
-
 /// Ephemeral ports (RFC 6335 §6).
 const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
-
-/// What a call into a connection needs of the host: the host without its connections, one of which is borrowed beside.
-macro_rules! context {
-    ($host:ident, $now:expr) => {
-        Context {
-            now: $now,
-            mib: &mut $host.mib,
-            endpoints: &$host.config.endpoints,
-            limits: $host.config.limits,
-            max_announced_addresses: $host.config.max_announced_addresses,
-            memory: &mut $host.memory,
-            budgets: &mut $host.budgets,
-            challenges: $host.strangers.challenges(),
-        }
-    };
-}
 
 /// A Multipath TCP host as a state machine: it has no socket, no clock, no task.
 ///
@@ -117,28 +67,16 @@ macro_rules! context {
 /// `now` must never go back.
 #[derive(Debug)]
 pub struct Host {
-    config: HostConfig,
+    core: HostCore<Connection>,
+    resources: Resources,
+    events: VecDeque<(ConnectionId, Event)>,
     random: ChaCha12Rng,
-    secrets: HostSecrets,
-    strangers: Strangers,
     joins: JoinCookies,
     join_hmac_limit: ReplyLimit,
-    listeners: Listeners,
     listener_configs: BTreeMap<ListenerId, Arc<ConnectionConfig>>,
-    connections: Slab<Box<Entry>>,
-    flows: FlowTable<Flow>,
     tokens: TokenTable,
-    /// Of connections, by their index.
-    timers: TimerWheel<u32>,
-    ready: ReadyQueue,
-    burst: u32,
-    events: VecDeque<(ConnectionId, Event)>,
-    mib: Mib,
-    /// Promised by receive windows.
-    memory: ReceiveMemory,
     path_memory: PathMemory,
     old_peers: OldPeers,
-    budgets: Budgets,
 }
 
 impl Host {
@@ -166,27 +104,22 @@ impl Host {
             challenge_acks_per_second: config.challenge_acks_per_second,
         };
         let cookies = SynCookies::new(&mut stateless);
+        // The order in which secrets are drawn.
+        let joins = JoinCookies::new(&mut stateless);
+        let strangers = Strangers::new(cookies, limits, &mut stateless);
+        let join_hmac_limit = ReplyLimit::new(config.join_hmacs_per_second, &mut stateless);
+        let listeners = Listeners::new(&mut stateless);
         Self {
-            joins: JoinCookies::new(&mut stateless),
-            strangers: Strangers::new(cookies, limits, &mut stateless),
-            join_hmac_limit: ReplyLimit::new(config.join_hmacs_per_second, &mut stateless),
-            flows: FlowTable::new(secrets.flow_table_seed()),
-            memory: ReceiveMemory::new(config.receive_memory_bytes),
+            core: HostCore::new(secrets, strangers, listeners),
+            resources: Resources::new(config),
+            events: VecDeque::new(),
+            random,
+            joins,
+            join_hmac_limit,
+            listener_configs: BTreeMap::new(),
+            tokens: TokenTable::default(),
             path_memory: PathMemory::default(),
             old_peers: OldPeers::default(),
-            budgets: Budgets::new(&config.endpoints),
-            config,
-            random,
-            secrets,
-            listeners: Listeners::new(&mut stateless),
-            listener_configs: BTreeMap::new(),
-            connections: Slab::new(),
-            tokens: TokenTable::default(),
-            timers: TimerWheel::new(),
-            ready: ReadyQueue::new(),
-            burst: 0,
-            events: VecDeque::new(),
-            mib: Mib::default(),
         }
     }
 
@@ -194,29 +127,31 @@ impl Host {
 
     /// Listens; an unspecified address stands for all. Connections come as [`Event::Accepted`], with the host's settings.
     pub fn listen(&mut self, local: Endpoint) -> Result<ListenerId, ListenError> {
-        self.listeners.insert(local, self.listen_config())
+        let config = self.listen_config();
+        self.core.listeners_mut().insert(local, config)
     }
 
     /// Listens at every address and port where nothing else does: for hosts that terminate the connections of others.
     pub fn listen_everywhere(&mut self) -> Result<ListenerId, ListenError> {
-        self.listeners.insert_catch_all(self.listen_config())
+        let config = self.listen_config();
+        self.core.listeners_mut().insert_catch_all(config)
     }
 
     fn listen_config(&self) -> ListenConfig {
-        let HostConfig { backlog, backlog_per_source, .. } = self.config;
+        let HostConfig { backlog, backlog_per_source, .. } = self.resources.config;
         ListenConfig { backlog, backlog_per_source }
     }
 
     /// Gives the connections that a listener accepts from now on settings of their own.
     pub fn configure_listener(&mut self, id: ListenerId, config: Arc<ConnectionConfig>) {
-        if self.listeners.get(id).is_some() {
+        if self.core.listeners().get(id).is_some() {
             self.listener_configs.insert(id, config);
         }
     }
 
     /// Listens no more. Connections stay.
     pub fn close_listener(&mut self, id: ListenerId) {
-        self.listeners.remove(id);
+        self.core.listeners_mut().remove(id);
         self.listener_configs.remove(&id);
     }
 
@@ -228,10 +163,10 @@ impl Host {
         remote: Endpoint,
         config: Option<Arc<ConnectionConfig>>,
     ) -> Result<ConnectionId, ConnectError> {
-        if self.connections.len() >= self.config.max_connections {
-            return Err(ConnectError::TooMany(self.config.max_connections));
+        if self.core.len() >= self.resources.config.max_connections {
+            return Err(ConnectError::TooMany(self.resources.config.max_connections));
         }
-        let config = config.unwrap_or_else(|| self.config.connection.clone());
+        let config = config.unwrap_or_else(|| self.resources.config.connection.clone());
         let may_choose = config.race && config.mptcp && local.port == 0;
         let advice = if may_choose { self.advice(now, local.addr, remote.addr) } else { None };
         let local = Endpoint::new(advice.as_ref().map_or(local.addr, |advice| advice.best), local.port);
@@ -241,59 +176,56 @@ impl Host {
         let local_key = self.fresh_key(version);
         let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = polypath_tcp::Connection::connect(now, setup);
-        self.mib.mp_capable_syn_tx += u64::from(config.mptcp);
-        let birth = Birth { config, is_client: true, version, local_key, tcp, stage };
-        let key = self.insert(now, birth, None);
+        self.resources.mib.mp_capable_syn_tx += u64::from(config.mptcp);
+        let birth = ConnectionSetup { config, is_client: true, version, local_key, tcp, stage };
+        let id = self.insert(now, birth, None);
         if may_choose {
             let waiting = advice.as_ref().map_or(&[][..], |advice| &advice.worse);
-            self.race(now, key, tuple, waiting);
+            self.race(now, id, tuple, waiting);
         }
         if let Some(advice) = advice.filter(|advice| !advice.worse.is_empty())
-            && let Some(entry) = self.connections.get_mut(key)
+            && let Some(connection) = self.core.get_mut(id)
         {
-            entry.connection.race_at(now + advice.patience);
+            connection.race_at(now + advice.patience);
         }
-        Ok(ConnectionId(key))
+        Ok(id)
     }
 
     /// Queues data; returns how many bytes the send buffer took. [`Event::Writable`] follows when there is room again.
     pub fn send(&mut self, _now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
-        let entry = self.connections.get_mut(id.0).ok_or(SendError::Unknown)?;
-        if entry.connection.is_write_closed() {
+        let connection = self.core.get_mut(id).ok_or(SendError::UnknownConnection)?;
+        if connection.is_write_closed() {
             return Err(SendError::Closed);
         }
-        let taken = entry.connection.send(data);
+        let taken = connection.send(data);
         if taken > 0 {
-            self.ready.mark(id.0.index, &mut entry.queued);
+            self.core.mark_ready(id);
         }
         Ok(taken)
     }
 
     /// Asks for [`Event::Writable`] when acknowledgments have made room, as a [`Host::send`] that is cut short does.
     pub fn request_writable(&mut self, id: ConnectionId) {
-        if let Some(entry) = self.connections.get_mut(id.0) {
-            entry.connection.request_writable();
+        if let Some(connection) = self.core.get_mut(id) {
+            connection.request_writable();
         }
     }
 
     /// The next data in order, without copying it; `None` until [`Event::Readable`].
     pub fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload> {
-        let entry = self.connections.get_mut(id.0)?;
-        let payload = entry.connection.recv(now);
-        if payload.is_some() {
-            self.ready.mark(id.0.index, &mut entry.queued);
-        }
-        payload
+        let payload = self.core.get_mut(id)?.recv(now)?;
+        self.core.mark_ready(id);
+        Some(payload)
     }
 
     /// Ends this side's stream after what is queued.
     pub fn shutdown(&mut self, now: Instant, id: ConnectionId) {
-        self.with(now, id.0, |connection, cx| connection.shutdown(cx));
+        self.with(now, id, |connection, cx| connection.shutdown(cx));
     }
 
     /// Ends the connection at once: MP_FASTCLOSE, or RST after a fallback.
     pub fn abort(&mut self, now: Instant, id: ConnectionId) {
-        self.with(now, id.0, |connection, _| connection.abort());
+        self.with(now, id, |connection, _| connection.abort());
     }
 
     /// Lets go: the host forgets the connection when both ends are done. Until then it is closed in order, however long the peer
@@ -301,20 +233,18 @@ impl Host {
     /// [`orphan_timeout`](polypath_tcp::Config::orphan_timeout), or does not end for
     /// [`fin_wait_2`](polypath_tcp::Config::fin_wait_2) once it has all. `id` means nothing afterwards.
     pub fn release(&mut self, now: Instant, id: ConnectionId) {
-        self.with(now, id.0, |connection, cx| connection.release(cx));
+        self.with(now, id, |connection, cx| connection.release(cx));
     }
 
     /// Asks the peer to use a subflow as a backup, or as a regular one again.
-    pub fn set_backup(&mut self, now: Instant, id: ConnectionId, subflow: u8, backup: bool) {
-        self.with(now, id.0, |connection, cx| connection.set_backup(cx, subflow, backup));
+    pub fn set_backup(&mut self, now: Instant, id: ConnectionId, subflow: SubflowId, backup: bool) {
+        self.with(now, id, |connection, cx| connection.set_backup(cx, subflow, backup));
     }
 
     /// Lets an acknowledgment leave on a subflow: for whoever knows that the peer may have missed one, or forgotten the connection.
     pub fn acknowledge(&mut self, now: Instant, flow: FourTuple) {
-        if let Some(Flow::Subflow { index, id }) = self.flows.get(&flow)
-            && let Some((key, _)) = self.connections.at_mut(index)
-        {
-            self.with(now, key, |connection, _| connection.acknowledge(id));
+        if let Some((id, subflow)) = self.core.find(&flow) {
+            self.with(now, id, |connection, _| connection.acknowledge(subflow));
         }
     }
 
@@ -323,9 +253,9 @@ impl Host {
     }
 
     fn each_connection(&mut self, now: Instant, mut call: impl FnMut(&mut Connection, &mut Context<'_>)) {
-        let keys: Vec<Key> = self.connections.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.with(now, key, &mut call);
+        let ids: Vec<ConnectionId> = self.core.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.with(now, id, &mut call);
         }
     }
 
@@ -333,52 +263,24 @@ impl Host {
 
     /// A packet arrived.
     pub fn handle_packet(&mut self, now: Instant, mut packet: Packet) {
-        let Some(tuple) = packet.receiver_tuple() else {
-            return self.handle_other(now, &packet);
-        };
-        let ecn = packet.ip.ecn;
-        let len_bytes = if self.budgets.are_in_use() { budgets::counted_bytes(&packet) } else { 0 };
-        let Transport::Tcp(segment) = &mut packet.transport else { return };
-        match self.flows.get(&tuple) {
-            Some(Flow::Subflow { index, id }) => {
-                let Some((key, entry)) = self.connections.at_mut(index) else { return };
-                let mut cx = context!(self, now);
-                if len_bytes > 0 {
-                    entry.connection.count_received(&mut cx, id, len_bytes);
-                }
-                entry.connection.handle_segment(&mut cx, id, ecn, segment);
-                self.settle(now, key);
+        match self.core.handle_packet(now, &mut self.resources, &mut packet) {
+            Handled::ByConnection(id) => {
+                self.collect(now, id);
                 self.enforce_budgets(now);
             }
-            Some(Flow::TimeWait { index }) => self.handle_in_time_wait(now, index, tuple, segment),
-            None => self.handle_unknown(now, tuple, ecn, segment),
-        }
-    }
-
-    fn handle_other(&mut self, now: Instant, packet: &Packet) {
-        let Transport::Icmp(message) = packet.transport else { return };
-        let (polypath_wire::IcmpMessage::PacketTooBig { flow, .. }
-        | polypath_wire::IcmpMessage::Unreachable { flow, .. }) = message;
-        if let Some(Flow::Subflow { index, id }) = self.flows.get(&flow)
-            && let Some((key, _)) = self.connections.at_mut(index)
-        {
-            self.with(now, key, |connection, cx| connection.handle_icmp(cx, id, &message));
+            Handled::ByNobody { flow, isn_after } => {
+                let Transport::Tcp(segment) = &mut packet.transport else { return };
+                self.handle_unknown(now, flow, packet.ip.ecn, segment, isn_after);
+            }
+            Handled::Entirely => {}
         }
     }
 
     /// Deadlines passed. Does nothing if it comes early.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(tuple) = self.strangers.poll_ended(now) {
-            self.flows.remove(&tuple);
-        }
-        while let Some(index) = self.timers.poll_expired(now) {
-            let Some((key, entry)) = self.connections.at_mut(index) else { continue };
-            // The entry fires early when the deadline has moved; `settle` arms it again.
-            if entry.connection.poll_timeout().is_some_and(|at| at <= now) {
-                self.with(now, key, |connection, cx| connection.handle_timeout(cx));
-            } else if let Some(at) = entry.connection.poll_timeout() {
-                self.timers.schedule(&mut entry.timer, index, at);
-            }
+        self.core.end_time_waits(now);
+        while let Some(id) = self.core.poll_expired(now, &mut self.resources) {
+            self.settle(now, id);
         }
     }
 
@@ -387,34 +289,18 @@ impl Host {
     /// The next packet to send; call until `None`. Connections take turns.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        if let Some(packet) = self.strangers.poll_transmit() {
+        if let Some(packet) = self.core.poll_reply() {
             return Some(packet);
         }
-        while let Some(index) = self.ready.peek() {
-            let Some((key, entry)) = self.connections.at_mut(index) else {
-                self.ready.pop();
-                continue;
-            };
-            let mut cx = context!(self, now);
-            if let Some(packet) = entry.connection.poll_transmit(&mut cx) {
-                if cx.budgets.are_in_use() {
-                    entry.connection.count_transmitted(&mut cx, budgets::counted_bytes(&packet));
-                }
-                self.burst += 1;
-                if self.burst >= BURST_PACKETS {
-                    self.burst = 0;
-                    self.ready.rotate();
-                }
+        while self.core.has_ready() {
+            if let Some(packet) = self.core.poll_transmit(now, &mut self.resources) {
                 self.enforce_budgets(now);
                 return Some(packet);
             }
-            self.ready.pop();
-            self.burst = 0;
-            entry.queued = false;
-            if let Some(at) = entry.connection.poll_timeout() {
-                self.timers.schedule(&mut entry.timer, index, at);
+            if let Some(id) = self.core.end_turn() {
+                self.core.arm(id);
+                self.collect(now, id);
             }
-            self.collect(now, key);
         }
         None
     }
@@ -422,7 +308,7 @@ impl Host {
     /// When [`Host::handle_timeout`] is due, once [`Host::poll_transmit`] has returned `None`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next_deadline(), self.strangers.poll_timeout()].into_iter().flatten().min()
+        self.core.poll_timeout()
     }
 
     /// The next thing that applications should know.
@@ -434,88 +320,77 @@ impl Host {
     // ---- keeping things in step
 
     /// Calls into a connection and settles what follows.
-    fn with(&mut self, now: Instant, key: Key, call: impl FnOnce(&mut Connection, &mut Context<'_>)) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
-        let mut cx = context!(self, now);
-        call(&mut entry.connection, &mut cx);
-        self.settle(now, key);
+    fn with(&mut self, now: Instant, id: ConnectionId, call: impl FnOnce(&mut Connection, &mut Context<'_>)) {
+        let called = self.core.call(now, &mut self.resources, id, |connection, lent| {
+            call(connection, &mut Context::from(lent));
+        });
+        if called.is_some() {
+            self.settle(now, id);
+        }
     }
 
     /// After a connection was touched: it may transmit, and may have told us something.
-    fn settle(&mut self, now: Instant, key: Key) {
-        if let Some(entry) = self.connections.get_mut(key) {
-            self.ready.mark(key.index, &mut entry.queued);
-        }
-        self.collect(now, key);
+    fn settle(&mut self, now: Instant, id: ConnectionId) {
+        self.core.mark_ready(id);
+        self.collect(now, id);
     }
 
     /// Takes a connection's events and requests, and forgets it if it is done.
-    fn collect(&mut self, now: Instant, key: Key) {
-        let Some(entry) = self.connections.get_mut(key) else { return };
+    fn collect(&mut self, now: Instant, id: ConnectionId) {
         let mut rare = false;
-        while let Some(event) = entry.connection.poll_event() {
+        let connection = loop {
+            let Some(connection) = self.core.get_mut(id) else { return };
+            let Some(mut event) = connection.poll_event() else { break connection };
             rare |= !matches!(event, Event::Readable | Event::Writable);
-            let mut event = event;
-            if let Event::Accepted { listener, .. } = &mut event
-                && let Some(id) = entry.half_open.take()
-            {
-                *listener = Some(id);
-                self.listeners.leave(id, entry.remote);
+            if let Event::Accepted { listener, .. } = &mut event {
+                *listener = self.core.end_half_open(id);
             }
-            self.events.push_back((ConnectionId(key), event));
-        }
+            self.events.push_back((id, event));
+        };
         if rare {
-            entry.connection.trim();
+            connection.trim();
         }
-        if entry.connection.has_requests() {
-            let requests = entry.connection.take_requests();
-            for request in requests {
-                self.serve(now, key, request);
+        let mut is_done = connection.is_done();
+        if connection.has_requests() {
+            for request in connection.take_requests() {
+                self.serve(now, id, request);
             }
+            is_done = self.core.get(id).is_some_and(Connection::is_done);
         }
-        if self.connections.get(key).is_some_and(|entry| entry.connection.is_done()) {
-            self.forget(key);
+        if is_done {
+            self.forget(id);
         }
     }
 
-    fn serve(&mut self, now: Instant, key: Key, request: Request) {
-        let is_over = self.connections.get(key).is_none_or(|entry| entry.connection.is_over());
+    fn serve(&mut self, now: Instant, id: ConnectionId, request: Request) {
+        let is_over = self.core.get(id).is_none_or(Connection::is_over);
         match request {
             // Asked for by the same event that ended the connection.
             Request::OpenSubflow { .. } | Request::Race { .. } if is_over => {}
             Request::OpenSubflow { local, local_id, remote, backup } => {
-                self.open_subflow(now, key, local, local_id, remote, backup);
+                self.open_subflow(now, id, local, local_id, remote, backup);
             }
-            Request::Race { initial } => self.race(now, key, initial, &[]),
+            Request::Race { initial } => self.race(now, id, initial, &[]),
             Request::AskInVersion0 { remote } => self.old_peers.remember(now, remote),
             Request::Remember { tuple, quality } => {
                 self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);
             }
-            Request::RemoveFlow { tuple } => self.remove_flow(key, &tuple),
-            Request::TimeWait { tuple, numbers } => self.keep_time_wait(now, key, tuple, numbers),
+            Request::RemoveFlow { tuple } => self.core.remove_flow(id, &tuple),
+            Request::TimeWait { tuple, numbers } => {
+                let ends_at = now + self.resources.config.connection.tcp.time_wait;
+                self.core.enter_time_wait(id, tuple, numbers, ends_at);
+            }
             Request::ForgetToken => {
-                if let Some(entry) = self.connections.get(key) {
-                    self.tokens.remove(entry.connection.local_token(), key.index);
+                if let Some(connection) = self.core.get(id) {
+                    self.tokens.remove(connection.local_token(), id.index() as u32);
                 }
             }
         }
     }
 
-    /// The flow leads to this connection no more.
-    fn remove_flow(&mut self, key: Key, tuple: &FourTuple) {
-        if matches!(self.flows.get(tuple), Some(Flow::Subflow { index, .. }) if index == key.index) {
-            self.flows.remove(tuple);
-        }
-    }
-
-    fn forget(&mut self, key: Key) {
-        let Some(mut entry) = self.connections.remove(key) else { return };
-        entry.connection.release_memory(&mut self.memory);
-        self.timers.cancel(&mut entry.timer);
-        self.tokens.remove(entry.connection.local_token(), key.index);
-        if let Some(listener) = entry.half_open.take() {
-            self.listeners.leave(listener, entry.remote);
-        }
-        // Its place in the ready queue, if it has one, finds nothing, or a successor that does no harm to ask.
+    fn forget(&mut self, id: ConnectionId) {
+        let Some(mut connection) = self.core.remove(id) else { return };
+        connection.release_memory(&mut self.resources.memory);
+        self.tokens.remove(connection.local_token(), id.index() as u32);
     }
 }

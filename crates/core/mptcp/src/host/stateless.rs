@@ -2,18 +2,21 @@
 
 use core::net::IpAddr;
 
-use polypath_tcp::{Connection as TcpConnection, ListenerId, Setup, SynOptions, echo_age, stateless_syn_ack};
+use polypath_tcp::{
+    Connection as TcpConnection, ConnectionId, ListenerId, Setup, SynOptions, echo_age, stateless_syn_ack,
+};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
     Ecn, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
     TcpOption,
 };
 
+use super::Host;
 use super::join_cookie::{JoinFacts, PLACES};
 use super::syn::{JoinSyn, version_of};
-use super::{Flow, Host};
-use crate::connection::{Birth, IncomingJoin, capable_flags};
+use crate::connection::{Connection, ConnectionSetup, IncomingJoin, capable_flags};
 use crate::crypto::{Hmac160, Key};
+use crate::identifiers::SubflowId;
 use crate::subflow::Stage;
 
 /// For so long after our SYN/ACK, the third ACK with the keys may still come behind a segment that overtook it, and that comes
@@ -41,20 +44,21 @@ impl Host {
         listener: ListenerId,
         capable: Option<MpCapable>,
     ) {
-        let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection);
-        let clock = self.secrets.timestamp(now, &tuple);
+        let config = self.listener_configs.get(&listener).unwrap_or(&self.resources.config.connection);
+        let clock = self.core.secrets().timestamp(now, &tuple);
         let window_bytes = config.first_window_bytes();
-        let mut answer = self.strangers.syn_ack(now, &tuple, syn, &config.tcp, clock, window_bytes);
+        let mut answer =
+            self.core.strangers_mut().syn_ack(now, &tuple, syn, &config.tcp, clock, window_bytes);
         if let Some(capable) = capable
             && version_of(&capable, config).is_some()
         {
-            let keys = MpCapableKeys::Sender(self.strangers.secret(now, &tuple, syn));
+            let keys = MpCapableKeys::Sender(self.core.strangers().secret(now, &tuple, syn));
             let checksum = capable.flags & MpCapable::CHECKSUM != 0;
             let capable =
                 MpCapable { version: capable.version, flags: capable_flags(config, checksum), keys };
             answer.options.rest.push(TcpOption::Mptcp(MptcpOption::Capable(capable)));
         }
-        self.strangers.answer_syn(tuple, answer);
+        self.core.strangers_mut().answer_syn(tuple, answer);
     }
 
     /// The third ACK of a client that was answered with a cookie, if it is one.
@@ -66,13 +70,16 @@ impl Host {
         segment: &mut Segment,
         listener: ListenerId,
     ) {
-        let clock = self.secrets.timestamp(now, &tuple);
-        let Some((syn, secret)) = self.strangers.check_cookie(now, tuple, segment, clock) else { return };
-        if self.connections.len() >= self.config.max_connections {
-            self.mib.listen_drops += 1;
+        let clock = self.core.secrets().timestamp(now, &tuple);
+        let Some((syn, secret)) = self.core.strangers_mut().check_cookie(now, tuple, segment, clock) else {
+            return;
+        };
+        if self.core.len() >= self.resources.config.max_connections {
+            self.resources.mib.listen_drops += 1;
             return;
         }
-        let config = self.listener_configs.get(&listener).unwrap_or(&self.config.connection).clone();
+        let config =
+            self.listener_configs.get(&listener).unwrap_or(&self.resources.config.connection).clone();
         let capable = if config.mptcp { third_ack_keys(segment, Key(secret)) } else { None };
         if capable.is_none() && is_confirmed(segment, Key(secret)) {
             if echo_age(segment, clock).is_some_and(|age| age > OVERTAKEN) {
@@ -80,7 +87,7 @@ impl Host {
             }
             return;
         }
-        self.mib.syncookies_recv += 1;
+        self.resources.mib.syncookies_recv += 1;
         // Nobody kept the token free meanwhile. If it is taken, the connection is TCP.
         let capable = capable.filter(|(_, version)| self.is_free(Key(secret), *version));
         let (version, stage) = match capable {
@@ -89,18 +96,18 @@ impl Host {
         };
         let setup = Setup { isn: segment.ack.sub(1), ..self.tcp_setup(now, tuple, &config, None) };
         let tcp = TcpConnection::resume(now, setup, &syn, config.first_window_bytes());
-        self.listeners.admit_always(listener, tuple.remote.addr);
-        let birth = Birth { config, is_client: false, version, local_key: Key(secret), tcp, stage };
-        let key = self.insert(now, birth, Some(listener));
-        if let (Some((capable, _)), Some(entry)) = (capable, self.connections.get_mut(key)) {
-            self.mib.mp_capable_syn_rx += 1;
+        self.core.listeners_mut().admit_always(listener, tuple.remote.addr);
+        let birth = ConnectionSetup { config, is_client: false, version, local_key: Key(secret), tcp, stage };
+        let id = self.insert(now, birth, Some(listener));
+        if let (Some((capable, _)), Some(connection)) = (capable, self.core.get_mut(id)) {
+            self.resources.mib.mp_capable_syn_rx += 1;
             // The third ACK confirms what both agreed on (RFC 8684 §3.1).
-            entry.connection.accept_capable(&MpCapable { keys: MpCapableKeys::None, ..capable });
+            connection.accept_capable(&MpCapable { keys: MpCapableKeys::None, ..capable });
         }
-        self.with(now, key, |connection, cx| connection.handle_segment(cx, 0, ecn, segment));
-        if self.connections.get(key).is_some_and(|entry| entry.connection.is_half_open()) {
-            self.flows.remove(&tuple);
-            self.forget(key);
+        self.with(now, id, |connection, cx| connection.handle_segment(cx, SubflowId::INITIAL, ecn, segment));
+        if self.core.get(id).is_some_and(Connection::is_half_open) {
+            self.core.remove_flow(id, &tuple);
+            self.forget(id);
         }
     }
 
@@ -114,8 +121,8 @@ impl Host {
         join: JoinSyn,
     ) -> JoinAnswer {
         let (local_id, backup) = (self.local_id(tuple.local.addr), self.is_backup(tuple.local.addr));
-        let Some((_, entry)) = self.connections.at_mut(index) else { return JoinAnswer::NoConnection };
-        let config = entry.connection.config();
+        let Some((_, connection)) = self.core.at_mut(index) else { return JoinAnswer::NoConnection };
+        let config = connection.config();
         if !config.tcp.timestamps || syn.options.timestamps.is_none() {
             return JoinAnswer::NoTimestamps;
         }
@@ -127,18 +134,18 @@ impl Host {
             options: SynOptions::of(&tuple, syn),
         };
         let numbers = self.joins.numbers(now, &tuple, syn.seq, facts);
-        let Some(truncated_hmac) = entry.connection.join_syn_ack_hmac(numbers.nonce, join.nonce) else {
+        let Some(truncated_hmac) = connection.join_syn_ack_hmac(numbers.nonce, join.nonce) else {
             return JoinAnswer::NoConnection;
         };
-        let window = entry.connection.receive_window_bytes();
+        let window = connection.receive_window_bytes();
         let mut answer = stateless_syn_ack(&config.tcp, &tuple, syn, numbers.isn, numbers.timestamp, window);
         answer.options.rest.push(TcpOption::Mptcp(MptcpOption::Join(MpJoin::SynAck {
             backup,
-            address_id: local_id,
+            address_id: local_id.0,
             truncated_hmac,
             nonce: numbers.nonce,
         })));
-        self.strangers.answer_syn(tuple, answer);
+        self.core.strangers_mut().answer_syn(tuple, answer);
         JoinAnswer::Sent
     }
 
@@ -156,24 +163,23 @@ impl Host {
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
         if !self.join_hmac_limit.allows_many(now, tuple.remote.addr, self.most_hmacs()) {
-            self.mib.join_acks_dropped += 1;
+            self.resources.mib.join_acks_dropped += 1;
             return;
         }
         let (facts, nonces) = self.joins.recall(now, &tuple, peer_isn, isn, timestamps.echo);
         let Some((index, local_nonce)) = self.signed_join(facts, nonces, hmac) else {
-            self.mib.mp_join_ack_hmac_failure += 1;
+            self.resources.mib.mp_join_ack_hmac_failure += 1;
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
         let local_backup = self.is_backup(tuple.local.addr);
-        let (limits, local_id) = (self.config.limits, self.local_id(tuple.local.addr));
-        let Some((key, entry)) = self.connections.at_mut(index) else { return };
-        if !entry.connection.may_take_join(limits) || !entry.connection.note_stateless_join(now, local_nonce)
-        {
+        let (limits, local_id) = (self.resources.config.limits, self.local_id(tuple.local.addr));
+        let Some((id, connection)) = self.core.at_mut(index) else { return };
+        if !connection.may_take_join(limits) || !connection.note_stateless_join(now, local_nonce) {
             return self.refuse(now, tuple, segment, Some(ResetReason::NO_RESOURCES));
         }
-        self.mib.syncookies_recv += 1;
-        let config = entry.connection.config().clone();
-        let window_bytes = entry.connection.receive_window_bytes();
+        self.resources.mib.syncookies_recv += 1;
+        let config = connection.config().clone();
+        let window_bytes = connection.receive_window_bytes();
         let setup = Setup {
             isn,
             timestamp_offset: timestamps.echo.wrapping_sub(now.as_millis() as u32),
@@ -183,27 +189,27 @@ impl Host {
         let JoinFacts { remote_id, remote_nonce, backup: remote_backup, .. } = facts;
         let incoming =
             IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, remote_backup, local_backup };
-        let id = self.add_join(now, key, tuple, tcp, &incoming);
-        self.with(now, key, |connection, cx| {
-            connection.handle_segment(cx, id, ecn, segment);
-            if connection.is_half_open_join(id) {
-                connection.forget_join(id);
+        let subflow = self.add_join(now, id, tuple, tcp, &incoming);
+        self.with(now, id, |connection, cx| {
+            connection.handle_segment(cx, subflow, ecn, segment);
+            if connection.is_half_open_join(subflow) {
+                connection.forget_join(subflow);
             }
         });
     }
 
     /// HMACs that [`Host::signed_join`] computes at most.
     fn most_hmacs(&self) -> u32 {
-        2 * u32::try_from(self.connections.places()).unwrap_or(u32::MAX).div_ceil(PLACES).max(1)
+        2 * u32::try_from(self.core.places()).unwrap_or(u32::MAX).div_ceil(PLACES).max(1)
     }
 
     /// The connection whose keys made `hmac`, and which of the nonces went with it. A cookie does not tell apart connections whose
     /// places differ by a multiple of [`PLACES`]: two HMACs for each, that is for one in 32 768 connections.
     fn signed_join(&mut self, facts: JoinFacts, nonces: [u32; 2], hmac: &Hmac160) -> Option<(u32, u32)> {
-        let places = u32::try_from(self.connections.places()).unwrap_or(u32::MAX);
+        let places = u32::try_from(self.core.places()).unwrap_or(u32::MAX);
         for index in (facts.place..places).step_by(PLACES as usize) {
-            let Some((_, entry)) = self.connections.at_mut(index) else { continue };
-            let is_signed = |nonce: &u32| entry.connection.is_join_signed(*nonce, facts.remote_nonce, hmac);
+            let Some((_, connection)) = self.core.at_mut(index) else { continue };
+            let is_signed = |nonce: &u32| connection.is_join_signed(*nonce, facts.remote_nonce, hmac);
             if let Some(nonce) = nonces.into_iter().find(|nonce| is_signed(nonce)) {
                 return Some((index, nonce));
             }
@@ -214,18 +220,18 @@ impl Host {
     pub(super) fn add_join(
         &mut self,
         now: Instant,
-        key: polypath_tcp::Key,
+        id: ConnectionId,
         tuple: FourTuple,
         tcp: TcpConnection<crate::mapping::Mapping>,
         incoming: &IncomingJoin,
-    ) -> u8 {
+    ) -> SubflowId {
         let (local, remote): (IpAddr, IpAddr) = (tuple.local.addr, tuple.remote.addr);
         let remembered = self.path_memory.bottleneck_bytes_per_s(now, local, remote);
-        let Some(entry) = self.connections.get_mut(key) else { return 0 };
-        let id = entry.connection.accept_join(tcp, incoming);
-        entry.connection.remember_rate(id, remembered);
-        self.flows.insert(tuple, Flow::Subflow { index: key.index, id });
-        id
+        let Some(connection) = self.core.get_mut(id) else { return SubflowId::INITIAL };
+        let subflow = connection.accept_join(tcp, incoming);
+        connection.remember_rate(subflow, remembered);
+        self.core.add_flow(id, tuple, subflow);
+        subflow
     }
 }
 

@@ -3,13 +3,14 @@
 use polypath_wire::{MpCapable, MpCapableKeys, MptcpVersion};
 
 use crate::config::ConnectionConfig;
+use crate::identifiers::AddressId;
 
 /// What an MP_JOIN in a SYN says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JoinSyn {
     pub(super) token: u32,
     pub(super) nonce: u32,
-    pub(super) address_id: u8,
+    pub(super) address_id: AddressId,
     pub(super) backup: bool,
 }
 

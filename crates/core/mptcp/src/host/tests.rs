@@ -98,7 +98,10 @@ fn a_syn_without_room_leaves_nothing_and_its_third_ack_opens_a_connection() {
     assert!(answer.flags.ack() && !answer.flags.rst() && answer.options.dss.is_some());
     let id = accepted(&mut host).expect("it is open");
     assert!(host.info(id).is_some_and(|info| info.mptcp));
-    assert_eq!(host.listeners.get(host.listeners.find(tuple(5).remote).unwrap()).unwrap().half_open(), 0);
+    assert_eq!(
+        host.core.listeners().get(host.core.listeners().find(tuple(5).remote).unwrap()).unwrap().half_open(),
+        0
+    );
     // The cookie of another client is too old by then; where none is in use, strangers are reset.
     let late = third_ack(&ask(&mut host, NOW, 8, &syn(9)).expect("an answer"));
     assert_eq!(ask(&mut host, NOW + Duration::from_secs(127), 8, &late).map(|reset| reset.flags), None);
@@ -175,11 +178,11 @@ fn half_open_connections_of_a_closed_listener_leave_no_trace() {
     let mut config = crate::ConnectionConfig::default();
     Arc::make_mut(&mut config.tcp).syn_ack_retries = 0;
     let mut host = server(HostConfig { connection: Arc::new(config), ..HostConfig::default() });
-    let listener = host.listeners.find(tuple(1).remote).expect("a listener");
+    let listener = host.core.listeners().find(tuple(1).remote).expect("a listener");
     for port in 1..100 {
         ask(&mut host, NOW, port, &syn(1));
     }
-    assert_eq!(host.listeners.get(listener).map(|listener| listener.half_open()), Some(99));
+    assert_eq!(host.core.listeners().get(listener).map(|listener| listener.half_open()), Some(99));
     host.close_listener(listener);
     let end = NOW + Duration::from_secs(100);
     host.handle_timeout(end);

@@ -7,6 +7,7 @@ use super::handover::{Rank, rank};
 use super::pairs::{self, Pair};
 use super::upkeep::{Upkeep, open};
 use super::{PathAction, PathEvent, PathManager, PathView, SubflowSummary};
+use crate::identifiers::{AddressId, SubflowId};
 
 /// One subflow at a time. When its address goes or it becomes stale, it is closed, and one over the next address is opened;
 /// the connection lives through the time without any (RFC 8684 §3.3.3). The best priority goes first, and an address of a
@@ -17,7 +18,7 @@ pub(super) struct BreakBeforeMake {
     /// When a subflow that is being opened is given up for another.
     give_up_at: Instant,
     /// Addresses and identifiers of subflows that were closed over a dead path, where the peer cannot have heard of it.
-    untold: Vec<(IpAddr, u8)>,
+    untold: Vec<(IpAddr, AddressId)>,
 }
 
 /// Addresses that the peer is to be told of.
@@ -116,7 +117,7 @@ impl BreakBeforeMake {
     }
 
     /// Now there is a subflow to tell the peer on that the earlier ones are over.
-    fn tell(&mut self, view: &PathView<'_>, subflow: u8, actions: &mut Vec<PathAction>) {
+    fn tell(&mut self, view: &PathView<'_>, subflow: SubflowId, actions: &mut Vec<PathAction>) {
         let used = view.subflow(subflow).map(|subflow| subflow.local_id);
         let ids = self.untold.drain(..).map(|(_, id)| id).filter(|id| Some(*id) != used);
         actions.extend(ids.map(|id| PathAction::Withdraw { id }));
@@ -134,10 +135,15 @@ mod tests {
         [endpoint(1), endpoint(2).priority(2), endpoint(3).priority(1)]
     }
 
-    const CLOSE: PathAction = PathAction::Close { subflow: 0 };
+    const CLOSE: PathAction = PathAction::Close { subflow: SubflowId(0) };
 
     fn open_from(last: u8) -> PathAction {
-        PathAction::Open { local: addr(last), local_id: last, remote: remote(100, 80), backup: false }
+        PathAction::Open {
+            local: addr(last),
+            local_id: AddressId(last),
+            remote: remote(100, 80),
+            backup: false,
+        }
     }
 
     fn wake(seconds: u64) -> PathAction {
@@ -156,15 +162,18 @@ mod tests {
         let endpoints = endpoints();
         let stale = [SubflowSummary { stale: true, ..initial_subflow() }];
         let mut manager = BreakBeforeMake::default();
-        let event = PathEvent::SubflowStale { subflow: 0 };
+        let event = PathEvent::SubflowStale { subflow: SubflowId(0) };
         assert_eq!(after(&mut manager, event, &view(&endpoints, &stale)), [CLOSE, open_from(3), wake(3)]);
         let closing = SubflowSummary { established: false, closing: true, ..stale[0] };
         let opening = SubflowSummary { established: false, ..joined(1, 3) };
         let both = [closing, opening];
         assert_eq!(after(&mut manager, PathEvent::Wake, &view(&endpoints, &both)), []);
         let up = [joined(1, 3)];
-        let event = PathEvent::SubflowEstablished { subflow: 1 };
-        assert_eq!(after(&mut manager, event, &view(&endpoints, &up)), [PathAction::Withdraw { id: 0 }]);
+        let event = PathEvent::SubflowEstablished { subflow: SubflowId(1) };
+        assert_eq!(
+            after(&mut manager, event, &view(&endpoints, &up)),
+            [PathAction::Withdraw { id: AddressId(0) }]
+        );
         // The first would be preferred; but what works is not broken for what did not.
         let later = PathView { now: Instant::from_secs(100), ..view(&endpoints, &up) };
         assert_eq!(after(&mut manager, PathEvent::Wake, &later), []);
@@ -210,7 +219,7 @@ mod tests {
         assert_eq!(after(&mut manager, PathEvent::Wake, &view), []);
         view.now = Instant::from_secs(3);
         let actions = after(&mut manager, PathEvent::Wake, &view);
-        assert_eq!(actions, [PathAction::Close { subflow: 1 }, open_from(3), wake(6)]);
+        assert_eq!(actions, [PathAction::Close { subflow: SubflowId(1) }, open_from(3), wake(6)]);
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod tests {
     use super::super::tests::{addr, initial_subflow, joined, opened, remote, view};
     use super::super::{LocalEndpoint, RemoteAddress};
     use super::*;
+    use crate::identifiers::{AddressId, SubflowId};
 
     fn after(event: PathEvent, view: &PathView<'_>) -> Vec<PathAction> {
         super::super::tests::after(&mut Endpoints::default(), event, view)
@@ -44,7 +45,7 @@ mod tests {
         let subflows = [initial_subflow()];
         let open = PathAction::Open {
             local: addr(2),
-            local_id: 2,
+            local_id: AddressId(2),
             remote: Endpoint::new(addr(100), 80),
             backup: true,
         };
@@ -63,32 +64,35 @@ mod tests {
         let subflows = [initial_subflow()];
         let mut server = view(&endpoints, &subflows);
         server.is_client = false;
-        let announce = PathAction::Announce { id: 2, addr: addr(2), port: None };
+        let announce = PathAction::Announce { id: AddressId(2), addr: addr(2), port: None };
         assert_eq!(after(PathEvent::Established, &server), [announce]);
 
         let translated = [endpoints[0], LocalEndpoint::subflow(addr(2), 2).announced_as(addr(202))];
         server.endpoints = &translated;
-        let announce = PathAction::Announce { id: 2, addr: addr(202), port: None };
+        let announce = PathAction::Announce { id: AddressId(2), addr: addr(202), port: None };
         assert_eq!(after(PathEvent::Established, &server), [announce]);
         let is_announced = |action: &PathAction| matches!(action, PathAction::Announce { .. });
         let by_client = after(PathEvent::Established, &view(&translated, &subflows));
         assert!(!by_client.iter().any(is_announced), "nobody could connect to its port: {by_client:?}");
 
         let endpoints = [LocalEndpoint::subflow(addr(1), 1), LocalEndpoint::subflow(addr(2), 2)];
-        let announced = [RemoteAddress { id: 9, addr: addr(101), port: Some(81) }];
+        let announced = [RemoteAddress { id: AddressId(9), addr: addr(101), port: Some(81) }];
         let mut client = view(&endpoints, &subflows);
         client.announced = &announced;
         client.no_join_initial = true;
         let remote = Endpoint::new(addr(101), 81);
         let open = |local, local_id| PathAction::Open { local, local_id, remote, backup: false };
-        assert_eq!(after(PathEvent::Announced(announced[0]), &client), [open(addr(1), 1), open(addr(2), 2)]);
+        assert_eq!(
+            after(PathEvent::Announced(announced[0]), &client),
+            [open(addr(1), AddressId(1)), open(addr(2), AddressId(2))]
+        );
     }
 
     #[test]
     fn an_address_of_the_other_family_is_joined_from_one_address() {
         let v6 = |last: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, last]);
         let plain = |addr, id| LocalEndpoint { fullmesh: false, ..LocalEndpoint::subflow(addr, id) };
-        let announced = [RemoteAddress { id: 9, addr: v6(101), port: None }];
+        let announced = [RemoteAddress { id: AddressId(9), addr: v6(101), port: None }];
         let subflows = [initial_subflow()];
         let joins = |endpoints: &[LocalEndpoint]| {
             let view = PathView { announced: &announced, ..view(endpoints, &subflows) };
@@ -149,13 +153,17 @@ mod tests {
         let initial = [initial_subflow()];
         let both = [initial_subflow(), joined(1, 2)];
         let gone = |addr, subflows| after(PathEvent::LocalRemoved(addr), &view(&endpoints, subflows));
-        assert_eq!(gone(addr(2), &both), [PathAction::Withdraw { id: 2 }]);
-        assert_eq!(gone(addr(1), &both), [PathAction::Withdraw { id: 0 }], "what the peer knows it by");
+        assert_eq!(gone(addr(2), &both), [PathAction::Withdraw { id: AddressId(2) }]);
+        assert_eq!(
+            gone(addr(1), &both),
+            [PathAction::Withdraw { id: AddressId(0) }],
+            "what the peer knows it by"
+        );
         assert_eq!(gone(addr(1), &initial), [], "nothing is left to say it on");
         // An address that was announced, and that no subflow uses.
         let signal = [LocalEndpoint::signal(addr(2), 2)];
         let actions = after(PathEvent::LocalRemoved(addr(2)), &view(&signal, &initial));
-        assert_eq!(actions, [PathAction::Withdraw { id: 2 }]);
+        assert_eq!(actions, [PathAction::Withdraw { id: AddressId(2) }]);
     }
 
     #[test]
@@ -178,6 +186,6 @@ mod tests {
         let subflows = [initial_subflow(), joined(1, 2)];
         let change = |addr| after(PathEvent::LocalChanged(addr), &view(&endpoints, &subflows));
         assert_eq!(change(addr(1)), []);
-        assert_eq!(change(addr(2)), [PathAction::SetBackup { subflow: 1, backup: true }]);
+        assert_eq!(change(addr(2)), [PathAction::SetBackup { subflow: SubflowId(1), backup: true }]);
     }
 }

@@ -27,6 +27,7 @@ mod tests {
     use super::super::tests::{addr, after, initial_subflow, opened, remote, view};
     use super::super::{LocalEndpoint, RemoteAddress};
     use super::*;
+    use crate::identifiers::AddressId;
 
     #[test]
     fn every_local_address_meets_every_remote_one_of_its_family() {
@@ -38,8 +39,8 @@ mod tests {
         ];
         let subflows = [initial_subflow()];
         let announced = [
-            RemoteAddress { id: 9, addr: addr(101), port: Some(81) },
-            RemoteAddress { id: 10, addr: v6, port: None },
+            RemoteAddress { id: AddressId(9), addr: addr(101), port: Some(81) },
+            RemoteAddress { id: AddressId(10), addr: v6, port: None },
         ];
         let view = PathView { announced: &announced, ..view(&endpoints, &subflows) };
         let actions = after(&mut Fullmesh::default(), PathEvent::Established, &view);
@@ -56,7 +57,7 @@ mod tests {
     fn limits_hold() {
         let endpoints = [LocalEndpoint::new(addr(1), 1), LocalEndpoint::new(addr(2), 2)];
         let subflows = [initial_subflow()];
-        let announced = [RemoteAddress { id: 9, addr: addr(101), port: None }];
+        let announced = [RemoteAddress { id: AddressId(9), addr: addr(101), port: None }];
         let mut view = PathView { announced: &announced, ..view(&endpoints, &subflows) };
         view.limits.add_addr_accepted = 0;
         assert_eq!(opened(&after(&mut Fullmesh::default(), PathEvent::Established, &view)).len(), 1);

@@ -4,6 +4,7 @@ use super::handover::rank;
 use super::pairs::{self, Pair};
 use super::upkeep::Upkeep;
 use super::{LocalEndpoint, PathAction, PathEvent, PathManager, PathView, SubflowSummary};
+use crate::identifiers::SubflowId;
 
 /// One subflow carries the data, the one from the endpoint with the best priority; the others are open as backups (RFC 8684
 /// §3.3.8). When it closes or becomes stale, or its address goes, the next takes over, and where a better one comes back, that.
@@ -12,7 +13,7 @@ use super::{LocalEndpoint, PathAction, PathEvent, PathManager, PathView, Subflow
 pub(super) struct MakeBeforeBreak {
     upkeep: Upkeep,
     /// Who carries the data.
-    active: Option<u8>,
+    active: Option<SubflowId>,
 }
 
 impl PathManager for MakeBeforeBreak {
@@ -60,6 +61,7 @@ impl MakeBeforeBreak {
 mod tests {
     use super::super::tests::{addr, after, initial_subflow, joined, opened, remote, view};
     use super::*;
+    use crate::identifiers::AddressId;
 
     fn endpoints() -> [LocalEndpoint; 3] {
         let endpoint = |last| LocalEndpoint::subflow(addr(last), last);
@@ -70,7 +72,7 @@ mod tests {
         SubflowSummary { backup: true, backup_local: true, ..joined(id, last) }
     }
 
-    const fn set(subflow: u8, backup: bool) -> PathAction {
+    const fn set(subflow: SubflowId, backup: bool) -> PathAction {
         PathAction::SetBackup { subflow, backup }
     }
 
@@ -90,24 +92,35 @@ mod tests {
         let mut subflows = [initial_subflow(), standby(1, 2), standby(2, 3)];
         let mut manager = MakeBeforeBreak::default();
         subflows[0].stale = true;
-        let stale = after(&mut manager, PathEvent::SubflowStale { subflow: 0 }, &view(&endpoints, &subflows));
-        assert_eq!(stale, [set(1, false)]);
+        let stale = after(
+            &mut manager,
+            PathEvent::SubflowStale { subflow: SubflowId(0) },
+            &view(&endpoints, &subflows),
+        );
+        assert_eq!(stale, [set(SubflowId(1), false)]);
         subflows[1].backup_local = false;
         subflows[0].stale = false;
-        let back = PathEvent::SubflowRecovered { subflow: 0 };
-        assert_eq!(after(&mut manager, back, &view(&endpoints, &subflows)), [set(0, false), set(1, true)]);
+        let back = PathEvent::SubflowRecovered { subflow: SubflowId(0) };
+        assert_eq!(
+            after(&mut manager, back, &view(&endpoints, &subflows)),
+            [set(SubflowId(0), false), set(SubflowId(1), true)]
+        );
     }
 
     #[test]
     fn a_better_one_takes_over_and_an_equal_one_does_not() {
         let mut endpoints = endpoints();
         let subflows = [standby(1, 1), joined(4, 2)];
-        let established = PathEvent::SubflowEstablished { subflow: 1 };
-        let mut manager = MakeBeforeBreak { active: Some(4), ..MakeBeforeBreak::default() };
+        let established = PathEvent::SubflowEstablished { subflow: SubflowId(1) };
+        let mut manager = MakeBeforeBreak { active: Some(SubflowId(4)), ..MakeBeforeBreak::default() };
         let actions = after(&mut manager, established, &view(&endpoints, &subflows));
-        assert_eq!(actions, [set(1, false), set(4, true)], "made before the other is broken");
+        assert_eq!(
+            actions,
+            [set(SubflowId(1), false), set(SubflowId(4), true)],
+            "made before the other is broken"
+        );
         endpoints[0].priority = endpoints[1].priority;
-        let mut manager = MakeBeforeBreak { active: Some(4), ..MakeBeforeBreak::default() };
+        let mut manager = MakeBeforeBreak { active: Some(SubflowId(4)), ..MakeBeforeBreak::default() };
         assert_eq!(after(&mut manager, established, &view(&endpoints, &subflows)), []);
     }
 
@@ -119,7 +132,7 @@ mod tests {
             PathEvent::LocalRemoved(addr(1)),
             &view(&endpoints, &subflows),
         );
-        assert_eq!(actions, [PathAction::Withdraw { id: 0 }, set(1, false)]);
+        assert_eq!(actions, [PathAction::Withdraw { id: AddressId(0) }, set(SubflowId(1), false)]);
     }
 
     #[test]
@@ -129,6 +142,6 @@ mod tests {
         let changed = PathEvent::LocalChanged(addr(1));
         let mut manager = MakeBeforeBreak::default();
         let actions = after(&mut manager, changed, &view(&endpoints, &subflows));
-        assert_eq!(actions, [set(1, false), set(0, true)]);
+        assert_eq!(actions, [set(SubflowId(1), false), set(SubflowId(0), true)]);
     }
 }

@@ -23,6 +23,8 @@ use core::net::IpAddr;
 use polypath_units::Instant;
 use polypath_wire::Endpoint;
 
+use crate::identifiers::{AddressId, SubflowId};
+
 pub use policy::{PathManagers, Policy, UnknownPolicy};
 
 #[cfg(doctest)]
@@ -54,12 +56,12 @@ pub enum PathEvent {
     /// (RFC 8684 §3.4.2).
     Withdrawn {
         /// Its identifier.
-        id: u8,
+        id: AddressId,
     },
     /// A subflow is ready for data.
     SubflowEstablished {
         /// The subflow.
-        subflow: u8,
+        subflow: SubflowId,
     },
     /// A subflow ended, or never came up.
     SubflowClosed {
@@ -76,12 +78,12 @@ pub enum PathEvent {
     /// [`stale_loss_count`](crate::ConnectionConfig::stale_loss_count) retransmission timeouts: its path may be dead.
     SubflowStale {
         /// The subflow.
-        subflow: u8,
+        subflow: SubflowId,
     },
     /// Something was acknowledged on a stale subflow.
     SubflowRecovered {
         /// The subflow.
-        subflow: u8,
+        subflow: SubflowId,
     },
     /// A local address became usable.
     LocalAdded(IpAddr),
@@ -101,7 +103,7 @@ pub enum PathAction {
         /// Local address.
         local: IpAddr,
         /// Identifier of the local address.
-        local_id: u8,
+        local_id: AddressId,
         /// Remote end.
         remote: Endpoint,
         /// As a backup.
@@ -110,7 +112,7 @@ pub enum PathAction {
     /// Announce a local address (ADD_ADDR).
     Announce {
         /// Identifier.
-        id: u8,
+        id: AddressId,
         /// Address.
         addr: IpAddr,
         /// Port, if not that of the connection.
@@ -119,17 +121,17 @@ pub enum PathAction {
     /// Withdraw a local address (REMOVE_ADDR) and close its subflows.
     Withdraw {
         /// Identifier.
-        id: u8,
+        id: AddressId,
     },
     /// Close a subflow.
     Close {
         /// The subflow.
-        subflow: u8,
+        subflow: SubflowId,
     },
     /// Change a subflow's priority (MP_PRIO).
     SetBackup {
         /// The subflow.
-        subflow: u8,
+        subflow: SubflowId,
         /// Backup or regular.
         backup: bool,
     },
@@ -143,7 +145,7 @@ pub struct LocalEndpoint {
     /// Address.
     pub addr: IpAddr,
     /// Identifier, 1–255.
-    pub id: u8,
+    pub id: AddressId,
     /// Port to announce with `signal`.
     pub port: Option<u16>,
     /// Announce the address to the peer.
@@ -181,20 +183,21 @@ pub struct Budget {
 impl LocalEndpoint {
     /// An endpoint with the `subflow` and `fullmesh` flags: what a client wants for each uplink.
     #[must_use]
-    pub const fn subflow(addr: IpAddr, id: u8) -> Self {
+    pub fn subflow(addr: IpAddr, id: impl Into<AddressId>) -> Self {
         Self { subflow: true, fullmesh: true, ..Self::new(addr, id) }
     }
 
     /// An endpoint with the `signal` flag: what a server wants for each address.
     #[must_use]
-    pub const fn signal(addr: IpAddr, id: u8) -> Self {
+    pub fn signal(addr: IpAddr, id: impl Into<AddressId>) -> Self {
         Self { signal: true, ..Self::new(addr, id) }
     }
 
     /// An endpoint without any flag.
     #[must_use]
-    pub const fn new(addr: IpAddr, id: u8) -> Self {
+    pub fn new(addr: IpAddr, id: impl Into<AddressId>) -> Self {
         let (signal, subflow, backup, fullmesh) = (false, false, false, false);
+        let id = id.into();
         let (port, priority, budget, announced_as) = (None, 0, None, None);
         Self { addr, id, port, signal, subflow, backup, fullmesh, priority, budget, announced_as }
     }
@@ -248,7 +251,7 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// Identifier.
-    pub id: u8,
+    pub id: AddressId,
     /// Address.
     pub addr: IpAddr,
     /// Port; that of the connection if absent.
@@ -284,15 +287,15 @@ pub struct PathView<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubflowSummary {
     /// Stable identifier within the connection.
-    pub id: u8,
+    pub id: SubflowId,
     /// Local address.
     pub local: IpAddr,
     /// Identifier of the local address.
-    pub local_id: u8,
+    pub local_id: AddressId,
     /// Remote end.
     pub remote: Endpoint,
     /// Identifier of the remote address.
-    pub remote_id: u8,
+    pub remote_id: AddressId,
     /// Ready for data, and not closing.
     pub established: bool,
     /// On its way out: reset, or finishing.
@@ -308,7 +311,7 @@ pub struct SubflowSummary {
 impl PathView<'_> {
     /// The subflow with this id.
     #[must_use]
-    pub fn subflow(&self, id: u8) -> Option<&SubflowSummary> {
+    pub fn subflow(&self, id: SubflowId) -> Option<&SubflowSummary> {
         self.subflows.iter().find(|subflow| subflow.id == id)
     }
 

@@ -24,12 +24,13 @@ mod tests {
     use super::super::tests::{addr, after, initial_subflow, view};
     use super::super::{LocalEndpoint, RemoteAddress};
     use super::*;
+    use crate::identifiers::AddressId;
 
     #[test]
     fn nothing_is_opened_or_announced() {
         let endpoints = [LocalEndpoint::subflow(addr(1), 1), LocalEndpoint::signal(addr(2), 2)];
         let subflows = [initial_subflow()];
-        let announced = [RemoteAddress { id: 9, addr: addr(101), port: Option::None }];
+        let announced = [RemoteAddress { id: AddressId(9), addr: addr(101), port: Option::None }];
         let view = PathView { announced: &announced, ..view(&endpoints, &subflows) };
         let events = [PathEvent::Established, PathEvent::Announced(announced[0]), PathEvent::Wake];
         for event in events {

@@ -7,6 +7,7 @@ use polypath_units::Instant;
 use polypath_wire::Endpoint;
 
 use super::{Limits, LocalEndpoint, PathAction, PathEvent, PathManager, PathView, SubflowSummary};
+use crate::identifiers::{AddressId, SubflowId};
 
 pub(super) fn addr(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
@@ -18,11 +19,11 @@ pub(super) fn remote(last: u8, port: u16) -> Endpoint {
 
 pub(super) fn initial_subflow() -> SubflowSummary {
     SubflowSummary {
-        id: 0,
+        id: SubflowId(0),
         local: addr(1),
-        local_id: 0,
+        local_id: AddressId(0),
         remote: remote(100, 80),
-        remote_id: 0,
+        remote_id: AddressId(0),
         established: true,
         closing: false,
         backup: false,
@@ -33,7 +34,7 @@ pub(super) fn initial_subflow() -> SubflowSummary {
 
 /// The subflow `id` from address `last`, whose identifier is `last` as well.
 pub(super) fn joined(id: u8, last: u8) -> SubflowSummary {
-    SubflowSummary { id, local: addr(last), local_id: last, ..initial_subflow() }
+    SubflowSummary { id: SubflowId(id), local: addr(last), local_id: AddressId(last), ..initial_subflow() }
 }
 
 pub(super) fn view<'a>(endpoints: &'a [LocalEndpoint], subflows: &'a [SubflowSummary]) -> PathView<'a> {

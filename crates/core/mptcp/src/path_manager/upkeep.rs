@@ -8,6 +8,7 @@ use polypath_wire::Endpoint;
 
 use super::pairs::Pair;
 use super::{LocalEndpoint, PathAction, PathEvent, PathView};
+use crate::identifiers::AddressId;
 
 /// Keeps a number of subflows over each wanted pair of addresses.
 #[derive(Debug, Default)]
@@ -202,7 +203,7 @@ fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
     }
     let used = view.subflows.iter().filter(|subflow| subflow.local == addr).map(|subflow| subflow.local_id);
     let announced = view.endpoint(addr).filter(|endpoint| endpoint.signal && addr != view.initial_local);
-    let mut ids: Vec<u8> = used.chain(announced.map(|endpoint| endpoint.id)).collect();
+    let mut ids: Vec<AddressId> = used.chain(announced.map(|endpoint| endpoint.id)).collect();
     ids.sort_unstable();
     ids.dedup();
     actions.extend(ids.into_iter().map(|id| PathAction::Withdraw { id }));

@@ -35,6 +35,8 @@ use polypath_wire::DataSeq;
 pub(crate) use path::Pair;
 use path::{Path, Role};
 
+use crate::identifiers::SubflowId;
+
 /// Whose data paths are judged by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JudgePaths {
@@ -64,18 +66,18 @@ impl JudgePaths {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Ask the peer to use the subflow.
-    Use(u8),
+    Use(SubflowId),
     /// Ask the peer not to use the subflow while another works.
-    SetAside(u8),
+    SetAside(SubflowId),
     /// Close the subflow: what it holds is to come over the others at once.
-    Close(u8),
+    Close(SubflowId),
 }
 
 /// Data that arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct PathArrival {
     pub(crate) now: Instant,
-    pub(crate) subflow: u8,
+    pub(crate) subflow: SubflowId,
     /// Round-trip time as the data shows it.
     pub(crate) rtt: Option<Duration>,
     pub(crate) bytes: u64,
@@ -176,7 +178,7 @@ impl Reception {
     // ---- what happens
 
     /// A subflow is ready for data, or about to be.
-    pub(crate) fn add(&mut self, now: Instant, id: u8, pair: Pair, rtt: Duration, joins_as: JoinsAs) {
+    pub(crate) fn add(&mut self, now: Instant, id: SubflowId, pair: Pair, rtt: Duration, joins_as: JoinsAs) {
         let role = match joins_as {
             JoinsAs::Regular => Role::InUse,
             JoinsAs::Aside => Role::Aside,
@@ -190,14 +192,14 @@ impl Reception {
     }
 
     /// A subflow ended.
-    pub(crate) fn remove(&mut self, now: Instant, id: u8) {
+    pub(crate) fn remove(&mut self, now: Instant, id: SubflowId) {
         self.paths.retain(|path| path.id != id);
         self.look_for_trial(now);
     }
 
     /// Data came.
-    pub(crate) fn on_arrival(&mut self, arrival: Arrival) {
-        let Arrival { now, subflow, rtt, bytes, next, newest, waiting_bytes } = arrival;
+    pub(crate) fn on_arrival(&mut self, arrival: PathArrival) {
+        let PathArrival { now, subflow, rtt, bytes, next, newest, waiting_bytes } = arrival;
         self.blame(now);
         self.received_bytes += bytes;
         self.next = next;
@@ -230,7 +232,7 @@ impl Reception {
     }
 
     /// How long data waited for a subflow's, and how much of it, in byte seconds.
-    pub(crate) fn held_up(&self, id: u8) -> (Duration, f64) {
+    pub(crate) fn held_up(&self, id: SubflowId) -> (Duration, f64) {
         let held = self.paths.iter().find(|path| path.id == id).map(|path| path.held);
         held.map_or((Duration::ZERO, 0.0), |held| (held.time, held.byte_seconds))
     }

@@ -5,6 +5,8 @@ use core::net::IpAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{DataSeq, Endpoint};
 
+use crate::identifiers::SubflowId;
+
 /// Both addresses of a subflow: what a path is known by when its subflow is closed and another one opened.
 pub(crate) type Pair = (IpAddr, Endpoint);
 
@@ -22,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// A subflow that may bring data.
 #[derive(Debug)]
 pub(super) struct Path {
-    pub(super) id: u8,
+    pub(super) id: SubflowId,
     pub(super) pair: Pair,
     pub(super) role: Role,
     /// It may hold data: it was not set aside all the time.
@@ -78,7 +80,14 @@ pub(super) enum Role {
 }
 
 impl Path {
-    pub(super) fn new(now: Instant, id: u8, pair: Pair, role: Role, rtt: Duration, next: DataSeq) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        id: SubflowId,
+        pair: Pair,
+        role: Role,
+        rtt: Duration,
+        next: DataSeq,
+    ) -> Self {
         Self {
             id,
             pair,

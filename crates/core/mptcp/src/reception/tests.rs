@@ -1,6 +1,7 @@
 //! In virtual time, with what a sender of Linux's kind does to two paths.
 
 use super::*;
+use crate::identifiers::SubflowId;
 use polypath_wire::Endpoint;
 
 const MS: u64 = 1_000_000;
@@ -20,12 +21,12 @@ struct Bench {
 impl Bench {
     fn new(rtt_ms: u64) -> Self {
         let mut reception = Reception::new(Instant::ZERO, DataSeq(0));
-        reception.add(Instant::ZERO, 0, pair(0), Duration::from_millis(rtt_ms), JoinsAs::Regular);
+        reception.add(Instant::ZERO, SubflowId(0), pair(0), Duration::from_millis(rtt_ms), JoinsAs::Regular);
         Self { reception, now: Instant::ZERO, next: 0, verdicts: Vec::new() }
     }
 
     fn join(&mut self, id: u8, rtt_ms: u64, joins_as: JoinsAs) {
-        self.reception.add(self.now, id, pair(id), Duration::from_millis(rtt_ms), joins_as);
+        self.reception.add(self.now, SubflowId(id), pair(id), Duration::from_millis(rtt_ms), joins_as);
         self.collect();
     }
 
@@ -42,9 +43,9 @@ impl Bench {
             self.next += bytes;
             let next = DataSeq(self.next);
             let (now, rtt) = (self.now, None);
-            self.reception.on_arrival(Arrival {
+            self.reception.on_arrival(PathArrival {
                 now,
-                subflow,
+                subflow: SubflowId(subflow),
                 rtt,
                 bytes,
                 next,
@@ -69,8 +70,15 @@ impl Bench {
     /// A path brings data that waits for that of others.
     fn ahead(&mut self, subflow: u8, bytes: u64, newest: u64, waiting_bytes: u64) {
         let (now, next) = (self.now, DataSeq(self.next));
-        let arrival =
-            Arrival { now, subflow, rtt: None, bytes, next, newest: DataSeq(newest), waiting_bytes };
+        let arrival = PathArrival {
+            now,
+            subflow: SubflowId(subflow),
+            rtt: None,
+            bytes,
+            next,
+            newest: DataSeq(newest),
+            waiting_bytes,
+        };
         self.reception.on_arrival(arrival);
         self.collect();
     }
@@ -97,8 +105,15 @@ impl Bench {
         }
         self.next += piece + waiting;
         let (now, next) = (self.now, DataSeq(self.next));
-        let arrival =
-            Arrival { now, subflow: thin, rtt: None, bytes: piece, next, newest: next, waiting_bytes: 0 };
+        let arrival = PathArrival {
+            now,
+            subflow: SubflowId(thin),
+            rtt: None,
+            bytes: piece,
+            next,
+            newest: next,
+            waiting_bytes: 0,
+        };
         self.reception.on_arrival(arrival);
         self.collect();
     }
@@ -117,7 +132,7 @@ fn a_path_that_is_no_slower_is_tried_at_once() {
     let mut bench = Bench::new(60);
     bench.alone(0, 100, 200);
     bench.join(1, 40, JoinsAs::Aside);
-    assert_eq!(bench.verdicts, [(200, Verdict::Use(1))]);
+    assert_eq!(bench.verdicts, [(200, Verdict::Use(SubflowId(1)))]);
 }
 
 #[test]
@@ -147,10 +162,10 @@ fn what_holds_up_the_rest_is_set_aside_before_much_is_lost() {
     }
     let at_ms = bench.set_aside().expect("it held up the rest");
     assert!(at_ms - from_ms < 400, "{at_ms}");
-    let (time, byte_seconds) = bench.reception.held_up(1);
+    let (time, byte_seconds) = bench.reception.held_up(SubflowId(1));
     assert!(time >= Duration::from_millis(2_500), "{time}");
     assert!(byte_seconds > 50_000.0 * 2.0, "{byte_seconds}");
-    assert_eq!(bench.reception.held_up(0).0, Duration::ZERO);
+    assert_eq!(bench.reception.held_up(SubflowId(0)).0, Duration::ZERO);
 }
 
 /// Of three, the one that was never used can't be what the others wait for.
@@ -164,15 +179,16 @@ fn a_path_that_was_never_used_holds_nobody_up() {
         bench.stall(1, 0, 12_500, 50_000, 300);
     }
     assert!(
-        !bench.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Use(2))),
+        !bench.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Use(SubflowId(2)))),
         "{:?}",
         bench.verdicts
     );
-    assert_eq!(bench.reception.held_up(2).0, Duration::ZERO);
-    assert!(bench.reception.held_up(1).0 >= Duration::from_millis(700));
-    assert!(
-        bench.verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::SetAside(1) | Verdict::Close(1)))
-    );
+    assert_eq!(bench.reception.held_up(SubflowId(2)).0, Duration::ZERO);
+    assert!(bench.reception.held_up(SubflowId(1)).0 >= Duration::from_millis(700));
+    assert!(bench.verdicts.iter().any(|(_, verdict)| matches!(
+        verdict,
+        Verdict::SetAside(SubflowId(1)) | Verdict::Close(SubflowId(1))
+    )));
 }
 
 /// Verdicts on one path come in the order in which they were reached.
@@ -187,8 +203,10 @@ fn what_fails_beside_a_thin_path_is_not_tried_at_once_again() {
     }
     let failed = bench.verdicts.iter().position(|(_, verdict)| !matches!(verdict, Verdict::Use(_)));
     let failed_ms = bench.verdicts[failed.expect("it holds up the rest")].0;
-    let again =
-        bench.verdicts.iter().find(|(at, verdict)| *at >= failed_ms && matches!(verdict, Verdict::Use(1)));
+    let again = bench
+        .verdicts
+        .iter()
+        .find(|(at, verdict)| *at >= failed_ms && matches!(verdict, Verdict::Use(SubflowId(1))));
     assert!(again.is_none_or(|(at, _)| *at > failed_ms + 2000), "{:?}", bench.verdicts);
 }
 
@@ -203,8 +221,15 @@ fn a_path_that_brings_its_part_stays_in_use_though_data_waits_for_it() {
         bench.ahead(0, 1250, bench.next + 40_000, 40_000);
         bench.next += 1875;
         let (now, next) = (bench.now, DataSeq(bench.next));
-        let arrival =
-            Arrival { now, subflow: 1, rtt: None, bytes: 625, next, newest: next, waiting_bytes: 38_750 };
+        let arrival = PathArrival {
+            now,
+            subflow: SubflowId(1),
+            rtt: None,
+            bytes: 625,
+            next,
+            newest: next,
+            waiting_bytes: 38_750,
+        };
         bench.reception.on_arrival(arrival);
         bench.collect();
     }
@@ -217,15 +242,20 @@ fn each_failure_makes_the_next_trial_rarer() {
     bench.alone(0, 1250, 500);
     bench.join(1, 60, JoinsAs::Aside);
     for _ in 0..200 {
-        let is_tried = bench.verdicts.last().is_some_and(|(_, verdict)| *verdict == Verdict::Use(1));
+        let is_tried =
+            bench.verdicts.last().is_some_and(|(_, verdict)| *verdict == Verdict::Use(SubflowId(1)));
         if is_tried {
             bench.stall(1, 0, 1250, 50_000, 300);
         } else {
             bench.alone(0, 1250, 300);
         }
     }
-    let trials: Vec<u64> =
-        bench.verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Use(1)).map(|(at, _)| *at).collect();
+    let trials: Vec<u64> = bench
+        .verdicts
+        .iter()
+        .filter(|(_, verdict)| *verdict == Verdict::Use(SubflowId(1)))
+        .map(|(at, _)| *at)
+        .collect();
     assert!((3..=6).contains(&trials.len()), "{trials:?}");
     let gaps: Vec<u64> = trials.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(gaps[gaps.len() - 1] > 2 * gaps[0], "{trials:?}");
@@ -239,9 +269,9 @@ fn without_anything_else_a_path_is_used_at_once() {
     bench.alone(0, 12_500, 500);
     bench.join(1, 300, JoinsAs::Aside);
     assert_eq!(bench.verdicts, []);
-    bench.reception.remove(bench.now, 0);
+    bench.reception.remove(bench.now, SubflowId(0));
     bench.collect();
-    assert_eq!(bench.verdicts, [(500, Verdict::Use(1))]);
+    assert_eq!(bench.verdicts, [(500, Verdict::Use(SubflowId(1)))]);
 }
 
 #[test]
@@ -282,9 +312,9 @@ fn flight(bench: &mut Bench, subflow: u8, gap_us: u64) {
         bench.now += Duration::from_micros(gap_us);
         bench.next += 1460;
         let (now, next) = (bench.now, DataSeq(bench.next));
-        bench.reception.on_arrival(Arrival {
+        bench.reception.on_arrival(PathArrival {
             now,
-            subflow,
+            subflow: SubflowId(subflow),
             rtt: None,
             bytes: 1460,
             next,
@@ -303,7 +333,7 @@ fn a_thin_first_path_is_closed_as_soon_as_a_broad_one_shows() {
     bench.join(1, 40, JoinsAs::Aside);
     assert_eq!(bench.tried(), 1, "what is thin is hardly the best");
     flight(&mut bench, 1, 400);
-    assert_eq!(bench.verdicts.last().map(|(_, verdict)| *verdict), Some(Verdict::Close(0)));
+    assert_eq!(bench.verdicts.last().map(|(_, verdict)| *verdict), Some(Verdict::Close(SubflowId(0))));
 }
 
 #[test]
@@ -312,7 +342,10 @@ fn paths_of_like_rates_are_left_alone() {
     flight(&mut bench, 0, 2_000);
     bench.join(1, 40, JoinsAs::Aside);
     flight(&mut bench, 1, 1_000);
-    assert_eq!(bench.verdicts.iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>(), [Verdict::Use(1)]);
+    assert_eq!(
+        bench.verdicts.iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>(),
+        [Verdict::Use(SubflowId(1))]
+    );
 }
 
 #[test]
@@ -335,7 +368,7 @@ fn what_a_path_showed_is_forgotten_so_that_one_that_grew_is_found() {
     assert_eq!(bench.set_aside().map(|_| bench.tried()), Some(0));
     bench.alone(0, 3_000, 28_000);
     assert_eq!(bench.tried(), 0, "{:?}", bench.verdicts);
-    bench.reception.remove(bench.now, 1);
+    bench.reception.remove(bench.now, SubflowId(1));
     bench.join(1, 20, JoinsAs::Aside);
     bench.alone(0, 3_000, 4_000);
     assert_eq!(bench.tried(), 1, "{:?}", bench.verdicts);

@@ -39,6 +39,7 @@ impl Scheduler for BackupAware {
 mod tests {
     use super::super::tests::{subflow, view};
     use super::*;
+    use crate::identifiers::SubflowId;
 
     #[test]
     fn a_backup_waits_until_the_regular_subflows_are_in_doubt() {
@@ -55,7 +56,8 @@ mod tests {
         let mut regular = [subflow(1, 20, 0), subflow(3, 30, 0)];
         let standby = [SubflowView { backup: true, ..subflow(2, 50, 5) }];
         let pick = |regular: &[SubflowView]| {
-            let lost = View { reinjection_bytes: 1460, reinjection_from: Some(1), ..view(regular) };
+            let lost =
+                View { reinjection_bytes: 1460, reinjection_from: Some(SubflowId(1)), ..view(regular) };
             BackupAware.select(&View { standby: &standby, ..lost })
         };
         assert_eq!(pick(&regular), Some(Decision::send(2, Data::Reinjection)));

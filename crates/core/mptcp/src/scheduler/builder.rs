@@ -5,6 +5,7 @@ use polypath_units::Instant;
 use polypath_wire::DataSeq;
 
 use super::{SubflowView, View};
+use crate::identifiers::SubflowId;
 use crate::sent_chunk::SentChunk;
 
 /// A connection made up for a test of a scheduler, in this crate or outside.
@@ -28,7 +29,7 @@ pub struct ViewBuilder {
     window_left_bytes: u64,
     send_buffer_full: bool,
     more_to_come: bool,
-    reinjection: Option<(u8, u64)>,
+    reinjection: Option<(SubflowId, u64)>,
 }
 
 impl Default for ViewBuilder {
@@ -72,7 +73,8 @@ impl ViewBuilder {
 
     /// Data that the subflow with the id `subflow` was given, after what was sent before; nothing of it is acknowledged. At most 4 GB.
     #[must_use]
-    pub fn sent(mut self, subflow: u8, len_bytes: u32) -> Self {
+    pub fn sent(mut self, subflow: impl Into<SubflowId>, len_bytes: u32) -> Self {
+        let subflow = subflow.into();
         let of_subflow = self.sent.iter().filter(|chunk| chunk.subflow == subflow);
         let end_offset = of_subflow.map(|chunk| u64::from(chunk.len)).sum::<u64>() + u64::from(len_bytes);
         let seq = self.sent.back().map_or(DataSeq(0), SentChunk::end);
@@ -117,8 +119,8 @@ impl ViewBuilder {
 
     /// So many bytes wait for reinjection that the subflow with the id `subflow` lost.
     #[must_use]
-    pub const fn reinjection(mut self, subflow: u8, bytes: u64) -> Self {
-        self.reinjection = Some((subflow, bytes));
+    pub fn reinjection(mut self, subflow: impl Into<SubflowId>, bytes: u64) -> Self {
+        self.reinjection = Some((subflow.into(), bytes));
         self
     }
 
@@ -159,9 +161,12 @@ mod tests {
         let made_up =
             View::builder().subflow(subflow(4)).subflow(subflow(7)).sent(4, 1000).sent(7, 500).sent(4, 1);
         let view = made_up.view();
-        assert_eq!((view.data_una, view.data_next, view.holder_of_una), (DataSeq(0), DataSeq(1501), Some(4)));
+        assert_eq!(
+            (view.data_una, view.data_next, view.holder_of_una),
+            (DataSeq(0), DataSeq(1501), Some(SubflowId(4)))
+        );
         let held = view.held_at(DataSeq(1500)).unwrap();
-        assert_eq!((held.subflow, held.end_offset, held.len_bytes()), (4, 1001, 1));
+        assert_eq!((held.subflow, held.end_offset, held.len_bytes()), (SubflowId(4), 1001, 1));
         assert_eq!(view.held_at(DataSeq(1501)), None);
         assert_eq!(view.next_data(0), None);
         let made_up = made_up.unsent_bytes(10).window_left_bytes(0).reinjection(7, 500);

@@ -8,6 +8,7 @@ use super::fits_one::carries_all;
 use super::lowest_rtt::lowest_rtt;
 use super::lowest_rtt_bm::window_limit_bytes;
 use super::{Data, Decision, Scheduler, SubflowView, View};
+use crate::identifiers::SubflowId;
 use crate::mapping::MOST_MAPPED_BYTES;
 
 /// No slower than the best path alone.
@@ -71,7 +72,7 @@ impl Scheduler for Default {
         let may_send = |subflow: &SubflowView| {
             subflow.is_available() && (is_sound(subflow) || !is_any_sound) && is_tried(subflow)
         };
-        let mut passed: ArrayVec<u8, MOST_PASSED> = ArrayVec::new();
+        let mut passed: ArrayVec<SubflowId, MOST_PASSED> = ArrayVec::new();
         self.copying = None;
         let pace = self.pace(view);
         if pace.is_of_a_writer
@@ -112,7 +113,7 @@ impl Scheduler for Default {
         Some(decision)
     }
 
-    fn on_sent(&mut self, _subflow: u8, seq: DataSeq, len_bytes: u64) {
+    fn on_sent(&mut self, _subflow: SubflowId, seq: DataSeq, len_bytes: u64) {
         match self.copying {
             None => return self.budget.on_sent(len_bytes),
             Some(Copying::Haste) => self.budget.on_copied(len_bytes),
@@ -252,7 +253,7 @@ fn is_proven(subflow: &SubflowView) -> bool {
 }
 
 /// New data had better not go to `chosen`: all would arrive later. `passed` are the subflows that wait themselves.
-fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8], pace: Pace) -> bool {
+fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[SubflowId], pace: Pace) -> bool {
     let arrives_in = new_arrives_in(chosen);
     // Once a path's bottleneck is known, its round-trip time no longer says when something arrives.
     let is_earlier = |subflow: &SubflowView| {
@@ -279,7 +280,7 @@ fn waits(view: &View<'_>, chosen: &SubflowView, passed: &[u8], pace: Pace) -> bo
 
 /// Those that will bring something: who has nothing in flight must have room, or its peer's window is closed, and must not wait in
 /// turn: nothing would end it.
-fn moving<'a>(view: &View<'a>, passed: &[u8]) -> impl Iterator<Item = &'a SubflowView> {
+fn moving<'a>(view: &View<'a>, passed: &[SubflowId]) -> impl Iterator<Item = &'a SubflowView> {
     let may_begin = |subflow: &SubflowView| subflow.is_available() && !passed.contains(&subflow.id);
     view.subflows
         .iter()
@@ -314,7 +315,7 @@ fn is_broader(subflow: &SubflowView, chosen: &SubflowView) -> bool {
 }
 
 /// Until so many bytes are acknowledged that `chosen` is given now, better subflows bring more than the peer's window holds.
-fn blocks(view: &View<'_>, chosen: &SubflowView, passed: &[u8], bytes: u64) -> bool {
+fn blocks(view: &View<'_>, chosen: &SubflowView, passed: &[SubflowId], bytes: u64) -> bool {
     // A DATA_ACK comes back over any subflow (RFC 8684 §3.3.2), and over these something comes all the time.
     let back = |subflow: &SubflowView| subflow.min_rtt / 2;
     let better = || moving(view, passed).filter(|subflow| is_better(subflow, chosen));
@@ -346,7 +347,7 @@ fn is_busy(subflow: &SubflowView) -> bool {
 
 /// How much goes to a subflow in one decision: what its bottleneck carries in a moment, as what it already holds decides
 /// about more, and what does not block the peer's window.
-fn portion_bytes(view: &View<'_>, chosen: &SubflowView, passed: &[u8]) -> u64 {
+fn portion_bytes(view: &View<'_>, chosen: &SubflowView, passed: &[SubflowId]) -> u64 {
     let least = u64::from(chosen.segment_bytes);
     let Some(rate) = chosen.bottleneck_bytes_per_s else { return u64::MAX };
     let mut portion = (rate / PORTIONS_PER_S).max(untried_bytes(chosen)).min(MOST_MAPPED_BYTES);

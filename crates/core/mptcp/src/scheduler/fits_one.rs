@@ -88,8 +88,9 @@ fn saved(main: &SubflowView, helper: &SubflowView, bytes: u64) -> Duration {
 mod tests {
     use super::super::tests::{subflow, view};
     use super::*;
+    use crate::identifiers::SubflowId;
 
-    fn pick(subflows: &[SubflowView], bytes: u64) -> Option<u8> {
+    fn pick(subflows: &[SubflowView], bytes: u64) -> Option<SubflowId> {
         let mut view = view(subflows);
         (view.unsent_bytes, view.new_bytes) = (bytes, bytes);
         carries_all(&view, SubflowView::is_available).map(|index| subflows[index].id)
@@ -98,11 +99,11 @@ mod tests {
     #[test]
     fn a_block_goes_whole_to_where_its_last_byte_arrives_first() {
         let mut subflows = [subflow(1, 20, 10), subflow(2, 100, 10)];
-        assert_eq!(pick(&subflows, 8000), Some(1));
+        assert_eq!(pick(&subflows, 8000), Some(SubflowId(1)));
         // The last of 8 000 bytes needs 80 ms there, and 50 over the other.
         subflows[0].bottleneck_bytes_per_s = Some(100_000);
-        assert_eq!(pick(&subflows, 8000), Some(2));
-        assert_eq!(pick(&subflows, 1460), Some(1));
+        assert_eq!(pick(&subflows, 8000), Some(SubflowId(2)));
+        assert_eq!(pick(&subflows, 1460), Some(SubflowId(1)));
         subflows[1].room_bytes = 7000;
         assert_eq!(pick(&subflows, 8000), None, "over both: one has no room for all, and the other is slow");
     }
@@ -111,12 +112,12 @@ mod tests {
     fn where_a_queue_stands_a_broader_one_that_is_about_as_quick_carries_it() {
         let mut subflows = [subflow(1, 40, 10), subflow(2, 44, 10)];
         subflows[0].bottleneck_bytes_per_s = Some(8_000_000);
-        assert_eq!(pick(&subflows, 8000), Some(1), "21 and 22 ms");
+        assert_eq!(pick(&subflows, 8000), Some(SubflowId(1)), "21 and 22 ms");
         subflows[0].bottleneck_busy = Duration::from_micros(200);
         subflows[0].in_flight_bytes = 1600;
-        assert_eq!(pick(&subflows, 8000), Some(2), "21.2 and 22 ms, but there is a queue");
+        assert_eq!(pick(&subflows, 8000), Some(SubflowId(2)), "21.2 and 22 ms, but there is a queue");
         subflows[1].bottleneck_bytes_per_s = Some(4_000_000);
-        assert_eq!(pick(&subflows, 8000), Some(1), "the other is the broader one by now");
+        assert_eq!(pick(&subflows, 8000), Some(SubflowId(1)), "the other is the broader one by now");
         assert_eq!(pick(&subflows[..1], 8000), None, "there is nothing to choose from");
     }
 
@@ -126,10 +127,10 @@ mod tests {
         for subflow in &mut subflows {
             subflow.bottleneck_bytes_per_s = Some(1_000_000);
         }
-        assert_eq!(pick(&subflows, 1460), Some(1));
+        assert_eq!(pick(&subflows, 1460), Some(SubflowId(1)));
         assert_eq!(pick(&subflows, 40_000), None);
         // 5 ms of 41 are not worth it.
         subflows[1].bottleneck_bytes_per_s = Some(100_000);
-        assert_eq!(pick(&subflows, 30_000), Some(1));
+        assert_eq!(pick(&subflows, 30_000), Some(SubflowId(1)));
     }
 }

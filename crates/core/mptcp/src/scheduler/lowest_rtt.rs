@@ -36,6 +36,7 @@ mod tests {
     use super::super::Data;
     use super::super::tests::{subflow, view};
     use super::*;
+    use crate::identifiers::SubflowId;
 
     #[test]
     fn fills_the_fastest_window_then_the_next() {
@@ -55,7 +56,7 @@ mod tests {
         let subflows = [subflow(1, 20, 5), subflow(2, 40, 5)];
         let mut view = view(&subflows);
         view.reinjection_bytes = 10;
-        view.reinjection_from = Some(2);
+        view.reinjection_from = Some(SubflowId(2));
         assert_eq!(LowestRtt.select(&view), Some(Decision::send(0, Data::Reinjection)));
     }
 }

@@ -5,6 +5,7 @@ use polypath_wire::DataSeq;
 
 use super::lowest_rtt::lowest_rtt;
 use super::{Data, Decision, Penalty, Scheduler, SubflowView, View};
+use crate::identifiers::SubflowId;
 
 /// Lowest round-trip time with opportunistic retransmission and penalization (Paasch 4.2.1).
 ///
@@ -38,12 +39,12 @@ const SLIVER_BYTES: u64 = 64;
 #[derive(Clone, Debug, Default)]
 struct Carriers {
     of: Option<DataSeq>,
-    ids: Vec<u8>,
+    ids: Vec<SubflowId>,
 }
 
 /// When penalties were counted last, by the id of the subflow whose round trips count.
 #[derive(Clone, Debug, Default)]
-struct Penalties(Vec<(u8, Instant)>);
+struct Penalties(Vec<(SubflowId, Instant)>);
 
 impl LowestRttRp {
     pub(super) fn improved() -> Self {
@@ -123,7 +124,7 @@ fn is_lower_throughput(one: &SubflowView, other: &SubflowView) -> bool {
 
 impl Carriers {
     /// `holder` has the segment that begins at `una`.
-    fn note(&mut self, una: DataSeq, holder: u8) {
+    fn note(&mut self, una: DataSeq, holder: SubflowId) {
         if self.of != Some(una) {
             self.of = Some(una);
             self.ids.clear();
@@ -160,7 +161,8 @@ mod tests {
 
     /// The slow subflow 2 holds what the window waits for, and the fast subflow 1 could send.
     fn blocked(subflows: &[SubflowView]) -> View<'_> {
-        let limited = View { new_bytes: 0, window_limited: true, holder_of_una: Some(2), ..view(subflows) };
+        let limited =
+            View { new_bytes: 0, window_limited: true, holder_of_una: Some(SubflowId(2)), ..view(subflows) };
         View { data_una: DataSeq(77), now: Instant::from_secs(1), ..limited }
     }
 
@@ -175,7 +177,7 @@ mod tests {
         };
         assert_eq!(scheduler.select(&view), copy(77, penalty));
         // The fast one has it now, and neither gets it again.
-        view.holder_of_una = Some(1);
+        view.holder_of_una = Some(SubflowId(1));
         assert_eq!(scheduler.select(&view), None);
         view =
             View { data_una: DataSeq(78), now: view.now + Duration::from_millis(19), ..blocked(&subflows) };
@@ -206,7 +208,10 @@ mod tests {
             view.holder_of_una = Some(holder);
             scheduler.select(&view).map(|decision| view.subflows[decision.subflow].id)
         };
-        assert_eq!([next(2), next(1), next(3)], [Some(1), Some(3), None]);
+        assert_eq!(
+            [next(SubflowId(2)), next(SubflowId(1)), next(SubflowId(3))],
+            [Some(SubflowId(1)), Some(SubflowId(3)), None]
+        );
     }
 
     #[test]
@@ -273,7 +278,7 @@ mod tests {
         let mut subflows = [subflow(1, 20, 5), subflow(2, 10, 0)];
         let decision = LowestRttRp::improved().select(&blocked(&subflows)).unwrap();
         assert_eq!((decision.penalize, decision.data), (None, Data::Copy(DataSeq(77))));
-        let unlimited = View { holder_of_una: Some(2), ..view(&subflows) };
+        let unlimited = View { holder_of_una: Some(SubflowId(2)), ..view(&subflows) };
         assert_eq!(LowestRttRp::improved().select(&unlimited), Some(Decision::send(0, Data::New)));
         subflows[0].room_bytes = 0;
         assert_eq!(LowestRttRp::improved().select(&blocked(&subflows)), None);

@@ -25,6 +25,7 @@ use core::fmt;
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
+use crate::identifiers::SubflowId;
 use crate::sent_chunk::SentChunk;
 pub use builder::ViewBuilder;
 pub use policy::{Policy, Schedulers, UnknownPolicy};
@@ -42,7 +43,7 @@ pub trait Scheduler: fmt::Debug + Send {
     fn select(&mut self, view: &View<'_>) -> Option<Decision>;
 
     /// `len_bytes` from `seq` on went to the subflow with the id `subflow`: what became of a decision.
-    fn on_sent(&mut self, subflow: u8, seq: DataSeq, len_bytes: u64) {
+    fn on_sent(&mut self, subflow: SubflowId, seq: DataSeq, len_bytes: u64) {
         let _ = (subflow, seq, len_bytes);
     }
 
@@ -87,10 +88,10 @@ pub struct View<'a> {
     /// What is under way fills the send buffer, and keeps new data back.
     pub send_buffer_full: bool,
     /// Id of the subflow that holds `data_una`, if one does.
-    pub holder_of_una: Option<u8>,
+    pub holder_of_una: Option<SubflowId>,
     /// Id of the subflow that lost the data at the front of the reinjection queue; it is not asked to carry it again
     /// while another can.
-    pub reinjection_from: Option<u8>,
+    pub reinjection_from: Option<SubflowId>,
     /// What was sent and is not data-acknowledged, in order.
     pub(crate) sent: &'a VecDeque<SentChunk>,
 }
@@ -103,7 +104,7 @@ pub struct Held {
     /// After the last byte.
     pub end: DataSeq,
     /// Id of the subflow that had it last.
-    pub subflow: u8,
+    pub subflow: SubflowId,
     /// Offset in that subflow's stream after its last byte.
     pub end_offset: u64,
     /// It had left over another subflow before, and may arrive there.
@@ -122,7 +123,7 @@ impl Held {
 #[derive(Clone, Copy, Debug)]
 pub struct SubflowView {
     /// Stable identifier within the connection.
-    pub id: u8,
+    pub id: SubflowId,
     /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
     /// Least round-trip time.
@@ -232,7 +233,7 @@ impl View<'_> {
 
     /// The subflow with this id, among those that may carry data.
     #[must_use]
-    pub fn subflow(&self, id: u8) -> Option<&SubflowView> {
+    pub fn subflow(&self, id: SubflowId) -> Option<&SubflowView> {
         self.subflows.iter().find(|subflow| subflow.id == id)
     }
 }
@@ -240,9 +241,9 @@ impl View<'_> {
 impl SubflowView {
     /// A subflow that has just begun: a window of ten segments of 1460 bytes, nothing in flight, and room for all of it.
     #[must_use]
-    pub const fn new(id: u8, srtt: Duration) -> Self {
+    pub fn new(id: impl Into<SubflowId>, srtt: Duration) -> Self {
         Self {
-            id,
+            id: id.into(),
             srtt,
             min_rtt: srtt,
             rtt_variance: Duration::ZERO,
@@ -322,7 +323,7 @@ pub(crate) mod tests {
             SentChunk {
                 seq: DataSeq(seq),
                 len,
-                subflow,
+                subflow: subflow.into(),
                 queued: false,
                 again: false,
                 end_offset: *end_offset,
@@ -336,7 +337,7 @@ pub(crate) mod tests {
         let subflows = [subflow(3, 10, 1), subflow(5, 20, 1)];
         let mut view = view(&subflows);
         view.reinjection_bytes = 1460;
-        view.reinjection_from = Some(3);
+        view.reinjection_from = Some(SubflowId(3));
         assert_eq!(view.next_data(0), Some(Data::New));
         assert_eq!(view.next_data(1), Some(Data::Reinjection));
     }

@@ -3,13 +3,14 @@ use alloc::vec::Vec;
 use polypath_wire::DataSeq;
 
 use super::{Data, Decision, Scheduler, View};
+use crate::identifiers::SubflowId;
 
 /// All data on every subflow: as fast as the fastest at each moment, and no loss or outage of a path is felt. It costs
 /// as much of every path as the connection sends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Redundant {
     /// Up to where each subflow, by id, has had the data.
-    cursors: Vec<(u8, DataSeq)>,
+    cursors: Vec<(SubflowId, DataSeq)>,
 }
 
 impl Scheduler for Redundant {
@@ -37,7 +38,7 @@ impl Scheduler for Redundant {
         best.map(|(index, data)| Decision::send(index, data))
     }
 
-    fn on_sent(&mut self, subflow: u8, seq: DataSeq, len_bytes: u64) {
+    fn on_sent(&mut self, subflow: SubflowId, seq: DataSeq, len_bytes: u64) {
         let end = seq.add(len_bytes);
         match self.cursors.iter_mut().find(|(id, _)| *id == subflow) {
             Some((_, cursor)) => *cursor = cursor.max(end),
@@ -51,7 +52,7 @@ impl Scheduler for Redundant {
 }
 
 impl Redundant {
-    fn cursor(&self, id: u8) -> Option<DataSeq> {
+    fn cursor(&self, id: SubflowId) -> Option<DataSeq> {
         self.cursors.iter().find(|(known, _)| *known == id).map(|(_, cursor)| *cursor)
     }
 }
@@ -66,12 +67,12 @@ mod tests {
         let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
         let mut scheduler = Redundant::default();
         assert_eq!(scheduler.select(&view(&subflows)), Some(Decision::send(0, Data::New)));
-        scheduler.on_sent(1, DataSeq(0), 5000);
+        scheduler.on_sent(SubflowId(1), DataSeq(0), 5000);
         subflows[0].room_bytes = 0;
         let mut later = view(&subflows);
         later.data_next = DataSeq(5000);
         assert_eq!(scheduler.select(&later), Some(Decision::send(1, Data::Copy(DataSeq(0)))));
-        scheduler.on_sent(2, DataSeq(0), 1460);
+        scheduler.on_sent(SubflowId(2), DataSeq(0), 1460);
         assert_eq!(scheduler.select(&later), Some(Decision::send(1, Data::Copy(DataSeq(1460)))));
         later.data_una = DataSeq(5000);
         assert_eq!(scheduler.select(&later), Some(Decision::send(1, Data::New)));

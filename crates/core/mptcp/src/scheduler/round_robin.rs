@@ -1,10 +1,11 @@
 use super::{Decision, Scheduler, View};
+use crate::identifiers::SubflowId;
 
 /// Each available subflow in turn sends one segment (Paasch 4.3.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundRobin {
     /// Id of the subflow that sent last.
-    last: Option<u8>,
+    last: Option<SubflowId>,
 }
 
 impl Scheduler for RoundRobin {

@@ -3,6 +3,7 @@ use alloc::vec::Vec;
 use polypath_wire::DataSeq;
 
 use super::{Decision, Scheduler, SubflowView, View};
+use crate::identifiers::SubflowId;
 
 /// Subflows share the data in proportion to their capacity as congestion control knows it, window over round-trip time,
 /// whatever the order in which their acknowledgments come.
@@ -14,7 +15,7 @@ pub(super) struct Weighted {
 
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    id: u8,
+    id: SubflowId,
     served_s: f64,
     capacity: f64,
 }
@@ -42,7 +43,7 @@ impl Scheduler for Weighted {
         best.map(|(_, decision)| decision)
     }
 
-    fn on_sent(&mut self, subflow: u8, _seq: DataSeq, len_bytes: u64) {
+    fn on_sent(&mut self, subflow: SubflowId, _seq: DataSeq, len_bytes: u64) {
         if let Some(share) = self.shares.iter_mut().find(|share| share.id == subflow) {
             share.served_s += len_bytes as f64 / share.capacity;
         }
@@ -99,12 +100,12 @@ mod tests {
         let mut scheduler = Weighted::default();
         for _ in 0..1000 {
             scheduler.select(&view(&subflows)).unwrap();
-            scheduler.on_sent(1, DataSeq(0), 1460);
+            scheduler.on_sent(SubflowId(1), DataSeq(0), 1460);
         }
         subflows[1].room_bytes = 1 << 20;
         let mut in_a_row = 0;
         while scheduler.select(&view(&subflows)).unwrap().subflow == 1 {
-            scheduler.on_sent(2, DataSeq(0), 1460);
+            scheduler.on_sent(SubflowId(2), DataSeq(0), 1460);
             in_a_row += 1;
             assert!(in_a_row < 100);
         }

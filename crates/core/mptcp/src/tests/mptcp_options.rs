@@ -193,7 +193,7 @@ fn an_announcement_is_repeated_until_it_is_echoed() {
         network.server.add_endpoint(network.now, elsewhere);
         network.run_until(network.now + MINUTE * 20);
         let announced =
-            |(_, event): &&(_, Event)| matches!(event, Event::Announced { id, .. } if [7, 9].contains(id));
+            |(_, event): &&(_, Event)| matches!(event, Event::Announced { id, .. } if [7, 9].contains(&id.0));
         let heard = network.client_events.iter().filter(announced).count();
         assert_eq!(heard, if lost == 100 { 0 } else { 2 }, "{}", network.log.join("\n"));
         let sent = network.server.mib().add_addr_tx;

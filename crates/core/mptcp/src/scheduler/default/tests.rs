@@ -5,6 +5,7 @@ use proptest::test_runner::RngSeed;
 
 use super::super::tests::{sent, subflow, view};
 use super::*;
+use crate::identifiers::SubflowId;
 
 /// The fast subflow has no room; the slow one has.
 fn full_and_slow(slow_ms: u64) -> [SubflowView; 2] {
@@ -169,9 +170,9 @@ fn the_end_is_copied_from_the_slow_subflow_once() {
     // The first arrives within its half round trip: 100 · (1/2 − 1/2) ms. The last takes 50 ms, a copy 10 ms.
     let copy = Decision { limit_bytes: 1460, ..Decision::send(0, Data::Copy(DataSeq(2920))) };
     assert_eq!(scheduler.select(&end), Some(copy));
-    scheduler.on_sent(1, DataSeq(2920), 1460);
+    scheduler.on_sent(SubflowId(1), DataSeq(2920), 1460);
     let mut copied = chunks.clone();
-    copied[2].subflow = 1;
+    copied[2].subflow = SubflowId(1);
     copied[2].again = true;
     assert_eq!(scheduler.select(&View { sent: &copied, ..end }), None);
     assert_eq!(Default::default().select(&View { more_to_come: true, ..end }), None);
@@ -305,7 +306,7 @@ proptest! {
     ) {
         let mut subflows = paths;
         for (id, subflow) in (1..).zip(&mut subflows) {
-            subflow.id = id;
+            subflow.id = SubflowId(id);
         }
         let new_bytes = unsent_bytes.min(window_left_bytes);
         let view = View { new_bytes, unsent_bytes, window_left_bytes, more_to_come, ..view(&subflows) };
@@ -367,7 +368,7 @@ fn what_was_not_worth_a_copy_may_be_later() {
         let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
         let decision = scheduler.select(&View { data_next: DataSeq(4380), ..end })?;
         let Data::Copy(seq) = decision.data else { return None };
-        scheduler.on_sent(1, seq, 1460);
+        scheduler.on_sent(SubflowId(1), seq, 1460);
         Some(seq.0)
     };
     // Half of what the second holds arrives at once, a copy in 10 ms.
@@ -394,7 +395,7 @@ fn what_a_path_holds_that_has_fallen_is_copied_beyond_the_budget() {
             let Some(decision) = scheduler.select(&end) else { break };
             let Data::Copy(seq) = decision.data else { panic!("{decision:?}") };
             copied += 1460;
-            scheduler.on_sent(1, seq, 1460);
+            scheduler.on_sent(SubflowId(1), seq, 1460);
         }
         copied
     };

@@ -1,0 +1,162 @@
+//! The tables of `docs/states.md`: each cell is what a real transition did. `POLYPATH_BLESS=1 cargo test -p polypath-mptcp states`
+//! writes them anew.
+
+use std::borrow::ToOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::format;
+use std::fs;
+use std::path::Path;
+use std::string::String;
+use std::vec::Vec;
+
+use super::lifecycle::{Lifecycle, Mode, Streams};
+use crate::event::CloseReason;
+use crate::misbehaviour::Misbehaviour;
+use crate::subflow::Stage;
+
+/// Compares the part of `docs/states.md` that has this name with what the code does.
+#[track_caller]
+fn compare(name: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/states.md");
+    let text = fs::read_to_string(&path).expect("docs/states.md");
+    let marks = [format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n")];
+    let [start, end] = marks.map(|mark| text.find(&mark).map(|at| (at, mark.len())).expect("a mark"));
+    let (start, end) = (start.0 + start.1, end.0);
+    if std::env::var_os("POLYPATH_BLESS").is_some() {
+        let text = [&text[..start], table, &text[end..]].concat();
+        return fs::write(path, text).expect("docs/states.md");
+    }
+    assert!(&text[start..end] == table, "docs/states.md has another table of {name}; this is:\n{table}");
+}
+
+/// A table of states and events; where an event changes nothing, a dot.
+fn render(corner: &str, events: &[&str], cells: &BTreeMap<(usize, String), Vec<BTreeSet<String>>>) -> String {
+    let mut out = format!("| {corner} | {} |\n|---|{}\n", events.join(" | "), "---|".repeat(events.len()));
+    for ((_, state), row) in cells {
+        let cell = |next: &BTreeSet<String>| {
+            let next: Vec<&str> = next.iter().map(String::as_str).collect();
+            if next == [state] { "·".to_owned() } else { next.join(" or ") }
+        };
+        out += &format!("| {state} | {} |\n", row.iter().map(cell).collect::<Vec<_>>().join(" | "));
+    }
+    out
+}
+
+fn name_of(lifecycle: &Lifecycle) -> (usize, String) {
+    let order = [
+        Streams::Established,
+        Streams::FinWait1,
+        Streams::FinWait2,
+        Streams::CloseWait,
+        Streams::Closing,
+        Streams::LastAck,
+        Streams::Finished,
+    ];
+    if lifecycle.is_closed() {
+        return (99, "Closed".to_owned());
+    }
+    if !lifecycle.is_announced() {
+        return (0, "Opening".to_owned());
+    }
+    let at = order.iter().position(|streams| *streams == lifecycle.streams()).expect("a state");
+    (at + 1, format!("{:?}", lifecycle.streams()))
+}
+
+#[test]
+fn states_of_the_stream() {
+    type Step = fn(&mut Lifecycle);
+    let has_sent =
+        |lifecycle: &Lifecycle| !matches!(lifecycle.streams(), Streams::Established | Streams::CloseWait);
+    let events: [(&str, Step); 6] = [
+        ("both ends have the keys", |it| {
+            it.become_mptcp();
+            it.handle_open();
+        }),
+        ("DATA_FIN sent", Lifecycle::handle_data_fin_sent),
+        ("DATA_FIN acknowledged", Lifecycle::handle_data_fin_acked),
+        ("peer's DATA_FIN, behind a gap", |_| {}),
+        ("peer's stream complete", Lifecycle::handle_peer_finished),
+        ("reset, MP_FASTCLOSE, timeout, or subflows gone", |it| {
+            it.become_closed(CloseReason::Reset, true);
+        }),
+    ];
+    let mut cells: BTreeMap<_, Vec<BTreeSet<String>>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let mut next = Vec::from([Lifecycle::new(Mode::Negotiating)]);
+    while let Some(state) = next.pop() {
+        if !seen.insert(format!("{state:?}")) {
+            continue;
+        }
+        let row = cells.entry(name_of(&state)).or_insert_with(|| Vec::from([const { BTreeSet::new() }; 6]));
+        for (column, (event, step)) in events.iter().enumerate() {
+            let mut after = state.clone();
+            // Before both ends have the keys, there is no DATA_FIN; and what has ended stays so.
+            let is_open = state.is_announced() && !state.is_closed();
+            if is_open || column == 0 && !state.is_closed() || column == 5 {
+                step(&mut after);
+                if event.ends_with("gap") {
+                    after.handle_peer_end_known(!has_sent(&state));
+                }
+            }
+            row[column].insert(name_of(&after).1);
+            next.push(after);
+        }
+    }
+    compare("stream", &render("state", &events.map(|(event, _)| event), &cells));
+}
+
+#[test]
+fn states_of_what_is_spoken() {
+    type Step = fn(&mut Lifecycle);
+    let events: [(&str, Step); 3] = [
+        ("both ends have the keys", Lifecycle::become_mptcp),
+        ("fallback", Lifecycle::become_plain),
+        ("the server knows of no connection", Lifecycle::become_negotiating),
+    ];
+    let mut cells = BTreeMap::new();
+    for (at, mode) in [Mode::Negotiating, Mode::Mptcp, Mode::Plain].into_iter().enumerate() {
+        let after = events.map(|(_, step)| {
+            let mut lifecycle = Lifecycle::new(mode);
+            step(&mut lifecycle);
+            BTreeSet::from([format!("{:?}", lifecycle.mode())])
+        });
+        cells.insert((at, format!("{mode:?}")), after.to_vec());
+    }
+    compare("mode", &render("mode", &events.map(|(event, _)| event), &cells));
+}
+
+#[test]
+fn states_of_a_subflow() {
+    type Step = fn(&mut Stage);
+    let events: [(&str, Step); 5] = [
+        ("MP_CAPABLE with the peer's key", Stage::handle_capable),
+        ("first DSS", Stage::handle_confirmation),
+        ("SYN/ACK with MP_JOIN", Stage::handle_join_syn_ack),
+        ("third or fourth ACK of MP_JOIN", Stage::handle_join_ack),
+        ("fallback", Stage::handle_fallback),
+    ];
+    let mut cells = BTreeMap::new();
+    for (at, stage) in Stage::ALL.into_iter().enumerate() {
+        let after = events.map(|(_, step)| {
+            let mut after = stage;
+            step(&mut after);
+            BTreeSet::from([format!("{after:?}")])
+        });
+        cells.insert((at, format!("{stage:?}")), after.to_vec());
+    }
+    compare("subflow", &render("stage", &events.map(|(event, _)| event), &cells));
+}
+
+#[test]
+fn states_after_misbehaviour() {
+    let mut out = "| what | section | counted as | what follows |\n|---|---|---|---|\n".to_owned();
+    for misbehaviour in Misbehaviour::ALL {
+        let mut mib = crate::Mib::default();
+        misbehaviour.count(&mut mib);
+        let counted: Vec<_> = mib.iter().filter(|(_, count)| *count > 0).map(|(name, _)| name).collect();
+        let (section, consequence) = (misbehaviour.section(), misbehaviour.consequence());
+        let counted = counted.join(", ");
+        out += &format!("| `{misbehaviour:?}` | {section} | {counted} | `{consequence:?}` |\n");
+    }
+    compare("misbehaviour", &out);
+}

@@ -1,0 +1,185 @@
+//! The subflows of a connection, in one table.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use polypath_congestion::FlowView;
+use polypath_tcp::Connection as TcpConnection;
+use polypath_units::Duration;
+
+use crate::identifiers::SubflowId;
+use crate::mapping::Mapping;
+use crate::sent_chunk::SentChunk;
+use crate::subflow::Subflow;
+
+/// Subflows in the order of their arrival. A *position* is an index into this table: it holds until a subflow goes, and then those
+/// behind it move up. What is kept for longer is the identifier.
+#[derive(Debug, Default)]
+pub(super) struct Subflows {
+    // Boxed: a subflow is large and the table is reordered when one goes.
+    #[allow(clippy::vec_box, reason = "see above")]
+    table: Vec<Box<Subflow>>,
+    /// What coupled congestion control sees of the subflow at the same position.
+    views: Vec<FlowView>,
+    next_id: SubflowId,
+    /// Position of the subflow that sends next.
+    turn: usize,
+}
+
+impl Subflows {
+    /// Adds a subflow that `make` makes for an identifier which no other has.
+    pub(super) fn add(&mut self, make: impl FnOnce(SubflowId) -> Subflow) -> SubflowId {
+        let mut id = self.next_id;
+        while self.position(id).is_some() {
+            id = id.next();
+        }
+        self.next_id = id.next();
+        let subflow = Box::new(make(id));
+        self.views.push(subflow.tcp.flow_view());
+        self.table.push(subflow);
+        id
+    }
+
+    /// Takes out the subflow at `position`.
+    pub(super) fn remove(&mut self, position: usize) -> Option<Box<Subflow>> {
+        if position >= self.table.len() {
+            return None;
+        }
+        if position < self.views.len() {
+            self.views.remove(position);
+        }
+        Some(self.table.remove(position))
+    }
+
+    /// Takes out the last.
+    pub(super) fn pop(&mut self) -> Option<Box<Subflow>> {
+        self.remove(self.table.len().checked_sub(1)?)
+    }
+
+    // ---- one of them
+
+    /// Where the subflow `id` is.
+    #[inline]
+    pub(super) fn position(&self, id: SubflowId) -> Option<usize> {
+        self.table.iter().position(|subflow| subflow.state.id == id)
+    }
+
+    /// Where the first is of which this holds.
+    pub(super) fn position_where(&self, is_meant: impl Fn(&Subflow) -> bool) -> Option<usize> {
+        self.iter().position(is_meant)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, position: usize) -> Option<&Subflow> {
+        self.table.get(position).map(|subflow| &**subflow)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut Subflow> {
+        self.table.get_mut(position).map(|subflow| &mut **subflow)
+    }
+
+    /// The subflow `id`.
+    #[inline]
+    pub(super) fn find(&self, id: SubflowId) -> Option<&Subflow> {
+        self.iter().find(|subflow| subflow.state.id == id)
+    }
+
+    /// The subflow `id`.
+    #[inline]
+    pub(super) fn find_mut(&mut self, id: SubflowId) -> Option<&mut Subflow> {
+        self.iter_mut().find(|subflow| subflow.state.id == id)
+    }
+
+    #[inline]
+    pub(super) fn first(&self) -> Option<&Subflow> {
+        self.get(0)
+    }
+
+    pub(super) fn last_mut(&mut self) -> Option<&mut Subflow> {
+        self.iter_mut().next_back()
+    }
+
+    /// The subflow at `position`, and what coupled congestion control sees of all.
+    #[inline]
+    pub(super) fn with_views(&mut self, position: usize) -> Option<(&mut Subflow, &[FlowView])> {
+        Some((self.table.get_mut(position)?, &self.views))
+    }
+
+    /// The subflow at `position` has handled something that may have changed its window or round-trip time.
+    #[inline]
+    pub(super) fn refresh_view(&mut self, position: usize) {
+        if let (Some(view), Some(subflow)) = (self.views.get_mut(position), self.table.get(position)) {
+            *view = subflow.tcp.flow_view();
+        }
+    }
+
+    // ---- all of them
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Subflow> + ExactSizeIterator {
+        self.table.iter().map(|subflow| &**subflow)
+    }
+
+    #[inline]
+    pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Subflow> + ExactSizeIterator {
+        self.table.iter_mut().map(|subflow| &mut **subflow)
+    }
+
+    #[inline]
+    pub(super) fn any(&self, is_meant: impl Fn(&Subflow) -> bool) -> bool {
+        self.iter().any(is_meant)
+    }
+
+    #[inline]
+    pub(super) fn all(&self, is_meant: impl Fn(&Subflow) -> bool) -> bool {
+        self.iter().all(is_meant)
+    }
+
+    pub(super) fn count(&self, is_meant: impl Fn(&Subflow) -> bool) -> usize {
+        self.iter().filter(|subflow| is_meant(subflow)).count()
+    }
+
+    /// The longest of what TCP says of each, or nothing.
+    #[inline]
+    pub(super) fn longest(&self, of: impl Fn(&TcpConnection<Mapping>) -> Duration) -> Duration {
+        self.iter().map(|subflow| of(&subflow.tcp)).max().unwrap_or_default()
+    }
+
+    /// The subflow that had a chunk last has delivered it, or is gone.
+    #[inline]
+    pub(super) fn has_delivered(&self, chunk: &SentChunk) -> bool {
+        self.find(chunk.subflow).is_none_or(|subflow| subflow.tcp.acked_offset() >= chunk.end_offset)
+    }
+
+    // ---- whose turn it is
+
+    /// Position of the subflow that sends next, or has just sent.
+    #[inline]
+    pub(super) fn turn(&mut self) -> usize {
+        if self.turn >= self.table.len() {
+            self.turn = 0;
+        }
+        self.turn
+    }
+
+    /// It has nothing more to send.
+    #[inline]
+    pub(super) fn next_turn(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Gives back the memory that an idle connection does not need.
+    pub(super) fn trim(&mut self) {
+        self.views.shrink_to(0);
+    }
+}
