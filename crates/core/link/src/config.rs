@@ -3,6 +3,7 @@ use core::net::IpAddr;
 
 use polypath_units::{BitRate, Duration, Instant};
 
+use crate::impairment::{Jitter, Model, Reordering};
 use crate::queue::{Discipline, QueueLimit};
 
 /// What one direction of a line does to packets. The default passes everything at once.
@@ -27,6 +28,9 @@ pub struct LinkConfig {
     pub duplicate: f64,
     /// Packets that others overtake.
     pub reorder: Reordering,
+    /// What else happens to packets, by name: behind loss, jitter, reordering and duplication, in this order. Of two with one name
+    /// the later one counts.
+    pub impairments: Vec<Model>,
     /// Longest IP packet in bytes; `None` is unlimited. A longer one with "don't fragment" is dropped and its
     /// sender told (RFC 1191, RFC 8201). A longer one without passes whole, in place of its fragments.
     pub mtu_bytes: Option<u32>,
@@ -50,9 +54,10 @@ impl Default for LinkConfig {
             jitter: Jitter::NONE,
             loss: Loss::None,
             queue: QueueLimit::Packets(1000),
-            discipline: Discipline::DropTail,
+            discipline: Discipline::default(),
             duplicate: 0.0,
             reorder: Reordering::NONE,
+            impairments: Vec::new(),
             mtu_bytes: None,
             mtu_black_hole: false,
             icmp_source: None,
@@ -68,47 +73,6 @@ impl LinkConfig {
     pub fn new(rate: BitRate, delay: Duration, queue: QueueLimit) -> Self {
         Self { rate: Some(rate), delay, queue, ..Self::default() }
     }
-}
-
-/// Random variation of the propagation delay, drawn for each packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jitter {
-    /// Shape of the distribution.
-    pub kind: JitterKind,
-    /// Uniform: at most so much more or less. Normal: the standard deviation. A delay is never below zero.
-    pub amount: Duration,
-    /// A packet never overtakes another: it arrives with the one ahead of it at the earliest.
-    pub keep_order: bool,
-}
-
-impl Jitter {
-    /// A constant delay.
-    pub const NONE: Self = Self { kind: JitterKind::Uniform, amount: Duration::ZERO, keep_order: true };
-
-    /// Uniform in delay ± `amount`, in order.
-    pub const fn uniform(amount: Duration) -> Self {
-        Self { kind: JitterKind::Uniform, amount, keep_order: true }
-    }
-
-    /// Normal with this standard deviation, in order.
-    pub const fn normal(standard_deviation: Duration) -> Self {
-        Self { kind: JitterKind::Normal, amount: standard_deviation, keep_order: true }
-    }
-
-    /// The same, but packets may overtake each other.
-    #[must_use]
-    pub const fn any_order(self) -> Self {
-        Self { keep_order: false, ..self }
-    }
-}
-
-/// Shape of the jitter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JitterKind {
-    /// Every value in the range is as likely.
-    Uniform,
-    /// Normal distribution, cut off where the delay would be negative.
-    Normal,
 }
 
 /// Loss on the line.
@@ -131,20 +95,6 @@ pub enum Loss {
         /// Loss in the good state: the model's 1-k.
         good_loss: f64,
     },
-}
-
-/// Packets that arrive late, so that others overtake them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reordering {
-    /// Which share of packets.
-    pub probability: f64,
-    /// How much later they arrive.
-    pub extra_delay: Duration,
-}
-
-impl Reordering {
-    /// Packets arrive in order.
-    pub const NONE: Self = Self { probability: 0.0, extra_delay: Duration::ZERO };
 }
 
 /// What becomes of packets when a link goes down.
@@ -182,6 +132,10 @@ pub enum Change {
     Up,
     /// The link goes down; see [`OnDown`].
     Down,
-    /// What is random begins anew from the link's seed: what runs after a warm-up has the luck of what runs without.
-    Anew,
+    /// Another impairment begins; one of the same name ends with that.
+    Begin(Model),
+    /// The impairment of this name ends, whatever its numbers.
+    End(Model),
+    /// The random generator starts again from the link's seed: what runs after a warm-up has the luck of what runs without.
+    RestartRandom,
 }

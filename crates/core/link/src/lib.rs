@@ -1,7 +1,7 @@
 //! What happens to a packet between two hosts: links, queues, loss, middleboxes.
 //!
 //! A [`Link`] is one direction of a line: a queue, a transmitter with a rate, and a propagation delay, with
-//! loss, jitter, duplication and reordering where wanted, and a schedule of changes. A [`middlebox::Chain`]
+//! loss, jitter, duplication, reordering and other [impairments](impairment) where wanted, and a schedule of changes. A [`middlebox::Chain`]
 //! stands anywhere on the way and sees both directions.
 //!
 //! Both are sans-IO. Time comes in as an argument and packets come out of `poll_*`, so that the simulator
@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 mod config;
+pub mod impairment;
 mod link;
 pub mod middlebox;
 pub mod queue;
@@ -22,6 +23,7 @@ mod segmentation;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Change, Jitter, JitterKind, LinkConfig, Loss, OnDown, Reordering};
-pub use link::{Carried, Link, LinkStats};
+pub use config::{Change, LinkConfig, Loss, OnDown};
+pub use impairment::{Jitter, JitterKind, Reordering};
+pub use link::{Link, LinkStats, PacketLike};
 pub use queue::QueueLimit;

@@ -1,5 +1,5 @@
-mod carried;
-mod impairment;
+mod impaired;
+mod packet_like;
 mod stats;
 mod transmitter;
 
@@ -11,10 +11,11 @@ use core::net::IpAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Packet;
 
-use crate::queue::{AnyQueue, DropTail, Dropped, QueueLimit, Queued};
+use crate::impairment::{Fate, Passing};
+use crate::queue::{AnyQueue, DropTail, Dropped, QueueLimit, QueueSettings, Queued};
 use crate::{Change, LinkConfig, OnDown};
-pub use carried::Carried;
-use impairment::Impairments;
+use impaired::ActingImpairments;
+pub use packet_like::PacketLike;
 pub use stats::LinkStats;
 use transmitter::Transmitter;
 
@@ -32,12 +33,13 @@ const MAX_REVERSE_PACKETS: usize = 64;
 ///
 /// Time never goes backwards from call to call. A call too early does nothing.
 ///
-/// # How it works When a packet starts to be sent, its arrival is known: start + size / rate + delay. So it
+/// # How it works
+/// When a packet starts to be sent, its arrival is known: start + size / rate + delay. So it
 /// goes into the line of arrivals right then, and there is one event per packet: its arrival. Packets that
 /// find the transmitter busy wait in the queue, and are started, each at the instant that the transmitter
 /// became free, whenever the link is next looked at.
 ///
-/// What it carries is IP packets, or whatever else stands for them: see [`Carried`].
+/// What it carries is IP packets, or whatever else stands for them: see [`PacketLike`].
 #[derive(Debug)]
 pub struct Link<P = Packet> {
     /// When the transmitter is free; [`Instant::FAR_FUTURE`] while it is stopped. Once all that is due is
@@ -63,7 +65,7 @@ pub struct Link<P = Packet> {
     stragglers: BinaryHeap<Straggler<P>>,
     queue: AnyQueue<P>,
     stats: LinkStats,
-    impairments: Impairments,
+    impairments: ActingImpairments,
     /// Number of stragglers so far, which orders those of equal arrival.
     straggler_count: u64,
     /// What the stopped transmitter was sending.
@@ -129,12 +131,14 @@ impl<P> Eq for Straggler<P> {}
 impl Link {
     /// An empty link. Everything random in it follows from `seed`.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
-        let queue = config.discipline.build(config.queue, config.rate, seed ^ 0x7175_6575_6500_0000);
+        let settings =
+            QueueSettings { limit: config.queue, rate: config.rate, seed: seed ^ 0x7175_6575_6500_0000 };
+        let queue = AnyQueue::new(config.discipline, &settings);
         Self::with_queue(config, queue, seed)
     }
 }
 
-impl<P: Carried> Link<P> {
+impl<P: PacketLike> Link<P> {
     /// An empty link with a drop-tail queue, whatever the configuration's discipline: the others know packets only.
     /// Everything random in it follows from `seed`.
     pub fn drop_tail(config: LinkConfig, seed: u64) -> Self {
@@ -143,8 +147,7 @@ impl<P: Carried> Link<P> {
     }
 
     fn with_queue(config: LinkConfig, queue: AnyQueue<P>, seed: u64) -> Self {
-        let impairments =
-            Impairments::new(config.jitter, config.loss, config.duplicate, config.reorder, seed);
+        let impairments = ActingImpairments::new(&config, seed);
         let mut schedule = config.schedule;
         // Stable, and reversed twice, so that changes of the same time keep their order.
         schedule.reverse();
@@ -279,22 +282,19 @@ impl<P: Carried> Link<P> {
 
     #[inline(never)]
     fn start_impaired(&mut self, mut arrival: Arrival, packet: P) {
-        if self.impairments.lose() {
+        let packet_sent = Passing { sent_at: self.busy_until, size_bytes: arrival.size_bytes };
+        let fate = self.impairments.handle_packet(packet_sent, Fate::new(self.delay));
+        if fate.is_lost() {
             self.stats.lost_packets += 1;
             return;
         }
-        arrival.at = self.busy_until + self.impairments.delay(self.delay);
-        let mut straggles = !self.impairments.jitter.keep_order && !self.impairments.jitter.amount.is_zero();
-        if self.impairments.reorders() {
-            self.stats.reordered_packets += 1;
-            arrival.at += self.impairments.reorder.extra_delay;
-            straggles = true;
-        }
-        if self.impairments.duplicates() {
+        arrival.at = self.busy_until + fate.delay();
+        self.stats.reordered_packets += u64::from(fate.is_held_back());
+        for _ in 0..fate.copies() {
             self.stats.duplicated_packets += 1;
-            self.fly(arrival, packet.clone(), straggles);
+            self.fly(arrival, packet.clone(), fate.overtakes());
         }
-        self.fly(arrival, packet, straggles);
+        self.fly(arrival, packet, fate.overtakes());
     }
 
     fn fly(&mut self, arrival: Arrival, packet: P, straggles: bool) {
@@ -439,16 +439,18 @@ impl<P: Carried> Link<P> {
                 self.resume(at);
             }
             Change::Delay(delay) => self.delay = delay,
-            Change::Jitter(jitter) => self.impairments.jitter = jitter,
+            Change::Jitter(jitter) => self.impairments.set_jitter(jitter),
             Change::Loss(loss) => self.impairments.set_loss(loss),
-            Change::Duplicate(probability) => self.impairments.duplicate = probability,
-            Change::Reorder(reorder) => self.impairments.reorder = reorder,
+            Change::Duplicate(probability) => self.impairments.set_duplication(probability),
+            Change::Reorder(reordering) => self.impairments.set_reordering(reordering),
+            Change::Begin(model) => self.impairments.begin(model),
+            Change::End(model) => self.impairments.end(model),
             Change::Queue(limit) => {
                 self.limit = limit;
                 self.queue.set_limit(limit, self.transmitter.rate());
             }
             Change::Mtu(mtu) => self.mtu_bytes = mtu.unwrap_or(u32::MAX),
-            Change::Anew => self.impairments.begin_anew(),
+            Change::RestartRandom => self.impairments.restart_random(),
             Change::Up => {
                 self.up = true;
                 self.resume(at);

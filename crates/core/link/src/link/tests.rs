@@ -5,7 +5,8 @@ use polypath_units::BitRate;
 use polypath_wire::{IcmpMessage, SeqNumber, TcpFlags, Transport};
 
 use super::*;
-use crate::queue::{Discipline, Queue};
+use crate::impairment::{Impairment, Model, Numbers, Random};
+use crate::queue::{DROP_TAIL, Discipline, Queue};
 use crate::testing::{FLOW, data, data_segment, datagram, segment_of, tag_of};
 use crate::{Jitter, Loss, Reordering};
 
@@ -151,13 +152,13 @@ fn a_limit_in_time_follows_the_rate() {
 }
 
 #[test]
-fn anew_means_the_same_losses_again() {
+fn a_restart_means_the_same_losses_again() {
     let mut link = Link::new(LinkConfig { loss: Loss::Random(0.5), ..line(10) }, 7);
     let mut arrived = |from: u64| -> Vec<u64> {
         send(&mut link, ms(from), 0..20);
         let numbers =
             run(&mut link, ms(from + 100)).into_iter().map(|(_, number)| u64::from(number)).collect();
-        link.apply(ms(from + 100), Change::Anew);
+        link.apply(ms(from + 100), Change::RestartRandom);
         numbers
     };
     let first = arrived(0);
@@ -487,10 +488,8 @@ impl Queue for EverySecond {
 
 #[test]
 fn other_disciplines_fit_behind_the_trait() {
-    let discipline = Discipline::Other {
-        name: "every-second",
-        build: |_limit, _rate, _seed| Box::new(EverySecond { waiting: VecDeque::new(), count: 0 }),
-    };
+    let discipline =
+        Discipline::new("every-second", |_| Box::new(EverySecond { waiting: VecDeque::new(), count: 0 }));
     let mut link = Link::new(LinkConfig { discipline, ..line(10) }, 1);
     send(&mut link, ms(0), 0..7);
     // 0 finds the link idle and is refused, 1 is sent; of 2 to 6 every second one goes.
@@ -498,4 +497,100 @@ fn other_disciplines_fit_behind_the_trait() {
     assert_eq!(link.stats().queue_drops, 4);
     assert_eq!(Discipline::by_name("Drop-Tail").unwrap().name(), "drop-tail");
     assert!(Discipline::by_name("every-second").is_none());
+}
+
+/// Our drop-tail queue behind the trait, as the queue of somebody who wraps it.
+#[derive(Debug)]
+struct Wrapped(Box<dyn Queue>);
+
+impl Queue for Wrapped {
+    fn enqueue(&mut self, now: Instant, packet: Queued, dropped: &mut Dropped) {
+        self.0.enqueue(now, packet, dropped);
+    }
+    fn dequeue(&mut self, now: Instant, dropped: &mut Dropped) -> Option<Queued> {
+        self.0.dequeue(now, dropped)
+    }
+    fn set_limit(&mut self, limit: QueueLimit, rate: Option<BitRate>) {
+        self.0.set_limit(limit, rate);
+    }
+    fn len_packets(&self) -> u64 {
+        self.0.len_packets()
+    }
+    fn len_bytes(&self) -> u64 {
+        self.0.len_bytes()
+    }
+}
+
+#[test]
+fn a_drop_tail_queue_behind_the_trait_is_the_same() {
+    let wrapped = Discipline::new("wrapped", |settings| Box::new(Wrapped(DROP_TAIL.build_for(settings))));
+    let course = |discipline| {
+        let mut link = Link::new(LinkConfig { discipline, queue: QueueLimit::Delay(span(4)), ..line(10) }, 1);
+        send(&mut link, ms(0), 0..20);
+        link.apply(ms(2), Change::Rate(Some(BitRate::from_mbps(24))));
+        send(&mut link, ms(2), 20..40);
+        (run(&mut link, ms(100)), link.stats())
+    };
+    assert_eq!(course(wrapped), course(DROP_TAIL));
+}
+
+/// Loses every packet of a number, and sends those before twice.
+#[derive(Debug, Default)]
+struct EveryNth {
+    n: u64,
+    count: u64,
+}
+
+impl Impairment for EveryNth {
+    fn handle_packet(&mut self, packet: Passing, fate: &mut Fate, _: &mut Random) {
+        assert_eq!(packet.size_bytes, 1500);
+        self.count += 1;
+        match self.count % self.n {
+            0 => fate.lose(),
+            1 => fate.duplicate(),
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self) {
+        self.count = 0;
+    }
+}
+
+const EVERY_NTH: Model = Model::with_parameter("every-nth", ("n", Numbers::new([3.0])), |_, numbers| {
+    Box::new(EveryNth { n: numbers.get(0, 3.0) as u64, count: 0 })
+});
+
+#[test]
+fn other_impairments_fit_behind_the_trait_and_come_and_go() {
+    let mut link = Link::new(LinkConfig { impairments: alloc::vec![EVERY_NTH], ..line(10) }, 1);
+    let mut arrived = |at, changes: &[Change]| {
+        for change in changes {
+            link.apply(ms(at), *change);
+        }
+        send(&mut link, ms(at), 0..5);
+        tags(&run(&mut link, ms(at + 100)))
+    };
+    assert_eq!(arrived(0, &[]), [0, 0, 1, 3, 3, 4]);
+    assert_eq!(arrived(100, &[]), [1, 1, 2, 4, 4], "the sixth and the ninth are lost");
+    assert_eq!(arrived(200, &[Change::RestartRandom]), [0, 0, 1, 3, 3, 4]);
+    let other = Model::by_name("duplicate:100%").unwrap();
+    assert_eq!(arrived(300, &[Change::Begin(other), Change::End(EVERY_NTH)]), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
+    assert_eq!(arrived(400, &[Change::End(other)]), [0, 1, 2, 3, 4]);
+    assert_eq!(link.stats().lost_packets, 4);
+}
+
+#[test]
+fn an_impairment_by_name_draws_what_the_setting_draws() {
+    let course = |config: LinkConfig| stream(&mut Link::new(LinkConfig { ..config }, 7), 5000);
+    let by_name = |name: &str| {
+        course(LinkConfig { impairments: alloc::vec![Model::by_name(name).unwrap()], ..line(5) })
+    };
+    let loss = Loss::GilbertElliott { p: 0.02, r: 0.3, bad_loss: 0.8, good_loss: 0.01 };
+    assert_eq!(by_name("gilbert-elliott:2%,30%,80%,1%"), course(LinkConfig { loss, ..line(5) }));
+    assert_eq!(by_name("loss:5%"), course(LinkConfig { loss: Loss::Random(0.05), ..line(5) }));
+    assert_eq!(by_name("jitter:2ms"), course(LinkConfig { jitter: Jitter::uniform(span(2)), ..line(5) }));
+    let reorder = Reordering { probability: 0.1, extra_delay: span(7) };
+    assert_eq!(by_name("reorder:10%,7ms"), course(LinkConfig { reorder, ..line(5) }));
+    assert_eq!(by_name("duplicate:5%"), course(LinkConfig { duplicate: 0.05, ..line(5) }));
 }

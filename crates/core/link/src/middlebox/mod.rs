@@ -42,7 +42,7 @@ pub use flows::Flows;
 pub use mirror_synack::MirrorSynAck;
 pub use nat::{Nat, NatConfig};
 pub use randomize_isn::RandomizeIsn;
-pub use registry::{ALL, Kind, by_name};
+pub use registry::{Kind, Middleboxes, UnknownKind};
 pub use reorder::{Reorder, ReorderConfig};
 pub use rewrite_length::{RewriteLength, RewriteLengthConfig};
 pub use rewrite_payload::{RewritePayload, RewritePayloadConfig};
@@ -109,7 +109,7 @@ impl Outputs {
 /// Segments may come in as aggregates ([`polypath_wire::Segment::segment_size`]); [`Chain`] cuts them first,
 /// so that a box behind it sees what the wire would carry.
 pub trait Middlebox: fmt::Debug + Send {
-    /// The name by which [`by_name`] knows it.
+    /// The name by which users choose it.
     fn name(&self) -> &'static str;
 
     /// A packet comes from one side. What leaves, to either side, goes into `out`.

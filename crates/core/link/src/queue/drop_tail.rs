@@ -1,8 +1,9 @@
 use alloc::collections::VecDeque;
 
-use polypath_units::BitRate;
+use polypath_units::{BitRate, Instant};
+use polypath_wire::Packet;
 
-use super::{Bounds, QueueLimit};
+use super::{Bounds, Dropped, Queue, QueueLimit, Queued};
 
 /// First in, first out; a packet that would go past the limit is dropped.
 ///
@@ -61,5 +62,49 @@ impl DropTail {
     #[inline]
     pub(crate) fn len_bytes(&self) -> u64 {
         self.bytes
+    }
+}
+
+/// The same with the packets, for who wants a drop-tail queue behind the trait.
+#[derive(Debug)]
+pub(super) struct DropTailQueue {
+    counts: DropTail,
+    packets: VecDeque<Packet>,
+}
+
+impl DropTailQueue {
+    pub(super) fn new(limit: QueueLimit, rate: Option<BitRate>) -> Self {
+        Self { counts: DropTail::new(limit, rate), packets: VecDeque::new() }
+    }
+}
+
+impl Queue for DropTailQueue {
+    fn enqueue(&mut self, _: Instant, Queued { packet, size_bytes }: Queued, dropped: &mut Dropped) {
+        if self.counts.admit(size_bytes) {
+            self.packets.push_back(packet);
+        } else {
+            dropped.add(size_bytes);
+        }
+    }
+
+    fn dequeue(&mut self, _: Instant, _: &mut Dropped) -> Option<Queued> {
+        let size_bytes = self.counts.leave()?;
+        self.packets.pop_front().map(|packet| Queued { packet, size_bytes })
+    }
+
+    fn set_limit(&mut self, limit: QueueLimit, rate: Option<BitRate>) {
+        self.counts.set_limit(limit, rate);
+    }
+
+    fn len_packets(&self) -> u64 {
+        self.counts.len_packets()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.counts.len_bytes()
+    }
+
+    fn is_drop_tail(&self) -> bool {
+        true
     }
 }

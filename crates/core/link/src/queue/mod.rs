@@ -1,6 +1,7 @@
 //! Queues: which packets wait for the transmitter, and which are dropped. One file per discipline.
 
 mod drop_tail;
+mod registry;
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,6 +10,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Packet;
 
 pub(crate) use drop_tail::DropTail;
+pub use registry::{DROP_TAIL, Discipline, Disciplines, QueueSettings, UnknownDiscipline};
 
 /// How much may wait for the transmitter. The packet being sent does not count, and a packet that finds
 /// nothing waiting is always let in.
@@ -72,7 +74,7 @@ impl Dropped {
     }
 }
 
-/// A queueing discipline other than drop-tail. It owns the packets that wait.
+/// A queueing discipline. It owns the packets that wait.
 ///
 /// It may drop on the way in (drop-tail, RED), on the way out (CoDel), and packets other than the one at hand
 /// (drop-head): whatever it drops, it reports. It may mark packets (ECN) as it likes.
@@ -98,50 +100,10 @@ pub trait Queue<P = Packet>: fmt::Debug + Send {
 
     /// Bytes that wait, IP headers included.
     fn len_bytes(&self) -> u64;
-}
 
-/// A discipline that can be chosen.
-#[derive(Clone, Copy)]
-pub enum Discipline {
-    /// First in, first out; what finds the queue full is dropped.
-    DropTail,
-    /// Any other.
-    Other {
-        /// Its name, in lower case.
-        name: &'static str,
-        /// Builds one instance from the limit, the rate and a seed.
-        build: fn(QueueLimit, Option<BitRate>, u64) -> Box<dyn Queue>,
-    },
-}
-
-impl Discipline {
-    /// Every discipline that users can choose by name.
-    pub const ALL: &'static [Self] = &[Self::DropTail];
-
-    /// The discipline of that name, or `None`.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|discipline| discipline.name().eq_ignore_ascii_case(name))
-    }
-
-    /// The name, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DropTail => "drop-tail",
-            Self::Other { name, .. } => name,
-        }
-    }
-
-    pub(crate) fn build(self, limit: QueueLimit, rate: Option<BitRate>, seed: u64) -> AnyQueue<Packet> {
-        match self {
-            Self::DropTail => AnyQueue::DropTail(DropTail::new(limit, rate)),
-            Self::Other { build, .. } => AnyQueue::Other(build(limit, rate, seed)),
-        }
-    }
-}
-
-impl fmt::Debug for Discipline {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    /// It does what our [`DROP_TAIL`] does, no less and no more: a link then keeps the packets itself, and does not ask it again.
+    fn is_drop_tail(&self) -> bool {
+        false
     }
 }
 
@@ -150,6 +112,16 @@ impl fmt::Debug for Discipline {
 pub(crate) enum AnyQueue<P> {
     DropTail(DropTail),
     Other(Box<dyn Queue<P>>),
+}
+
+impl AnyQueue<Packet> {
+    pub(crate) fn new(discipline: Discipline, settings: &QueueSettings) -> Self {
+        let queue = discipline.build_for(settings);
+        if queue.is_drop_tail() {
+            return Self::DropTail(DropTail::new(settings.limit, settings.rate));
+        }
+        Self::Other(queue)
+    }
 }
 
 impl<P> AnyQueue<P> {

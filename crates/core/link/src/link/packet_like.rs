@@ -6,7 +6,7 @@ use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, SeqNumbe
 use crate::segmentation;
 
 /// What a link carries: an IP packet, or what stands for one, such as the frame that it came in.
-pub trait Carried: Clone + fmt::Debug {
+pub trait PacketLike: Clone + fmt::Debug {
     /// Length as a link counts it, in bytes: that of the IP packet, header included.
     fn len_bytes(&self) -> usize;
 
@@ -24,7 +24,7 @@ pub trait Carried: Clone + fmt::Debug {
     fn too_big(&self, mtu_bytes: u32, source: Option<IpAddr>) -> Option<Self>;
 }
 
-impl Carried for Packet {
+impl PacketLike for Packet {
     #[inline]
     fn len_bytes(&self) -> usize {
         Packet::len_bytes(self)
