@@ -1,0 +1,100 @@
+use polypath_congestion::Algorithms;
+use polypath_link::impairment::Impairments;
+use polypath_link::middlebox::Middleboxes;
+use polypath_link::queue::Disciplines;
+use polypath_mptcp::path_manager::PathManagers;
+use polypath_mptcp::scheduler::Schedulers;
+use polypath_units::named::{Kind, Named, Registry, UnknownPolicy};
+
+/// The policies of all kinds that can be chosen by name: ours, and what a program adds.
+///
+/// Scenario files, experiment files and the command's options find names here, so that a policy that is added is known to all of them:
+///
+/// ```
+/// use polypath_config::Policies;
+/// use polypath_link::impairment::{Fate, Impairment, Model, Passing, Random};
+/// use polypath_mptcp::scheduler;
+///
+/// #[derive(Debug)]
+/// struct Void;
+///
+/// impl Impairment for Void {
+///     fn handle_packet(&mut self, _: Passing, fate: &mut Fate, _: &mut Random) {
+///         fate.lose();
+///     }
+/// }
+///
+/// let policies = Policies::default().with(Model::new("void", |_| Box::new(Void)));
+/// let impairment: Model = policies.find("void").unwrap();
+/// let scheduler: scheduler::Policy = policies.find("lowest-rtt").unwrap();
+/// let error = policies.find::<polypath_link::queue::Disciplines>("void").unwrap_err();
+/// assert_eq!(error.to_string(), "no queue discipline \"void\"; expected one of drop-tail");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Policies {
+    schedulers: Registry<Schedulers>,
+    congestion_controls: Registry<Algorithms>,
+    path_managers: Registry<PathManagers>,
+    disciplines: Registry<Disciplines>,
+    middleboxes: Registry<Middleboxes>,
+    impairments: Registry<Impairments>,
+}
+
+/// A kind of policy of which [`Policies`] has a registry.
+pub trait PolicyKind: Kind {
+    /// Its registry.
+    fn registry(policies: &Policies) -> &Registry<Self>;
+
+    /// Its registry, to add to.
+    fn registry_mut(policies: &mut Policies) -> &mut Registry<Self>;
+}
+
+macro_rules! kinds {
+    ($($kind:ty => $field:ident),* $(,)?) => {$(
+        impl PolicyKind for $kind {
+            fn registry(policies: &Policies) -> &Registry<Self> {
+                &policies.$field
+            }
+
+            fn registry_mut(policies: &mut Policies) -> &mut Registry<Self> {
+                &mut policies.$field
+            }
+        }
+    )*};
+}
+
+kinds! {
+    Schedulers => schedulers,
+    Algorithms => congestion_controls,
+    PathManagers => path_managers,
+    Disciplines => disciplines,
+    Middleboxes => middleboxes,
+    Impairments => impairments,
+}
+
+impl Policies {
+    /// The same with another policy, of any kind. One with the name of another takes its place.
+    #[must_use]
+    pub fn with<K: PolicyKind>(mut self, policy: Named<K>) -> Self {
+        self.add(policy);
+        self
+    }
+
+    /// Adds a policy, of any kind. One with the name of another takes its place.
+    pub fn add<K: PolicyKind>(&mut self, policy: Named<K>) {
+        K::registry_mut(self).add(policy);
+    }
+
+    /// The policy of a kind by its name; a parameter may follow after a colon. Upper and lower case are the same.
+    ///
+    /// # Errors
+    /// That there is none, or that its parameter makes no sense; lists the names.
+    pub fn find<K: PolicyKind>(&self, text: &str) -> Result<Named<K>, UnknownPolicy<K>> {
+        K::registry(self).find(text)
+    }
+
+    /// All policies of a kind, ours first.
+    pub fn all<K: PolicyKind>(&self) -> impl Iterator<Item = Named<K>> {
+        K::registry(self).iter()
+    }
+}
