@@ -60,7 +60,8 @@
 //! assert!(client.info(id).unwrap().mptcp);
 //! ```
 //!
-//! Policies are chosen in [`mptcp::ConnectionConfig`]: [`mptcp::scheduler`], [`mptcp::path_manager`], [`congestion`].
+//! Policies are chosen in [`mptcp::ConnectionConfig`]: [`mptcp::scheduler`], [`mptcp::path_manager`], [`congestion`]. By their names they are
+//! found in [`Policies`], to which a program adds its own.
 
 #[doc(inline)]
 pub use {
@@ -68,6 +69,8 @@ pub use {
     polypath_units as units, polypath_wire as wire,
 };
 
+#[doc(inline)]
+pub use polypath_config::Policies;
 #[doc(inline)]
 pub use polypath_stack::engine::{ConnectOptions, Engine, Listener, Stream, StreamInfo, SubflowInfo};
 #[cfg(feature = "kernel")]

@@ -137,11 +137,11 @@ impl From<&SubflowInfo> for SubflowReport {
     fn from(info: &SubflowInfo) -> Self {
         let tcp = &info.tcp;
         Self {
-            id: info.id,
+            id: info.id.0,
             local: info.tuple.local.into(),
             remote: info.tuple.remote.into(),
-            local_id: info.local_id,
-            remote_id: info.remote_id,
+            local_id: info.local_id.0,
+            remote_id: info.remote_id.0,
             is_established: info.established,
             is_backup: info.backup,
             is_stale: info.stale,

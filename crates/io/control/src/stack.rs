@@ -132,30 +132,30 @@ impl Narrator {
             Event::Accepted { .. } | Event::Connected => {
                 reports.push(EventReport { server_side, ..known.of_connection(EventKind::Established) });
             }
-            Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow) => {
-                reports.push(known.of_subflow(EventKind::SfEstablished, subflow, None));
+            Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow.0) => {
+                reports.push(known.of_subflow(EventKind::SfEstablished, subflow.0, None));
             }
             Event::SubflowSetAside { subflow, .. } => reports.push(EventReport {
                 backup: Some(true),
                 reason: Some("it held up the rest".into()),
-                ..known.of_subflow(EventKind::SfPriority, subflow, None)
+                ..known.of_subflow(EventKind::SfPriority, subflow.0, None)
             }),
             Event::SubflowTried { subflow, .. } => reports.push(EventReport {
                 backup: Some(false),
                 reason: Some("to see what it brings".into()),
-                ..known.of_subflow(EventKind::SfPriority, subflow, None)
+                ..known.of_subflow(EventKind::SfPriority, subflow.0, None)
             }),
             Event::SubflowClosed { subflow, error, .. } => {
-                reports.push(known.of_subflow(EventKind::SfClosed, subflow, error));
-                known.subflows.retain(|old| old.id != subflow);
+                reports.push(known.of_subflow(EventKind::SfClosed, subflow.0, error));
+                known.subflows.retain(|old| old.id != subflow.0);
             }
             Event::Announced { id, remote } => reports.push(EventReport {
-                remid: Some(id),
+                remid: Some(id.0),
                 remote: Some(remote.into()),
                 ..known.report(EventKind::Announced)
             }),
             Event::Removed { id } => {
-                reports.push(EventReport { remid: Some(id), ..known.report(EventKind::Removed) });
+                reports.push(EventReport { remid: Some(id.0), ..known.report(EventKind::Removed) });
             }
             Event::FellBack(reason) => reports.push(EventReport {
                 reason: Some(fallback_words(reason).into()),

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use bytes::{Bytes, BytesMut};
-use polypath_link::Carried;
+use polypath_link::PacketLike;
 use polypath_system::tun::VNET_HEADER_BYTES;
 use polypath_wire::{IncrementalSum, Packet};
 
@@ -112,7 +112,7 @@ pub(super) fn answering(header: &[u8]) -> Vec<u8> {
     answer
 }
 
-impl Carried for Frame {
+impl PacketLike for Frame {
     fn len_bytes(&self) -> usize {
         self.network_bytes as usize
     }

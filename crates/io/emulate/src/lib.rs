@@ -19,7 +19,7 @@ pub use emulated_link::{DirectionStatistics, EmulatedLink, LinkStatistics};
 pub use error::EmulateError;
 use polypath_link::Change;
 use polypath_link::middlebox::Direction;
-use polypath_link::queue::Discipline;
+use polypath_link::queue::DROP_TAIL;
 use polypath_system::Namespace;
 pub use port::PortStatistics;
 use rustix::event::{EventfdFlags, eventfd};
@@ -50,7 +50,7 @@ impl Emulation {
                 names.push(name);
             }
             for config in [&link.forward, &link.backward] {
-                if !matches!(config.discipline, Discipline::DropTail) {
+                if config.discipline != DROP_TAIL {
                     return Err(EmulateError::Discipline { name: config.discipline.name() });
                 }
             }

@@ -91,7 +91,7 @@ impl Line {
             ways: [way(link.forward, seed), way(link.backward, seed.rotate_left(32) ^ 1)],
             boxes: (1..)
                 .zip(link.middleboxes)
-                .map(|(number, kind)| kind.build(seed ^ number << 32))
+                .map(|(number, kind)| kind.build_for(&(seed ^ number << 32)))
                 .collect(),
             outputs: Outputs::new(),
         })

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_stack::UplinkPreference;
-use polypath_stack::stack::{Stack, Surroundings, default_connection};
+use polypath_stack::stack::{Stack, Underlay, default_connection};
 use polypath_system::tun::{Tun, TunConfig, TunError};
 use polypath_system::{Namespace, Netlink};
 
@@ -81,7 +81,7 @@ pub fn open(namespace: &Namespace, options: UplinkOptions) -> Result<Stack, Upli
     let watch = Watch::new(namespace)?;
     let setup = Arc::new(Mutex::new(setup));
     tokio::spawn(follow(watch, Arc::downgrade(&setup), stack.downgrade(), wishes));
-    stack.surround(Box::new(Uplinks { setup, _tun: tun }));
+    stack.set_underlay(Box::new(Uplinks { setup, _tun: tun }));
     Ok(stack)
 }
 
@@ -92,7 +92,7 @@ struct Uplinks {
     _tun: Tun,
 }
 
-impl Surroundings for Uplinks {
+impl Underlay for Uplinks {
     fn listens_at(&self, local: SocketAddr) -> SocketAddr {
         let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
         let own = setup.stack_address(local.ip());
@@ -224,6 +224,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use polypath_mptcp::AddressId;
 
     fn ip(namespace: &Namespace, words: &str) {
         let done = namespace.run(|| Command::new("ip").args(words.split(' ')).output());
@@ -325,7 +326,8 @@ mod tests {
         let elsewhere = IpAddr::from([192, 0, 2, 80]);
         let options = UplinkOptions { announced: vec![(elsewhere, Some(9000))], ..UplinkOptions::default() };
         let server = open(&testbed.server, options).expect("a stack");
-        let of_second = server.paths().iter().find(|path| path.id == 3).expect("the second path").addr;
+        let of_second =
+            server.paths().iter().find(|path| path.id == AddressId(3)).expect("the second path").addr;
         // A router before the server: 192.0.2.80 with port 9000 leads to its second uplink, with the server's port.
         ip(&testbed.client, "route add 192.0.2.80 via 10.77.1.2 dev path1");
         let rules = [

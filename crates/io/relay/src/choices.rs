@@ -158,6 +158,7 @@ impl RelayChoices {
         }
         if let Some(congestion) = self.congestion {
             connection.congestion = congestion;
+            connection.lia_on_shared_access = false;
         }
         if let Some(keepalive) = self.keepalive {
             keepalive.choose(connection);

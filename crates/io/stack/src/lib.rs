@@ -5,6 +5,8 @@
 mod connect_options;
 pub mod engine;
 mod keepalive;
+// For the process that outlives a stack, in a crate of ours.
+#[doc(hidden)]
 pub mod peer_list;
 mod preference;
 pub mod stack;

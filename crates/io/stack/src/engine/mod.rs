@@ -234,7 +234,8 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// What a caller gets that waited `limit` for a peer in vain.
+/// What a caller gets that waited `limit` for a peer in vain. For crates of ours that connect by themselves.
+#[doc(hidden)]
 pub fn timed_out(remote: SocketAddr, limit: Duration, expected: Option<&str>) -> io::Error {
     let expected = expected.map(|expected| format!("; expected {expected}")).unwrap_or_default();
     io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}{expected}"))

@@ -18,8 +18,8 @@ use tokio::sync::broadcast;
 
 use super::driver::{Receive, Transmit};
 use super::state::Shared;
-use super::surroundings::Surroundings;
 use super::task;
+use super::underlay::Underlay;
 use crate::peer_list::PeerList;
 #[cfg(feature = "tun")]
 use crate::tun;
@@ -64,9 +64,9 @@ impl Stack {
         Self { shared }
     }
 
-    /// Puts the stack into surroundings, which are kept as long as the stack.
-    pub fn surround(&self, surroundings: Box<dyn Surroundings>) {
-        self.shared.surround(surroundings);
+    /// Gives the stack an underlay, which is kept as long as the stack.
+    pub fn set_underlay(&self, underlay: Box<dyn Underlay>) {
+        self.shared.set_underlay(underlay);
     }
 
     /// Notes in a list which subflows are open, from now on.
@@ -111,12 +111,12 @@ impl Stack {
     /// The address by which peers know one of the stack's own, if nobody else translates it.
     #[must_use]
     pub fn seen_at(&self, own: SocketAddr) -> SocketAddr {
-        self.shared.surroundings(|around| around.seen_at(own)).unwrap_or(own)
+        self.shared.underlay(|underlay| underlay.seen_at(own)).unwrap_or(own)
     }
 
     /// What a peer may lack that does not answer.
     pub fn expected_of_peers(&self) -> Option<&'static str> {
-        self.shared.surroundings(|around| around.expected_of_peers()).flatten()
+        self.shared.underlay(|underlay| underlay.expected_of_peers()).flatten()
     }
 
     /// Changes a setting of a connection, as `setsockopt` does.
@@ -141,7 +141,7 @@ impl Stack {
     pub fn paths_set_aside(&self) -> Vec<String> {
         let addresses = self.shared.peek(|state| state.set_aside.clone());
         let name = |addr: &IpAddr| {
-            let named = self.shared.surroundings(|around| around.path_name(*addr)).flatten();
+            let named = self.shared.underlay(|underlay| underlay.path_name(*addr)).flatten();
             named.unwrap_or_else(|| addr.to_string())
         };
         let mut names: Vec<String> = addresses.iter().map(name).collect();
@@ -152,7 +152,7 @@ impl Stack {
     /// Counters of what lies between the stack and its peers, by name.
     #[must_use]
     pub fn driver_counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.surroundings(|around| around.counters()).unwrap_or_default()
+        self.shared.underlay(|underlay| underlay.counters()).unwrap_or_default()
     }
 
     /// Both ends of every subflow.

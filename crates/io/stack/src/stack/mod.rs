@@ -14,21 +14,22 @@ mod opening;
 mod pool;
 mod state;
 mod stream;
-mod surroundings;
 mod task;
-#[cfg(test)]
+#[cfg(all(test, feature = "tun"))]
 mod tests;
 mod timer;
+mod underlay;
 
 use std::sync::Arc;
+
+use polypath_mptcp::ConnectionConfig;
 
 pub use driver::{Receive, Transmit};
 pub use handle::{Stack, WeakStack};
 pub use listener::StackListener;
-use polypath_mptcp::ConnectionConfig;
 pub use pool::{Buffer, BufferPool};
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream, Unanswered};
-pub use surroundings::Surroundings;
+pub use underlay::Underlay;
 
 use crate::keepalive::Keepalive;
 

@@ -15,8 +15,8 @@ use crate::connect_options::ConnectOptions;
 impl Stack {
     /// Opens a connection, from the address that `options` name or else from the first path of the remote's family.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
-        let dialled = self.shared.surroundings(|around| around.dials(remote)).unwrap_or(remote);
-        let only = self.shared.surroundings(|around| around.starts_at(dialled)).transpose()?.flatten();
+        let dialled = self.shared.underlay(|underlay| underlay.dials(remote)).unwrap_or(remote);
+        let only = self.shared.underlay(|underlay| underlay.starts_at(dialled)).transpose()?.flatten();
         let id = self.shared.with(|state, now| {
             let local = match (options.local, only) {
                 (Some(local), _) => Endpoint::from(local),
@@ -69,11 +69,11 @@ impl Stack {
         is_held: bool,
     ) -> io::Result<StackListener> {
         let own =
-            local.map(|local| self.shared.surroundings(|around| around.listens_at(local)).unwrap_or(local));
+            local.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
         let (id, local) = self.shared.with(|state, _| state.listen(own, config))?;
         let listener = StackListener::new(self.clone(), id, local);
         if own.is_some() {
-            self.shared.surroundings(|around| around.expose(local.port(), is_held)).transpose()?;
+            self.shared.underlay(|underlay| underlay.expose(local.port(), is_held)).transpose()?;
         }
         Ok(listener)
     }

@@ -15,8 +15,8 @@ use tokio::sync::{Notify, broadcast};
 
 use super::driver::Transmit;
 use super::pool::BufferPool;
-use super::surroundings::Surroundings;
 use super::timer::{Armed, Timer};
+use super::underlay::Underlay;
 use crate::peer_list::PeerList;
 
 /// Accepted connections that wait for the application; further ones are reset.
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) stopping: Notify,
     handles: AtomicUsize,
     write_buffers: BufferPool,
-    surroundings: Mutex<Option<Box<dyn Surroundings>>>,
+    underlay: Mutex<Option<Box<dyn Underlay>>>,
 }
 
 /// The host, and what applications wait for.
@@ -110,7 +110,7 @@ impl Shared {
             timer: Timer::new()?,
             stopping: Notify::new(),
             handles: AtomicUsize::new(0),
-            surroundings: Mutex::new(None),
+            underlay: Mutex::new(None),
             write_buffers: BufferPool::new(WRITE_BUFFER_BYTES, 2 * send_buffer_bytes / WRITE_BUFFER_BYTES),
         })
     }
@@ -156,13 +156,13 @@ impl Shared {
         buffer.freeze(len)
     }
 
-    pub(super) fn surround(&self, surroundings: Box<dyn Surroundings>) {
-        *self.surroundings.lock().unwrap_or_else(PoisonError::into_inner) = Some(surroundings);
+    pub(super) fn set_underlay(&self, underlay: Box<dyn Underlay>) {
+        *self.underlay.lock().unwrap_or_else(PoisonError::into_inner) = Some(underlay);
     }
 
-    /// Asks the surroundings, if the stack has any.
-    pub(super) fn surroundings<T>(&self, ask: impl FnOnce(&dyn Surroundings) -> T) -> Option<T> {
-        self.surroundings.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(ask)
+    /// Asks the underlay, if the stack has any.
+    pub(super) fn underlay<T>(&self, ask: impl FnOnce(&dyn Underlay) -> T) -> Option<T> {
+        self.underlay.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(ask)
     }
 
     pub(super) fn add_handle(&self) {
@@ -187,7 +187,7 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the surroundings are
+    /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the underlay are
     /// still there.
     fn drop(&mut self) {
         self.with(|state, now| state.host.abort_undelivered(now));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use polypath_mptcp::{CloseReason, ConnectionId, ConnectionInfo, ConnectionOption};
+use polypath_mptcp::{CloseReason, ConnectionId, ConnectionInfo, ConnectionOption, SubflowId};
 use polypath_wire::{FourTuple, Payload};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -64,7 +64,7 @@ impl StackStream {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let peer = self.first.map(|tuple| tuple.remote.into());
         let peer: SocketAddr = peer.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-        Ok(self.stack.shared.surroundings(|around| around.peer_at(peer)).unwrap_or(peer))
+        Ok(self.stack.shared.underlay(|underlay| underlay.peer_at(peer)).unwrap_or(peer))
     }
 
     /// The stack.
@@ -85,7 +85,7 @@ impl StackStream {
     }
 
     /// Asks the peer to use a subflow as a backup, or as a regular one again.
-    pub fn set_backup(&self, subflow: u8, backup: bool) {
+    pub fn set_backup(&self, subflow: SubflowId, backup: bool) {
         self.stack.shared.with(|state, now| state.host.set_backup(now, self.id, subflow, backup));
     }
 

@@ -50,7 +50,7 @@ use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_system::{Namespace, Netlink, SystemState};
 use port::Port;
 
-use crate::stack::{Stack, Surroundings};
+use crate::stack::{Stack, Underlay};
 
 /// Longer than any path is silent.
 const NEVER: Duration = Duration::from_secs(1 << 32);
@@ -81,7 +81,7 @@ impl Stack {
         let stack =
             Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
         shared.belongs_to(stack.downgrade());
-        stack.surround(Box::new(Encapsulation { shared: shared.clone() }));
+        stack.set_underlay(Box::new(Encapsulation { shared: shared.clone() }));
         // Without keep-alives, paths that nothing uses are forgotten all the same.
         let silence = options.keep_alive.unwrap_or(NEVER);
         let shared = Arc::downgrade(&shared);
@@ -147,7 +147,7 @@ struct Encapsulation {
     shared: Arc<Shared>,
 }
 
-impl Surroundings for Encapsulation {
+impl Underlay for Encapsulation {
     fn expected_of_peers(&self) -> Option<&'static str> {
         Some("a Polypath with --engine udp there, and the same --udp-port")
     }

@@ -1,8 +1,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::{fmt, io};
 
-/// What lies between a stack and the addresses that its peers see.
-pub trait Surroundings: fmt::Debug + Send {
+/// The network below a stack: what lies between it and the addresses that its peers see.
+pub trait Underlay: fmt::Debug + Send {
     /// The stack's own address for one at which somebody wants to listen.
     fn listens_at(&self, local: SocketAddr) -> SocketAddr;
 
