@@ -16,7 +16,10 @@ fn high_bdp_sets(sets: usize, seed: u64) -> Vec<PathSet> {
         loss: 0.0,
         change: None,
     };
-    wsp(sets, 6, seed).iter().map(|point| PathSet { paths: point.chunks(3).map(path).collect() }).collect()
+    wsp(sets, 6, seed)
+        .iter()
+        .map(|point| PathSet::from(point.chunks(3).map(path).collect::<Vec<_>>()))
+        .collect()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form, Topology};
 
 fn files() -> Vec<PathBuf> {
@@ -20,7 +21,8 @@ fn every_experiment_makes_sense_in_both_forms_and_is_called_like_its_file() {
     let mut names = BTreeSet::new();
     for file in files() {
         for form in [Form::Reduced, Form::Full] {
-            let experiment = Experiment::load(&file, form).unwrap_or_else(|error| panic!("{error}"));
+            let experiment =
+                Experiment::load(&file, form, &Policies::default()).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(file.file_stem().and_then(|stem| stem.to_str()), Some(experiment.name.as_str()));
             assert!(!experiment.published.is_empty(), "{}: nothing to compare with", experiment.name);
             names.insert(experiment.name);
@@ -32,7 +34,8 @@ fn every_experiment_makes_sense_in_both_forms_and_is_called_like_its_file() {
 #[test]
 fn the_cheapest_run_of_every_parallel_experiment_carries_data() {
     for file in files() {
-        let experiment = Experiment::load(&file, Form::Reduced).unwrap_or_else(|error| panic!("{error}"));
+        let experiment = Experiment::load(&file, Form::Reduced, &Policies::default())
+            .unwrap_or_else(|error| panic!("{error}"));
         if experiment.topology != Topology::Parallel {
             continue;
         }
@@ -61,7 +64,8 @@ fn figures(key: &str) -> Vec<String> {
 fn every_figure_has_a_file() {
     let mut found = BTreeSet::new();
     for file in files() {
-        let experiment = Experiment::load(&file, Form::Full).unwrap_or_else(|error| panic!("{error}"));
+        let experiment = Experiment::load(&file, Form::Full, &Policies::default())
+            .unwrap_or_else(|error| panic!("{error}"));
         assert!(!experiment.figure.is_empty(), "{}: no figure", experiment.name);
         found.extend(figures(&experiment.figure));
     }

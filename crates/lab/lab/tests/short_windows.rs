@@ -30,7 +30,7 @@ fn multipath(scheduler: &str) -> Variant {
 #[test]
 fn wifi_and_3g_bring_more_than_wifi_with_any_buffer_that_has_room_for_3g() {
     let wifi_and_3g =
-        PathSet { paths: vec![path(8_000_000, 20_000, 80_000), path(2_000_000, 150_000, 2_000_000)] };
+        PathSet::from(vec![path(8_000_000, 20_000, 80_000), path(2_000_000, 150_000, 2_000_000)]);
     let goodput =
         |variant, buffer_kb| goodput_mbps(&wifi_and_3g, variant, buffer_kb, Duration::from_secs(20));
     let mut before = 0.0;
@@ -47,8 +47,7 @@ fn wifi_and_3g_bring_more_than_wifi_with_any_buffer_that_has_room_for_3g() {
 
 #[test]
 fn a_thin_path_does_not_hold_up_a_broad_one_whose_queue_makes_its_round_trip_longer() {
-    let broad_and_thin =
-        PathSet { paths: vec![path(1_000_000_000, 200, 1_200), path(100_000_000, 200, 12_000)] };
+    let broad_and_thin = PathSet::from(vec![path(1_000_000_000, 200, 1_200), path(100_000_000, 200, 12_000)]);
     let goodput = |variant| goodput_mbps(&broad_and_thin, variant, 125, Duration::from_secs(1));
     let tcp = goodput(Variant::single_path(0, polypath_congestion::CUBIC));
     let ours = goodput(multipath("default"));

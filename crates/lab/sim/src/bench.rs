@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use polypath_congestion::Algorithm;
 use polypath_link::{LinkConfig, QueueLimit};
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_units::{BitRate, Duration, Instant};
@@ -24,8 +25,8 @@ pub struct BenchConfig {
     pub simulated: Duration,
     /// Simulated time that is left out of utilisation and goodput: slow start.
     pub warm_up: Duration,
-    /// Congestion control by name.
-    pub congestion: &'static str,
+    /// Congestion control.
+    pub congestion: Algorithm,
     /// Multipath TCP, or plain TCP over the first path.
     pub mptcp: bool,
     /// Seed.
@@ -38,7 +39,7 @@ impl Default for BenchConfig {
             connections: 1,
             simulated: Duration::from_secs(100),
             warm_up: Duration::from_secs(5),
-            congestion: "lia",
+            congestion: polypath_congestion::LIA,
             mptcp: true,
             seed: 1,
         }
@@ -107,10 +108,8 @@ pub fn run(config: &BenchConfig) -> BenchResult {
 }
 
 fn build(config: &BenchConfig) -> (Network, Vec<Measured>) {
-    let mut connection = ConnectionConfig { mptcp: config.mptcp, ..ConnectionConfig::default() };
-    if let Some(algorithm) = polypath_congestion::Algorithm::by_name(config.congestion) {
-        connection.congestion = algorithm;
-    }
+    let BenchConfig { mptcp, congestion, .. } = *config;
+    let mut connection = ConnectionConfig { mptcp, congestion, ..ConnectionConfig::default() };
     let mut tcp = (*connection.tcp).clone();
     // Segment by segment, as the peers that this is compared with; and buffers that never limit.
     tcp.max_aggregate_bytes = 0;

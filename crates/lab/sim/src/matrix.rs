@@ -121,7 +121,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// The names of all boxes: those of [`Kind::ALL`], and the rewriting ones a second time, late in the
 /// transfer.
 pub fn box_names() -> Vec<&'static str> {
-    Kind::ALL.iter().map(|kind| kind.name).chain(["rewrite-payload-late", "rewrite-length-late"]).collect()
+    Kind::names().chain(["rewrite-payload-late", "rewrite-length-late"]).collect()
 }
 
 /// The box of a name.
@@ -137,7 +137,7 @@ fn middlebox(name: &str, seed: u64) -> Option<Box<dyn Middlebox>> {
             let target = late(LATE_OFFSET + 5_000);
             Box::new(RewriteLength::new(RewriteLengthConfig { target, ..RewriteLengthConfig::default() }))
         }
-        _ => Kind::by_name(name)?.build(seed),
+        _ => Kind::by_name(name)?.build_for(&seed),
     })
 }
 

@@ -48,13 +48,13 @@ impl SubflowRecorder {
             let known = self
                 .subflows
                 .iter()
-                .position(|known| known.result.id == subflow.id && known.tuple == subflow.tuple);
+                .position(|known| known.result.id == subflow.id.0 && known.tuple == subflow.tuple);
             let index = known.unwrap_or_else(|| {
                 self.subflows.push(Recorded {
                     tuple: subflow.tuple,
                     last: None,
                     result: SubflowResult {
-                        id: subflow.id,
+                        id: subflow.id.0,
                         local: subflow.tuple.local.to_string(),
                         remote: subflow.tuple.remote.to_string(),
                         ..SubflowResult::default()
@@ -64,20 +64,21 @@ impl SubflowRecorder {
             });
             let recorded = &mut self.subflows[index];
             let result = &mut recorded.result;
-            result.sent_bytes = subflow.sent_bytes;
-            result.acked_bytes = subflow.acked_bytes;
-            result.retransmitted_packets = subflow.retransmitted_packets;
+            let tcp = &subflow.tcp;
+            result.sent_bytes = tcp.bytes_sent;
+            result.acked_bytes = tcp.bytes_acked;
+            result.retransmitted_packets = tcp.retransmits;
             let (since, bytes) = recorded.last.unwrap_or((now, 0));
             let span = now.since(since);
-            let rate = BitRate::from_bytes_over(subflow.acked_bytes.saturating_sub(bytes), span);
+            let rate = BitRate::from_bytes_over(tcp.bytes_acked.saturating_sub(bytes), span);
             let SubflowSeries { time_s, throughput_bps, cwnd_bytes, srtt_ms, in_flight_bytes } =
                 &mut result.series;
             time_s.push(now.as_secs_f64());
             throughput_bps.push(rate.as_bps() as f64);
-            cwnd_bytes.push(subflow.cwnd_bytes);
-            srtt_ms.push(subflow.srtt.as_millis_f64());
-            in_flight_bytes.push(subflow.in_flight_bytes);
-            recorded.last = Some((now, subflow.acked_bytes));
+            cwnd_bytes.push(tcp.cwnd_bytes);
+            srtt_ms.push(tcp.srtt.as_millis_f64());
+            in_flight_bytes.push(tcp.in_flight_bytes);
+            recorded.last = Some((now, tcp.bytes_acked));
         }
     }
 

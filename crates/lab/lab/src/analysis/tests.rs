@@ -1,3 +1,5 @@
+use polypath_config::Policies;
+
 use super::*;
 use crate::experiment::Form;
 
@@ -41,7 +43,7 @@ text = "not measured here"
 "#;
 
 fn experiment() -> Experiment {
-    Experiment::parse("x.toml", TEXT, Form::Full).unwrap()
+    Experiment::parse("x.toml", TEXT, Form::Full, &Policies::default()).unwrap()
 }
 
 /// Runs with these goodputs in Mbit/s, by set, for LIA and for plain TCP on each path, with a spread over the repeats
@@ -125,7 +127,9 @@ fn a_comparison_finds_what_became_worse_and_only_that() {
     assert!(!compare(&new, &old, 0.05).unwrap().regressed);
     assert!(!compare(&old, &new, 0.5).unwrap().regressed);
 
-    let other = Experiment::parse("x.toml", &TEXT.replacen("10mbit", "11mbit", 1), Form::Full).unwrap();
+    let other =
+        Experiment::parse("x.toml", &TEXT.replacen("10mbit", "11mbit", 1), Form::Full, &Policies::default())
+            .unwrap();
     let other = Analysis::new(&other, &BTreeMap::new());
     assert_eq!(compare(&old, &other, 0.1).unwrap_err(), CompareError::DifferentSets("one".into()));
     let nothing = Analysis::new(&experiment, &BTreeMap::new());
@@ -164,7 +168,7 @@ name = "LIA"
 
 #[test]
 fn more_than_a_fair_share_is_worse_and_so_is_less() {
-    let experiment = Experiment::parse("x.toml", SHARED, Form::Full).unwrap();
+    let experiment = Experiment::parse("x.toml", SHARED, Form::Full, &Policies::default()).unwrap();
     let runs = |fairness: [f64; 3]| -> BTreeMap<RunKey, Outcome> {
         let outcome = |fairness| Outcome { fairness: Some(fairness), ..Outcome::default() };
         let key = |set| RunKey { set, point: 0, variant: 0, repeat: 0 };

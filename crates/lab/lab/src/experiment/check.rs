@@ -1,28 +1,32 @@
 //! What an experiment file means: names resolved, defaults filled in, contradictions found.
 
+use polypath_config::quantity::{Percent, Size, read};
+use polypath_config::{FileError, Policies, Source};
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
-use polypath_sim::scenario::Source;
-use polypath_sim::scenario::units::{Percent, Size, read};
 use polypath_units::Duration;
 
-use super::algorithm::algorithm;
 use super::file::{
-    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyWord,
-    TrafficFile, TrafficWord,
+    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyFile,
+    TopologyWord, TrafficFile, TrafficWord,
 };
 use super::{
-    Experiment, ExperimentError, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint,
-    Topology, Traffic, timeline,
+    Experiment, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint, Topology, Traffic,
+    timeline,
 };
 use crate::design;
-use crate::run::{Buffer, InitialPath, PathSet, PathSpec, Variant, VariantKind};
+use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
 
 /// More runs than this are a slip of the pen.
 const MOST_SETS: usize = 100_000;
 const MOST_PATHS: usize = 8;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
-pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Experiment, ExperimentError> {
+pub(super) fn check(
+    source: Source<'_>,
+    mut file: File,
+    form: Form,
+    policies: &Policies,
+) -> Result<Experiment, FileError> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_' || c == '.';
     if file.name.is_empty() || !file.name.chars().all(is_name) || file.name.starts_with('.') {
         return Err(source.wrong("name", "is part of a path; expected letters, digits and hyphens"));
@@ -42,12 +46,13 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
         }
         _ => {}
     }
-    let sets = sets(source, &file, paths)?;
+    let line = line(source, &file.topology, policies)?;
+    let sets = sets(source, &file, paths, &line)?;
     let traffic = traffic(source, &file.traffic)?;
     let topology = match kind {
         TopologyWord::Parallel => Topology::Parallel,
         TopologyWord::Ring => Topology::Ring,
-        TopologyWord::Shared => timeline::topology(source, &file, &traffic, paths)?,
+        TopologyWord::Shared => timeline::topology(source, &file, &traffic, paths, policies)?,
     };
     if kind != TopologyWord::Shared && !(file.flows.is_empty() && file.events.is_empty()) {
         let key = if file.flows.is_empty() { "events" } else { "flows" };
@@ -61,7 +66,7 @@ pub(super) fn check(source: Source<'_>, mut file: File, form: Form) -> Result<Ex
         return Err(source.wrong("traffic.kind", "a ring carries bulk transfers only; expected \"bulk\""));
     }
     let points = points(source, &file.sweep, &traffic, paths, form, file.reduced.points)?;
-    let (variants, baseline_variants) = variants(source, &file, paths)?;
+    let (variants, baseline_variants) = variants(source, &file, paths, policies)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
         let message =
@@ -111,7 +116,18 @@ fn reduce(file: &mut File) {
     file.repeats = reduced.repeats.or(file.repeats);
 }
 
-fn sets(source: Source<'_>, file: &File, paths: usize) -> Result<Vec<NamedSet>, ExperimentError> {
+/// What all paths have.
+fn line(source: Source<'_>, file: &TopologyFile, policies: &Policies) -> Result<Line, FileError> {
+    let discipline = file.discipline.as_deref();
+    let discipline =
+        discipline.map(|name| source.policy("topology.discipline", name, policies)).transpose()?;
+    Ok(Line {
+        discipline: discipline.unwrap_or_default(),
+        impairments: source.policies("topology.impairments", &file.impairments, policies)?,
+    })
+}
+
+fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Vec<NamedSet>, FileError> {
     let mut sets = Vec::new();
     match (&file.design, &file.factors) {
         (Some(design), Some(factors)) => {
@@ -119,17 +135,18 @@ fn sets(source: Source<'_>, file: &File, paths: usize) -> Result<Vec<NamedSet>, 
             if ranges == 0 {
                 return Err(source.wrong("factors", "none is a range; expected { from = …, to = … }"));
             }
-            if let super::file::Factor::Range { from, scale: super::file::ScaleWord::Log, .. } = factors.rtt
-                && from.0.is_zero()
-            {
-                return Err(
-                    source.wrong("factors.rtt", "a logarithmic range from zero; expected a start above it")
-                );
+            let from_zero = [
+                ("factors.rtt", factors.rtt.is_log_from(|span| span.0.is_zero())),
+                ("factors.queue", factors.queue.is_log_from(|span| span.0.is_zero())),
+                ("factors.loss", factors.loss.is_some_and(|loss| loss.is_log_from(|loss| loss.0 <= 0.0))),
+            ];
+            if let Some((key, _)) = from_zero.iter().find(|(_, is_wrong)| *is_wrong) {
+                return Err(source.wrong(*key, "a logarithmic range from zero; expected a start above it"));
             }
             for number in 0..design.designs.unwrap_or(1) {
                 let points = points_of(source, design, ranges, design.seed + number as u64)?;
                 for point in points {
-                    let set = factors.set(paths, &point);
+                    let set = PathSet { paths: factors.paths(paths, &point), line: line.clone() };
                     sets.push(NamedSet { name: format!("{}", sets.len() + 1), design: number, set });
                 }
             }
@@ -150,7 +167,7 @@ fn sets(source: Source<'_>, file: &File, paths: usize) -> Result<Vec<NamedSet>, 
             loss: path.loss.map_or(0.0, |loss| loss.0),
             change: None,
         };
-        let set = PathSet { paths: given.paths.iter().map(path).collect() };
+        let set = PathSet { paths: given.paths.iter().map(path).collect(), line: line.clone() };
         sets.push(NamedSet { name: given.name.clone(), design: 0, set });
     }
     match sets.len() {
@@ -167,7 +184,7 @@ fn points_of(
     design: &DesignFile,
     ranges: usize,
     seed: u64,
-) -> Result<Vec<design::Point>, ExperimentError> {
+) -> Result<Vec<design::Point>, FileError> {
     let number = |key: &str, value: Option<usize>| match value {
         Some(1..=MOST_SETS) => Ok(value.unwrap_or_default()),
         Some(other) => {
@@ -196,7 +213,7 @@ fn points_of(
     }
 }
 
-fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, ExperimentError> {
+fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, FileError> {
     let missing = |key: &str, example: &str| {
         source.wrong("traffic", format!("no {key}; expected {key} = \"{example}\""))
     };
@@ -244,7 +261,7 @@ fn points(
     paths: usize,
     form: Form,
     most: Option<usize>,
-) -> Result<Vec<SweepPoint>, ExperimentError> {
+) -> Result<Vec<SweepPoint>, FileError> {
     let mut points = vec![SweepPoint::default()];
     for (index, sweep) in sweeps.iter().enumerate() {
         let mut values: Vec<&String> = sweep.values.iter().collect();
@@ -337,7 +354,12 @@ fn initial(text: &str, paths: usize) -> Result<InitialPath, String> {
     }
 }
 
-fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Variant>, usize), ExperimentError> {
+fn variants(
+    source: Source<'_>,
+    file: &File,
+    paths: usize,
+    policies: &Policies,
+) -> Result<(Vec<Variant>, usize), FileError> {
     let mut variants: Vec<Variant> = Vec::new();
     if file.variants.is_empty() {
         return Err(source.wrong("variants", "nothing to run; expected one or more [[variants]]"));
@@ -352,11 +374,11 @@ fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Varian
         }
         let policy = given.policy(&file.defaults);
         let kind = if given.single_path { VariantKind::SinglePath } else { VariantKind::Multipath };
-        variants.push(variant(source, &key, &given.name, kind, &policy, paths)?);
+        variants.push(variant((source, policies), &key, &given.name, kind, &policy, paths)?);
     }
     let mut baseline_variants = 0;
     if let Some(baseline) = &file.baseline {
-        let congestion = algorithm(source, "baseline.congestion", &baseline.congestion)?;
+        let congestion = source.policy("baseline.congestion", &baseline.congestion, policies)?;
         baseline_variants = paths;
         for path in 0..paths {
             let name = format!("TCP on path {}", path + 1);
@@ -370,29 +392,25 @@ fn variants(source: Source<'_>, file: &File, paths: usize) -> Result<(Vec<Varian
 }
 
 fn variant(
-    source: Source<'_>,
+    (source, policies): (Source<'_>, &Policies),
     key: &str,
     name: &str,
     kind: VariantKind,
     policy: &PolicyFile,
     paths: usize,
-) -> Result<Variant, ExperimentError> {
+) -> Result<Variant, FileError> {
     let congestion = match (&policy.congestion, kind) {
-        (Some(name), _) => algorithm(source, &format!("{key}.congestion"), name)?,
+        (Some(name), _) => source.policy(format!("{key}.congestion"), name, policies)?,
         (None, VariantKind::Multipath) => ConnectionConfig::default().congestion,
         (None, VariantKind::SinglePath) => polypath_congestion::CUBIC,
     };
     let scheduler = match &policy.scheduler {
         None => scheduler::Policy::default(),
-        Some(name) => name.parse().map_err(|error: scheduler::UnknownPolicy| {
-            source.wrong(format!("{key}.scheduler"), error.to_string())
-        })?,
+        Some(name) => source.policy(format!("{key}.scheduler"), name, policies)?,
     };
     let path_manager = match &policy.path_manager {
         None => path_manager::Policy::default(),
-        Some(name) => name.parse().map_err(|error: path_manager::UnknownPolicy| {
-            source.wrong(format!("{key}.path-manager"), error.to_string())
-        })?,
+        Some(name) => source.policy(format!("{key}.path-manager"), name, policies)?,
     };
     let wrong = |which: &str, message: String| source.wrong(format!("{key}.{which}"), message);
     let buffer = policy.buffer.as_deref().map(buffer).transpose().map_err(|error| wrong("buffer", error))?;
@@ -402,6 +420,7 @@ fn variant(
         name: name.to_string(),
         kind,
         congestion,
+        lia_on_shared_access: policy.congestion.is_none(),
         scheduler,
         path_manager,
         buffer: buffer.unwrap_or(Buffer::Recommended),
@@ -418,7 +437,7 @@ fn references(
     source: Source<'_>,
     file: &File,
     variants: &[Variant],
-) -> Result<Vec<Option<usize>>, ExperimentError> {
+) -> Result<Vec<Option<usize>>, FileError> {
     let mut references = vec![None; variants.len()];
     for (index, given) in file.variants.iter().enumerate() {
         let Some(name) = &given.reference else { continue };
@@ -437,7 +456,7 @@ fn metrics(
     file: &File,
     traffic: &Traffic,
     topology: &Topology,
-) -> Result<Vec<Metric>, ExperimentError> {
+) -> Result<Vec<Metric>, FileError> {
     let names = Metric::ALL.iter().map(|metric| metric.name);
     let mut metrics = Vec::new();
     for (index, name) in file.metrics.iter().enumerate() {
@@ -489,7 +508,7 @@ fn published(
     key: &str,
     fact: PublishedFile,
     experiment: &Experiment,
-) -> Result<Published, ExperimentError> {
+) -> Result<Published, FileError> {
     let variants = experiment.variants.iter().map(|variant| variant.name.as_str());
     let variant =
         match &fact.variant {

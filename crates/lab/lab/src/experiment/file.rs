@@ -1,15 +1,17 @@
 //! The words of an experiment file. Field names are the keys; what a key means is said here and nowhere else.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use polypath_sim::scenario::units::{Percent, Quantity, Rate, Size, Span, read};
+use polypath_config::quantity::{Percent, Quantity, Rate, Size, Span, read};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 /// An experiment file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct File {
     /// What the experiment is called in paths and results.
@@ -20,10 +22,12 @@ pub(super) struct File {
     pub(super) figure: Option<String>,
     /// What is asked, and how it is measured here.
     pub(super) description: Option<String>,
+    /// How the paths are put together.
     #[serde(default)]
     pub(super) topology: TopologyFile,
     /// What differs between sets; needs `design`.
     pub(super) factors: Option<FactorsFile>,
+    /// How sets are chosen from the ranges of `factors`.
     pub(super) design: Option<DesignFile>,
     /// Sets that are given one by one.
     #[serde(default)]
@@ -31,6 +35,7 @@ pub(super) struct File {
     /// What is varied over all sets. Several sweeps combine to all pairs.
     #[serde(default)]
     pub(super) sweep: Vec<SweepFile>,
+    /// What is sent.
     pub(super) traffic: TrafficFile,
     /// The connections of a shared topology.
     #[serde(default)]
@@ -41,6 +46,7 @@ pub(super) struct File {
     /// What variants have unless they say otherwise.
     #[serde(default)]
     pub(super) defaults: PolicyFile,
+    /// What is compared.
     pub(super) variants: Vec<VariantFile>,
     /// Plain TCP over each path, which is run besides.
     pub(super) baseline: Option<BaselineFile>,
@@ -58,16 +64,24 @@ pub(super) struct File {
     pub(super) reduced: ReducedFile,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct TopologyFile {
+    /// How they stand to each other. Default `parallel`.
     #[serde(default)]
     pub(super) kind: TopologyWord,
     /// Default 2, of a ring 3.
     pub(super) paths: Option<usize>,
+    /// Queue discipline of each path, by name. Default drop-tail.
+    #[schemars(extend("x-policy" = "queue discipline"))]
+    pub(super) discipline: Option<String>,
+    /// What else happens to packets on each path, by name, such as `"gilbert-elliott:1%,10%"`.
+    #[serde(default)]
+    #[schemars(extend("x-policy" = "impairment"))]
+    pub(super) impairments: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum TopologyWord {
     /// Paths side by side between two hosts.
@@ -79,7 +93,7 @@ pub(super) enum TopologyWord {
     Shared,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum RecordWord {
     /// The congestion window of each path, of bulk transfers over parallel paths.
@@ -89,11 +103,13 @@ pub(super) enum RecordWord {
 /// One value for all sets, or a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Factor<Q> {
+    /// The same for all sets.
     Fixed(Q),
+    /// From one value to another.
     Range { from: Q, to: Q, scale: ScaleWord },
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ScaleWord {
     /// Equal differences.
@@ -103,13 +119,24 @@ pub(super) enum ScaleWord {
     Log,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A range of values.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RangeFile<Q> {
+    /// The least.
     from: Q,
+    /// The most.
     to: Q,
+    /// How values stand between them. Default `linear`.
     #[serde(default)]
     scale: ScaleWord,
+}
+
+impl<Q: Copy> Factor<Q> {
+    /// A range by equal ratios, of whose start this holds.
+    pub(super) fn is_log_from(self, is_meant: impl Fn(Q) -> bool) -> bool {
+        matches!(self, Self::Range { from, scale: ScaleWord::Log, .. } if is_meant(from))
+    }
 }
 
 impl<'de, Q: Quantity + Deserialize<'de>> Deserialize<'de> for Factor<Q> {
@@ -135,10 +162,22 @@ impl<'de, Q: Quantity + Deserialize<'de>> Deserialize<'de> for Factor<Q> {
     }
 }
 
+impl<Q: Quantity + JsonSchema> JsonSchema for Factor<Q> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}Factor", Q::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (fixed, range) = (generator.subschema_for::<Q>(), generator.subschema_for::<RangeFile<Q>>());
+        json_schema!({ "anyOf": [fixed, range], "description": "One value for all sets, or a range." })
+    }
+}
+
 /// Of each path.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct FactorsFile {
+    /// Of the transmitter, IP headers included.
     pub(super) rate: Factor<Rate>,
     /// Twice the propagation delay.
     pub(super) rtt: Factor<Span>,
@@ -148,9 +187,10 @@ pub(super) struct FactorsFile {
     pub(super) loss: Option<Factor<Percent>>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct DesignFile {
+    /// The kind of design.
     pub(super) kind: DesignWord,
     /// How many sets, of WSP and Latin hypercubes.
     pub(super) sets: Option<usize>,
@@ -167,33 +207,43 @@ fn one() -> u64 {
     1
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DesignWord {
+    /// Points that fill the space evenly (Wootton, Sergent and Phan-Tan-Luu).
     Wsp,
+    /// Each factor has one set in each of its equal parts.
     LatinHypercube,
+    /// Every combination of levels.
     FullFactorial,
+    /// Every combination of levels of any two factors, as often.
     OrthogonalArray,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SetFile {
+    /// What it is called in results.
     pub(super) name: String,
+    /// As many as `topology.paths` says.
     pub(super) paths: Vec<PathFile>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PathFile {
+    /// Of the transmitter, IP headers included.
     pub(super) rate: Rate,
+    /// Twice the propagation delay.
     pub(super) rtt: Span,
+    /// How long a full queue takes to empty.
     pub(super) queue: Span,
+    /// Probability that a packet is lost on the line. Default 0%.
     pub(super) loss: Option<Percent>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SweepFile {
     /// `buffer`, `bytes`, `load`, `initial-path` or `loss`.
     pub(super) parameter: String,
@@ -201,9 +251,10 @@ pub(super) struct SweepFile {
     pub(super) values: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct TrafficFile {
+    /// What kind it is.
     pub(super) kind: TrafficWord,
     /// How long, of bulk transfers and blocks.
     pub(super) duration: Option<Span>,
@@ -225,7 +276,7 @@ pub(super) struct TrafficFile {
     pub(super) count: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum TrafficWord {
     /// As much as possible.
@@ -241,8 +292,21 @@ pub(super) enum TrafficWord {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum BlockRate {
+    /// Each when the send buffer has taken the one before.
     Unlimited,
+    /// At this rate.
     At(Rate),
+}
+
+impl JsonSchema for BlockRate {
+    fn schema_name() -> Cow<'static, str> {
+        "BlockRate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description = format!("Expected is {}, or \"unlimited\".", Rate::EXPECTED);
+        json_schema!({ "type": "string", "description": description })
+    }
 }
 
 impl TryFrom<String> for BlockRate {
@@ -257,13 +321,15 @@ impl TryFrom<String> for BlockRate {
 }
 
 /// A connection of a shared topology, or datagrams.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct FlowFile {
+    /// What it is called in results.
     pub(super) name: String,
     /// The path of each of its addresses, by number from 1; a path that comes twice has two subflows.
     pub(super) paths: Vec<usize>,
     /// Plain TCP with this congestion control. Default: as the variant says.
+    #[schemars(extend("x-policy" = "congestion control"))]
     pub(super) tcp: Option<String>,
     /// Datagrams by turns sent and not, without any congestion control; `rate` is that of the time on.
     pub(super) udp: Option<UdpFile>,
@@ -276,8 +342,8 @@ pub(super) struct FlowFile {
 }
 
 /// On and off by turns, for times from a Pareto distribution.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct UdpFile {
     /// Mean time on.
     pub(super) on: Span,
@@ -290,9 +356,10 @@ pub(super) struct UdpFile {
 }
 
 /// A path of a shared topology changes; what is not named stays.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct EventFile {
+    /// When, counted from the start.
     pub(super) at: Span,
     /// By number from 1.
     pub(super) path: usize,
@@ -301,16 +368,24 @@ pub(super) struct EventFile {
     /// The interfaces of those that open connections go and come with it.
     #[serde(default)]
     pub(super) interface: bool,
+    /// The new rate.
     pub(super) rate: Option<Rate>,
+    /// The new probability of loss.
     pub(super) loss: Option<Percent>,
 }
 
 /// How a variant sends.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PolicyFile {
+    /// Which path gets data, by name. Default `default`.
+    #[schemars(extend("x-policy" = "scheduler"))]
     pub(super) scheduler: Option<String>,
+    /// How each path's rate follows from acknowledgments and losses, by name. Default `cubic`.
+    #[schemars(extend("x-policy" = "congestion control"))]
     pub(super) congestion: Option<String>,
+    /// Which paths are opened, and which one takes over, by name. Default `endpoints`.
+    #[schemars(extend("x-policy" = "path manager"))]
     pub(super) path_manager: Option<String>,
     /// `recommended` (2 · Σ rate · longest round trip, which never limits), `stack` (what the stack does by itself) or a
     /// size. Default `recommended`.
@@ -327,15 +402,25 @@ pub(super) struct PolicyFile {
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct VariantFile {
+    /// What it is called in results.
     pub(super) name: String,
+    /// Which path gets data, by name. Default: as `defaults` say.
+    #[schemars(extend("x-policy" = "scheduler"))]
     pub(super) scheduler: Option<String>,
+    /// How each path's rate follows from acknowledgments and losses, by name. Default: as `defaults` say.
+    #[schemars(extend("x-policy" = "congestion control"))]
     pub(super) congestion: Option<String>,
+    /// Which paths are opened, and which one takes over, by name. Default: as `defaults` say.
+    #[schemars(extend("x-policy" = "path manager"))]
     pub(super) path_manager: Option<String>,
+    /// `recommended`, `stack` or a size. Default: as `defaults` say.
     pub(super) buffer: Option<String>,
+    /// Size of the send buffer. Default: as `defaults` say.
     pub(super) send_buffer: Option<Size>,
+    /// A number, `first`, `best`, `worst` or `random`. Default: as `defaults` say.
     pub(super) initial_path: Option<String>,
     /// Try all paths at once when a connection is opened. Default: as the stack does.
     pub(super) race: Option<bool>,
@@ -365,15 +450,16 @@ impl VariantFile {
     }
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct BaselineFile {
     /// Its congestion control.
+    #[schemars(extend("x-policy" = "congestion control"))]
     pub(super) congestion: String,
 }
 
 /// A fact of the document, and what is to hold here.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PublishedFile {
     /// What the document says, in words.
@@ -399,15 +485,18 @@ pub(super) struct PublishedFile {
 }
 
 /// What is different in the short form.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct ReducedFile {
     /// Sets of each design.
     pub(super) sets: Option<usize>,
     /// Levels of each factor.
     pub(super) levels: Option<usize>,
+    /// Designs with consecutive seeds.
     pub(super) designs: Option<usize>,
+    /// How long, of bulk transfers and blocks.
     pub(super) duration: Option<Span>,
+    /// Runs of each set.
     pub(super) repeats: Option<usize>,
     /// At most so many values of each sweep, evenly chosen.
     pub(super) points: Option<usize>,

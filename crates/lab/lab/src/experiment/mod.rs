@@ -1,6 +1,5 @@
 //! Experiments: TOML files that say what is varied, what is sent, what is compared and what a document found.
 
-mod algorithm;
 mod check;
 mod file;
 mod job;
@@ -14,8 +13,8 @@ use std::sync::Arc;
 pub use job::{Job, RunKey};
 pub(crate) use metric::MetricKind;
 pub use metric::{Better, Metric};
-pub use polypath_sim::scenario::ScenarioError as ExperimentError;
-use polypath_sim::scenario::{Source, read, read_text};
+use polypath_config::{FileError, Policies, Source, read};
+use polypath_sim::scenario::read_text;
 use polypath_units::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
 
@@ -204,25 +203,36 @@ pub enum Statistic {
     Mean,
 }
 
+/// The JSON schema of experiment files.
+#[must_use]
+pub fn schema(policies: &Policies) -> serde_json::Value {
+    polypath_config::schema::<file::File>("An experiment of Polypath", policies)
+}
+
 impl Experiment {
-    /// Reads and checks an experiment file.
+    /// Reads and checks an experiment file, which may name these policies.
     ///
     /// # Errors
     /// The first mistake in it, by file, line and key.
-    pub fn load(path: impl AsRef<Path>, form: Form) -> Result<Self, ExperimentError> {
+    pub fn load(path: impl AsRef<Path>, form: Form, policies: &Policies) -> Result<Self, FileError> {
         let path = path.as_ref();
         let text = read_text(path, "an experiment")?;
-        Self::parse(path, &text, form)
+        Self::parse(path, &text, form, policies)
     }
 
     /// Checks an experiment that was already read; `path` is for messages.
     ///
     /// # Errors
     /// The first mistake in it.
-    pub fn parse(path: impl AsRef<Path>, text: &str, form: Form) -> Result<Self, ExperimentError> {
-        let source = Source { file: path.as_ref(), text };
+    pub fn parse(
+        path: impl AsRef<Path>,
+        text: &str,
+        form: Form,
+        policies: &Policies,
+    ) -> Result<Self, FileError> {
+        let source = Source { file: &path.as_ref().display().to_string(), text };
         let file: file::File = read(source)?;
-        check::check(source, file, form)
+        check::check(source, file, form, policies)
     }
 
     /// How many runs it has.

@@ -1,10 +1,10 @@
 //! From points of the unit cube to paths.
 
-use polypath_sim::scenario::units::{Percent, Rate, Span};
+use polypath_config::quantity::{Percent, Rate, Span};
 use polypath_units::{BitRate, Duration};
 
 use super::file::{Factor, FactorsFile, ScaleWord};
-use crate::run::{PathSet, PathSpec};
+use crate::run::PathSpec;
 
 /// A quantity that a factor can run over.
 pub(super) trait Scaled: Copy {
@@ -78,7 +78,7 @@ impl FactorsFile {
     }
 
     /// The paths of a point: all factors of the first path, then those of the second.
-    pub(super) fn set(&self, paths: usize, point: &[f64]) -> PathSet {
+    pub(super) fn paths(&self, paths: usize, point: &[f64]) -> Vec<PathSpec> {
         let mut places = point.iter().copied();
         let paths = (0..paths).map(|_| PathSpec {
             rate: self.rate.take(&mut places).0,
@@ -87,6 +87,6 @@ impl FactorsFile {
             loss: self.loss.as_ref().map_or(0.0, |loss| loss.take(&mut places).0),
             change: None,
         });
-        PathSet { paths: paths.collect() }
+        paths.collect()
     }
 }

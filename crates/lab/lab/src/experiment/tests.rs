@@ -1,3 +1,5 @@
+use polypath_config::Policies;
+
 use super::*;
 
 const SMALL: &str = r#"
@@ -43,12 +45,14 @@ duration = "5s"
 
 fn mistake(old: &str, new: &str) -> String {
     assert!(SMALL.contains(old), "{old}");
-    Experiment::parse("small.toml", &SMALL.replacen(old, new, 1), Form::Full).unwrap_err().to_string()
+    Experiment::parse("small.toml", &SMALL.replacen(old, new, 1), Form::Full, &Policies::default())
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
 fn an_experiment_has_its_sets_variants_and_runs() {
-    let full = Experiment::parse("small.toml", SMALL, Form::Full).unwrap();
+    let full = Experiment::parse("small.toml", SMALL, Form::Full, &Policies::default()).unwrap();
     assert_eq!((full.sets.len(), full.design_count(), full.variants.len()), (40, 2, 4));
     assert_eq!(full.compared_variants().len(), 2);
     assert_eq!(full.run_count(), 160);
@@ -59,7 +63,7 @@ fn an_experiment_has_its_sets_variants_and_runs() {
             assert_eq!((path.queue, path.loss), (Duration::from_millis(50), 0.0));
         }
     }
-    let reduced = Experiment::parse("small.toml", SMALL, Form::Reduced).unwrap();
+    let reduced = Experiment::parse("small.toml", SMALL, Form::Reduced, &Policies::default()).unwrap();
     assert_eq!(reduced.sets.len(), 10);
     assert_eq!(reduced.traffic, Traffic::Bulk { duration: Duration::from_secs(5) });
 }
@@ -67,7 +71,7 @@ fn an_experiment_has_its_sets_variants_and_runs() {
 #[test]
 fn every_run_comes_once_and_the_variants_of_a_set_share_their_luck() {
     let text = SMALL.replace("designs = 2", "designs = 1").replace("metrics", "repeats = 2\nmetrics");
-    let experiment = Experiment::parse("small.toml", &text, Form::Reduced).unwrap();
+    let experiment = Experiment::parse("small.toml", &text, Form::Reduced, &Policies::default()).unwrap();
     let jobs: Vec<Job> = (0..experiment.run_count()).map(|index| experiment.job(index)).collect();
     let keys: std::collections::BTreeSet<RunKey> = jobs.iter().map(|job| job.key).collect();
     assert_eq!((jobs.len(), keys.len()), (40, 40));
@@ -84,7 +88,7 @@ fn a_sweep_changes_what_it_names() {
     let text = SMALL
         .replace("[traffic]", sweep)
         .replace("kind = \"bulk\"\nduration = \"10s\"", "kind = \"transfer\"\nbytes = \"1MB\"");
-    let experiment = Experiment::parse("small.toml", &text, Form::Full).unwrap();
+    let experiment = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap();
     let labels: Vec<&str> = experiment.points.iter().map(|point| point.label.as_str()).collect();
     assert_eq!(labels, ["64KB, best", "64KB, 2", "4MB, best", "4MB, 2"]);
     assert_eq!(experiment.points[2].value, Some(4e6));
@@ -111,7 +115,7 @@ fn a_mistake_names_file_line_and_key() {
         (
             "congestion = \"lia\"",
             "congestion = \"laia\"",
-            "small.toml:22: variants[0].congestion: unknown congestion control \"laia\"; expected one of \"reno\"",
+            "small.toml:22: variants[0].congestion: no congestion control \"laia\"; expected one of reno",
         ),
         (
             "\"random\"",
@@ -197,7 +201,7 @@ name = "LIA"
 
 #[test]
 fn datagrams_are_read_and_their_mistakes_named() {
-    let experiment = Experiment::parse("shared.toml", SHARED, Form::Full).unwrap();
+    let experiment = Experiment::parse("shared.toml", SHARED, Form::Full, &Policies::default()).unwrap();
     let Topology::Shared(timeline) = &experiment.topology else { panic!("{:?}", experiment.topology) };
     let plan = timeline.flows[1].datagrams.unwrap();
     assert_eq!((plan.rate, plan.packet_bytes, plan.shape), (BitRate::from_mbps(2), 1000, 1.5));
@@ -221,7 +225,8 @@ fn datagrams_are_read_and_their_mistakes_named() {
         ("\"500ms\"", "\"half\"", "shared.toml:21: flows[1].udp.on: \"half\" has no number; expected a time"),
     ] {
         assert!(SHARED.contains(old), "{old}");
-        let found = Experiment::parse("shared.toml", &SHARED.replacen(old, new, 1), Form::Full);
+        let found =
+            Experiment::parse("shared.toml", &SHARED.replacen(old, new, 1), Form::Full, &Policies::default());
         let found = found.unwrap_err().to_string();
         assert!(found.starts_with(message), "{found}\n  expected {message}");
     }
@@ -233,7 +238,7 @@ fn blocks_without_a_rate_and_fixed_buffers_are_read() {
     let text = SMALL
         .replace("kind = \"bulk\"\nduration = \"10s\"", blocks)
         .replace("\"aggregation-benefit\", \"goodput\"", "\"delay\"");
-    let experiment = Experiment::parse("small.toml", &text, Form::Full).unwrap();
+    let experiment = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap();
     let job = experiment.job(0);
     assert!(matches!(job.workload, crate::Workload::Blocks { block_bytes: 8000, rate: None, .. }));
     // Plain TCP, too.
@@ -242,7 +247,8 @@ fn blocks_without_a_rate_and_fixed_buffers_are_read() {
         assert_eq!((config.receive_autotuning, config.tcp.send_buffer_bytes), (false, 200_000));
     }
     let wrong = text.replace("\"unlimited\"", "\"fast\"");
-    let found = Experiment::parse("small.toml", &wrong, Form::Full).unwrap_err().to_string();
+    let found =
+        Experiment::parse("small.toml", &wrong, Form::Full, &Policies::default()).unwrap_err().to_string();
     let message = "small.toml:19: traffic.rate: \"fast\" has no number; expected a rate such as \"40mbit\"";
     assert!(found.starts_with(message) && found.ends_with("or \"unlimited\""), "{found}");
 }

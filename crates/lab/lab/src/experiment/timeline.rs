@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use polypath_config::{FileError, Policies, Source};
 use polypath_sim::background::{HEADER_BYTES, OnOff};
-use polypath_sim::scenario::Source;
 use polypath_units::Duration;
 
-use super::algorithm::algorithm;
 use super::file::{File, FlowFile, UdpFile};
-use super::{ExperimentError, Topology, Traffic};
+use super::{Topology, Traffic};
 use crate::run::{Flow, PathEvent, Timeline};
 
 /// Most connections of a timeline: their numbers are parts of addresses.
@@ -19,7 +18,8 @@ pub(super) fn topology(
     file: &File,
     traffic: &Traffic,
     paths: usize,
-) -> Result<Topology, ExperimentError> {
+    policies: &Policies,
+) -> Result<Topology, FileError> {
     let Traffic::Bulk { duration } = *traffic else {
         return Err(
             source.wrong("traffic.kind", "flows say what they send; expected \"bulk\" with a duration")
@@ -46,7 +46,7 @@ pub(super) fn topology(
         if flow.paths.is_empty() {
             return Err(source.wrong(key("paths"), "a connection needs a path; expected [1] or [1, 2]"));
         }
-        let tcp = flow.tcp.as_deref().map(|name| algorithm(source, &key("tcp"), name)).transpose()?;
+        let tcp = flow.tcp.as_deref().map(|name| source.policy(key("tcp"), name, policies)).transpose()?;
         let datagrams = flow.udp.map(|udp| datagrams(source, &key, flow, udp)).transpose()?;
         let paths = flow.paths.iter().map(|number| path(key("paths"), *number));
         flows.push(Flow {
@@ -86,7 +86,7 @@ fn datagrams(
     key: &dyn Fn(&str) -> String,
     flow: &FlowFile,
     udp: UdpFile,
-) -> Result<OnOff, ExperimentError> {
+) -> Result<OnOff, FileError> {
     let wrong = |part: &str, message: &str| Err(source.wrong(key(part), message));
     let (shape, packet_bytes) = (udp.shape.unwrap_or(1.5), udp.packet.map_or(1000, |size| size.0));
     let Some(rate) = flow.rate else {

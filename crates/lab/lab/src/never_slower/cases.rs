@@ -93,7 +93,7 @@ fn listed(sets: usize, seed: u64, loss: bool) -> impl Iterator<Item = PathSet> {
     };
     wsp(sets, PATHS * FACTORS, seed)
         .into_iter()
-        .map(move |point| PathSet { paths: point.chunks(FACTORS).map(path).collect() })
+        .map(move |point| PathSet::from(point.chunks(FACTORS).map(path).collect::<Vec<_>>()))
 }
 
 /// Rates of 0.5 to 200 Mbit/s, round-trip times of 2 to 400 ms, queues of 5 to 1000 ms, sizes of 0.5 to 200 MB.
@@ -127,7 +127,7 @@ fn drawn_case(point: &Point) -> Case {
         }
     }
     Case {
-        set: PathSet { paths },
+        set: PathSet::from(paths),
         workloads: vec![Workload::Transfer { bytes, timeout: TIMEOUT }],
         initial_paths: vec![0],
     }

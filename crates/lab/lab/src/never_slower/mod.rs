@@ -9,8 +9,6 @@ mod cases;
 mod writers;
 
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polypath_congestion::Algorithm;
 use polypath_units::Duration;
@@ -21,7 +19,7 @@ pub use cases::Cases;
 pub use writers::{LoadResult, WriterSample, Writers, WritersResult};
 
 use crate::metrics::{Distribution, aggregation_benefit};
-use crate::run::{Buffer, InitialPath};
+use crate::run::{Buffer, InitialPath, in_parallel};
 use crate::{Variant, Workload, run_set};
 
 /// What to compare over which sets.
@@ -135,7 +133,8 @@ impl NeverSlower {
             let of_set = self.run_one(number, case);
             on_set();
             of_set
-        });
+        })
+        .concat();
         samples.sort_by(|one: &Sample, other| {
             one.benefit.total_cmp(&other.benefit).then(one.set.cmp(&other.set))
         });
@@ -216,31 +215,6 @@ impl NeverSlower {
 /// The seed of the first run over set `number`.
 fn first_seed(seed: u64, number: usize) -> u64 {
     seed.wrapping_mul(1_000_003).wrapping_add(number as u64 * 1000)
-}
-
-/// What `work` gives for each case and its number, in so many threads, in any order.
-fn in_parallel<T: Send>(
-    jobs: NonZeroUsize,
-    cases: &[Case],
-    work: impl Fn(usize, &Case) -> Vec<T> + Sync,
-) -> Vec<T> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.get() {
-            scope.spawn(|| {
-                while let number = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(case) = cases.get(number)
-                {
-                    let of_one = work(number, case);
-                    if let Ok(mut done) = done.lock() {
-                        done.extend(of_one);
-                    }
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use polypath_congestion::Algorithm;
 use polypath_units::{BitRate, Duration};
 use serde::Serialize;
 
-use super::{Cases, first_seed, in_parallel};
+use super::{Cases, first_seed};
 use crate::metrics::Distribution;
-use crate::run::{Buffer, InitialPath};
+use crate::run::{Buffer, InitialPath, in_parallel};
 use crate::{PathSet, PathSpec, Variant, Workload, run_set};
 
 /// What to compare over which sets.
@@ -89,7 +89,8 @@ impl Writers {
             let of_set = self.run_one(number, &case.set);
             on_set();
             of_set
-        });
+        })
+        .concat();
         samples.sort_by(|one: &WriterSample, other| {
             other
                 .ratio

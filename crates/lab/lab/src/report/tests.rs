@@ -1,3 +1,5 @@
+use polypath_config::Policies;
+
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
@@ -37,14 +39,14 @@ at-most = 100
 
 #[test]
 fn the_page_needs_nothing_from_outside_and_shows_what_there_is() {
-    let experiment = Experiment::parse("timeline.toml", TIMELINE, Form::Full).unwrap();
+    let experiment = Experiment::parse("timeline.toml", TIMELINE, Form::Full, &Policies::default()).unwrap();
     let out = tempfile::tempdir().unwrap();
     let mut store = Store::open(out.path(), &experiment, "1").unwrap();
     let never = AtomicBool::new(false);
     assert!(execute(&experiment, &Simulator, &mut store, NonZeroUsize::MIN, &never, &mut ()).unwrap());
-    let from_log = render(&Results::load(store.dir()).unwrap());
+    let from_log = render(&Results::load(store.dir(), &Policies::default()).unwrap());
     store.complete(&experiment).unwrap();
-    let results = Results::load(store.dir()).unwrap();
+    let results = Results::load(store.dir(), &Policies::default()).unwrap();
     let page = render(&results);
     assert_eq!(page, from_log);
     assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("@import"));

@@ -3,6 +3,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use polypath_config::Policies;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -239,15 +240,15 @@ impl Store {
 }
 
 impl Results {
-    /// Reads a folder, complete or not.
+    /// Reads a folder, complete or not. Its experiment may name these policies.
     ///
     /// # Errors
     /// If it is none of an experiment, or can't be read.
-    pub fn load(dir: &Path) -> Result<Self, StoreError> {
+    pub fn load(dir: &Path, policies: &Policies) -> Result<Self, StoreError> {
         let manifest = Manifest::read(dir)?;
         let path = dir.join(EXPERIMENT);
         let text = std::fs::read_to_string(&path).map_err(io_error(&path))?;
-        let experiment = Experiment::parse(&path, &text, manifest.form)
+        let experiment = Experiment::parse(&path, &text, manifest.form, policies)
             .map_err(|error| content_error(dir, format!("made by another version: {error}")))?;
         let runs = if manifest.complete {
             read_tables(dir)?

@@ -2,6 +2,7 @@
 
 mod backend;
 mod execute;
+mod in_parallel;
 mod observe;
 mod outcome;
 mod path_set;
@@ -14,9 +15,10 @@ mod workload;
 
 pub use backend::{Backend, BackendError, Simulator};
 pub use execute::{ExecuteError, Progress, check, execute};
+pub use in_parallel::in_parallel;
 pub use observe::Observation;
 pub use outcome::{BlockDelays, Outcome, PathOutcome};
-pub use path_set::{PathSet, PathSpec, RateChange};
+pub use path_set::{Line, PathSet, PathSpec, RateChange};
 pub use ring::run_ring;
 pub use series::{Quantity, Series};
 pub use set::{observe_set, run_set};

@@ -69,10 +69,11 @@ impl Observer {
             |addr: IpAddr| sender.subflows.iter().find(move |subflow| subflow.tuple.local.addr == addr);
         if is_recorded {
             for (series, addr) in self.series.iter_mut().zip(&self.addrs) {
-                series.values.push(subflow(*addr).map_or(0.0, |subflow| subflow.cwnd_bytes as f64));
+                series.values.push(subflow(*addr).map_or(0.0, |subflow| subflow.tcp.cwnd_bytes as f64));
             }
         }
         let Some(fastest) = self.addrs.get(self.fastest).and_then(|addr| subflow(*addr)) else { return };
+        let fastest = &fastest.tcp;
         if self.slow_start_is_over {
             return;
         }
@@ -118,7 +119,7 @@ mod tests {
             loss: 0.0,
             change: None,
         };
-        let set = PathSet { paths: vec![path(1, 50), path(20, 100)] };
+        let set = PathSet::from(vec![path(1, 50), path(20, 100)]);
         let variant =
             Variant::multipath("m", Policy::by_name("lowest-rtt").unwrap(), polypath_congestion::LIA);
         let variant = Variant { autotuning: false, buffer: Buffer::Bytes(3_000_000), ..variant };

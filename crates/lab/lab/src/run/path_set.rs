@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use polypath_link::impairment::Model;
+use polypath_link::queue::Discipline;
 use polypath_link::{LinkConfig, Loss, QueueLimit};
 use polypath_units::{BitRate, Duration};
 
@@ -30,10 +32,21 @@ pub struct RateChange {
 }
 
 /// Paths between two hosts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathSet {
     /// The paths.
     pub paths: Vec<PathSpec>,
+    /// What all of them have.
+    pub line: Line,
+}
+
+/// What happens to packets on a path besides what its numbers say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// What decides about waiting packets.
+    pub discipline: Discipline,
+    /// Impairments, in this order.
+    pub impairments: Vec<Model>,
 }
 
 impl fmt::Display for PathSpec {
@@ -60,14 +73,8 @@ impl PathSpec {
         self.rate.as_bps() as f64 * Self::PAYLOAD_BYTES as f64 / Self::PACKET_BYTES as f64
     }
 
-    /// Each direction of it.
-    #[must_use]
-    pub fn link(&self) -> LinkConfig {
-        self.one_way_link(Duration::from_nanos(self.rtt.as_nanos() / 2))
-    }
-
     /// One direction, with this propagation delay.
-    pub(super) fn one_way_link(&self, delay: Duration) -> LinkConfig {
+    fn one_way_link(&self, delay: Duration) -> LinkConfig {
         let queue_bytes = self.rate.bytes_in(self.queue).max(Self::LEAST_QUEUE_PACKETS * Self::PACKET_BYTES);
         LinkConfig {
             loss: if self.loss > 0.0 { Loss::Random(self.loss) } else { Loss::None },
@@ -94,7 +101,25 @@ impl PathSpec {
     }
 }
 
+impl From<Vec<PathSpec>> for PathSet {
+    fn from(paths: Vec<PathSpec>) -> Self {
+        Self { paths, line: Line::default() }
+    }
+}
+
 impl PathSet {
+    /// Each direction of a path of these.
+    #[must_use]
+    pub fn link(&self, path: &PathSpec) -> LinkConfig {
+        self.one_way_link(path, Duration::from_nanos(path.rtt.as_nanos() / 2))
+    }
+
+    /// One direction, with this propagation delay.
+    pub(super) fn one_way_link(&self, path: &PathSpec, delay: Duration) -> LinkConfig {
+        let Line { discipline, impairments } = self.line.clone();
+        LinkConfig { discipline, impairments, ..path.one_way_link(delay) }
+    }
+
     /// The buffer that never limits: 2 · Σ rate · longest round trip, with full queues.
     #[must_use]
     pub fn recommended_buffer_bytes(&self) -> u64 {

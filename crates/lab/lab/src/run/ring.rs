@@ -41,7 +41,7 @@ pub fn run_ring(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64
         let mut spec =
             LinkSpec::new(format!("bottleneck {}", at + 1), [entries[at], exits[at]], [None, None]);
         // Sets of another shape use what there is of them.
-        spec.forward = set.paths.get(at).map(|path| path.one_way_link(path.rtt));
+        spec.forward = set.paths.get(at).map(|path| set.one_way_link(path, path.rtt));
         bottlenecks.push(builder.link(spec));
         let spec = LinkSpec::new(format!("on {}", at + 1), [exits[at], entries[next(at, 1)]], [None, None]);
         between.push(builder.link(spec));
@@ -117,7 +117,7 @@ mod tests {
             loss: 0.0,
             change: None,
         };
-        PathSet { paths: mbps.map(path).to_vec() }
+        PathSet::from(mbps.map(path).to_vec())
     }
 
     #[test]

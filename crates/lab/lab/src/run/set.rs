@@ -49,7 +49,7 @@ fn run(
         .paths
         .iter()
         .enumerate()
-        .map(|(number, path)| PathConfig::symmetric(format!("path {}", number + 1), path.link()));
+        .map(|(number, path)| PathConfig::symmetric(format!("path {}", number + 1), set.link(path)));
     let host = HostConfig { connection: Arc::new(variant.connection(set)), ..HostConfig::default() };
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
     let mut network = builder.build();
@@ -152,7 +152,7 @@ fn make_acquainted(network: &mut Network, net: &ParallelPaths, initial_path: usi
     // The first losses to come are those of a run without acquaintance, and of TCP alone: less noise in the comparison.
     for link in &net.links {
         for channel in [link.forward(), link.backward()] {
-            network.change(channel, Change::Anew);
+            network.change(channel, Change::RestartRandom);
         }
     }
     network.now()
@@ -183,7 +183,7 @@ mod tests {
             loss: 0.0,
             change: None,
         };
-        PathSet { paths: vec![path(8, 20, 80), path(2, 150, 2000)] }
+        PathSet::from(vec![path(8, 20, 80), path(2, 150, 2000)])
     }
 
     const BULK: Workload = Workload::Bulk { duration: Duration::from_secs(60) };
@@ -271,7 +271,7 @@ mod tests {
             loss,
             change: None,
         };
-        let fast_and_far = PathSet { paths: vec![path(50, 300, 0.0), path(10, 10, 0.0)] };
+        let fast_and_far = PathSet::from(vec![path(50, 300, 0.0), path(10, 10, 0.0)]);
         let number = |set: &PathSet, workload| {
             let variant = Variant::single_path(0, polypath_congestion::CUBIC).opened_over(InitialPath::Best);
             variant.initial_path(set, workload, 1)
@@ -279,7 +279,7 @@ mod tests {
         let short = Workload::Transfer { bytes: 64 * 1024, timeout: Duration::from_secs(60) };
         assert_eq!(number(&fast_and_far, &BULK), 0);
         assert_eq!(number(&fast_and_far, &short), 1);
-        let fast_and_lossy = PathSet { paths: vec![path(100, 40, 0.02), path(10, 40, 0.0)] };
+        let fast_and_lossy = PathSet::from(vec![path(100, 40, 0.02), path(10, 40, 0.0)]);
         assert_eq!(number(&fast_and_lossy, &BULK), 1);
     }
 }

@@ -91,7 +91,7 @@ pub fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed:
     let mut bottlenecks = Vec::new();
     for (number, path) in set.paths.iter().enumerate() {
         let ends = ["near", "far"].map(|end| builder.router(format!("{end} {}", number + 1)));
-        let link = path.one_way_link(Duration::from_nanos(path.rtt.as_nanos() / 2));
+        let link = set.link(path);
         let spec = LinkSpec::new(format!("path {}", number + 1), ends, [None, None]);
         bottlenecks.push(builder.link(spec.with(link.clone(), link)));
         routers.push(ends);
@@ -293,7 +293,7 @@ impl Recorder {
                     let addr = hosts[series.flow].addrs[path];
                     let info = network.connection_info(ends.opener).unwrap_or_default();
                     let subflows = info.subflows.iter().filter(|subflow| subflow.tuple.local.addr == addr);
-                    subflows.map(|subflow| subflow.acked_bytes).sum()
+                    subflows.map(|subflow| subflow.tcp.bytes_acked).sum()
                 }
             };
             // A subflow that is opened anew counts from zero.
@@ -373,7 +373,7 @@ mod tests {
             loss: 0.0,
             change: None,
         };
-        PathSet { paths: mbps.iter().map(path).collect() }
+        PathSet::from(mbps.iter().map(path).collect::<Vec<_>>())
     }
 
     fn flow(name: &str, paths: &[usize], tcp: Option<Algorithm>, start_s: u64) -> Flow {

@@ -18,6 +18,8 @@ pub struct Variant {
     pub kind: VariantKind,
     /// Congestion control.
     pub congestion: Algorithm,
+    /// A further subflow over the same access link gets `lia` instead; see [`ConnectionConfig::lia_on_shared_access`].
+    pub lia_on_shared_access: bool,
     /// Scheduler.
     pub scheduler: scheduler::Policy,
     /// Path manager.
@@ -81,6 +83,7 @@ impl Variant {
             name: name.into(),
             kind: VariantKind::Multipath,
             congestion,
+            lia_on_shared_access: ConnectionConfig::default().lia_on_shared_access,
             scheduler,
             path_manager: path_manager::Policy::default(),
             buffer: Buffer::Recommended,
@@ -142,6 +145,7 @@ impl Variant {
         let mut connection = ConnectionConfig {
             mptcp: self.kind == VariantKind::Multipath,
             congestion: self.congestion,
+            lia_on_shared_access: self.lia_on_shared_access,
             scheduler: self.scheduler,
             path_manager: self.path_manager,
             race: self.race,

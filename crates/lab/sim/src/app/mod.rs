@@ -1,17 +1,16 @@
 //! Traffic: what runs on the hosts.
 
-mod mptcp;
 mod pattern;
 mod stack;
-mod tcp;
 mod traffic;
 
 use std::fmt;
 
+use polypath_tcp::ConnectionId;
 use polypath_units::Instant;
 
 pub use pattern::{Mismatch, Pattern};
-pub use stack::{Stack, StackInfo, StreamEvent, SubflowInfo};
+pub use stack::{Stack, StackInfo, StreamEvent};
 pub use traffic::{ExchangePlan, SendPlan, Traffic, TrafficPlan, TrafficReport};
 
 /// A program on a host with one connection.
@@ -19,7 +18,7 @@ pub use traffic::{ExchangePlan, SendPlan, Traffic, TrafficPlan, TrafficReport};
 /// It is called for each event of its connection, and at the instants that it asks for.
 pub trait Application<S: Stack>: fmt::Debug {
     /// Something happened to the connection.
-    fn handle_event(&mut self, now: Instant, stack: &mut S, id: S::Id, event: StreamEvent);
+    fn handle_event(&mut self, now: Instant, stack: &mut S, id: ConnectionId, event: StreamEvent);
 
     /// When [`Application::handle_timeout`] is to be called, if ever.
     fn poll_timeout(&self) -> Option<Instant> {
@@ -27,7 +26,7 @@ pub trait Application<S: Stack>: fmt::Debug {
     }
 
     /// The instant of [`Application::poll_timeout`] came.
-    fn handle_timeout(&mut self, _now: Instant, _stack: &mut S, _id: S::Id) {}
+    fn handle_timeout(&mut self, _now: Instant, _stack: &mut S, _id: ConnectionId) {}
 }
 
 /// The applications that hosts run; the usual ones without a virtual call.
@@ -56,7 +55,7 @@ impl<S: Stack> App<S> {
     }
 
     #[inline]
-    pub(crate) fn handle_event(&mut self, now: Instant, stack: &mut S, id: S::Id, event: StreamEvent) {
+    pub(crate) fn handle_event(&mut self, now: Instant, stack: &mut S, id: ConnectionId, event: StreamEvent) {
         match self {
             Self::Traffic(app) => app.handle_event(now, stack, id, event),
             Self::Custom(app) => app.handle_event(now, stack, id, event),
@@ -70,7 +69,7 @@ impl<S: Stack> App<S> {
         }
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant, stack: &mut S, id: S::Id) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, stack: &mut S, id: ConnectionId) {
         match self {
             Self::Traffic(app) => app.handle_timeout(now, stack, id),
             Self::Custom(app) => app.handle_timeout(now, stack, id),

@@ -1,92 +1,19 @@
-use std::fmt;
+use polypath_mptcp::{FallbackReason, SubflowInfo};
+use polypath_tcp::{HostEvent, StreamHost};
+use polypath_wire::{Endpoint, FourTuple};
 
-use bytes::Bytes;
-use polypath_units::{Duration, Instant};
-use polypath_wire::{Endpoint, FourTuple, Packet, Payload};
+/// A host stack that applications and the simulator work with: any [`StreamHost`] that tells what they need to know.
+pub trait Stack: StreamHost<Event: Into<StreamEvent>, Info: Into<StackInfo>> {}
 
-/// A host stack as applications and the simulator see it: packets and time on one side, byte streams on the
-/// other. Multipath TCP hosts and plain TCP hosts are both.
-pub trait Stack: fmt::Debug {
-    /// Names a connection.
-    type Id: Copy + PartialEq + fmt::Debug;
-
-    /// A small number that no other live connection of this host has.
-    fn slot(id: Self::Id) -> usize;
-
-    /// A packet arrived.
-    fn handle_packet(&mut self, now: Instant, packet: Packet);
-    /// The next packet to send, until `None`.
-    fn poll_transmit(&mut self, now: Instant) -> Option<Packet>;
-    /// When [`Stack::handle_timeout`] is to be called.
-    fn poll_timeout(&mut self) -> Option<Instant>;
-    /// The instant of [`Stack::poll_timeout`] came.
-    fn handle_timeout(&mut self, now: Instant);
-    /// The next event, until `None`.
-    fn poll(&mut self) -> Option<(Self::Id, StreamEvent)>;
-
-    /// Queues data; returns how many bytes of it were taken.
-    fn send(&mut self, now: Instant, id: Self::Id, data: Bytes) -> usize;
-    /// The next received data in order, if there is any.
-    fn recv(&mut self, now: Instant, id: Self::Id) -> Option<Payload>;
-    /// No more data will be sent.
-    fn shutdown(&mut self, now: Instant, id: Self::Id);
-    /// Ends the connection at once, without regard for data.
-    fn abort(&mut self, now: Instant, id: Self::Id);
-    /// The application is done with the connection and will not name it again.
-    fn release(&mut self, now: Instant, id: Self::Id);
-    /// The connection in numbers.
-    fn info(&self, id: Self::Id) -> StackInfo;
-}
+impl<H: StreamHost<Event: Into<StreamEvent>, Info: Into<StackInfo>>> Stack for H {}
 
 /// A connection in numbers, as its sending side sees it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct StackInfo {
-    /// Its subflows; plain TCP has one.
+    /// Its subflows that are ready for data; plain TCP has one.
     pub subflows: Vec<SubflowInfo>,
     /// Size of the receive buffer as promised to the peer; zero if the stack does not say.
     pub receive_buffer_bytes: u64,
-}
-
-/// A subflow in numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SubflowInfo {
-    /// Identifier within the connection.
-    pub id: u8,
-    /// Both ends.
-    pub tuple: FourTuple,
-    /// Congestion window in bytes.
-    pub cwnd_bytes: u64,
-    /// Slow-start threshold in bytes; `u64::MAX` before there is one.
-    pub ssthresh_bytes: u64,
-    /// Smoothed round-trip time; zero before the first sample.
-    pub srtt: Duration,
-    /// Payload in flight in bytes.
-    pub in_flight_bytes: u64,
-    /// Payload bytes sent, retransmissions included.
-    pub sent_bytes: u64,
-    /// Payload bytes acknowledged.
-    pub acked_bytes: u64,
-    /// Packets with data sent, retransmissions included.
-    pub sent_packets: u64,
-    /// Packets sent again.
-    pub retransmitted_packets: u64,
-}
-
-impl SubflowInfo {
-    pub(super) fn of_tcp(id: u8, tuple: FourTuple, info: &polypath_tcp::Info) -> Self {
-        Self {
-            id,
-            tuple,
-            cwnd_bytes: info.cwnd_bytes,
-            ssthresh_bytes: info.ssthresh_bytes,
-            srtt: info.srtt,
-            in_flight_bytes: info.in_flight_bytes,
-            sent_bytes: info.bytes_sent,
-            acked_bytes: info.bytes_acked,
-            sent_packets: info.segs_out,
-            retransmitted_packets: info.retransmits,
-        }
-    }
 }
 
 /// What a stack tells an application.
@@ -123,4 +50,84 @@ pub enum StreamEvent {
     SubflowClosed,
     /// Something that applications have no use for.
     Other,
+}
+
+impl From<(FourTuple, polypath_tcp::Info)> for StackInfo {
+    fn from((tuple, info): (FourTuple, polypath_tcp::Info)) -> Self {
+        Self { subflows: vec![SubflowInfo::plain(tuple, info)], receive_buffer_bytes: 0 }
+    }
+}
+
+impl From<polypath_mptcp::ConnectionInfo> for StackInfo {
+    fn from(info: polypath_mptcp::ConnectionInfo) -> Self {
+        let subflows = info.subflows.into_iter().filter(|subflow| subflow.established);
+        Self { subflows: subflows.collect(), receive_buffer_bytes: info.receive_buffer_bytes }
+    }
+}
+
+impl From<HostEvent> for StreamEvent {
+    #[inline]
+    fn from(event: HostEvent) -> Self {
+        use polypath_tcp::CloseReason;
+        match event {
+            HostEvent::Readable => Self::Readable,
+            HostEvent::Writable => Self::Writable,
+            HostEvent::Accepted { local, .. } => Self::Accepted { local },
+            HostEvent::Connected => Self::Connected,
+            HostEvent::PeerFinished => Self::PeerFinished,
+            HostEvent::Closed(reason) => Self::Closed {
+                in_order: reason == CloseReason::Finished,
+                reason: match reason {
+                    CloseReason::Finished => "finished",
+                    CloseReason::Aborted => "aborted",
+                    CloseReason::Reset => "reset by the peer",
+                    CloseReason::Refused => "refused",
+                    _ => "timed out",
+                },
+            },
+        }
+    }
+}
+
+impl From<polypath_mptcp::Event> for StreamEvent {
+    #[inline]
+    fn from(event: polypath_mptcp::Event) -> Self {
+        use polypath_mptcp::{CloseReason, Event};
+        match event {
+            Event::Readable => Self::Readable,
+            Event::Writable => Self::Writable,
+            Event::Accepted { local, .. } => Self::Accepted { local },
+            Event::Connected => Self::Connected,
+            Event::PeerFinished => Self::PeerFinished,
+            Event::Closed(reason) => Self::Closed {
+                in_order: reason == CloseReason::Finished,
+                reason: match reason {
+                    CloseReason::Finished => "finished",
+                    CloseReason::Aborted => "aborted",
+                    CloseReason::Reset => "reset by the peer",
+                    CloseReason::Refused => "refused",
+                    CloseReason::TimedOut => "timed out",
+                    CloseReason::Unreachable => "unreachable",
+                    CloseReason::Damaged => "damaged by a middlebox",
+                },
+            },
+            Event::FellBack(reason) => Self::FellBack { reason: fallback_words(reason) },
+            Event::SubflowEstablished { .. } => Self::SubflowEstablished,
+            Event::SubflowClosed { .. } => Self::SubflowClosed,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn fallback_words(reason: FallbackReason) -> &'static str {
+    match reason {
+        FallbackReason::Disabled => "disabled",
+        FallbackReason::PeerLacksMptcp => "the peer lacks Multipath TCP",
+        FallbackReason::SynDropped => "SYNs with the option were dropped",
+        FallbackReason::Mirrored => "the SYN/ACK mirrored the option",
+        FallbackReason::ThirdAckStripped => "the third ACK came without the option",
+        FallbackReason::DssMissing => "segments came without the option",
+        FallbackReason::ChecksumFailed => "a checksum failed",
+        FallbackReason::InfiniteMapping => "the peer fell back",
+    }
 }

@@ -1,5 +1,6 @@
 //! One end of a connection that sends what a plan says and checks what it receives.
 
+use polypath_tcp::ConnectionId;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Payload;
 
@@ -194,7 +195,7 @@ impl Traffic {
     }
 
     /// Sends what the plan allows and the stack takes; closes after the last byte.
-    fn pump<S: Stack>(&mut self, now: Instant, stack: &mut S, id: S::Id) {
+    fn pump<S: Stack>(&mut self, now: Instant, stack: &mut S, id: ConnectionId) {
         if !self.open || self.shut || self.released {
             return;
         }
@@ -206,7 +207,7 @@ impl Traffic {
                 let wanted = (self.allowed_bytes - self.report.sent_bytes).min(CHUNK_BYTES);
                 let chunk = self.send_pattern.slice(self.report.sent_bytes, wanted);
                 let chunk_bytes = chunk.len();
-                let taken = stack.send(now, id, chunk);
+                let taken = stack.send(now, id, chunk).unwrap_or(0);
                 self.report.sent_bytes += taken as u64;
                 if taken < chunk_bytes {
                     return;
@@ -239,7 +240,7 @@ impl Traffic {
         }
     }
 
-    fn drain<S: Stack>(&mut self, now: Instant, stack: &mut S, id: S::Id) {
+    fn drain<S: Stack>(&mut self, now: Instant, stack: &mut S, id: ConnectionId) {
         while let Some(payload) = stack.recv(now, id) {
             self.receive(now, &payload);
         }
@@ -280,7 +281,7 @@ impl Traffic {
         self.allowed_bytes = own * turns;
     }
 
-    fn release_if_over<S: Stack>(&mut self, now: Instant, stack: &mut S, id: S::Id) {
+    fn release_if_over<S: Stack>(&mut self, now: Instant, stack: &mut S, id: ConnectionId) {
         if self.report.closed.is_some() && !self.released {
             self.released = true;
             stack.release(now, id);
@@ -302,7 +303,7 @@ impl Traffic {
 }
 
 impl<S: Stack> Application<S> for Traffic {
-    fn handle_event(&mut self, now: Instant, stack: &mut S, id: S::Id, event: StreamEvent) {
+    fn handle_event(&mut self, now: Instant, stack: &mut S, id: ConnectionId, event: StreamEvent) {
         if self.released {
             return;
         }
@@ -344,7 +345,7 @@ impl<S: Stack> Application<S> for Traffic {
         [stop, abort, self.next_block_at()].into_iter().flatten().min()
     }
 
-    fn handle_timeout(&mut self, now: Instant, stack: &mut S, id: S::Id) {
+    fn handle_timeout(&mut self, now: Instant, stack: &mut S, id: ConnectionId) {
         if self.released {
             return;
         }

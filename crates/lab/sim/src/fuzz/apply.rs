@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use polypath_mptcp::SubflowId;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
@@ -108,7 +109,9 @@ impl World {
                 application.aborted = true;
                 self.host(side).abort(now, id);
             }
-            Op::SetBackup { subflow, backup, .. } => self.host(side).set_backup(now, id, subflow, backup),
+            Op::SetBackup { subflow, backup, .. } => {
+                self.host(side).set_backup(now, id, SubflowId(subflow), backup)
+            }
             Op::Release { .. } => return self.release(number),
             _ => {}
         }

@@ -196,7 +196,7 @@ fn connection(reader: &mut Reader<'_>) -> ConnectionConfig {
         version: reader.pick(&[MptcpVersion::V1, MptcpVersion::V0]),
         checksum: reader.chance(80),
         no_join_initial: reader.chance(16),
-        couple_shared_access: !reader.chance(16),
+        lia_on_shared_access: !reader.chance(16),
         race: !reader.chance(64),
         receive_autotuning: !reader.chance(64),
         max_mapping_bytes: reader.pick(&[u16::MAX, 200, 1000, 1460, 5000]),

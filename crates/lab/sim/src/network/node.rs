@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use polypath_tcp::ConnectionId;
 use polypath_units::Instant;
 use polypath_wire::Packet;
 
@@ -41,7 +42,7 @@ pub struct HostNode<S: Stack> {
 #[derive(Debug)]
 struct Running<S: Stack> {
     app: App<S>,
-    id: Option<S::Id>,
+    id: Option<ConnectionId>,
     timeout: Instant,
 }
 
@@ -72,11 +73,11 @@ impl<S: Stack> HostNode<S> {
 
     /// The connection of an application in numbers, once it has one.
     pub fn info(&self, app: AppId) -> Option<StackInfo> {
-        self.connection(app).map(|id| self.stack.info(id))
+        self.connection(app).map(|id| self.stack.info(id).map_or_else(StackInfo::default, Into::into))
     }
 
     /// Gives an application the connection that was opened for it, or tells it that none could be.
-    pub(crate) fn bind_or_refuse(&mut self, now: Instant, id: Option<S::Id>, app: AppId) {
+    pub(crate) fn bind_or_refuse(&mut self, now: Instant, id: Option<ConnectionId>, app: AppId) {
         match id {
             Some(id) => self.bind(id, app),
             None => self.apps[app.0 as usize].app.refuse(now),
@@ -84,7 +85,7 @@ impl<S: Stack> HostNode<S> {
     }
 
     /// The connection of an application, once it has one.
-    pub fn connection(&self, app: AppId) -> Option<S::Id> {
+    pub fn connection(&self, app: AppId) -> Option<ConnectionId> {
         self.apps[app.0 as usize].id
     }
 
@@ -100,8 +101,8 @@ impl<S: Stack> HostNode<S> {
     }
 
     /// Gives the connection `id` to an application.
-    pub fn bind(&mut self, id: S::Id, app_id: AppId) {
-        let slot = S::slot(id);
+    pub fn bind(&mut self, id: ConnectionId, app_id: AppId) {
+        let slot = id.index();
         if self.by_slot.len() <= slot {
             self.by_slot.resize(slot + 1, None);
         }
@@ -114,6 +115,7 @@ impl<S: Stack> HostNode<S> {
     #[inline]
     pub(crate) fn run_apps(&mut self, now: Instant) {
         while let Some((id, event)) = self.stack.poll() {
+            let event = event.into();
             if let StreamEvent::Accepted { local } = event {
                 match self.acceptors.get_mut(&local.port).and_then(VecDeque::pop_front) {
                     Some(app_id) => self.bind(id, app_id),
@@ -125,7 +127,7 @@ impl<S: Stack> HostNode<S> {
                     }
                 }
             }
-            let Some(app_id) = self.by_slot.get(S::slot(id)).copied().flatten() else { continue };
+            let Some(app_id) = self.by_slot.get(id.index()).copied().flatten() else { continue };
             let running = &mut self.apps[app_id.0 as usize];
             // A slot is used again after its connection is gone.
             if running.id == Some(id) {

@@ -2,19 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::error::{ScenarioError, Source};
+use polypath_config::{FileError, Policies, Source};
+
 use super::file::{File, HostFile};
 
-/// The file, and where it comes from.
+/// The file, where it comes from, and the policies that it can name.
 #[derive(Clone, Copy)]
 pub(super) struct Check<'a> {
     pub(super) source: Source<'a>,
     pub(super) file: &'a File,
+    pub(super) policies: &'a Policies,
 }
 
 impl Check<'_> {
     /// A mistake in the value of `key`.
-    pub(super) fn wrong(&self, key: impl Into<String>, message: impl Into<String>) -> ScenarioError {
+    pub(super) fn wrong(&self, key: impl Into<String>, message: impl Into<String>) -> FileError {
         self.source.wrong(key, message)
     }
 
@@ -25,11 +27,11 @@ impl Check<'_> {
         what: &str,
         name: &str,
         known: impl IntoIterator<Item = &'n str>,
-    ) -> ScenarioError {
+    ) -> FileError {
         self.source.unknown(key, what, name, known)
     }
 
-    pub(super) fn names(&self) -> Result<(), ScenarioError> {
+    pub(super) fn names(&self) -> Result<(), FileError> {
         let hosts = self.file.hosts.iter().map(|host| host.name.as_str());
         let routers = self.file.routers.iter().map(|router| router.name.as_str());
         let mut seen: Vec<&str> = Vec::new();
@@ -53,13 +55,13 @@ impl Check<'_> {
     }
 
     /// The number of the node of this name.
-    pub(super) fn node(&self, key: &str, name: &str) -> Result<usize, ScenarioError> {
+    pub(super) fn node(&self, key: &str, name: &str) -> Result<usize, FileError> {
         let hosts = self.file.hosts.iter().map(|host| host.name.as_str());
         let mut all = hosts.chain(self.file.routers.iter().map(|router| router.name.as_str()));
         all.clone().position(|known| known == name).ok_or_else(|| self.unknown(key, "node", name, &mut all))
     }
 
-    pub(super) fn host(&self, key: &str, name: &str) -> Result<usize, ScenarioError> {
+    pub(super) fn host(&self, key: &str, name: &str) -> Result<usize, FileError> {
         let mut hosts = self.file.hosts.iter().map(|host| host.name.as_str());
         hosts
             .clone()

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use polypath_config::{FileError, Policies, Source, read};
 use polypath_link::{LinkConfig, middlebox};
 use polypath_units::Duration;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::error::{ScenarioError, Source};
 use super::file::LinkFile;
 use super::links::{Directions, directions};
-use super::units::Span;
+use polypath_config::quantity::Span;
 
 /// Links to emulate between interfaces, as a file describes them:
 ///
@@ -57,36 +58,36 @@ pub struct InterfaceLink {
     pub middleboxes: Vec<middlebox::Kind>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InterfacesFile {
-    #[serde(default = "one")]
+/// Links that are emulated in real time between interfaces.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct InterfacesFile {
+    /// Seed of everything random. Default 1.
+    #[serde(default = "super::defaults::seed")]
     seed: u64,
+    /// How long. Default: until it is stopped.
     duration: Option<Span>,
+    /// Links between two interfaces each.
     links: Vec<LinkFile>,
 }
 
-fn one() -> u64 {
-    1
-}
-
 impl InterfaceLinks {
-    /// Reads and checks a file.
+    /// Reads and checks a file, which may name these policies.
     ///
     /// # Errors
     /// The first mistake in it.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
+    pub fn load(path: impl AsRef<Path>, policies: &Policies) -> Result<Self, FileError> {
         let path = path.as_ref();
-        Self::parse(path, &super::read_text(path, "links between interfaces")?)
+        Self::parse(path, &super::read_text(path, "links between interfaces")?, policies)
     }
 
     /// Checks what was already read; `path` is for messages.
     ///
     /// # Errors
     /// The first mistake in it.
-    pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, ScenarioError> {
-        let source = Source { file: path.as_ref(), text };
-        let file: InterfacesFile = super::read(source)?;
+    pub fn parse(path: impl AsRef<Path>, text: &str, policies: &Policies) -> Result<Self, FileError> {
+        let source = Source { file: &path.as_ref().display().to_string(), text };
+        let file: InterfacesFile = read(source)?;
         if file.links.is_empty() {
             return Err(source.wrong("links", "is empty; expected a link at least"));
         }
@@ -108,7 +109,7 @@ impl InterfaceLinks {
                     return Err(source.wrong(format!("{place}.between[{end}]"), message));
                 }
             }
-            let Directions { forward, backward, boxes } = directions(source, &place, link, None)?;
+            let Directions { forward, backward, boxes } = directions(source, policies, &place, link, None)?;
             let default_name = || format!("{}-{}", link.between[0], link.between[1]);
             links.push(InterfaceLink {
                 name: link.name.clone().unwrap_or_else(default_name),
@@ -147,7 +148,7 @@ delay = "10ms"
 
     #[test]
     fn words_of_a_scenario_describe_links_between_interfaces() {
-        let links = InterfaceLinks::parse("a.toml", FILE).unwrap();
+        let links = InterfaceLinks::parse("a.toml", FILE, &Policies::default()).unwrap();
         assert_eq!((links.seed, links.duration, links.links.len()), (3, None, 2));
         let wifi = &links.links[0];
         assert_eq!((wifi.name.as_str(), wifi.middleboxes.len()), ("eth0-eth1", 1));
@@ -163,15 +164,12 @@ delay = "10ms"
             ("eth2", "eth1", "a.toml:14: links[1].between[0]: \"eth1\" is taken"),
             ("\"40mbit\"", "\"fast\"", "a.toml:5: links[0].rate: \"fast\""),
             ("delay", "dely", "a.toml:15: links[1].dely: unknown field"),
-            (
-                "strip-mptcp-syn",
-                "stripper",
-                "a.toml:8: links[0].middleboxes[0]: unknown middlebox \"stripper\"",
-            ),
+            ("strip-mptcp-syn", "stripper", "a.toml:8: links[0].middleboxes[0]: no middlebox \"stripper\""),
             ("seed = 3", "duration = \"0s\"", "a.toml:2: duration: is zero"),
             ("down = true", "", "a.toml:9: links[0].change[0]: changes nothing"),
         ] {
-            let error = InterfaceLinks::parse("a.toml", &FILE.replacen(from, to, 1)).unwrap_err().to_string();
+            let text = FILE.replacen(from, to, 1);
+            let error = InterfaceLinks::parse("a.toml", &text, &Policies::default()).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }
     }

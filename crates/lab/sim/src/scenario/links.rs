@@ -2,15 +2,16 @@
 
 use std::net::IpAddr;
 
+use polypath_config::{FileError, Policies, Source};
 use polypath_link::middlebox::{self, Chain};
 use polypath_link::{Change, Jitter, LinkConfig, QueueLimit, Reordering};
 use polypath_units::{Duration, Instant};
 
 use super::check::Check;
-use super::error::{ScenarioError, Source};
+use super::defaults::REORDER_DELAY;
 use super::file::{ChangeFile, DirectionFile, LinkFile};
-use super::units::{Limit, Loss};
 use crate::network::{End, NodeId};
+use polypath_config::quantity::{Limit, Loss};
 
 /// A link that makes sense.
 #[derive(Debug)]
@@ -30,13 +31,13 @@ impl LinkPlan {
 
     /// The link's middleboxes, if it has any.
     pub(super) fn chain(&self, seed: u64) -> Option<Chain> {
-        let boxes = (1..).zip(&self.boxes).map(|(number, kind)| kind.build(seed ^ number << 32));
+        let boxes = (1..).zip(&self.boxes).map(|(number, kind)| kind.build_for(&(seed ^ number << 32)));
         (!self.boxes.is_empty()).then(|| boxes.collect())
     }
 }
 
 impl Check<'_> {
-    pub(super) fn links(&self) -> Result<Vec<LinkPlan>, ScenarioError> {
+    pub(super) fn links(&self) -> Result<Vec<LinkPlan>, FileError> {
         if self.file.links.is_empty() {
             return Err(self.wrong("links", "is empty; expected a link at least"));
         }
@@ -53,7 +54,7 @@ impl Check<'_> {
         Ok(plans)
     }
 
-    fn link(&self, index: usize, file: &LinkFile) -> Result<LinkPlan, ScenarioError> {
+    fn link(&self, index: usize, file: &LinkFile) -> Result<LinkPlan, FileError> {
         let key = |field: &str| format!("links[{index}].{field}");
         let mut nodes = [0; 2];
         for (end, name) in file.between.iter().enumerate() {
@@ -73,8 +74,13 @@ impl Check<'_> {
                 self.wrong(key("addresses"), "are of two families; expected two IPv4 or two IPv6 addresses")
             );
         }
-        let Directions { forward, backward, boxes } =
-            directions(self.source, &format!("links[{index}]"), file, Some(self.file.duration.0))?;
+        let Directions { forward, backward, boxes } = directions(
+            self.source,
+            self.policies,
+            &format!("links[{index}]"),
+            file,
+            Some(self.file.duration.0),
+        )?;
         let default_name = || format!("{}-{}", file.between[0], file.between[1]);
         Ok(LinkPlan {
             name: file.name.clone().unwrap_or_else(default_name),
@@ -97,10 +103,11 @@ pub(super) struct Directions {
 /// Checks the link at `place`, such as `links[1]`. Changes come before `end`, if there is one.
 pub(super) fn directions(
     source: Source<'_>,
+    policies: &Policies,
     place: &str,
     file: &LinkFile,
     end: Option<Duration>,
-) -> Result<Directions, ScenarioError> {
+) -> Result<Directions, FileError> {
     let key = |field: &str| format!("{place}.{field}");
     let mut schedule = Vec::new();
     for (number, change) in file.change.iter().enumerate() {
@@ -108,7 +115,7 @@ pub(super) fn directions(
             let message = "is not before the end of the run; expected less than `duration`";
             return Err(source.wrong(key(&format!("change[{number}].at")), message));
         }
-        let changes = changes(change);
+        let changes = changes(source, policies, &key(&format!("change[{number}]")), change)?;
         if changes.is_empty() {
             let message = "changes nothing; expected `rate`, `delay`, `loss`, `limit`, `down`, …";
             return Err(source.wrong(key(&format!("change[{number}]")), message));
@@ -116,29 +123,23 @@ pub(super) fn directions(
         let at = Instant::ZERO + change.at.0;
         schedule.extend(changes.into_iter().map(|change| (at, change)));
     }
-    let mut boxes = Vec::new();
-    for (number, name) in file.middleboxes.iter().enumerate() {
-        let kind = middlebox::Kind::by_name(name).ok_or_else(|| {
-            let known = middlebox::Kind::ALL.iter().map(|kind| kind.name);
-            source.unknown(key(&format!("middleboxes[{number}]")), "middlebox", name, known)
-        })?;
-        boxes.push(kind);
-    }
+    let boxes = source.policies(&key("middleboxes"), &file.middleboxes, policies)?;
     for (field, direction) in [("limit", file.forward()), ("reverse.limit", file.backward())] {
         if matches!(direction.limit, Some(Limit::Time(_))) && direction.rate.is_none() {
             let message = "is a time, but the link has no rate; expected bytes or packets, or a `rate`";
             return Err(source.wrong(key(field), message));
         }
     }
+    let config = |place: &str, direction: &DirectionFile| -> Result<LinkConfig, FileError> {
+        Ok(LinkConfig { schedule: schedule.clone(), ..link_config(source, policies, place, direction)? })
+    };
+    let backward_place = if file.reverse.is_some() { key("reverse") } else { place.to_string() };
     Ok(Directions {
-        forward: LinkConfig { schedule: schedule.clone(), ..link_config(&file.forward()) },
-        backward: LinkConfig { schedule, ..link_config(&file.backward()) },
+        forward: config(place, &file.forward())?,
+        backward: config(&backward_place, &file.backward())?,
         boxes,
     })
 }
-
-/// How much later than others a reordered packet arrives: long enough for several of any rate to overtake it.
-const REORDER_DELAY: Duration = Duration::from_millis(10);
 
 fn jitter(span: Duration) -> Jitter {
     Jitter::uniform(span)
@@ -161,7 +162,12 @@ fn queue(limit: Limit) -> QueueLimit {
     }
 }
 
-fn link_config(direction: &DirectionFile) -> LinkConfig {
+fn link_config(
+    source: Source<'_>,
+    policies: &Policies,
+    place: &str,
+    direction: &DirectionFile,
+) -> Result<LinkConfig, FileError> {
     let mut config = LinkConfig {
         rate: direction.rate.map(|rate| rate.0),
         delay: direction.delay.map_or(Duration::ZERO, |delay| delay.0),
@@ -181,11 +187,25 @@ fn link_config(direction: &DirectionFile) -> LinkConfig {
     if let Some(limit) = direction.limit {
         config.queue = queue(limit);
     }
-    config
+    if let Some(name) = &direction.discipline {
+        config.discipline = source.policy(format!("{place}.discipline"), name, policies)?;
+    }
+    if let Some(names) = &direction.impairments {
+        config.impairments = source.policies(&format!("{place}.impairments"), names, policies)?;
+    }
+    Ok(config)
 }
 
 /// Settings first, so that a link that comes back comes back with them.
-fn changes(file: &ChangeFile) -> Vec<Change> {
+fn changes(
+    source: Source<'_>,
+    policies: &Policies,
+    place: &str,
+    file: &ChangeFile,
+) -> Result<Vec<Change>, FileError> {
+    let end = source.policies(&format!("{place}.end"), &file.end, policies)?;
+    let begin = source.policies(&format!("{place}.begin"), &file.begin, policies)?;
+    let named = end.into_iter().map(Change::End).chain(begin.into_iter().map(Change::Begin));
     let down = file.down.map(|down| if down { Change::Down } else { Change::Up });
     let changes = [
         file.rate.map(|rate| Change::Rate(Some(rate.0))),
@@ -193,7 +213,6 @@ fn changes(file: &ChangeFile) -> Vec<Change> {
         file.jitter.map(|span| Change::Jitter(jitter(span.0))),
         file.loss.map(|words| Change::Loss(loss(words))),
         file.limit.map(|limit| Change::Queue(queue(limit))),
-        down,
     ];
-    changes.into_iter().flatten().collect()
+    Ok(changes.into_iter().flatten().chain(named).chain(down).collect())
 }

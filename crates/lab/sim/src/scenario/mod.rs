@@ -43,10 +43,10 @@
 //! congestion = "lia"
 //! ```
 //!
-//! A mistake gives a [`ScenarioError`], which is one line that names the file, the key and what was expected.
+//! A mistake gives a [`FileError`], which is one line that names the file, the key and what was expected.
 
 mod check;
-mod error;
+pub mod defaults;
 mod file;
 mod interfaces;
 mod links;
@@ -54,13 +54,13 @@ mod outputs;
 mod plan;
 mod result;
 mod run;
-pub mod units;
+mod schema;
 
 use std::path::{Path, PathBuf};
 
+use polypath_config::{FileError, FileErrorKind, Policies, Source, read};
 use polypath_units::{Duration, Instant};
 
-pub use error::{ScenarioError, ScenarioErrorKind, Source};
 use file::File;
 pub use interfaces::{InterfaceLink, InterfaceLinks};
 pub use outputs::Outputs;
@@ -70,7 +70,7 @@ pub use result::{
     SubflowSeries,
 };
 
-pub use units::{parse_rate, parse_span};
+pub use schema::{interfaces_schema, schema};
 
 /// A scenario that was read and found to make sense.
 #[derive(Debug)]
@@ -91,25 +91,25 @@ impl Progress for () {
 }
 
 impl Scenario {
-    /// Reads and checks a scenario file.
+    /// Reads and checks a scenario file, which may name these policies.
     ///
     /// # Errors
     /// The first mistake in it.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
+    pub fn load(path: impl AsRef<Path>, policies: &Policies) -> Result<Self, FileError> {
         let path = path.as_ref();
         let text = read_text(path, "a scenario")?;
-        Self::parse(path, &text)
+        Self::parse(path, &text, policies)
     }
 
     /// Checks a scenario that was already read; `path` is for messages.
     ///
     /// # Errors
     /// The first mistake in it.
-    pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, ScenarioError> {
+    pub fn parse(path: impl AsRef<Path>, text: &str, policies: &Policies) -> Result<Self, FileError> {
         let path = path.as_ref();
-        let source = Source { file: path, text };
+        let source = Source { file: &path.display().to_string(), text };
         let file: File = read(source)?;
-        let plan = Plan::new(source, &file)?;
+        let plan = Plan::new(source, &file, policies)?;
         Ok(Self { path: path.to_path_buf(), plan })
     }
 
@@ -154,7 +154,7 @@ impl Scenario {
     ///
     /// # Errors
     /// A trace that can't be written.
-    pub fn run(&self, progress: &mut dyn Progress) -> Result<RunResult, ScenarioError> {
+    pub fn run(&self, progress: &mut dyn Progress) -> Result<RunResult, FileError> {
         run::run(self, progress)
     }
 }
@@ -163,47 +163,20 @@ impl Scenario {
 ///
 /// # Errors
 /// That there is none, or why it can't be read.
-pub fn read_text(path: &Path, what: &str) -> Result<String, ScenarioError> {
+pub fn read_text(path: &Path, what: &str) -> Result<String, FileError> {
     std::fs::read_to_string(path).map_err(|error| {
         let message = match error.kind() {
             std::io::ErrorKind::NotFound => format!("no such file; expected {what} in TOML"),
             std::io::ErrorKind::InvalidData => format!("no text; expected {what} in TOML"),
             _ => format!("can't be read ({error}); expected {what} in TOML"),
         };
-        ScenarioError {
-            file: path.to_path_buf(),
+        FileError {
+            file: path.display().to_string(),
             line: None,
             key: String::new(),
-            kind: ScenarioErrorKind::Unreadable,
+            kind: FileErrorKind::Unreadable,
             message,
         }
-    })
-}
-
-/// TOML to the words of a file.
-///
-/// # Errors
-/// The first mistake, with its line and key.
-pub fn read<T: serde::de::DeserializeOwned>(source: Source<'_>) -> Result<T, ScenarioError> {
-    let syntax = |error: &toml::de::Error| {
-        let line = error.span().map(|span| source.line_at(span.start));
-        (line, error.message().to_string())
-    };
-    let deserializer = toml::Deserializer::parse(source.text).map_err(|error| {
-        let (line, message) = syntax(&error);
-        ScenarioError {
-            file: source.file.to_path_buf(),
-            line,
-            key: String::new(),
-            kind: ScenarioErrorKind::Syntax,
-            message: format!("{message}; expected TOML"),
-        }
-    })?;
-    serde_path_to_error::deserialize(deserializer).map_err(|error| {
-        let key = error.path().to_string();
-        let (line, message) = syntax(error.inner());
-        let located = source.error(ScenarioErrorKind::Value, if key == "." { "" } else { &key }, message);
-        ScenarioError { line: line.or(located.line), ..located }
     })
 }
 

@@ -1,20 +1,22 @@
 //! What a scenario file means: names resolved, defaults filled in, contradictions found.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
-use polypath_mptcp::path_manager::{self, Budget, Limits, LocalEndpoint};
-use polypath_mptcp::{ConnectionConfig, HostConfig, scheduler};
+use polypath_config::{FileError, FileErrorKind, Policies, Source};
+use polypath_mptcp::path_manager::{Budget, Limits, LocalEndpoint};
+use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
 
 use super::check::Check;
-use super::error::{ScenarioError, ScenarioErrorKind, Source};
+use super::defaults::{FIRST_PORT, SAMPLE_INTERVAL};
 use super::file::{ConnectionFile, DirectionWord, File, HostFile};
 use super::links::LinkPlan;
 use super::outputs::Outputs;
-use super::units::Amount;
 use crate::network::{Prefix, Topology};
+use polypath_config::quantity::Amount;
 
 /// A scenario that makes sense.
 #[derive(Debug)]
@@ -63,17 +65,14 @@ pub(super) struct ConnectionPlan {
     pub(super) config: Arc<ConnectionConfig>,
 }
 
-/// The first of the ports that connections get which name none.
-const FIRST_PORT: u16 = 5001;
-
 impl Plan {
-    pub(super) fn new(source: Source<'_>, file: &File) -> Result<Self, ScenarioError> {
-        let check = Check { source, file };
+    pub(super) fn new(source: Source<'_>, file: &File, policies: &Policies) -> Result<Self, FileError> {
+        let check = Check { source, file, policies };
         if file.duration.0.is_zero() {
             return Err(check.wrong("duration", "is zero; expected a time such as \"60s\""));
         }
         if file.sample_interval.is_some_and(|interval| interval.0.is_zero()) {
-            return Err(check.wrong("sample_interval", "is zero; expected a time such as \"100ms\""));
+            return Err(check.wrong("sample-interval", "is zero; expected a time such as \"100ms\""));
         }
         check.names()?;
         let mut nodes = check.node_names();
@@ -96,12 +95,14 @@ impl Plan {
             }
             nodes[index].host = Some(config);
         }
-        let stem = source.file.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
+        let stem = Path::new(source.file)
+            .file_stem()
+            .map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
         Ok(Self {
             name: file.name.clone().unwrap_or_else(|| stem.into_owned()),
             duration: file.duration.0,
             seed: file.seed,
-            sample_interval: file.sample_interval.map_or(Duration::from_millis(100), |interval| interval.0),
+            sample_interval: file.sample_interval.map_or(SAMPLE_INTERVAL, |interval| interval.0),
             nodes,
             links,
             routes,
@@ -134,7 +135,7 @@ impl Check<'_> {
         topology
     }
 
-    fn routes(&self, links: &[LinkPlan]) -> Result<Vec<RoutePlan>, ScenarioError> {
+    fn routes(&self, links: &[LinkPlan]) -> Result<Vec<RoutePlan>, FileError> {
         let mut plans = Vec::new();
         for (router, file) in self.file.routers.iter().enumerate() {
             let node = self.file.hosts.len() + router;
@@ -161,7 +162,7 @@ impl Check<'_> {
         index: usize,
         host: &HostFile,
         topology: &Topology,
-    ) -> Result<HostConfig, ScenarioError> {
+    ) -> Result<HostConfig, FileError> {
         let node = crate::network::NodeId(index as u32);
         let addresses = topology.addresses(node);
         if addresses.is_empty() {
@@ -215,7 +216,7 @@ impl Check<'_> {
         Ok(HostConfig { endpoints, limits, ..HostConfig::default() })
     }
 
-    fn connections(&self, topology: &Topology) -> Result<Vec<ConnectionPlan>, ScenarioError> {
+    fn connections(&self, topology: &Topology) -> Result<Vec<ConnectionPlan>, FileError> {
         if self.file.connections.is_empty() {
             return Err(self.wrong("connections", "is empty; expected a connection at least"));
         }
@@ -240,7 +241,7 @@ impl Check<'_> {
         index: usize,
         file: &ConnectionFile,
         topology: &Topology,
-    ) -> Result<ConnectionPlan, ScenarioError> {
+    ) -> Result<ConnectionPlan, FileError> {
         let key = |field: &str| format!("connections[{index}].{field}");
         let from = self.host(&key("from"), &file.from)?;
         let to = self.host(&key("to"), &file.to)?;
@@ -271,7 +272,7 @@ impl Check<'_> {
                 "no route from \"{}\" to \"{}\" and back; expected links that join them",
                 file.from, file.to
             );
-            return Err(self.source.error(ScenarioErrorKind::NoRoute, key("to"), message));
+            return Err(self.source.error(FileErrorKind::NoRoute, key("to"), message));
         };
         let port = file.port.unwrap_or(FIRST_PORT.wrapping_add(index as u16));
         if port == 0 {
@@ -294,10 +295,10 @@ impl Check<'_> {
                 return Err(self.wrong(key("block"), "is zero; expected a size such as \"8KB\""));
             }
             (Some(_), None) => {
-                return Err(self.wrong(key("block"), "comes without `block_rate`; expected both"));
+                return Err(self.wrong(key("block"), "comes without `block-rate`; expected both"));
             }
             (None, Some(_)) => {
-                return Err(self.wrong(key("block_rate"), "comes without `block`; expected both"));
+                return Err(self.wrong(key("block-rate"), "comes without `block`; expected both"));
             }
         };
         let bytes = match file.bytes {
@@ -320,11 +321,7 @@ impl Check<'_> {
         })
     }
 
-    fn connection_config(
-        &self,
-        index: usize,
-        file: &ConnectionFile,
-    ) -> Result<ConnectionConfig, ScenarioError> {
+    fn connection_config(&self, index: usize, file: &ConnectionFile) -> Result<ConnectionConfig, FileError> {
         let key = |field: &str| format!("connections[{index}].{field}");
         let version = match file.version {
             None | Some(1) => MptcpVersion::V1,
@@ -338,31 +335,21 @@ impl Check<'_> {
             ..ConnectionConfig::default()
         };
         if let Some(name) = &file.scheduler {
-            config.scheduler = scheduler::Policy::by_name(name).ok_or_else(|| {
-                self.unknown(
-                    key("scheduler"),
-                    "scheduler",
-                    name,
-                    scheduler::Policy::ALL.iter().map(|p| p.name()),
-                )
-            })?;
+            config.scheduler = self.source.policy(key("scheduler"), name, self.policies)?;
         }
         if let Some(name) = &file.path_manager {
-            config.path_manager = name.parse().map_err(|error: path_manager::UnknownPolicy| {
-                self.wrong(key("path_manager"), error.to_string())
-            })?;
+            config.path_manager = self.source.policy(key("path-manager"), name, self.policies)?;
         }
-        let congestion = file.congestion.as_deref().unwrap_or(if config.mptcp { "lia" } else { "cubic" });
-        config.congestion = polypath_congestion::Algorithm::by_name(congestion).ok_or_else(|| {
-            let known = polypath_congestion::Algorithm::ALL.iter().map(|algorithm| algorithm.name());
-            self.unknown(key("congestion"), "congestion control", congestion, known)
-        })?;
+        if let Some(name) = &file.congestion {
+            config.congestion = self.source.policy(key("congestion"), name, self.policies)?;
+            config.lia_on_shared_access = false;
+        }
         let mut tcp = (*config.tcp).clone();
         // One segment at a time, as links see them.
         tcp.max_aggregate_bytes = 0;
         for (size, field, target) in [
-            (file.receive_buffer, "receive_buffer", &mut tcp.receive_buffer_bytes),
-            (file.send_buffer, "send_buffer", &mut tcp.send_buffer_bytes),
+            (file.receive_buffer, "receive-buffer", &mut tcp.receive_buffer_bytes),
+            (file.send_buffer, "send-buffer", &mut tcp.send_buffer_bytes),
         ] {
             if let Some(size) = size {
                 if size.0 < 4096 {

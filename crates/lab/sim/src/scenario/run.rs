@@ -4,11 +4,12 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use polypath_config::{FileError, FileErrorKind};
 use polypath_units::{BitRate, Instant};
 
 use super::plan::{ConnectionPlan, Plan};
 use super::result::{ChannelResult, ConnectionResult, LinkResult, RunResult, StreamResult};
-use super::{Progress, Scenario, ScenarioError, ScenarioErrorKind};
+use super::{Progress, Scenario};
 use crate::app::{SendPlan, TrafficPlan, TrafficReport};
 use crate::conversation::{Conversation, Ends, TrafficEnd};
 use crate::network::{BoxPosition, ChannelId, LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
@@ -39,7 +40,7 @@ impl StreamSamples {
     }
 }
 
-pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<RunResult, ScenarioError> {
+pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<RunResult, FileError> {
     let plan = &scenario.plan;
     let mut network = build(scenario)?;
     let mut running: Vec<Running> = (0..)
@@ -71,7 +72,7 @@ pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Ru
 }
 
 /// The network, with its changes scheduled and its traces begun.
-fn build(scenario: &Scenario) -> Result<Network, ScenarioError> {
+fn build(scenario: &Scenario) -> Result<Network, FileError> {
     let plan = &scenario.plan;
     let mut builder = NetworkBuilder::new(plan.seed);
     for node in &plan.nodes {
@@ -106,23 +107,19 @@ fn build(scenario: &Scenario) -> Result<Network, ScenarioError> {
     Ok(network)
 }
 
-fn create(
-    scenario: &Scenario,
-    key: &str,
-    path: Option<&Path>,
-) -> Result<Option<Box<dyn Write>>, ScenarioError> {
+fn create(scenario: &Scenario, key: &str, path: Option<&Path>) -> Result<Option<Box<dyn Write>>, FileError> {
     let Some(path) = path else { return Ok(None) };
     let file = fs::File::create(path).map_err(|error| unwritable(scenario, key, Some(path), &error))?;
     Ok(Some(Box::new(BufWriter::with_capacity(1 << 20, file))))
 }
 
-fn unwritable(scenario: &Scenario, key: &str, path: Option<&Path>, error: &io::Error) -> ScenarioError {
+fn unwritable(scenario: &Scenario, key: &str, path: Option<&Path>, error: &io::Error) -> FileError {
     let path = path.map_or_else(String::new, |path| format!("{}: ", path.display()));
-    ScenarioError {
-        file: scenario.path.clone(),
+    FileError {
+        file: scenario.path.display().to_string(),
         line: None,
         key: key.to_string(),
-        kind: ScenarioErrorKind::Output,
+        kind: FileErrorKind::Output,
         message: format!("{path}can't be written ({error}); expected a place for a file"),
     }
 }
@@ -148,11 +145,7 @@ fn conversation(index: u64, plan: &ConnectionPlan) -> Conversation {
     }
 }
 
-fn finish(
-    scenario: &Scenario,
-    mut network: Network,
-    running: Vec<Running>,
-) -> Result<RunResult, ScenarioError> {
+fn finish(scenario: &Scenario, mut network: Network, running: Vec<Running>) -> Result<RunResult, FileError> {
     let plan = &scenario.plan;
     let now = network.now();
     let trace_hash = format!("{:016x}", network.trace_hash().unwrap_or_default());

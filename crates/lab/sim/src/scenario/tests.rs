@@ -41,8 +41,8 @@ direction = "both"
 bytes = "2MB"
 "#;
 
-fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-    Scenario::parse("wifi.toml", text)
+fn parse(text: &str) -> Result<Scenario, FileError> {
+    Scenario::parse("wifi.toml", text, &Policies::default())
 }
 
 /// The error line of the good scenario with `from` replaced by `to`.
@@ -118,17 +118,17 @@ fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
         (
             "bytes = \"2MB\"",
             "scheduler = \"best\"",
-            "wifi.toml:38: connections[0].scheduler: unknown scheduler \"best\"; expected one of \"default\", \"lowest-rtt\"",
+            "wifi.toml:38: connections[0].scheduler: no scheduler \"best\"; expected one of default, lowest-rtt",
         ),
         (
             "bytes = \"2MB\"",
             "congestion = \"best\"",
-            "wifi.toml:38: connections[0].congestion: unknown congestion control \"best\"",
+            "wifi.toml:38: connections[0].congestion: no congestion control \"best\"",
         ),
         (
             "bytes = \"2MB\"",
             "block = \"8KB\"",
-            "wifi.toml:38: connections[0].block: comes without `block_rate`",
+            "wifi.toml:38: connections[0].block: comes without `block-rate`",
         ),
         (
             "bytes = \"2MB\"",
@@ -138,7 +138,7 @@ fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
         (
             "limit = \"100p\"",
             "middleboxes = [\"nut\"]",
-            "wifi.toml:32: links[1].middleboxes[0]: unknown middlebox \"nut\"",
+            "wifi.toml:32: links[1].middleboxes[0]: no middlebox \"nut\"",
         ),
     ];
     let wrong: Vec<String> = cases
@@ -156,7 +156,7 @@ fn hosts_without_a_way_between_them_are_named() {
         .replace("[[links]]\nname = \"wifi\"", "[[hosts]]\nname = \"island\"\n\n[[links]]\nname = \"wifi\"");
     let text = text.replace("to = \"server\"\ndirection", "to = \"island\"\ndirection");
     let error = parse(&text).unwrap_err();
-    assert_eq!(error.kind, ScenarioErrorKind::NoRoute);
+    assert_eq!(error.kind, FileErrorKind::NoRoute);
     assert_eq!(
         error.to_string(),
         "wifi.toml:39: connections[0].to: no route from \"phone\" to \"island\" and back; \
@@ -166,11 +166,11 @@ fn hosts_without_a_way_between_them_are_named() {
 
 #[test]
 fn files_that_are_not_there_or_are_no_toml_are_named() {
-    let error = Scenario::load("does/not/exist.toml").unwrap_err();
-    assert_eq!(error.kind, ScenarioErrorKind::Unreadable);
+    let error = Scenario::load("does/not/exist.toml", &Policies::default()).unwrap_err();
+    assert_eq!(error.kind, FileErrorKind::Unreadable);
     assert_eq!(error.to_string(), "does/not/exist.toml: no such file; expected a scenario in TOML");
     let error = parse("duration = \"30s\"\n[[hosts]\n").unwrap_err();
-    assert_eq!(error.kind, ScenarioErrorKind::Syntax);
+    assert_eq!(error.kind, FileErrorKind::Syntax);
     assert!(error.to_string().starts_with("wifi.toml:2: "), "{error}");
 }
 
@@ -222,7 +222,7 @@ fn a_paced_stream_leaves_little_more_than_once() {
         let text = format!(
             "duration = \"30s\"\nseed = 1\n[[hosts]]\nname = \"phone\"\n[[hosts]]\nname = \"server\"\n{links}\
              [[connections]]\nfrom = \"phone\"\nto = \"server\"\ndirection = \"upload\"\nbytes = \"10MB\"\n\
-             congestion = \"cubic\"\nblock = \"8KB\"\nblock_rate = \"4mbit\"\n"
+             congestion = \"cubic\"\nblock = \"8KB\"\nblock-rate = \"4mbit\"\n"
         );
         let result = parse(&text).unwrap().run(&mut ()).unwrap();
         let upload = result.connections[0].upload.as_ref().unwrap();
@@ -239,7 +239,7 @@ fn with_an_outage(host: &str, connection: &str) -> Scenario {
         r#"
 duration = "16s"
 seed = 3
-sample_interval = "100ms"
+sample-interval = "100ms"
 
 [[hosts]]
 name = "phone"
@@ -321,7 +321,7 @@ fn handovers_and_budgets_are_chosen_in_the_file() {
         endpoint(2, "priority = 2")
     );
     let result =
-        with_an_outage(&host, "bytes = \"6MB\"\npath_manager = \"make-before-break\"").run(&mut ()).unwrap();
+        with_an_outage(&host, "bytes = \"6MB\"\npath-manager = \"make-before-break\"").run(&mut ()).unwrap();
     let stream = result.connections[0].upload.as_ref().unwrap();
     let sent = |link: &str| -> u64 {
         let of_link = stream.subflows.iter().filter(|subflow| subflow.link.as_deref() == Some(link));
@@ -335,9 +335,9 @@ fn handovers_and_budgets_are_chosen_in_the_file() {
 
 #[test]
 fn path_managers_that_are_none_are_told_from_those_that_are() {
-    let line = mistake("bytes = \"2MB\"", "path_manager = \"ndiffports:0\"");
+    let line = mistake("bytes = \"2MB\"", "path-manager = \"ndiffports:0\"");
     assert!(
-        line.starts_with("wifi.toml:38: connections[0].path_manager: no path manager \"ndiffports:0\""),
+        line.starts_with("wifi.toml:38: connections[0].path-manager: no path manager \"ndiffports:0\""),
         "{line}"
     );
     let endpoints = "endpoints = [{ address = \"10.1.0.1\", flags = [], hard = true }]";

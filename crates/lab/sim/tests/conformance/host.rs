@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{FallbackReason, SubflowError};
-use polypath_tcp::ListenConfig;
+use polypath_tcp::{ConnectionId, ListenConfig, StreamHost};
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple, Packet, Payload};
 
@@ -33,90 +33,142 @@ pub(crate) trait Driven {
     fn abort(&mut self, now: Instant);
     fn handle_packet(&mut self, now: Instant, packet: Packet);
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet>;
-    fn poll_timeout(&self) -> Option<Instant>;
+    fn poll_timeout(&mut self) -> Option<Instant>;
     fn handle_timeout(&mut self, now: Instant);
     /// The next event, in the words of a case.
     fn poll_event(&mut self) -> Option<String>;
-    fn add_endpoint(&mut self, _now: Instant, _endpoint: LocalEndpoint) {}
-    fn remove_endpoint(&mut self, _now: Instant, _addr: IpAddr) {}
-    fn set_backup(&mut self, _now: Instant, _flow: FourTuple, _backup: bool) {}
+    fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint);
+    fn remove_endpoint(&mut self, now: Instant, addr: IpAddr);
+    fn set_backup(&mut self, now: Instant, flow: FourTuple, backup: bool);
 }
 
 pub(crate) fn build(kind: Kind, settings: &Settings) -> Box<dyn Driven> {
     match kind {
         Kind::Tcp => {
             let host = polypath_tcp::Host::new(settings.tcp_host(), 1);
-            Box::new(Tcp { host, listen: settings.listen(), id: None })
+            Box::new(Latest { host: Tcp { host, listen: settings.listen() }, id: None })
         }
         Kind::PlainMultipath | Kind::Multipath => {
             let config = settings.multipath_host(kind == Kind::Multipath);
-            Box::new(Multipath { host: polypath_mptcp::Host::new(config, 1), id: None })
+            Box::new(Latest { host: polypath_mptcp::Host::new(config, 1), id: None })
         }
     }
 }
 
-struct Tcp {
-    host: polypath_tcp::Host,
-    listen: ListenConfig,
-    id: Option<polypath_tcp::ConnectionId>,
+/// What the two hosts do each in its own way.
+trait Tested {
+    type Host: StreamHost;
+
+    fn host(&mut self) -> &mut Self::Host;
+    fn listen(&mut self, local: Endpoint) -> Result<(), String>;
+    fn connect(&mut self, now: Instant, local: Endpoint, remote: Endpoint) -> Result<ConnectionId, String>;
+    fn words(event: &<Self::Host as StreamHost>::Event) -> String;
+    fn add_endpoint(&mut self, _now: Instant, _endpoint: LocalEndpoint) {}
+    fn remove_endpoint(&mut self, _now: Instant, _addr: IpAddr) {}
+    fn set_backup(&mut self, _now: Instant, _id: ConnectionId, _flow: FourTuple, _backup: bool) {}
 }
 
-impl Driven for Tcp {
+/// A host and its latest connection.
+struct Latest<T> {
+    host: T,
+    id: Option<ConnectionId>,
+}
+
+impl<T: Tested> Driven for Latest<T> {
     fn listen(&mut self, local: Endpoint) -> Result<(), String> {
-        self.host.listen(local, self.listen).map(|_| ()).map_err(|error| error.to_string())
+        self.host.listen(local)
     }
 
     fn connect(&mut self, now: Instant, local: IpAddr, remote: Endpoint) -> Result<(), String> {
-        let id = self.host.connect(now, Endpoint::new(local, 0), remote);
-        self.id = Some(id.map_err(|error| error.to_string())?);
+        self.id = Some(self.host.connect(now, Endpoint::new(local, 0), remote)?);
         Ok(())
     }
 
     fn write(&mut self, now: Instant, data: Bytes) -> Result<usize, String> {
         let id = self.id.ok_or("no connection")?;
-        self.host.send(now, id, data).map_err(|error| error.to_string())
+        self.host.host().send(now, id, data).map_err(|error| error.to_string())
     }
 
     fn read(&mut self, now: Instant) -> Option<Payload> {
-        self.host.recv(now, self.id?)
+        self.host.host().recv(now, self.id?)
     }
 
-    fn shutdown(&mut self, _now: Instant) {
-        self.id.into_iter().for_each(|id| self.host.shutdown(id));
+    fn shutdown(&mut self, now: Instant) {
+        self.id.into_iter().for_each(|id| self.host.host().shutdown(now, id));
     }
 
-    fn close(&mut self, _now: Instant) {
-        self.id.into_iter().for_each(|id| self.host.release(id));
+    fn close(&mut self, now: Instant) {
+        self.id.into_iter().for_each(|id| self.host.host().release(now, id));
     }
 
-    fn abort(&mut self, _now: Instant) {
-        self.id.into_iter().for_each(|id| self.host.abort(id));
+    fn abort(&mut self, now: Instant) {
+        self.id.into_iter().for_each(|id| self.host.host().abort(now, id));
     }
 
     fn handle_packet(&mut self, now: Instant, packet: Packet) {
-        self.host.handle_packet(now, packet);
+        self.host.host().handle_packet(now, packet);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        self.host.poll_transmit(now)
+        self.host.host().poll_transmit(now)
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.host.poll_timeout()
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        self.host.host().poll_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.host.handle_timeout(now);
+        self.host.host().handle_timeout(now);
     }
 
     fn poll_event(&mut self) -> Option<String> {
+        let (id, event) = self.host.host().poll()?;
+        let words = T::words(&event);
+        if words == ACCEPTED {
+            self.id = Some(id);
+        }
+        Some(words)
+    }
+
+    fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint) {
+        self.host.add_endpoint(now, endpoint);
+    }
+
+    fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
+        self.host.remove_endpoint(now, addr);
+    }
+
+    fn set_backup(&mut self, now: Instant, flow: FourTuple, backup: bool) {
+        self.id.into_iter().for_each(|id| self.host.set_backup(now, id, flow, backup));
+    }
+}
+
+const ACCEPTED: &str = "accepted";
+
+struct Tcp {
+    host: polypath_tcp::Host,
+    listen: ListenConfig,
+}
+
+impl Tested for Tcp {
+    type Host = polypath_tcp::Host;
+
+    fn host(&mut self) -> &mut polypath_tcp::Host {
+        &mut self.host
+    }
+
+    fn listen(&mut self, local: Endpoint) -> Result<(), String> {
+        self.host.listen(local, self.listen).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn connect(&mut self, now: Instant, local: Endpoint, remote: Endpoint) -> Result<ConnectionId, String> {
+        self.host.connect(now, local, remote).map_err(|error| error.to_string())
+    }
+
+    fn words(event: &polypath_tcp::HostEvent) -> String {
         use polypath_tcp::{CloseReason, HostEvent};
-        let (id, event) = self.host.poll()?;
-        Some(match event {
-            HostEvent::Accepted { .. } => {
-                self.id = Some(id);
-                "accepted".into()
-            }
+        match event {
+            HostEvent::Accepted { .. } => ACCEPTED.into(),
             HostEvent::Connected => "connected".into(),
             HostEvent::Readable => "readable".into(),
             HostEvent::Writable => "writable".into(),
@@ -133,84 +185,41 @@ impl Driven for Tcp {
                 };
                 format!("closed: {reason}")
             }
-        })
-    }
-}
-
-struct Multipath {
-    host: polypath_mptcp::Host,
-    id: Option<polypath_mptcp::ConnectionId>,
-}
-
-impl Driven for Multipath {
-    fn listen(&mut self, local: Endpoint) -> Result<(), String> {
-        self.host.listen(local).map(|_| ()).map_err(|error| error.to_string())
-    }
-
-    fn connect(&mut self, now: Instant, local: IpAddr, remote: Endpoint) -> Result<(), String> {
-        let id = self.host.connect(now, Endpoint::new(local, 0), remote, None);
-        self.id = Some(id.map_err(|error| error.to_string())?);
-        Ok(())
-    }
-
-    fn write(&mut self, now: Instant, data: Bytes) -> Result<usize, String> {
-        let id = self.id.ok_or("no connection")?;
-        self.host.send(now, id, data).map_err(|error| error.to_string())
-    }
-
-    fn read(&mut self, now: Instant) -> Option<Payload> {
-        self.host.recv(now, self.id?)
-    }
-
-    fn shutdown(&mut self, now: Instant) {
-        self.id.into_iter().for_each(|id| self.host.shutdown(now, id));
-    }
-
-    fn close(&mut self, now: Instant) {
-        self.id.into_iter().for_each(|id| self.host.release(now, id));
-    }
-
-    fn abort(&mut self, now: Instant) {
-        self.id.into_iter().for_each(|id| self.host.abort(now, id));
-    }
-
-    fn handle_packet(&mut self, now: Instant, packet: Packet) {
-        self.host.handle_packet(now, packet);
-    }
-
-    fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
-        self.host.poll_transmit(now)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.host.poll_timeout()
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.host.handle_timeout(now);
-    }
-
-    fn poll_event(&mut self) -> Option<String> {
-        let (id, event) = self.host.poll()?;
-        if matches!(event, polypath_mptcp::Event::Accepted { .. }) {
-            self.id = Some(id);
         }
-        Some(words(&event))
+    }
+}
+
+impl Tested for polypath_mptcp::Host {
+    type Host = Self;
+
+    fn host(&mut self) -> &mut Self {
+        self
+    }
+
+    fn listen(&mut self, local: Endpoint) -> Result<(), String> {
+        self.listen(local).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn connect(&mut self, now: Instant, local: Endpoint, remote: Endpoint) -> Result<ConnectionId, String> {
+        self.connect(now, local, remote, None).map_err(|error| error.to_string())
+    }
+
+    fn words(event: &polypath_mptcp::Event) -> String {
+        words(event)
     }
 
     fn add_endpoint(&mut self, now: Instant, endpoint: LocalEndpoint) {
-        self.host.add_endpoint(now, endpoint);
+        self.add_endpoint(now, endpoint);
     }
 
     fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
-        self.host.remove_endpoint(now, addr);
+        self.remove_endpoint(now, addr);
     }
 
-    fn set_backup(&mut self, now: Instant, flow: FourTuple, backup: bool) {
-        let Some(id) = self.id else { return };
-        let Some(info) = self.host.info(id) else { return };
+    fn set_backup(&mut self, now: Instant, id: ConnectionId, flow: FourTuple, backup: bool) {
+        let Some(info) = self.info(id) else { return };
         for subflow in info.subflows.iter().filter(|subflow| subflow.tuple == flow) {
-            self.host.set_backup(now, id, subflow.id, backup);
+            self.set_backup(now, id, subflow.id, backup);
         }
     }
 }
@@ -218,7 +227,7 @@ impl Driven for Multipath {
 fn words(event: &polypath_mptcp::Event) -> String {
     use polypath_mptcp::{CloseReason, Event};
     match event {
-        Event::Accepted { .. } => "accepted".into(),
+        Event::Accepted { .. } => ACCEPTED.into(),
         Event::Connected => "connected".into(),
         Event::Readable => "readable".into(),
         Event::Writable => "writable".into(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
+use polypath_mptcp::AddressId;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_wire::{Endpoint, TcpFlags};
 
@@ -109,7 +110,7 @@ fn endpoint(words: &mut Words) -> Result<LocalEndpoint, String> {
     let mut endpoint = LocalEndpoint::new(addr, 0);
     while let Some(word) = words.next() {
         match word.as_str() {
-            "id" => endpoint.id = words.value("identifier")?,
+            "id" => endpoint.id = AddressId(words.value("identifier")?),
             "port" => endpoint.port = Some(words.value("port")?),
             "signal" => endpoint.signal = true,
             "subflow" => endpoint.subflow = true,

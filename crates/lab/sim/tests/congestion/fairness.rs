@@ -84,7 +84,7 @@ fn share_of_second_path(congestion: &str, rivals: u8) -> f64 {
     }
     let sent = |network: &Network| -> Vec<u64> {
         let info = network.connection_info(ends.opener).expect("it is open");
-        info.subflows.iter().map(|subflow| subflow.acked_bytes).collect()
+        info.subflows.iter().map(|subflow| subflow.tcp.bytes_acked).collect()
     };
     network.run_until(Instant::from_secs(20));
     let before = sent(&network);

@@ -68,7 +68,7 @@ fn measured_rates(congestion: &str, paths: &[Path], seed: u64) -> Vec<f64> {
     let ends = pair.start(&mut network, 0, Instant::ZERO);
     let acked = |network: &polypath_sim::network::Network| -> Vec<u64> {
         let info = network.connection_info(ends.opener).expect("it is open");
-        info.subflows.iter().map(|subflow| subflow.acked_bytes).collect()
+        info.subflows.iter().map(|subflow| subflow.tcp.bytes_acked).collect()
     };
     network.run_until(Instant::from_secs(30));
     let before = acked(&network);

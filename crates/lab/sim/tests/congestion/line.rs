@@ -23,7 +23,7 @@ fn alone_on_a_line(congestion: &str, mbps: u64, queue_ms: u64, loss: f64) -> (f6
     let bytes = goodput(&mut network, &ends, 5, 40)[0];
     let possible = BitRate::from_mbps(mbps).bytes_in(Duration::from_secs(35)) as f64 * 1448.0 / 1500.0;
     let info = network.connection_info(ends[0].opener).expect("it is open");
-    (bytes / possible, info.subflows[0].srtt)
+    (bytes / possible, info.subflows[0].tcp.srtt)
 }
 
 #[test]
@@ -71,7 +71,8 @@ fn plain_tcp_sends_whole_segments_however_its_window_grows() {
     let mut network = builder.build();
     let ends = pair.start(&mut network, 0, Instant::ZERO);
     network.run_until(Instant::from_secs(30));
-    let sent = network.connection_info(ends.opener).expect("it is open").subflows[0];
-    let mean_bytes = sent.sent_bytes as f64 / sent.sent_packets as f64;
+    let info = network.connection_info(ends.opener).expect("it is open");
+    let sent = &info.subflows[0].tcp;
+    let mean_bytes = sent.bytes_sent as f64 / sent.segs_out as f64;
     assert!(mean_bytes > 1440.0, "{mean_bytes} bytes of 1448 in the mean");
 }

@@ -1,3 +1,5 @@
+use polypath_config::Policies;
+
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -34,7 +36,7 @@ single-path = true
 "#;
 
 fn experiment() -> Experiment {
-    Experiment::parse("two.toml", TEXT, Form::Full).unwrap()
+    Experiment::parse("two.toml", TEXT, Form::Full, &Policies::default()).unwrap()
 }
 
 fn run(store: &mut Store) -> bool {
@@ -49,10 +51,10 @@ fn what_is_stored_comes_back_from_the_log_and_from_the_table() {
     assert!(run(&mut store));
     let runs = store.runs().clone();
     assert_eq!(runs.len(), 4);
-    let before = Results::load(store.dir()).unwrap();
+    let before = Results::load(store.dir(), &Policies::default()).unwrap();
     assert_eq!((before.runs, before.manifest.complete), (runs.clone(), false));
     store.complete(&experiment()).unwrap();
-    let after = Results::load(store.dir()).unwrap();
+    let after = Results::load(store.dir(), &Policies::default()).unwrap();
     assert_eq!((after.runs, after.manifest.complete), (runs.clone(), true));
     assert!(!store.dir().join(LOG).exists());
     drop(store);
@@ -90,8 +92,9 @@ fn another_experiment_form_or_build_has_another_folder() {
         Store::open(out.path(), experiment, build).unwrap().dir().to_path_buf()
     };
     let first = folder(&experiment(), "1");
-    let changed = Experiment::parse("two.toml", &TEXT.replace("20%", "30%"), Form::Full).unwrap();
-    let reduced = Experiment::parse("two.toml", TEXT, Form::Reduced).unwrap();
+    let changed =
+        Experiment::parse("two.toml", &TEXT.replace("20%", "30%"), Form::Full, &Policies::default()).unwrap();
+    let reduced = Experiment::parse("two.toml", TEXT, Form::Reduced, &Policies::default()).unwrap();
     let folders = [folder(&changed, "1"), folder(&reduced, "1"), folder(&experiment(), "2")];
     assert!(!folders.contains(&first));
     assert_eq!(folder(&experiment(), "1"), first);
@@ -137,7 +140,7 @@ impl Backend for Watching {
 #[test]
 fn a_kill_at_any_moment_loses_no_more_runs_than_threads() {
     let text = TEXT.replace("metrics", "repeats = 8\nmetrics").replace("2s", "1s");
-    let experiment = Experiment::parse("two.toml", &text, Form::Full).unwrap();
+    let experiment = Experiment::parse("two.toml", &text, Form::Full, &Policies::default()).unwrap();
     for threads in [1, 3] {
         let out = tempfile::tempdir().unwrap();
         let mut store = Store::open(out.path(), &experiment, "1").unwrap();
