@@ -1,10 +1,27 @@
-//! What the command `polypath` is made of, apart from its options: the demonstration, benchmarks, transfers and their measurement, charts.
+//! The command `polypath`, as a library: [`run`] is all of it, so that a crate of somebody else builds a command of ours with policies of
+//! its own, which files and options then know by their names.
+//!
+//! ```no_run
+//! use polypath_config::Policies;
+//! # use polypath_mptcp::scheduler::Policy;
+//! # const LARGEST: Policy = Policy::new("largest", |_| unimplemented!());
+//!
+//! fn main() -> std::process::ExitCode {
+//!     polypath_cli::run(&Policies::default().with(LARGEST))
+//! }
+//! ```
 
 // Where they can't write they panic; `console` does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+#[cfg(feature = "full")]
 pub mod bench;
-pub mod demo;
+mod command;
+mod demo;
+#[cfg(feature = "full")]
 pub mod perf;
-pub mod report;
+mod report;
+#[cfg(feature = "full")]
 pub mod web;
+
+pub use command::run;

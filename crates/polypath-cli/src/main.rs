@@ -1,12 +1,9 @@
-//! The `polypath` command.
-
-// Where they can't write they panic; `console` does not.
-#![warn(clippy::print_stderr, clippy::print_stdout)]
-
-mod command;
+//! The `polypath` command, with our policies alone.
 
 use std::process::ExitCode;
 
+use polypath_config::Policies;
+
 fn main() -> ExitCode {
-    command::run()
+    polypath_cli::run(&Policies::default())
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-const CORE: &[&str] = &["units", "wire", "congestion", "tcp", "mptcp", "link"];
+const CORE: &[&str] = &["units", "wire", "congestion", "tcp", "mptcp", "link", "config"];
 
 /// Each crate, the folder of its floor, and what of ours it may depend on. Dependencies point downwards only.
 const LAYERS: &[(&str, &str, &[&str])] = &[
@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tcp", "core", &["units", "wire", "congestion"]),
     ("mptcp", "core", &["units", "wire", "congestion", "tcp"]),
     ("link", "core", &["units", "wire"]),
+    ("config", "core", &["units", "congestion", "mptcp", "link"]),
     ("system", "io", CORE),
     ("stack", "io", &["units", "wire", "congestion", "tcp", "mptcp", "system"]),
     ("control", "io", &["units", "wire", "mptcp", "system", "stack"]),
@@ -28,8 +29,12 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("capi", "io", &["relay", "stack"]),
     ("preload", "io", &["relay", "stack"]),
     ("sim", "lab", CORE),
-    ("lab", "lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "sim"]),
-    ("polypath", "", &["units", "wire", "congestion", "tcp", "mptcp", "link", "system", "stack", "netsetup"]),
+    ("lab", "lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "config", "sim"]),
+    (
+        "polypath",
+        "",
+        &["units", "wire", "congestion", "tcp", "mptcp", "link", "config", "system", "stack", "netsetup"],
+    ),
     (
         "cli",
         "",
@@ -40,6 +45,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tcp",
             "mptcp",
             "link",
+            "config",
             "system",
             "stack",
             "control",
@@ -114,8 +120,8 @@ fn pure_crates_are_pure() {
         for file in files {
             let text = fs::read_to_string(&file).expect("a source file");
             // Tests may use the standard library; they end a file, or are a file of their own.
-            let is_test =
-                file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs");
+            let is_test = file.components().any(|part| part.as_os_str() == "tests")
+                || file.file_name().is_some_and(|name| name.to_string_lossy().ends_with("tests.rs"));
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             for (number, line) in code.lines().enumerate().filter(|_| !is_test) {
                 let line = line.split("//").next().unwrap_or_default();
@@ -183,5 +189,34 @@ fn every_test_that_the_threats_name_is_there() {
         });
         let is_there = is_case || code.contains(&format!("fn {name}()"));
         assert!(is_there, "docs/threats.md names {name}, which is no test");
+    }
+}
+
+/// The walks of docs/architecture.md: by heading, the files in order.
+fn walks() -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(workspace().join("docs/architecture.md")).expect("the page");
+    let mut walks: Vec<(String, Vec<String>)> = Vec::new();
+    for line in text.lines() {
+        if let Some(title) = line.strip_prefix("### ") {
+            walks.push((title.to_owned(), Vec::new()));
+        }
+        let is_step = line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        if is_step && let (Some((_, files)), Some(file)) = (walks.last_mut(), line.split('`').nth(1)) {
+            files.push(file.to_owned());
+        }
+    }
+    walks
+}
+
+#[test]
+fn walks_through_the_code_name_files_that_are_there_once_each() {
+    let walks = walks();
+    assert_eq!(walks.len(), 5);
+    for (title, files) in walks {
+        assert!(files.len() >= 8, "{title}: {} files", files.len());
+        let missing: Vec<_> =
+            files.iter().filter(|file| !workspace().join("crates").join(file).exists()).collect();
+        assert!(missing.is_empty(), "{title}: {missing:?}");
+        assert_eq!(files.iter().collect::<BTreeSet<_>>().len(), files.len(), "{title}: one is visited twice");
     }
 }

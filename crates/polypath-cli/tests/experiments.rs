@@ -112,10 +112,7 @@ fn a_mistake_is_one_line_with_file_line_and_key() {
     fs::write(&file, EXPERIMENT.replace("congestion = \"lia\"", "congestion = \"lai\"")).expect("a file");
     let missing = folder.join("nothing.toml");
     for (arguments, wanted) in [
-        (
-            ["lab", "run", text(&file)],
-            "wrong.toml:26: variants[0].congestion: unknown congestion control \"lai\"",
-        ),
+        (["lab", "run", text(&file)], "wrong.toml:26: variants[0].congestion: no congestion control \"lai\""),
         (["lab", "run", text(&missing)], "nothing.toml: no such file; expected an experiment in TOML"),
         (["lab", "show", text(&folder)], "manifest.json: No such file"),
         (["lab", "list", text(&missing)], "expected a folder of experiments"),

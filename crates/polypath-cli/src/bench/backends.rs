@@ -117,7 +117,10 @@ impl BackendsConfig {
             change: None,
         };
         let points = wsp(self.sets, PATHS * FACTORS, self.seed);
-        points.iter().map(|point| PathSet { paths: point.chunks(FACTORS).map(path).collect() }).collect()
+        points
+            .iter()
+            .map(|point| PathSet::from(point.chunks(FACTORS).map(path).collect::<Vec<_>>()))
+            .collect()
     }
 
     /// Runs the comparison; `on_row` is told of each set when it is done.

@@ -101,7 +101,7 @@ impl Hosts {
             role,
             paths: self.ground.paths,
             mtu_bytes: self.ground.mtu_bytes,
-            congestion: self.ground.congestion.map(|algorithm| algorithm.name().to_string()),
+            congestion: self.ground.congestion.map(|algorithm| algorithm.to_string()),
             settings: self.settings.clone(),
             initial_path: self.ground.initial_path,
             namespaces: [path(Side::Client), path(Side::Server)],

@@ -8,6 +8,7 @@ use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
 use polypath_lab::experiment::{Job, Topology};
 use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, VariantKind};
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
+use polypath_link::queue::Discipline;
 use polypath_mptcp::scheduler;
 use polypath_testbed::{Side, Testbed};
 
@@ -67,6 +68,12 @@ impl Netns {
         }
         if !(1..=MOST_PATHS).contains(&set.paths.len()) {
             return Err(unfit(format!("{} paths; this backend has 1 to {MOST_PATHS}", set.paths.len())));
+        }
+        if set.line.discipline != Discipline::default() {
+            return Err(unfit(format!(
+                "links in real time have no queue discipline {}",
+                set.line.discipline
+            )));
         }
         if variant.acquainted {
             return Err(unfit("hosts of this backend have never talked before; use the backend sim"));
@@ -159,8 +166,8 @@ impl Netns {
         let links = (0..).zip(&set.paths).map(|(number, path)| EmulatedLink {
             a: format!("client{number}"),
             b: format!("server{number}"),
-            forward: path.link(),
-            backward: path.link(),
+            forward: set.link(path),
+            backward: set.link(path),
             middleboxes: Vec::new(),
             seed: seed.wrapping_add(number),
         });

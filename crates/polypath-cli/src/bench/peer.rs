@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
+use polypath_config::Policies;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_stack::engine::{ConnectOptions, KernelEngine, Listener, Stream};
@@ -86,14 +87,14 @@ impl Role {
 
 /// Does what the assignment (in JSON) says, and prints the outcome; called in a process of its own, in the namespace of
 /// its side.
-pub fn run(assignment: &str) -> Result<(), String> {
+pub fn run(assignment: &str, policies: &Policies) -> Result<(), String> {
     let assignment: Assignment = serde_json::from_str(assignment)
         .map_err(|error| format!("this command is for the benchmarks' own use ({error})"))?;
     let ended = watch(&assignment);
     let is_bulk = matches!(assignment.role, Role::Receive | Role::Send { .. });
     let outcome = if assignment.contender.is_ours() || !is_bulk {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.and_then(|runtime| runtime.block_on(with_engine(&assignment, ended)))
+        runtime.and_then(|runtime| runtime.block_on(with_engine(&assignment, policies, ended)))
     } else {
         transfer_blocking(&assignment)
     };
@@ -226,8 +227,12 @@ fn transfer_blocking(assignment: &Assignment) -> io::Result<Outcome> {
     Ok(delivery.finish())
 }
 
-async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<Outcome> {
-    let (engine, _tun) = start(assignment)?;
+async fn with_engine(
+    assignment: &Assignment,
+    policies: &Policies,
+    ended: Arc<Notify>,
+) -> io::Result<Outcome> {
+    let (engine, _tun) = start(assignment, policies)?;
     let server = server_addr(assignment);
     match assignment.role {
         Role::Receive => {
@@ -262,13 +267,13 @@ async fn with_engine(assignment: &Assignment, ended: Arc<Notify>) -> io::Result<
     }
 }
 
-fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
+fn start(assignment: &Assignment, policies: &Policies) -> io::Result<(Engine, Option<Tun>)> {
     match assignment.contender {
         Contender::KernelTcp => return Ok((Engine::Kernel(KernelEngine::plain_tcp()), None)),
         Contender::KernelMptcp | Contender::Iperf3Mptcp => {
             return Ok((Engine::Kernel(KernelEngine::new()), None));
         }
-        Contender::OursUdp => return Ok((Engine::Stack(start_udp(assignment)?), None)),
+        Contender::OursUdp => return Ok((Engine::Stack(start_udp(assignment, policies)?), None)),
         Contender::OursTun => {}
     }
     let [client, server] = &assignment.namespaces;
@@ -276,9 +281,9 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
     let side = assignment.role.side();
     let tun = testbed.attach_tun(side, &TunConfig::default())?;
     let mut connection = stack::default_connection();
-    choose_congestion(assignment, &mut connection);
+    choose_congestion(assignment, policies, &mut connection)?;
     if let Some(settings) = &assignment.settings {
-        connection = settings.connection()?;
+        connection = settings.connection(policies)?;
     }
     if let Some(mtu_bytes) = assignment.mtu_bytes {
         Netlink::new()?.set_mtu(tun.name(), mtu_bytes.into())?;
@@ -295,13 +300,20 @@ fn start(assignment: &Assignment) -> io::Result<(Engine, Option<Tun>)> {
     Ok((Engine::Stack(Stack::tun(&tun, config)?), Some(tun)))
 }
 
-fn choose_congestion(assignment: &Assignment, connection: &mut ConnectionConfig) {
-    let chosen = assignment.congestion.as_deref().and_then(polypath_congestion::Algorithm::by_name);
-    connection.congestion = chosen.unwrap_or(connection.congestion);
+fn choose_congestion(
+    assignment: &Assignment,
+    policies: &Policies,
+    connection: &mut ConnectionConfig,
+) -> io::Result<()> {
+    if let Some(name) = &assignment.congestion {
+        connection.congestion = policies.find(name).map_err(io::Error::other)?;
+        connection.lia_on_shared_access = false;
+    }
+    Ok(())
 }
 
 /// Our stack over UDP: a socket per path at the client, one to be reached at the server.
-fn start_udp(assignment: &Assignment) -> io::Result<Stack> {
+fn start_udp(assignment: &Assignment, policies: &Policies) -> io::Result<Stack> {
     let is_client = assignment.role.side() == Side::Client;
     let mut options = UdpOptions { is_reachable: !is_client, paths: Vec::new(), ..UdpOptions::default() };
     let namespace = Namespace::current()?;
@@ -325,7 +337,7 @@ fn start_udp(assignment: &Assignment) -> io::Result<Stack> {
     if let Some(mtu_bytes) = assignment.mtu_bytes {
         options.mtu_bytes = mtu_bytes;
     }
-    choose_congestion(assignment, &mut options.connection);
+    choose_congestion(assignment, policies, &mut options.connection)?;
     Stack::udp(&namespace, &options)
 }
 

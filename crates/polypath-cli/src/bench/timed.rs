@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
+use polypath_config::Policies;
+use polypath_mptcp::ConnectionConfig;
 use polypath_stack::engine::{ConnectOptions, Listener, Stream};
 use polypath_stack::{Engine, stack};
 use polypath_tcp::Config as TcpConfig;
@@ -26,6 +27,7 @@ const RESOLUTION_S: f64 = 1e-3;
 pub(super) struct Settings {
     mptcp: bool,
     pub(super) congestion: String,
+    lia_on_shared_access: bool,
     scheduler: String,
     path_manager: String,
     receive_buffer_bytes: u64,
@@ -38,7 +40,8 @@ impl Settings {
     pub(super) fn of(connection: &ConnectionConfig) -> Self {
         Self {
             mptcp: connection.mptcp,
-            congestion: connection.congestion.name().to_string(),
+            congestion: connection.congestion.to_string(),
+            lia_on_shared_access: connection.lia_on_shared_access,
             scheduler: connection.scheduler.to_string(),
             path_manager: connection.path_manager.to_string(),
             receive_buffer_bytes: connection.tcp.receive_buffer_bytes,
@@ -49,17 +52,14 @@ impl Settings {
     }
 
     /// As a stack behind a driver has it by default, with these settings.
-    pub(super) fn connection(&self) -> io::Result<ConnectionConfig> {
-        let unknown = |name: &str| io::Error::other(format!("no policy \"{name}\""));
+    pub(super) fn connection(&self, policies: &Policies) -> io::Result<ConnectionConfig> {
         let defaults = stack::default_connection();
-        let scheduler: scheduler::Policy = self.scheduler.parse().map_err(|_| unknown(&self.scheduler))?;
         Ok(ConnectionConfig {
             mptcp: self.mptcp,
-            congestion: polypath_congestion::Algorithm::by_name(&self.congestion)
-                .ok_or_else(|| unknown(&self.congestion))?,
-            scheduler,
-            path_manager: path_manager::Policy::by_name(&self.path_manager)
-                .ok_or_else(|| unknown(&self.path_manager))?,
+            congestion: policies.find(&self.congestion).map_err(io::Error::other)?,
+            lia_on_shared_access: self.lia_on_shared_access,
+            scheduler: policies.find(&self.scheduler).map_err(io::Error::other)?,
+            path_manager: policies.find(&self.path_manager).map_err(io::Error::other)?,
             tcp: Arc::new(TcpConfig {
                 receive_buffer_bytes: self.receive_buffer_bytes,
                 send_buffer_bytes: self.send_buffer_bytes,

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use clap::Args;
-use hyper::Method;
-use hyper::header::{ALLOW, WWW_AUTHENTICATE};
-use polypath_cli::web::{
+use crate::web::{
     Client, Digest, Download, DownloadError, Entry, EntryKind, Target, Verify, digest_of, encoded, file_body,
     part_name,
 };
+use clap::Args;
+use hyper::Method;
+use hyper::header::{ALLOW, WWW_AUTHENTICATE};
+use polypath_config::Policies;
 use url::Url;
 
 use super::engine::EngineArguments;
@@ -102,7 +103,7 @@ struct Copier<'a> {
     left_out: Cell<u64>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let target = Place::parse(&arguments.target)?;
     let sources: Vec<Place> =
         arguments.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;
@@ -124,7 +125,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let token = arguments.credentials.token()?;
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
-        let engine = arguments.engine.start().await?;
+        let engine = arguments.engine.start(policies).await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let copier = Copier { arguments, client, interruption, left_out: Cell::new(0) };

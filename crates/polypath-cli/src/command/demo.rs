@@ -1,26 +1,25 @@
 //! `polypath demo`.
 
+#[cfg(feature = "full")]
+mod namespaces;
+
 use std::path::PathBuf;
 use std::time::Duration as SystemDuration;
 
+use crate::demo::{Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table};
+use crate::report::{Table, render};
 use bytes::Bytes;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use polypath_cli::demo::namespaces::Namespaces;
-use polypath_cli::demo::{
-    Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table,
-};
-use polypath_cli::report::{Table, render};
-use polypath_congestion::Algorithm;
-use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_config::Policies;
+use polypath_mptcp::ConnectionConfig;
 use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-use super::network::block_on_interruptibly;
-use super::{Failure, check_writable, create_file, print_json, print_line, write_file};
+use super::{Failure, check_writable, chosen, create_file, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -43,6 +42,7 @@ pub(super) struct Arguments {
     /// Run in the simulator, at once, instead of in real time
     #[arg(long = "virtual")]
     simulated: bool,
+    #[cfg(feature = "full")]
     /// Run between network namespaces, from a stock nginx on the kernel's Multipath TCP (Linux, root, nginx, mptcpize)
     #[arg(
         long,
@@ -51,10 +51,10 @@ pub(super) struct Arguments {
     netns: bool,
     /// Scheduler
     #[arg(long, default_value = "lowest-rtt")]
-    scheduler: scheduler::Policy,
+    scheduler: String,
     /// Congestion control
     #[arg(long, default_value = "lia")]
-    congestion: Algorithm,
+    congestion: String,
     /// Wire version: 1 (RFC 8684) or 0 (RFC 6824)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     mptcp_version: u8,
@@ -85,11 +85,10 @@ struct Json<'a> {
     intact: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let demo = plan(arguments)?;
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let demo = plan(arguments, policies)?;
     check_writable(&arguments.report)?;
-    let (outcome, baselines, parameters) =
-        if arguments.netns { run_in_namespaces(arguments, &demo)? } else { run_here(arguments, &demo)? };
+    let (outcome, baselines, parameters) = run_somewhere(arguments, &demo)?;
     let page = render(&report(&demo, &baselines, &outcome, parameters));
     write_file(&arguments.report, page)?;
     if arguments.json {
@@ -116,6 +115,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// What happened, what to compare it with, and the settings.
 type Shown = (Outcome, Baselines, Vec<(String, String)>);
 
+fn run_somewhere(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+    #[cfg(feature = "full")]
+    if arguments.netns {
+        return namespaces::run(arguments, demo);
+    }
+    run_here(arguments, demo)
+}
+
 /// Both hosts in this process.
 fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
     let pcapng = arguments.pcap.as_deref().map(create_file).transpose()?;
@@ -134,34 +141,7 @@ fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
     Ok((outcome, baselines, parameters(arguments)))
 }
 
-/// The server's kernel, emulated links, and our stack.
-fn run_in_namespaces(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
-    block_on_interruptibly(async {
-        let namespaces = Namespaces::set_up(demo).map_err(Failure::run)?;
-        let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
-        let outcome = namespaces.run(|sample| {
-            if let Some(bars) = &bars {
-                bars.show(sample);
-            }
-        });
-        let outcome = outcome.await.map_err(Failure::run)?;
-        if let Some(bars) = &bars {
-            bars.finish();
-        }
-        let spinner = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        spinner.enable_steady_tick(SystemDuration::from_millis(100));
-        let baselines =
-            namespaces.measure_baselines(|step| spinner.set_message(format!("beside it: {step}")));
-        let baselines = baselines.await.map_err(Failure::run)?;
-        spinner.finish_and_clear();
-        let mut settings = namespaces.parameters();
-        let checksum = if arguments.checksum { "on" } else { "off" };
-        settings.push(("DSS checksum".into(), checksum.into()));
-        Ok((outcome, baselines, settings))
-    })
-}
-
-fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
+fn plan(arguments: &Arguments, policies: &Policies) -> Result<Demo, Failure> {
     let paths = if arguments.paths.is_empty() {
         vec![DemoPath::wifi(), DemoPath::lte()]
     } else {
@@ -193,8 +173,9 @@ fn plan(arguments: &Arguments) -> Result<Demo, Failure> {
     }
     let version = if arguments.mptcp_version == 0 { MptcpVersion::V0 } else { MptcpVersion::V1 };
     let connection = ConnectionConfig {
-        scheduler: arguments.scheduler,
-        congestion: arguments.congestion,
+        scheduler: chosen(policies, "--scheduler", &arguments.scheduler)?,
+        congestion: chosen(policies, "--congestion", &arguments.congestion)?,
+        lia_on_shared_access: false,
         version,
         checksum: arguments.checksum,
         ..Default::default()
@@ -220,8 +201,8 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
     let clock = if arguments.simulated { "virtual (simulator)" } else { "real" };
     [
         ("Clock", clock.to_string()),
-        ("Scheduler", arguments.scheduler.to_string()),
-        ("Congestion control", arguments.congestion.to_string()),
+        ("Scheduler", arguments.scheduler.clone()),
+        ("Congestion control", arguments.congestion.clone()),
         ("Wire version", arguments.mptcp_version.to_string()),
         ("DSS checksum", if arguments.checksum { "on" } else { "off" }.to_string()),
         ("Seed", arguments.seed.to_string()),

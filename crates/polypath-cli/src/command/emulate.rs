@@ -5,11 +5,13 @@ use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use polypath_config::Policies;
+use polypath_config::quantity::parse_span;
 use polypath_emulate::{
     DirectionStatistics, EmulateError, EmulatedLink, Emulation, LinkStatistics, PortStatistics,
 };
 use polypath_link::LinkConfig;
-use polypath_sim::scenario::{InterfaceLink, InterfaceLinks, parse_span};
+use polypath_sim::scenario::{InterfaceLink, InterfaceLinks};
 use polypath_system::{Namespace, Netlink};
 use polypath_units::Duration;
 use serde::Serialize;
@@ -128,8 +130,8 @@ impl From<PortStatistics> for InterfaceSummary {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let plan = InterfaceLinks::load(&arguments.file).map_err(Failure::input)?;
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let plan = InterfaceLinks::load(&arguments.file, policies).map_err(Failure::input)?;
     if arguments.dry_run {
         return show(&plan);
     }
@@ -272,7 +274,7 @@ fn show(plan: &InterfaceLinks) -> Result<(), Failure> {
         print_line(&format!("{}:", link.name))?;
         print_line(&format!("  {a} → {b}  {}", describe(&link.forward)))?;
         print_line(&format!("  {b} → {a}  {}", describe(&link.backward)))?;
-        let boxes: Vec<&str> = link.middleboxes.iter().map(|kind| kind.name).collect();
+        let boxes: Vec<&str> = link.middleboxes.iter().map(|kind| kind.name()).collect();
         if !boxes.is_empty() {
             print_line(&format!("  middleboxes: {}", boxes.join(", ")))?;
         }
@@ -293,5 +295,6 @@ fn describe(config: &LinkConfig) -> String {
     if config.loss != polypath_link::Loss::None {
         words.push(format!("loss {:?}", config.loss));
     }
+    words.extend(config.impairments.iter().map(ToString::to_string));
     words.join(", ")
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use polypath_config::{Policies, PolicyKind};
 use polypath_congestion::Algorithm;
 use polypath_control::offer;
 use polypath_mptcp::{ConnectionConfig, JudgePaths, path_manager, scheduler};
@@ -15,9 +16,10 @@ use polypath_stack::engine::{Keepalive, KernelEngine};
 use polypath_stack::udp::{UdpOptions, UdpPath};
 use polypath_stack::{Engine, Stack, UplinkPreference, udp};
 use polypath_system::{Namespace, runtime_directory};
+use polypath_units::named::Named;
 
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
-use super::{Failure, complain, print_line};
+use super::{Failure, chosen, complain, print_line};
 
 /// What carries the connections.
 #[derive(Clone, Debug, Args)]
@@ -35,15 +37,16 @@ pub(super) struct EngineArguments {
     /// Interfaces to use only when no other works (engines tun and udp)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     backup: Vec<String>,
-    /// Which path gets data (engines tun and udp)
+    /// Which path gets data (engines tun and udp) [default: default]
     #[arg(long, value_name = "NAME")]
-    scheduler: Option<scheduler::Policy>,
-    /// Which paths are opened, and which one takes over (engines tun and udp)
+    scheduler: Option<String>,
+    /// Which paths are opened, and which one takes over (engines tun and udp) [default: endpoints]
     #[arg(long, value_name = "NAME")]
-    path_manager: Option<path_manager::Policy>,
-    /// How each path's rate follows from acknowledgments and losses (engines tun and udp)
+    path_manager: Option<String>,
+    /// How each path's rate follows from acknowledgments and losses (engines tun and udp) [default: cubic, and lia for a further
+    /// subflow over the same access link]
     #[arg(long, value_name = "NAME")]
-    congestion_control: Option<Algorithm>,
+    congestion_control: Option<String>,
     /// Whose paths to judge when they send to us: one that holds up the rest is set aside; foreign senders are such as kernels (engine tun;
     /// engine udp has peers of our kind only) [default: never]
     #[arg(long, value_name = "never|foreign|always", value_parser = parse_judge)]
@@ -76,20 +79,37 @@ enum Kind {
     Tcp,
 }
 
+/// Policies that were named.
+struct ChosenPolicies {
+    scheduler: Option<scheduler::Policy>,
+    path_manager: Option<path_manager::Policy>,
+    congestion: Option<Algorithm>,
+}
+
+fn optional<K: PolicyKind>(
+    policies: &Policies,
+    option: &str,
+    name: Option<&str>,
+) -> Result<Option<Named<K>>, Failure> {
+    name.map(|name| chosen(policies, option, name)).transpose()
+}
+
 impl EngineArguments {
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
-    pub(super) async fn start(&self) -> Result<Engine, Failure> {
-        self.start_as(false)
+    pub(super) async fn start(&self, policies: &Policies) -> Result<Engine, Failure> {
+        self.start_as(false, policies)
     }
 
     /// As [`EngineArguments::start`], for commands that listen.
-    pub(super) async fn start_listening(&self) -> Result<Engine, Failure> {
-        self.start_as(true)
+    pub(super) async fn start_listening(&self, policies: &Policies) -> Result<Engine, Failure> {
+        self.start_as(true, policies)
     }
 
     /// The choices in the words of `polypath_open`, for programs that start the engine themselves.
     pub(super) fn words(&self, is_reachable: bool) -> Result<String, Failure> {
         self.check()?;
+        // The library that reads them knows ours alone.
+        let chosen = self.policies(&Policies::default())?;
         if self.dry_run {
             return Err(Failure::input("--dry-run: expected a command that sets the network up itself"));
         }
@@ -114,7 +134,7 @@ impl EngineArguments {
         words.extend(named.iter().map(|interface| format!("interface={}", interface.name)));
         let backups = named.iter().filter(|interface| interface.is_backup);
         words.extend(backups.map(|interface| format!("backup={}", interface.name)));
-        words.extend(self.scheduler.map(|policy| format!("scheduler={}", policy.name())));
+        words.extend(chosen.scheduler.map(|policy| format!("scheduler={policy}")));
         words.extend(self.announce.iter().map(|(addr, port)| match port {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
             None => format!("announce={addr}"),
@@ -127,7 +147,7 @@ impl EngineArguments {
                 return Err(Failure::input(format!("--keepalive: {expected}")));
             }
         }
-        words.extend(self.congestion_control.map(|control| format!("congestion={}", control.name())));
+        words.extend(chosen.congestion.map(|control| format!("congestion={}", control.name())));
         if self.engine == Kind::Udp {
             words.push(format!("udp_port={}", self.udp_port));
             words.extend(is_reachable.then(|| "reachable".to_string()));
@@ -186,12 +206,13 @@ impl EngineArguments {
         Err(Failure::Exit(0))
     }
 
-    fn start_as(&self, is_reachable: bool) -> Result<Engine, Failure> {
+    fn start_as(&self, is_reachable: bool, policies: &Policies) -> Result<Engine, Failure> {
+        let chosen = self.policies(policies)?;
         self.end_if_dry()?;
         clear_leftovers();
         let engine = match self.engine {
-            Kind::Tun => self.start_tun()?,
-            Kind::Udp => self.start_udp(is_reachable)?,
+            Kind::Tun => self.start_tun(&chosen)?,
+            Kind::Udp => self.start_udp(is_reachable, &chosen)?,
             Kind::Kernel => Engine::Kernel(KernelEngine::new().with_keepalive(self.keepalive())),
             Kind::Tcp => Engine::Kernel(KernelEngine::plain_tcp().with_keepalive(self.keepalive())),
         };
@@ -199,7 +220,7 @@ impl EngineArguments {
         Ok(engine)
     }
 
-    fn start_udp(&self, is_reachable: bool) -> Result<Engine, Failure> {
+    fn start_udp(&self, is_reachable: bool, chosen: &ChosenPolicies) -> Result<Engine, Failure> {
         let path = |interface: Interface| UdpPath {
             interface: Some(interface.name),
             is_backup: interface.is_backup,
@@ -212,7 +233,7 @@ impl EngineArguments {
             announced: self.announce.iter().map(|(addr, _)| *addr).collect(),
             ..UdpOptions::default()
         };
-        self.choose(&mut options.connection);
+        self.choose(&mut options.connection, chosen);
         let namespace = Namespace::current().map_err(Failure::run)?;
         if options.paths.is_empty() {
             options.use_uplinks(&namespace).map_err(Failure::run)?;
@@ -237,19 +258,23 @@ impl EngineArguments {
         Keepalive::after(Some(idle).filter(|idle| !idle.is_zero()))
     }
 
-    fn choose(&self, connection: &mut ConnectionConfig) {
+    /// What the names among the choices stand for.
+    fn policies(&self, policies: &Policies) -> Result<ChosenPolicies, Failure> {
+        Ok(ChosenPolicies {
+            scheduler: optional(policies, "--scheduler", self.scheduler.as_deref())?,
+            path_manager: optional(policies, "--path-manager", self.path_manager.as_deref())?,
+            congestion: optional(policies, "--congestion-control", self.congestion_control.as_deref())?,
+        })
+    }
+
+    fn choose(&self, connection: &mut ConnectionConfig, chosen: &ChosenPolicies) {
         self.keepalive().choose(connection);
-        if let Some(scheduler) = self.scheduler {
-            connection.scheduler = scheduler;
-        }
-        if let Some(path_manager) = self.path_manager {
-            connection.path_manager = path_manager;
-        }
-        if let Some(judge) = self.judge_paths {
-            connection.judge_paths = judge;
-        }
-        if let Some(congestion) = self.congestion_control {
+        connection.scheduler = chosen.scheduler.unwrap_or(connection.scheduler);
+        connection.path_manager = chosen.path_manager.unwrap_or(connection.path_manager);
+        connection.judge_paths = self.judge_paths.unwrap_or(connection.judge_paths);
+        if let Some(congestion) = chosen.congestion {
             connection.congestion = congestion;
+            connection.lia_on_shared_access = false;
         }
     }
 
@@ -265,7 +290,7 @@ impl EngineArguments {
         }
     }
 
-    fn start_tun(&self) -> Result<Engine, Failure> {
+    fn start_tun(&self, chosen: &ChosenPolicies) -> Result<Engine, Failure> {
         let named = self.named_interfaces().into_iter();
         let mut options = UplinkOptions {
             setup: self.setup(),
@@ -273,7 +298,7 @@ impl EngineArguments {
             announced: self.announce.clone(),
             ..UplinkOptions::default()
         };
-        self.choose(&mut options.connection);
+        self.choose(&mut options.connection, chosen);
         let namespace = Namespace::current().map_err(Failure::run)?;
         let stack = polypath_netsetup::uplinks::open(&namespace, options);
         stack.map(Engine::Stack).map_err(|error| match error {

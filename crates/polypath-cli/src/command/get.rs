@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::web::{Client, Download, Target, Verify};
 use clap::Args;
-use polypath_cli::web::{Client, Download, Target, Verify};
+use polypath_config::Policies;
 use polypath_system::console;
 use url::Url;
 
@@ -44,7 +45,7 @@ pub(super) struct Arguments {
     engine: EngineArguments,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     if arguments.output.is_some() && arguments.urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }
@@ -53,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let token = arguments.credentials.token()?;
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
-        let engine = arguments.engine.start().await?;
+        let engine = arguments.engine.start(policies).await?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let mut failures = Vec::new();

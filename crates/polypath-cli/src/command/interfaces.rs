@@ -1,6 +1,6 @@
 //! Interfaces on the command line, and what each is for: `-I wlan0,priority=1 -I wwan0,backup,budget=2GB`.
 
-use polypath_sim::scenario::units::{Size, read};
+use polypath_config::quantity::{Size, read};
 use polypath_stack::UplinkPreference;
 
 /// One interface.

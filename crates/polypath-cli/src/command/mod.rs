@@ -1,24 +1,45 @@
 //! Subcommands, and what they have in common: one line for each mistake, and exit codes.
 
+#[cfg(feature = "full")]
+mod all;
+#[cfg(feature = "full")]
 mod bench;
+#[cfg(feature = "full")]
 mod cp;
 mod demo;
+#[cfg(feature = "full")]
 mod doctor;
+#[cfg(feature = "full")]
 mod emulate;
+#[cfg(feature = "full")]
 mod engine;
+#[cfg(feature = "full")]
 mod get;
+#[cfg(feature = "full")]
 mod interfaces;
+#[cfg(feature = "full")]
 mod lab;
+#[cfg(feature = "full")]
 mod monitor;
+#[cfg(feature = "full")]
 mod network;
+#[cfg(feature = "full")]
 mod perf;
+#[cfg(feature = "full")]
 mod preload;
+#[cfg(feature = "full")]
 mod request_log;
+#[cfg(feature = "full")]
 mod run;
+#[cfg(feature = "full")]
+mod schema;
+#[cfg(feature = "full")]
 mod serve;
 mod sim;
 mod soak;
+#[cfg(feature = "full")]
 mod ss;
+#[cfg(feature = "full")]
 mod transfer;
 
 use std::fmt;
@@ -28,7 +49,9 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use polypath_config::{Policies, PolicyKind};
 use polypath_system::console;
+use polypath_units::named::Named;
 use serde::Serialize;
 
 /// Multipath TCP in user space: one connection, many paths.
@@ -47,54 +70,11 @@ enum Command {
     Demo(demo::Arguments),
     /// Run a scenario that is described in a TOML file
     Sim(sim::Arguments),
-    /// Emulate links in real time between real interfaces (Linux, CAP_NET_RAW)
-    ///
-    /// Rate, delay, queue, loss, middleboxes and changes by time, between two interfaces each: virtual or physical.
-    Emulate(emulate::Arguments),
-    /// Measure the stack and the simulator
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    /// Run experiments that are described in TOML files, and compare their results
-    #[command(subcommand)]
-    Lab(lab::Lab),
-    /// Measure throughput to another `polypath perf`, with iperf3's flags and JSON
-    Perf(Box<perf::Arguments>),
-    /// Serve the files of a directory over HTTP
-    Serve(serve::Arguments),
-    /// Download files over HTTP
-    Get(get::Arguments),
-    /// Copy files to or from a `polypath serve`
-    Cp(cp::Arguments),
-    /// Show the connections of the stacks that run here, in the words of `ss -M`
-    Ss(ss::Arguments),
-    /// Show what happens to connections, in the words of `ip mptcp monitor`
-    Monitor(monitor::Arguments),
-    /// Tell why a path is used or not, and what to do about it
-    ///
-    /// Looks at this host and its interfaces and, with a peer, at what the network makes of connections to it. Changes
-    /// nothing. Exit code 1 if something stands in the way.
-    Doctor(doctor::Arguments),
     /// Run random scenarios, or replay one by its seed
     Soak(soak::Arguments),
-    /// Run a program whose TCP connections go over Multipath TCP, on all uplinks
-    ///
-    /// The program needs no change and no setting. It gets a network of its own, in which every TCP connection ends at
-    /// Polypath and is carried on by the engine; UDP, DNS and ping pass. With engines kernel and udp it needs no root
-    /// where user namespaces are allowed and all may open /dev/net/tun (mode 0666).
-    Run(run::Arguments),
-    /// Run a dynamically linked program with Multipath TCP sockets of the kernel in place of its TCP sockets
-    ///
-    /// With --engine tun or udp the sockets stay the kernel's, and a process beside the program carries their connections on
-    /// our own stack. It ends, and takes down what it set up, when the program and all that it started have ended, what they
-    /// wrote is delivered, and their peers have been told. TCP Fast Open connects first, and TCP_FASTOPEN_CONNECT is refused
-    /// (EOPNOTSUPP).
-    Preload(preload::Arguments),
-    #[command(name = run::INSIDE, hide = true)]
-    RunInside(run::InsideArguments),
-    #[command(name = preload::KEEPER, hide = true)]
-    PreloadKeeper,
-    #[command(name = engine::GUARDIAN, hide = true)]
-    SetUpGuardian(engine::GuardianArguments),
+    #[cfg(feature = "full")]
+    #[command(flatten)]
+    All(Box<all::Command>),
 }
 
 /// Why a command did not succeed.
@@ -105,6 +85,7 @@ enum Failure {
     /// It was tried and went wrong: exit code 1.
     Run(String),
     /// A program that was run has ended with this code, which becomes ours; nothing is said about it.
+    #[cfg_attr(not(feature = "full"), expect(dead_code, reason = "only such commands run programs"))]
     Exit(u8),
 }
 
@@ -118,31 +99,21 @@ impl Failure {
     }
 }
 
-/// Parses the arguments and runs the command.
-pub(crate) fn run() -> ExitCode {
+/// Parses the program's arguments and runs the command. Files and options may name these policies.
+///
+/// The program is `main` and no more than that: some subcommands start it again, as a process of its own.
+#[must_use]
+pub fn run(policies: &Policies) -> ExitCode {
     let arguments = match Polypath::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
     let result = match arguments.command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Sim(arguments) => sim::run(&arguments),
-        Command::Emulate(arguments) => emulate::run(&arguments),
-        Command::Bench(bench) => bench::run(&bench),
-        Command::Lab(lab) => lab::run(&lab),
-        Command::Perf(arguments) => perf::run(&arguments),
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Get(arguments) => get::run(&arguments),
-        Command::Cp(arguments) => cp::run(&arguments),
-        Command::Ss(arguments) => ss::run(&arguments),
-        Command::Monitor(arguments) => monitor::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments, policies),
+        Command::Sim(arguments) => sim::run(&arguments, policies),
         Command::Soak(arguments) => soak::run(&arguments),
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Preload(arguments) => preload::run(&arguments),
-        Command::RunInside(arguments) => run::run_inside(arguments),
-        Command::PreloadKeeper => preload::keep(),
-        Command::SetUpGuardian(arguments) => engine::guard(&arguments),
+        #[cfg(feature = "full")]
+        Command::All(command) => command.run(policies),
     };
     let (message, code) = match result {
         Ok(()) => return ExitCode::SUCCESS,
@@ -152,6 +123,11 @@ pub(crate) fn run() -> ExitCode {
     };
     complain(&message);
     ExitCode::from(code)
+}
+
+/// The policy that an option names.
+fn chosen<K: PolicyKind>(policies: &Policies, option: &str, name: &str) -> Result<Named<K>, Failure> {
+    policies.find(name).map_err(|error| Failure::Input(format!("{option}: {error}")))
 }
 
 /// Says what is wrong, in one line.

@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
-use polypath_cli::perf::text::{Unit, Writer};
-use polypath_cli::perf::{
+use crate::perf::text::{Unit, Writer};
+use crate::perf::{
     Amount, Client, DEFAULT_PORT, Direction, Error, MAX_BLOCK_BYTES, MAX_STREAMS, Parameters, Progress,
     Report, Server,
 };
-use polypath_congestion::{Algorithm, UnknownAlgorithm};
+use clap::Args;
+use polypath_config::Policies;
 use polypath_mptcp::ConnectionConfig;
 use polypath_stack::Engine;
 use polypath_stack::engine::ConnectOptions;
@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::engine::EngineArguments;
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
 use super::transfer::{Patience, seconds};
-use super::{Failure, complain, print_json, print_line};
+use super::{Failure, chosen, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("end").required(true).args(["client", "server"])))]
@@ -92,10 +92,12 @@ pub(super) struct Arguments {
     engine: EngineArguments,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let result = match &arguments.client {
-        Some(host) => block_on_saving(async |interruption| client(arguments, host, interruption).await),
-        None => block_on(server(arguments)),
+        Some(host) => {
+            block_on_saving(async |interruption| client(arguments, policies, host, interruption).await)
+        }
+        None => block_on(server(arguments, policies)),
     };
     if let (true, Err(Failure::Input(message) | Failure::Run(message))) = (arguments.json, &result) {
         // Scripts look for it where iperf3 says it.
@@ -104,9 +106,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     result
 }
 
-async fn client(arguments: &Arguments, host: &str, interruption: &Interruption) -> Result<(), Failure> {
-    let engine = arguments.engine.start().await?;
-    let connect = connect_options(arguments, &engine)?;
+async fn client(
+    arguments: &Arguments,
+    policies: &Policies,
+    host: &str,
+    interruption: &Interruption,
+) -> Result<(), Failure> {
+    let engine = arguments.engine.start(policies).await?;
+    let connect = connect_options(arguments, policies, &engine)?;
     let family = |address: &SocketAddr| {
         !(arguments.version4 && address.is_ipv6() || arguments.version6 && address.is_ipv4())
     };
@@ -132,9 +139,9 @@ async fn client(arguments: &Arguments, host: &str, interruption: &Interruption) 
     }
 }
 
-async fn server(arguments: &Arguments) -> Result<(), Failure> {
+async fn server(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
-    let engine = arguments.engine.start_listening().await?;
+    let engine = arguments.engine.start_listening(policies).await?;
     let mut server = listen(arguments, &engine).await?;
     server.set_progress_limit(arguments.patience.limit());
     for test in 1.. {
@@ -183,13 +190,16 @@ async fn listen(arguments: &Arguments, engine: &Engine) -> Result<Server, Failur
 }
 
 /// A choice of congestion control is the only thing in which a connection differs from the engine's others.
-fn connect_options(arguments: &Arguments, engine: &Engine) -> Result<ConnectOptions, Failure> {
-    let unknown = |error: UnknownAlgorithm| Failure::input(format!("--congestion: {error}"));
+fn connect_options(
+    arguments: &Arguments,
+    policies: &Policies,
+    engine: &Engine,
+) -> Result<ConnectOptions, Failure> {
     let config = match (&arguments.congestion, engine) {
         (Some(name), Engine::Stack(stack)) => {
-            let algorithm: Algorithm = name.parse().map_err(unknown)?;
+            let congestion = chosen(policies, "--congestion", name)?;
             let config = ConnectionConfig::clone(&stack.connection_config());
-            Some(Arc::new(ConnectionConfig { congestion: algorithm, ..config }))
+            Some(Arc::new(ConnectionConfig { congestion, lia_on_shared_access: false, ..config }))
         }
         _ => None,
     };
@@ -241,7 +251,6 @@ impl Printer {
                 Some(writer) => writer.interval(interval),
                 None => return,
             },
-            _ => return,
         };
         // A reader that has gone is noticed at the end.
         let _ = print_line(&text);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
 use clap::Args;
+use polypath_config::Policies;
 use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
 use super::engine::EngineArguments;
@@ -65,7 +66,7 @@ fn parse_publish(text: &str) -> Result<Publish, String> {
     Ok(Publish { addr, outside: port(outside)?, inside: port(inside)? })
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::input("no command to run"));
     };
@@ -89,9 +90,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let launch = Launch::prepare(enclosure, inside).map_err(failure)?;
     let ended = network::block_on(async {
         let engine = if arguments.publish.is_empty() {
-            arguments.engine.start().await?
+            arguments.engine.start(policies).await?
         } else {
-            arguments.engine.start_listening().await?
+            arguments.engine.start_listening(policies).await?
         };
         launch.run(engine).await.map_err(failure)
     })?;

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::web::{self, Access, FileServer, Token};
 use clap::Args;
-use polypath_cli::web::{self, Access, FileServer, Token};
+use polypath_config::Policies;
 
 use super::engine::EngineArguments;
 use super::network::block_on;
@@ -50,7 +51,7 @@ pub(super) struct Arguments {
     engine: EngineArguments,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let directory = &arguments.directory;
     let mut files = FileServer::new(directory, arguments.writable).map_err(|error| {
         Failure::Input(format!("{}: {error}; expected a directory that can be read", directory.display()))
@@ -64,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         files = files.with_token(token.clone());
     }
     block_on(async {
-        let engine = arguments.engine.start_listening().await?;
+        let engine = arguments.engine.start_listening(policies).await?;
         let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;

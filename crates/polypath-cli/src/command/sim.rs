@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration as SystemDuration;
 
+use crate::report::{Chart, Report, Series, Table, render};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use polypath_cli::report::{Chart, Report, Series, Table, render};
+use polypath_config::Policies;
 use polypath_sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
 use polypath_units::Instant;
 
@@ -43,8 +44,8 @@ impl Progress for Bar {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut scenario = Scenario::load(&arguments.file).map_err(Failure::input)?;
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let mut scenario = Scenario::load(&arguments.file, policies).map_err(Failure::input)?;
     if let Some(seed) = arguments.seed {
         scenario = scenario.with_seed(seed);
     }

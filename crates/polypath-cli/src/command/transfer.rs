@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::web::{DownloadError, Error, Fetched, Progress, Token};
 use clap::Args;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use polypath_cli::web::{DownloadError, Error, Fetched, Progress, Token};
 use polypath_stack::Engine;
 use polypath_system::console;
 use tokio::signal::unix::{SignalKind, signal};

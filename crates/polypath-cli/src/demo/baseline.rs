@@ -10,55 +10,59 @@ use super::{Clock, Demo, Outcome};
 /// Where baselines were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Provenance {
+pub(crate) enum Provenance {
     /// In virtual time, our stack at both ends.
     Simulator,
     /// Between network namespaces: the kernel sends, and the kernel's TCP receives.
+    #[cfg_attr(
+        not(feature = "full"),
+        expect(dead_code, reason = "a build for a first look has no namespaces")
+    )]
     Namespaces,
 }
 
 /// Goodputs of the same file without trouble, in bits per second.
 #[derive(Clone, Debug, Serialize)]
-pub struct Baselines {
+pub(crate) struct Baselines {
     /// TCP on each path alone, by path.
-    pub tcp_alone_bps: Vec<f64>,
+    pub(crate) tcp_alone_bps: Vec<f64>,
     /// Multipath TCP on all paths, none of them cut.
-    pub mptcp_bps: f64,
+    pub(crate) mptcp_bps: f64,
     /// A client on the kernel's Multipath TCP, where there is a kernel.
-    pub kernel: Option<KernelBaselines>,
+    pub(crate) kernel: Option<KernelBaselines>,
     /// Where this was measured.
-    pub provenance: Provenance,
+    pub(crate) provenance: Provenance,
 }
 
 /// What a client on the kernel's Multipath TCP makes of the same paths.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct KernelBaselines {
+pub(crate) struct KernelBaselines {
     /// None of them cut.
-    pub mptcp_bps: f64,
+    pub(crate) mptcp_bps: f64,
     /// With the cut, if there is one.
-    pub with_cut_bps: Option<f64>,
+    pub(crate) with_cut_bps: Option<f64>,
     /// The longest time in which nothing arrived in that, in seconds.
-    pub with_cut_longest_gap_s: Option<f64>,
+    pub(crate) with_cut_longest_gap_s: Option<f64>,
 }
 
 impl Baselines {
     /// Which path TCP does best on, and how well.
     #[must_use]
-    pub fn best(&self) -> Option<(usize, f64)> {
+    pub(crate) fn best(&self) -> Option<(usize, f64)> {
         let paths = self.tcp_alone_bps.iter().copied().enumerate();
         paths.max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
     /// Aggregation benefit of `goodput_bps` over TCP on the paths alone.
     #[must_use]
-    pub fn benefit(&self, goodput_bps: f64) -> f64 {
+    pub(crate) fn benefit(&self, goodput_bps: f64) -> f64 {
         aggregation_benefit(goodput_bps, &self.tcp_alone_bps)
     }
 }
 
 /// Aggregation benefit (Kaspar 3.6, Paasch 3.2): 1 is the sum of what single paths give, 0 the best of them, −1 nothing.
 #[must_use]
-pub fn aggregation_benefit(goodput: f64, single: &[f64]) -> f64 {
+pub(crate) fn aggregation_benefit(goodput: f64, single: &[f64]) -> f64 {
     let best = single.iter().copied().fold(0.0, f64::max);
     let sum: f64 = single.iter().sum();
     if goodput >= best {
@@ -73,7 +77,7 @@ pub fn aggregation_benefit(goodput: f64, single: &[f64]) -> f64 {
 ///
 /// # Errors
 /// Only what [`Demo::run`] reports.
-pub fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
+pub(crate) fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
     let undisturbed = Demo { cut: None, clock: Clock::Virtual, ..demo.clone() };
     let goodput = |demo: &Demo| demo.run(None, |_| {}).map(|outcome: Outcome| outcome.goodput_bps);
     let mut tcp_alone_bps = Vec::new();

@@ -4,7 +4,8 @@
 //! against the wall clock or, with [`Clock::Virtual`], as fast as the machine can.
 
 mod baseline;
-pub mod namespaces;
+#[cfg(feature = "full")]
+pub(crate) mod namespaces;
 mod path;
 mod summary;
 mod transfer;
@@ -15,12 +16,14 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use baseline::{Baselines, KernelBaselines, Provenance, aggregation_benefit, measure_baselines};
+pub(crate) use baseline::{Baselines, Provenance, measure_baselines};
+#[cfg(feature = "full")]
+pub(crate) use baseline::{KernelBaselines, aggregation_benefit};
 use bytes::Bytes;
-pub use path::{Cut, DemoPath, ParsePathError};
+pub(crate) use path::{Cut, DemoPath};
 use polypath_link::Change;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
-use polypath_sim::app::{App, Stack};
+use polypath_sim::app::App;
 use polypath_sim::network::{AppId, LinkId, Network, NodeId};
 use polypath_sim::topologies::{PathConfig, parallel_paths};
 use polypath_sim::trace::TraceOutputs;
@@ -28,31 +31,31 @@ use polypath_system::{Timed, run_in_real_time};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 use serde::Serialize;
-pub use summary::{report, table};
+pub(crate) use summary::{report, table};
 use transfer::{Client, Progress, Server};
 
 /// What to show.
 #[derive(Clone, Debug)]
-pub struct Demo {
+pub(crate) struct Demo {
     /// The access links.
-    pub paths: Vec<DemoPath>,
+    pub(crate) paths: Vec<DemoPath>,
     /// The file's content.
-    pub content: Bytes,
+    pub(crate) content: Bytes,
     /// A path that goes down and comes back.
-    pub cut: Option<Cut>,
+    pub(crate) cut: Option<Cut>,
     /// Settings of both ends.
-    pub connection: ConnectionConfig,
+    pub(crate) connection: ConnectionConfig,
     /// How time passes.
-    pub clock: Clock,
+    pub(crate) clock: Clock,
     /// Seed of everything random.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Give up after this long.
-    pub limit: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// How time passes in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
+pub(crate) enum Clock {
     /// As on the wall.
     Real,
     /// At once.
@@ -61,59 +64,59 @@ pub enum Clock {
 
 /// One sample of a running transfer, for progress displays and charts.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Seconds since the connection was opened.
-    pub at_s: f64,
+    pub(crate) at_s: f64,
     /// Bytes that the client has of the file.
-    pub received_bytes: u64,
+    pub(crate) received_bytes: u64,
     /// By path.
-    pub paths: Vec<PathSample>,
+    pub(crate) paths: Vec<PathSample>,
 }
 
 /// A path in a [`Sample`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct PathSample {
+pub(crate) struct PathSample {
     /// Payload acknowledged so far, over all subflows that the path has had; where the kernel sends, payload that arrived.
-    pub acked_bytes: u64,
+    pub(crate) acked_bytes: u64,
     /// Congestion window in bytes; zero while there is no subflow.
-    pub cwnd_bytes: u64,
+    pub(crate) cwnd_bytes: u64,
     /// Smoothed round-trip time in milliseconds; zero while there is none.
-    pub srtt_ms: f64,
+    pub(crate) srtt_ms: f64,
     /// The link is down.
-    pub down: bool,
+    pub(crate) down: bool,
 }
 
 /// What came of a transfer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The whole file arrived.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// Seconds from opening the connection to the last byte.
-    pub duration_s: f64,
+    pub(crate) duration_s: f64,
     /// The file's length over the duration, in bits per second.
-    pub goodput_bps: f64,
+    pub(crate) goodput_bps: f64,
     /// Bytes that arrived.
-    pub received_bytes: u64,
+    pub(crate) received_bytes: u64,
     /// SHA-256 of what was sent, in hexadecimal.
-    pub sent_sha256: String,
+    pub(crate) sent_sha256: String,
     /// SHA-256 of what arrived.
-    pub received_sha256: String,
+    pub(crate) received_sha256: String,
     /// The longest time in which nothing arrived, in seconds, after the first byte.
-    pub longest_gap_s: f64,
+    pub(crate) longest_gap_s: f64,
     /// Samples, 100 ms apart.
-    pub samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
 }
 
 impl Outcome {
     /// All bytes arrived, unchanged.
     #[must_use]
-    pub fn is_intact(&self) -> bool {
+    pub(crate) fn is_intact(&self) -> bool {
         self.complete && self.sent_sha256 == self.received_sha256
     }
 }
 
 /// Between two samples.
-pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 const PORT: u16 = 80;
 
@@ -187,7 +190,7 @@ impl Demo {
     ///
     /// # Errors
     /// A trace that can't be written.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         pcapng: Option<Box<dyn io::Write>>,
         mut watch: impl FnMut(&Sample),
@@ -296,16 +299,16 @@ impl Running {
         let mut sample = self.totals.sample(now, self.cut);
         sample.received_bytes = self.progress.borrow().received_bytes;
         let host = self.network.host(self.server);
-        let info = host.connection(self.serving).map(|id| Stack::info(&host.stack, id)).unwrap_or_default();
+        let info = host.info(self.serving).unwrap_or_default();
         let mut current = vec![0; self.client_addrs.len()];
         for subflow in &info.subflows {
             let Some(path) = self.client_addrs.iter().position(|addr| *addr == subflow.tuple.remote.addr)
             else {
                 continue;
             };
-            current[path] += subflow.acked_bytes;
-            sample.paths[path].cwnd_bytes += subflow.cwnd_bytes;
-            sample.paths[path].srtt_ms = subflow.srtt.as_millis_f64();
+            current[path] += subflow.tcp.bytes_acked;
+            sample.paths[path].cwnd_bytes += subflow.tcp.cwnd_bytes;
+            sample.paths[path].srtt_ms = subflow.tcp.srtt.as_millis_f64();
         }
         self.totals.note(&current, &mut sample);
         self.samples.push(sample);

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 use std::time::Duration as SystemDuration;
 
-pub use error::{MAX_PATHS, NamespaceError};
+pub(crate) use error::{MAX_PATHS, NamespaceError};
 use http_body_util::BodyExt;
 use hyper::Method;
 use nginx::{FILE_NAME, Nginx};
@@ -33,7 +33,7 @@ use crate::web;
 
 /// Hosts, links and the server. All of it is gone when this is dropped, and when this process ends.
 #[derive(Debug)]
-pub struct Namespaces<'a> {
+pub(crate) struct Namespaces<'a> {
     demo: &'a Demo,
     stack: Stack,
     // In the order in which they end.
@@ -50,7 +50,7 @@ impl<'a> Namespaces<'a> {
     ///
     /// # Errors
     /// What is missing, and how to get it.
-    pub fn set_up(demo: &'a Demo) -> Result<Self, NamespaceError> {
+    pub(crate) fn set_up(demo: &'a Demo) -> Result<Self, NamespaceError> {
         let paths = u8::try_from(demo.paths.len()).ok().filter(|paths| usize::from(*paths) <= MAX_PATHS);
         let paths = paths.ok_or(NamespaceError::TooManyPaths(demo.paths.len()))?;
         nginx::find_programs()?;
@@ -87,7 +87,7 @@ impl<'a> Namespaces<'a> {
 
     /// What sends and what receives, as lines of a report.
     #[must_use]
-    pub fn parameters(&self) -> Vec<(String, String)> {
+    pub(crate) fn parameters(&self) -> Vec<(String, String)> {
         let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default().trim().to_string();
         let here = |file: &'static str| self.testbed.server.run(move || read(file)).unwrap_or_default();
         let kernel = read("/proc/sys/kernel/osrelease");
@@ -107,7 +107,7 @@ impl<'a> Namespaces<'a> {
     ///
     /// # Errors
     /// What went wrong on the way.
-    pub async fn run(&self, watch: impl FnMut(&Sample)) -> Result<Outcome, NamespaceError> {
+    pub(crate) async fn run(&self, watch: impl FnMut(&Sample)) -> Result<Outcome, NamespaceError> {
         self.run_with(self.demo.cut, watch).await
     }
 
@@ -145,7 +145,7 @@ impl<'a> Namespaces<'a> {
     ///
     /// # Errors
     /// What went wrong on the way.
-    pub async fn measure_baselines(
+    pub(crate) async fn measure_baselines(
         &self,
         mut on_step: impl FnMut(&str),
     ) -> Result<Baselines, NamespaceError> {

@@ -2,43 +2,43 @@
 
 use std::str::FromStr;
 
+use polypath_config::quantity::{parse_rate, parse_span};
 use polypath_link::{LinkConfig, QueueLimit};
-use polypath_sim::scenario::{parse_rate, parse_span};
 use polypath_units::{BitRate, Duration, Instant};
 
 /// An access link: `name=wifi,rate=40mbit,rtt=20ms,queue=80ms`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DemoPath {
+pub(crate) struct DemoPath {
     /// What it is called.
-    pub name: String,
+    pub(crate) name: String,
     /// Its rate in each direction.
-    pub rate: BitRate,
+    pub(crate) rate: BitRate,
     /// Round-trip time without queueing.
-    pub rtt: Duration,
+    pub(crate) rtt: Duration,
     /// The longest that a packet may wait in its queue.
-    pub queue: Duration,
+    pub(crate) queue: Duration,
 }
 
 /// A stretch of time in which a path is down: `wifi@2s..5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// Index of the path.
-    pub path: usize,
+    pub(crate) path: usize,
     /// When it goes down.
-    pub from: Duration,
+    pub(crate) from: Duration,
     /// When it comes back.
-    pub to: Duration,
+    pub(crate) to: Duration,
 }
 
 /// A description that makes no sense, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ParsePathError(String);
+pub(crate) struct ParsePathError(String);
 
 impl DemoPath {
     /// WiFi-like: 40 Mbit/s, 20 ms.
     #[must_use]
-    pub fn wifi() -> Self {
+    pub(crate) fn wifi() -> Self {
         Self {
             name: "wifi".into(),
             rate: BitRate::from_mbps(40),
@@ -49,7 +49,7 @@ impl DemoPath {
 
     /// LTE-like: 20 Mbit/s, 60 ms.
     #[must_use]
-    pub fn lte() -> Self {
+    pub(crate) fn lte() -> Self {
         Self {
             name: "lte".into(),
             rate: BitRate::from_mbps(20),
@@ -60,7 +60,7 @@ impl DemoPath {
 
     /// The link in one direction.
     #[must_use]
-    pub fn link(&self) -> LinkConfig {
+    pub(crate) fn link(&self) -> LinkConfig {
         LinkConfig::new(self.rate, self.rtt / 2, QueueLimit::Delay(self.queue))
     }
 }
@@ -99,7 +99,7 @@ impl Cut {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str, paths: &[DemoPath]) -> Result<Self, ParsePathError> {
+    pub(crate) fn parse(text: &str, paths: &[DemoPath]) -> Result<Self, ParsePathError> {
         let shape = || ParsePathError(format!("\"{text}\" is no cut; expected one such as wifi@2s..5s"));
         let (name, times) = text.split_once('@').ok_or_else(shape)?;
         let (from, to) = times.split_once("..").ok_or_else(shape)?;
@@ -115,7 +115,7 @@ impl Cut {
 
     /// The path is down at `now`.
     #[must_use]
-    pub fn contains(&self, now: Instant) -> bool {
+    pub(crate) fn contains(&self, now: Instant) -> bool {
         let at = now.since(Instant::ZERO);
         self.from <= at && at < self.to
     }

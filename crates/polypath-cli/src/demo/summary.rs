@@ -5,7 +5,7 @@ use crate::report::{Chart, Mark, Report, Series, Table};
 
 /// The comparison, with the row of the live run last.
 #[must_use]
-pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
+pub(crate) fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
     let size_bits = demo.content.len() as f64 * 8.0;
     let row = |name: String, bps: f64, benefit: Option<f64>| {
         let benefit = benefit.map_or(String::new(), |benefit| format!("{benefit:+.2}"));
@@ -51,7 +51,7 @@ pub fn table(demo: &Demo, baselines: &Baselines, outcome: &Outcome) -> Table {
 
 /// The whole result as a report.
 #[must_use]
-pub fn report(
+pub(crate) fn report(
     demo: &Demo,
     baselines: &Baselines,
     outcome: &Outcome,

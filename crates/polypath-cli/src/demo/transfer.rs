@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use polypath_mptcp::{ConnectionId, Host};
-use polypath_sim::app::{Application, Stack, StreamEvent};
+use polypath_sim::app::{Application, StreamEvent};
 use polypath_units::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
@@ -27,15 +27,15 @@ impl Application<Host> for Server {
         match event {
             StreamEvent::Accepted { .. } | StreamEvent::Writable => {
                 while !self.left.is_empty() {
-                    let taken = Stack::send(stack, now, id, self.left.clone());
+                    let taken = stack.send(now, id, self.left.clone()).unwrap_or(0);
                     if taken == 0 {
                         return;
                     }
                     self.left = self.left.slice(taken..);
                 }
-                Stack::shutdown(stack, now, id);
+                stack.shutdown(now, id);
             }
-            StreamEvent::Closed { .. } => Stack::release(stack, now, id),
+            StreamEvent::Closed { .. } => stack.release(now, id),
             _ => {}
         }
     }
@@ -103,16 +103,16 @@ impl Application<Host> for Client {
         let mut progress = self.progress.borrow_mut();
         match event {
             StreamEvent::Readable => {
-                while let Some(data) = Stack::recv(stack, now, id) {
+                while let Some(data) = stack.recv(now, id) {
                     for slice in data.slices() {
                         progress.add(now, slice);
                     }
                 }
             }
-            StreamEvent::PeerFinished => Stack::shutdown(stack, now, id),
+            StreamEvent::PeerFinished => stack.shutdown(now, id),
             StreamEvent::Closed { .. } => {
                 progress.closed = true;
-                Stack::release(stack, now, id);
+                stack.release(now, id);
             }
             _ => {}
         }

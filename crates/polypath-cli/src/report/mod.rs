@@ -5,78 +5,78 @@ mod html;
 
 use serde::Serialize;
 
-pub use html::render;
+pub(crate) use html::render;
 
 /// What a report shows, from top to bottom.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// Heading.
-    pub title: String,
+    pub(crate) title: String,
     /// One sentence below it.
-    pub summary: String,
+    pub(crate) summary: String,
     /// The result that matters, large: value and what it is.
-    pub headlines: Vec<(String, String)>,
+    pub(crate) headlines: Vec<(String, String)>,
     /// Tables.
-    pub tables: Vec<Table>,
+    pub(crate) tables: Vec<Table>,
     /// Charts, which share their time axis and the colours of their series.
-    pub charts: Vec<Chart>,
+    pub(crate) charts: Vec<Chart>,
     /// Stretches of time in which something was different, in all charts.
-    pub marks: Vec<Mark>,
+    pub(crate) marks: Vec<Mark>,
     /// Settings of the run, name and value.
-    pub parameters: Vec<(String, String)>,
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
 /// Lines over time.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Chart {
+pub(crate) struct Chart {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Unit of the values.
-    pub unit: String,
+    pub(crate) unit: String,
     /// Parts are drawn as areas on top of each other, sums as a line.
-    pub stacked: bool,
+    pub(crate) stacked: bool,
     /// The lines.
-    pub series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
 }
 
 /// One line.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Series {
+pub(crate) struct Series {
     /// Name, as in the legend.
-    pub name: String,
+    pub(crate) name: String,
     /// Which colour: paths by their number, and [`Series::TOTAL`].
-    pub colour: usize,
+    pub(crate) colour: usize,
     /// Time in seconds and value.
-    pub points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Series {
     /// The colour of a sum over all paths.
-    pub const TOTAL: usize = usize::MAX;
+    pub(crate) const TOTAL: usize = usize::MAX;
 }
 
 /// A stretch of time.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// Start in seconds.
-    pub from_s: f64,
+    pub(crate) from_s: f64,
     /// End in seconds.
-    pub to_s: f64,
+    pub(crate) to_s: f64,
     /// What was different.
-    pub label: String,
+    pub(crate) label: String,
 }
 
 /// A table. The first column is text, the others are numbers.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Table {
+pub(crate) struct Table {
     /// What is shown.
-    pub title: String,
+    pub(crate) title: String,
     /// Column headings.
-    pub columns: Vec<String>,
+    pub(crate) columns: Vec<String>,
     /// Cells.
-    pub rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
     /// Below it.
-    pub note: String,
+    pub(crate) note: String,
 }
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito), darkened for thin lines on white.

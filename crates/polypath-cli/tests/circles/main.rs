@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 
 use files::{Files, Module, without_tests};
 
-/// Folders of crates whose files still need each other. This list only gets shorter.
-const NOT_YET: &[(&str, &str)] = &[("core/mptcp", "connection")];
-
 /// The files that one uses, directly or by detours.
 fn reached<'a>(uses: &'a BTreeMap<Module, BTreeSet<Module>>, from: &'a Module) -> BTreeSet<&'a Module> {
     let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
@@ -75,24 +72,16 @@ fn read(folder: &Path, module: &Module, texts: &mut Vec<(Module, String)>) {
 
 #[test]
 fn no_files_need_each_other() {
-    let mut left: BTreeSet<_> = NOT_YET.iter().collect();
     let mut found = String::new();
     for name in crates() {
         let mut texts = Vec::new();
         read(&workspace().join(&name).join("src"), &Vec::new(), &mut texts);
         let uses = Files::new(&texts).uses();
         for circle in circles(&uses) {
-            let is_known = |(of, folder): &&(&str, &str)| {
-                name == *of && circle.iter().all(|file| file.first().is_some_and(|first| first == folder))
-            };
-            match NOT_YET.iter().find(is_known) {
-                Some(known) => drop(left.remove(known)),
-                None => found += &describe(&name, &circle, &uses),
-            }
+            found += &describe(&name, &circle, &uses);
         }
     }
     assert!(found.is_empty(), "what these files share wants a place below them:\n{found}");
-    assert!(left.is_empty(), "no circle is left here, take it off the list: {left:?}");
 }
 
 #[test]

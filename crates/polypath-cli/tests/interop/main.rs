@@ -8,6 +8,7 @@ mod harness;
 mod judging;
 mod trouble;
 
+use polypath_mptcp::AddressId;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
@@ -143,13 +144,13 @@ fn an_address_that_the_kernel_announces_is_echoed_joined_and_withdrawn() {
         lab.kernel_endpoint(1, cell.is_v6, "signal");
         // No data: the ADD_ADDR alone tells that our keys have arrived.
         let (mut ours, kernel) = lab.connect_silently().await;
-        lab.event("ANNOUNCED", |event| matches!(event, Event::Announced { id: 11, .. })).await;
+        lab.event("ANNOUNCED", |event| matches!(event, Event::Announced { id: AddressId(11), .. })).await;
         lab.counts("EchoAdd", 1).await;
         let info = lab.subflows(&ours, 2).await;
         assert!(info.subflows.iter().any(|subflow| subflow.tuple.remote.addr == cell.kernel_addr(1)));
         exchange(&mut ours, &kernel, MIB, MIB).await;
         lab.ip_mptcp("endpoint delete id 11");
-        lab.event("REMOVED", |event| *event == Event::Removed { id: 11 }).await;
+        lab.event("REMOVED", |event| *event == Event::Removed { id: AddressId(11) }).await;
         lab.subflows(&ours, 1).await;
         exchange(&mut ours, &kernel, MIB, MIB).await;
         lab.assert_clean();

@@ -1,7 +1,7 @@
 //! `polypath bench attacks`.
 
+use crate::bench::attacks::groups;
 use clap::Args;
-use polypath_cli::bench::attacks::groups;
 use polypath_sim::attack::{self, Attack};
 use serde::Serialize;
 

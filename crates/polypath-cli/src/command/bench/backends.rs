@@ -1,13 +1,13 @@
 //! `polypath bench backends`.
 
+use crate::bench::backends::{BackendsConfig, BackendsResult, BackendsRow};
 use clap::Args;
-use polypath_cli::bench::backends::{BackendsConfig, BackendsResult, BackendsRow};
-use polypath_congestion::Algorithm;
+use polypath_config::Policies;
 use polypath_lab::run::BackendError;
-use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_mptcp::ConnectionConfig;
 use polypath_units::Duration;
 
-use crate::command::{Failure, print_json, print_line};
+use crate::command::{Failure, chosen, print_json, print_line};
 
 #[derive(Args, Debug)]
 #[command(after_long_help = SCHEMA)]
@@ -26,10 +26,10 @@ pub(crate) struct Arguments {
     repeats: u64,
     /// Scheduler of our stack
     #[arg(long, default_value = "default")]
-    scheduler: scheduler::Policy,
+    scheduler: String,
     /// Congestion control of our stack [default: what connections have by default]
     #[arg(long)]
-    congestion: Option<Algorithm>,
+    congestion: Option<String>,
     /// Share of packets that each path loses, in percent
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
@@ -54,8 +54,11 @@ set, paths [{rate_mbit_per_s, rtt_ms, queue_ms}], capacity_mbit_per_s, sim_mbit_
 ratio (between namespaces over simulated), kernel_mbit_per_s {median, min, max}, queue_drops [simulated, between \
 namespaces, the kernel's].";
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let congestion = arguments.congestion.unwrap_or_else(|| ConnectionConfig::default().congestion);
+pub(crate) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let congestion = match &arguments.congestion {
+        Some(name) => chosen(policies, "--congestion", name)?,
+        None => ConnectionConfig::default().congestion,
+    };
     if !(0.0..100.0).contains(&arguments.loss) {
         return Err(Failure::Input(format!(
             "--loss: {} is no share; expected percent from 0 to below 100",
@@ -70,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         only: arguments.only,
         duration: Duration::from_secs_f64(arguments.seconds),
         congestion,
-        scheduler: arguments.scheduler,
+        scheduler: chosen(policies, "--scheduler", &arguments.scheduler)?,
         loss: arguments.loss / 100.0,
         repeats: arguments.repeats,
         kernel: !arguments.no_kernel,

@@ -1,17 +1,16 @@
 //! `polypath bench behaviour`: what the simulator gives, to be compared with what it gave.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
+use polypath_config::Policies;
 use polypath_lab::analysis::Analysis;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::never_slower::{Cases, NeverSlower};
-use polypath_lab::run::Buffer;
+use polypath_lab::run::{Buffer, in_parallel};
 use polypath_lab::{Variant, Workload};
 use polypath_mptcp::{ConnectionConfig, scheduler};
 use polypath_sim::matrix;
@@ -25,7 +24,7 @@ pub(crate) struct Arguments {
     /// Random scenarios, by seeds from 0 on
     #[arg(long, default_value_t = 500)]
     seeds: u64,
-    /// Sets of `never-slower`
+    /// Sets of `never-slower`; other numbers are other sets, not fewer of the same
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     sets: u32,
     /// The folder of experiments, which run in their reduced form
@@ -94,7 +93,7 @@ impl Part {
 
 fn experiment_lines(experiment: &Experiment, jobs: NonZeroUsize) -> Vec<String> {
     let numbers: Vec<usize> = (0..experiment.run_count()).collect();
-    let runs: BTreeMap<_, _> = in_parallel(jobs, &numbers, |number| {
+    let runs: BTreeMap<_, _> = in_parallel(jobs, &numbers, |_, number| {
         let job = experiment.job(*number);
         (job.key, job.run())
     })
@@ -159,36 +158,13 @@ fn never_slower_lines(sets: u32, jobs: NonZeroUsize) -> Vec<String> {
     lines.collect()
 }
 
-/// What `work` gives for each of `items`, in their order, by so many threads.
-fn in_parallel<T: Sync, R: Send>(jobs: NonZeroUsize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(items.len()));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.get() {
-            scope.spawn(|| {
-                while let number = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(item) = items.get(number)
-                {
-                    let result = work(item);
-                    if let Ok(mut done) = done.lock() {
-                        done.push((number, result));
-                    }
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(number, _)| *number);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = arguments.jobs.unwrap_or(cores);
     let recorded = arguments.against.as_deref().map(read_lines).transpose()?;
     let (small, large) = parts(arguments)?;
     let bar = super::progress((small.len() + large.len()) as u64);
-    let mut lines = in_parallel(jobs, &small, |part| {
+    let mut lines = in_parallel(jobs, &small, |_, part| {
         bar.inc(1);
         part.lines(NonZeroUsize::MIN)
     })
@@ -222,7 +198,8 @@ fn parts(arguments: &Arguments) -> Result<(Vec<Part>, Vec<Part>), Failure> {
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
     for file in files {
-        let experiment = Experiment::load(file, Form::Reduced).map_err(Failure::input)?;
+        let experiment =
+            Experiment::load(file, Form::Reduced, &Policies::default()).map_err(Failure::input)?;
         large.push(Part::Experiment(Box::new(experiment)));
     }
     for parts in [&mut small, &mut large] {
@@ -242,28 +219,32 @@ fn read_lines(path: &Path) -> Result<Vec<String>, Failure> {
 
 /// Prints what differs, as `diff` does.
 fn compare(recorded: &[String], now: &[String], only: &str) -> Result<(), Failure> {
-    let by_name = |lines: &[String]| -> BTreeMap<String, String> {
-        let split =
-            lines.iter().filter(|line| line.starts_with(only)).filter_map(|line| line.rsplit_once(": "));
-        split.map(|(name, told)| (name.to_owned(), told.to_owned())).collect()
+    // Two of the drawn pairs of middleboxes have one name.
+    let by_name = |lines: &[String]| -> BTreeMap<String, Vec<String>> {
+        let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, told) in
+            lines.iter().filter(|line| line.starts_with(only)).filter_map(|line| line.rsplit_once(": "))
+        {
+            all.entry(name.to_owned()).or_default().push(told.to_owned());
+        }
+        all
     };
     let (recorded, now) = (by_name(recorded), by_name(now));
+    let names: BTreeSet<&String> = recorded.keys().chain(now.keys()).collect();
+    let of = |all: &BTreeMap<String, Vec<String>>, name: &str| {
+        all.get(name).map_or_else(|| "nothing".to_owned(), |told| told.join("; "))
+    };
     let mut different = 0;
-    for (name, old) in &recorded {
-        let new = now.get(name);
-        if new != Some(old) {
+    for name in &names {
+        let (old, new) = (of(&recorded, name), of(&now, name));
+        if new != old {
             different += 1;
-            print_line(&format!("{name}\n  - {old}\n  + {}", new.map_or("nothing", String::as_str)))?;
+            print_line(&format!("{name}\n  - {old}\n  + {new}"))?;
         }
     }
-    for (name, new) in now.iter().filter(|(name, _)| !recorded.contains_key(*name)) {
-        different += 1;
-        print_line(&format!("{name}\n  - nothing\n  + {new}"))?;
-    }
     if different > 0 {
-        let all = recorded.len().max(now.len());
-        return Err(Failure::run(format!("{different} of {all} results are not as recorded")));
+        return Err(Failure::run(format!("{different} of {} results are not as recorded", names.len())));
     }
-    complain(&format!("{} results are as recorded", now.len()));
+    complain(&format!("{} results are as recorded", now.values().map(Vec::len).sum::<usize>()));
     Ok(())
 }

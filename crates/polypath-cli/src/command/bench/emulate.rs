@@ -1,8 +1,8 @@
 //! `polypath bench emulate`.
 
+use crate::bench::emulate::{self, EmulateConfig, EmulateResult, RateError};
 use clap::Args;
-use polypath_cli::bench::emulate::{self, EmulateConfig, EmulateResult, RateError};
-use polypath_sim::scenario::parse_span;
+use polypath_config::quantity::parse_span;
 use polypath_units::Duration;
 
 use crate::command::{Failure, print_json, print_line};

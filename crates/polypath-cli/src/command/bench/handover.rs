@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::bench::Contender;
+use crate::bench::handover::{self, HandoverConfig, HandoverResult};
 use clap::Args;
-use polypath_cli::bench::Contender;
-use polypath_cli::bench::handover::{self, HandoverConfig, HandoverResult};
-use polypath_sim::scenario::parse_span;
+use polypath_config::quantity::parse_span;
 use polypath_units::Duration as Span;
 
 use crate::command::{Failure, print_json, print_line};

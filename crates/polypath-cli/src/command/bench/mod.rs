@@ -13,16 +13,16 @@ mod throughput;
 
 use std::path::PathBuf;
 
+use crate::bench::Contender;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use polypath_cli::bench::Contender;
-use polypath_congestion::Algorithm;
+use polypath_config::Policies;
 use polypath_sim::trace::TraceOutputs;
 use polypath_sim::{bench, matrix};
 use polypath_units::Duration;
 use serde::Serialize;
 
-use super::{Failure, create_file, print_json, print_line};
+use super::{Failure, chosen, create_file, print_json, print_line};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
@@ -70,7 +70,7 @@ pub(super) struct Sim {
     seconds: u64,
     /// Congestion control by name
     #[arg(long, default_value = "lia")]
-    congestion: Algorithm,
+    congestion: String,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -96,29 +96,29 @@ struct MiddleboxResult {
     failures: Vec<String>,
 }
 
-pub(super) fn run(bench: &Bench) -> Result<(), Failure> {
+pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
     match bench {
-        Bench::Sim(arguments) => sim(arguments),
+        Bench::Sim(arguments) => sim(arguments, policies),
         Bench::Middleboxes(arguments) => middleboxes(arguments),
         Bench::Behaviour(arguments) => behaviour::run(arguments),
         Bench::Attacks(arguments) => attacks::run(arguments),
         Bench::Fuzz(arguments) => fuzz::run(arguments),
         Bench::State(arguments) => state::run(arguments),
-        Bench::Throughput(arguments) => throughput::run(arguments),
+        Bench::Throughput(arguments) => throughput::run(arguments, policies),
         Bench::Rate(arguments) => rate::run(arguments),
         Bench::Handover(arguments) => handover::run(arguments),
-        Bench::NeverSlower(arguments) => never_slower::run(arguments),
-        Bench::Backends(arguments) => backends::run(arguments),
+        Bench::NeverSlower(arguments) => never_slower::run(arguments, policies),
+        Bench::Backends(arguments) => backends::run(arguments, policies),
         Bench::Emulate(arguments) => emulate::run(arguments),
-        Bench::Peer(peer) => polypath_cli::bench::peer::run(&peer.assignment).map_err(Failure::run),
+        Bench::Peer(peer) => crate::bench::peer::run(&peer.assignment, policies).map_err(Failure::run),
     }
 }
 
-fn sim(arguments: &Sim) -> Result<(), Failure> {
+fn sim(arguments: &Sim, policies: &Policies) -> Result<(), Failure> {
     let result = bench::run(&bench::BenchConfig {
         connections: usize::from(arguments.connections),
         simulated: Duration::from_secs(arguments.seconds),
-        congestion: arguments.congestion.name(),
+        congestion: chosen(policies, "--congestion", &arguments.congestion)?,
         ..bench::BenchConfig::default()
     });
     if arguments.json {

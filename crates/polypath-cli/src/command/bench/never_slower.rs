@@ -6,16 +6,16 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use polypath_congestion::Algorithm;
+use polypath_config::Policies;
 use polypath_lab::never_slower::{
     Cases, NeverSlower, NeverSlowerResult, Sample, WriterSample, Writers, WritersResult,
 };
 use polypath_lab::run::Buffer;
 use polypath_lab::{Variant, Workload};
-use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_mptcp::ConnectionConfig;
 use polypath_units::Duration;
 
-use crate::command::{Failure, print_json, print_line, write_file};
+use crate::command::{Failure, chosen, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 #[command(after_long_help = SCHEMA)]
@@ -31,13 +31,13 @@ pub(crate) struct Arguments {
     seed: u64,
     /// Scheduler
     #[arg(long, default_value = "default")]
-    scheduler: scheduler::Policy,
+    scheduler: String,
     /// Congestion control over all paths [default: what connections have by default]
     #[arg(long)]
-    congestion: Option<Algorithm>,
+    congestion: Option<String>,
     /// Congestion control of plain TCP over each path; with --peer kernel of all that the kernels do
     #[arg(long, default_value = "cubic")]
-    single_path_congestion: Algorithm,
+    single_path_congestion: String,
     /// Only workloads whose name contains this, such as "bulk" or "64 KB"
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -127,15 +127,19 @@ JSON: sets, median, p1 (1st percentile), min, share_slower (below 0), share_behi
 median, p75, p95, p99, max}. With --writers: sets; loads, each: load (a share), share_held (ratio 1 at most), share_within_percent (1.01 at most), ratio and excess_s, each \
 as benefit.";
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     if arguments.peer == Peer::Kernel {
         return beside_kernel::run(arguments);
     }
-    let multipath = arguments.congestion.unwrap_or_else(|| ConnectionConfig::default().congestion);
-    let single_path = arguments.single_path_congestion;
+    let multipath = match &arguments.congestion {
+        Some(name) => chosen(policies, "--congestion", name)?,
+        None => ConnectionConfig::default().congestion,
+    };
+    let single_path = chosen(policies, "--single-path-congestion", &arguments.single_path_congestion)?;
+    let scheduler = chosen(policies, "--scheduler", &arguments.scheduler)?;
     let cases = arguments.cases()?;
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let variant = Variant::multipath("multipath", arguments.scheduler, multipath);
+    let variant = Variant::multipath("multipath", scheduler, multipath);
     let multipath = Variant { buffer: Buffer::Stack, acquainted: !arguments.strangers, ..variant };
     let jobs = arguments.jobs.unwrap_or(cores);
     if arguments.writers {

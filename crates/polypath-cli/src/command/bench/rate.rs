@@ -1,8 +1,8 @@
 //! `polypath bench rate`.
 
+use crate::bench::Contender;
+use crate::bench::rate::{self, RateConfig, RateResult};
 use clap::Args;
-use polypath_cli::bench::Contender;
-use polypath_cli::bench::rate::{self, RateConfig, RateResult};
 
 use crate::command::{Failure, print_json, print_line};
 
@@ -91,7 +91,7 @@ fn print_table(result: &RateResult) -> Result<(), Failure> {
         "failures"
     ))?;
     for row in &result.rows {
-        let ratio = |ratio: Option<polypath_cli::bench::Spread>| {
+        let ratio = |ratio: Option<crate::bench::Spread>| {
             ratio.map_or("-".to_string(), |ratio| format!("{:.2}", ratio.median))
         };
         print_line(&format!(

@@ -1,11 +1,11 @@
 //! `polypath bench throughput`.
 
+use crate::bench::throughput::{self, ThroughputConfig, ThroughputResult};
+use crate::bench::{Contender, Spread};
 use clap::Args;
-use polypath_cli::bench::throughput::{self, ThroughputConfig, ThroughputResult};
-use polypath_cli::bench::{Contender, Spread};
-use polypath_congestion::Algorithm;
+use polypath_config::Policies;
 
-use crate::command::{Failure, print_json, print_line};
+use crate::command::{Failure, chosen, print_json, print_line};
 
 #[derive(Args, Debug)]
 #[command(after_long_help = SCHEMA)]
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     mtu: Option<u16>,
     /// Congestion control of our engines, by name
     #[arg(long, value_name = "NAME")]
-    congestion: Option<Algorithm>,
+    congestion: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -41,7 +41,9 @@ which includes interrupts and whatever else runs), ratio_to_kernel_mptcp, ratio_
 runs, one for each run: contender, round, gbit_per_s, bytes, cpu_per_gb {user_s, system_s, machine_s, interrupts_s}, \
 path_shares.";
 
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let congestion = arguments.congestion.as_deref();
+    let congestion = congestion.map(|name| chosen(policies, "--congestion", name)).transpose()?;
     let contenders = match arguments.engines.as_slice() {
         [] => Contender::ALL
             .into_iter()
@@ -55,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         contenders,
         paths: arguments.paths,
         mtu_bytes: arguments.mtu,
-        congestion: arguments.congestion,
+        congestion,
     };
     let bar = super::progress(u64::from(config.rounds) * config.contenders.len() as u64);
     let result = throughput::run(&config, |run| {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use polypath_config::Policies;
 use polypath_lab::analysis::{Analysis, compare};
 use polypath_lab::report::number;
 use polypath_lab::result::Results;
@@ -25,15 +26,15 @@ pub(in crate::command) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     if arguments.threshold.is_nan() || arguments.threshold < 0.0 {
         return Err(Failure::Input(format!(
             "--threshold: {} is no amount; expected a number such as 0.05",
             arguments.threshold
         )));
     }
-    let old = Results::load(&arguments.old).map_err(Failure::input)?;
-    let new = Results::load(&arguments.new).map_err(Failure::input)?;
+    let old = Results::load(&arguments.old, policies).map_err(Failure::input)?;
+    let new = Results::load(&arguments.new, policies).map_err(Failure::input)?;
     let analysis = [&old, &new].map(|results| Analysis::new(&results.experiment, &results.runs));
     let comparison = compare(&analysis[0], &analysis[1], arguments.threshold).map_err(|error| {
         Failure::Input(format!("{} and {}: {error}", arguments.old.display(), arguments.new.display()))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::result::Manifest;
 use serde::Serialize;
@@ -42,12 +43,12 @@ struct Found {
     complete: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let mut results = results(&arguments.out);
     let mut entries = Vec::new();
     for file in files(&arguments.dir)? {
-        let reduced = Experiment::load(&file, Form::Reduced).map_err(Failure::input)?;
-        let full = Experiment::load(&file, Form::Full).map_err(Failure::input)?;
+        let reduced = Experiment::load(&file, Form::Reduced, policies).map_err(Failure::input)?;
+        let full = Experiment::load(&file, Form::Full, policies).map_err(Failure::input)?;
         entries.push(Entry {
             file,
             reduced_runs: reduced.run_count(),

@@ -6,6 +6,7 @@ mod run;
 mod show;
 
 use clap::Subcommand;
+use polypath_config::Policies;
 
 use super::Failure;
 
@@ -24,11 +25,11 @@ pub(super) enum Lab {
     Compare(compare::Arguments),
 }
 
-pub(super) fn run(lab: &Lab) -> Result<(), Failure> {
+pub(super) fn run(lab: &Lab, policies: &Policies) -> Result<(), Failure> {
     match lab {
-        Lab::Run(arguments) => run::run(arguments),
-        Lab::List(arguments) => list::run(arguments),
-        Lab::Show(arguments) => show::run(arguments),
-        Lab::Compare(arguments) => compare::run(arguments),
+        Lab::Run(arguments) => run::run(arguments, policies),
+        Lab::List(arguments) => list::run(arguments, policies),
+        Lab::Show(arguments) => show::run(arguments, policies),
+        Lab::Compare(arguments) => compare::run(arguments, policies),
     }
 }

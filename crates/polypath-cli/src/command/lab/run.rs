@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
+use crate::bench::netns::{Endpoints, Netns};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use polypath_cli::bench::netns::{Endpoints, Netns};
+use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::result::Store;
 use polypath_lab::run::{Backend, Progress, Simulator, check, execute};
@@ -62,9 +63,9 @@ impl Progress for Bar {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let form = if arguments.full { Form::Full } else { Form::Reduced };
-    let experiment = Experiment::load(&arguments.file, form).map_err(Failure::input)?;
+    let experiment = Experiment::load(&arguments.file, form, policies).map_err(Failure::input)?;
     let (backend, suffix): (&dyn Backend, _) = match arguments.backend {
         BackendName::Sim => (&Simulator, ""),
         BackendName::Netns => (&Netns { endpoints: Endpoints::Polypath }, "+netns"),
@@ -99,7 +100,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if result.map_err(Failure::run)? {
         store.complete(&experiment).map_err(Failure::run)?;
     }
-    show::show(store.dir(), arguments.json, 0, arguments.quiet)
+    show::show(policies, store.dir(), arguments.json, 0, arguments.quiet)
 }
 
 /// What results depend on besides the experiment: the version, and the very program, since a change of the stack that

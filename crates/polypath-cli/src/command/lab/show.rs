@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use polypath_config::Policies;
 use polypath_lab::analysis::{Analysis, Finding, Row, WorstSet};
 use polypath_lab::report;
 use polypath_lab::result::{Manifest, Results};
@@ -34,13 +35,19 @@ struct Json<'a> {
     worst: Vec<WorstSet>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    show(&arguments.dir, arguments.json, arguments.worst, false)
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    show(policies, &arguments.dir, arguments.json, arguments.worst, false)
 }
 
 /// Shows the results in a folder and writes their report.
-pub(super) fn show(dir: &Path, json: bool, worst: usize, quiet: bool) -> Result<(), Failure> {
-    let results = Results::load(dir).map_err(Failure::input)?;
+pub(super) fn show(
+    policies: &Policies,
+    dir: &Path,
+    json: bool,
+    worst: usize,
+    quiet: bool,
+) -> Result<(), Failure> {
+    let results = Results::load(dir, policies).map_err(Failure::input)?;
     let analysis = Analysis::new(&results.experiment, &results.runs);
     let page = dir.join("report.html");
     write_file(&page, report::render(&results))?;

@@ -6,12 +6,12 @@ use polypath_units::Duration;
 use crate::web;
 
 /// Most paths: the kernel has as many subflows of a connection beside the first.
-pub const MAX_PATHS: usize = 8;
+pub(crate) const MAX_PATHS: usize = 8;
 
 /// Why the demo can't be shown between namespaces.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NamespaceError {
+pub(crate) enum NamespaceError {
     /// Namespaces and interfaces need privileges.
     #[error("network namespaces can't be made ({0}); run as root, or without --netns")]
     Namespaces(io::Error),

@@ -1,7 +1,7 @@
 //! `polypath bench never-slower --peer kernel`.
 
-use polypath_cli::bench::beside_kernel::scene::Way;
-use polypath_cli::bench::beside_kernel::{BesideKernel, BesideKernelResult, Client, Sample};
+use crate::bench::beside_kernel::scene::Way;
+use crate::bench::beside_kernel::{BesideKernel, BesideKernelResult, Client, Sample};
 
 use super::{Arguments, Sizes, Ways};
 use crate::command::network::block_on_interruptibly;

@@ -1,0 +1,83 @@
+//! The subcommands that a build for a first look leaves out: those on real networks, the laboratory and the benchmarks.
+
+use clap::Subcommand;
+use polypath_config::Policies;
+
+use super::{
+    Failure, bench, cp, doctor, emulate, engine, get, lab, monitor, perf, preload, run, schema, serve, ss,
+};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Emulate links in real time between real interfaces (Linux, CAP_NET_RAW)
+    ///
+    /// Rate, delay, queue, loss, middleboxes and changes by time, between two interfaces each: virtual or physical.
+    Emulate(emulate::Arguments),
+    /// Measure the stack and the simulator
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Run experiments that are described in TOML files, and compare their results
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Measure throughput to another `polypath perf`, with iperf3's flags and JSON
+    Perf(Box<perf::Arguments>),
+    /// Serve the files of a directory over HTTP
+    Serve(serve::Arguments),
+    /// Download files over HTTP
+    Get(get::Arguments),
+    /// Copy files to or from a `polypath serve`
+    Cp(cp::Arguments),
+    /// Show the connections of the stacks that run here, in the words of `ss -M`
+    Ss(ss::Arguments),
+    /// Show what happens to connections, in the words of `ip mptcp monitor`
+    Monitor(monitor::Arguments),
+    /// Tell why a path is used or not, and what to do about it
+    ///
+    /// Looks at this host and its interfaces and, with a peer, at what the network makes of connections to it. Changes
+    /// nothing. Exit code 1 if something stands in the way.
+    Doctor(doctor::Arguments),
+    /// Print the JSON schema of a kind of file, for editors and checks
+    Schema(schema::Arguments),
+    /// Run a program whose TCP connections go over Multipath TCP, on all uplinks
+    ///
+    /// The program needs no change and no setting. It gets a network of its own, in which every TCP connection ends at
+    /// Polypath and is carried on by the engine; UDP, DNS and ping pass. With engines kernel and udp it needs no root
+    /// where user namespaces are allowed and all may open /dev/net/tun (mode 0666).
+    Run(run::Arguments),
+    /// Run a dynamically linked program with Multipath TCP sockets of the kernel in place of its TCP sockets
+    ///
+    /// With --engine tun or udp the sockets stay the kernel's, and a process beside the program carries their connections on
+    /// our own stack. It ends, and takes down what it set up, when the program and all that it started have ended, what they
+    /// wrote is delivered, and their peers have been told. TCP Fast Open connects first, and TCP_FASTOPEN_CONNECT is refused
+    /// (EOPNOTSUPP).
+    Preload(preload::Arguments),
+    #[command(name = run::INSIDE, hide = true)]
+    RunInside(run::InsideArguments),
+    #[command(name = preload::KEEPER, hide = true)]
+    PreloadKeeper,
+    #[command(name = engine::GUARDIAN, hide = true)]
+    SetUpGuardian(engine::GuardianArguments),
+}
+
+impl Command {
+    pub(super) fn run(self, policies: &Policies) -> Result<(), Failure> {
+        match self {
+            Self::Emulate(arguments) => emulate::run(&arguments, policies),
+            Self::Bench(bench) => bench::run(&bench, policies),
+            Self::Lab(lab) => lab::run(&lab, policies),
+            Self::Perf(arguments) => perf::run(&arguments, policies),
+            Self::Serve(arguments) => serve::run(&arguments, policies),
+            Self::Get(arguments) => get::run(&arguments, policies),
+            Self::Cp(arguments) => cp::run(&arguments, policies),
+            Self::Ss(arguments) => ss::run(&arguments),
+            Self::Monitor(arguments) => monitor::run(&arguments),
+            Self::Doctor(arguments) => doctor::run(&arguments),
+            Self::Schema(arguments) => schema::run(&arguments, policies),
+            Self::Run(arguments) => run::run(&arguments, policies),
+            Self::Preload(arguments) => preload::run(&arguments),
+            Self::RunInside(arguments) => run::run_inside(arguments),
+            Self::PreloadKeeper => preload::keep(),
+            Self::SetUpGuardian(arguments) => engine::guard(&arguments),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `polypath schema`.
+
+use clap::{Args, ValueEnum};
+use polypath_config::Policies;
+use polypath_lab::experiment;
+use polypath_sim::scenario;
+
+use super::{Failure, print_json};
+
+#[derive(Args, Debug)]
+pub(super) struct Arguments {
+    /// Which kind of file
+    #[arg(value_enum)]
+    kind: FileKind,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FileKind {
+    /// What `polypath sim` runs
+    Scenario,
+    /// What `polypath lab run` runs
+    Experiment,
+    /// What `polypath emulate` emulates
+    Links,
+}
+
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    print_json(&match arguments.kind {
+        FileKind::Scenario => scenario::schema(policies),
+        FileKind::Experiment => experiment::schema(policies),
+        FileKind::Links => scenario::interfaces_schema(policies),
+    })
+}
