@@ -5,8 +5,7 @@ use polypath_link::queue::{Discipline, Dropped, Queue, Queued};
 use polypath_units::{BitRate, Instant};
 
 /// A queue discipline: loses every tenth packet that waits, and has no limit.
-pub const EVERY_TENTH: Discipline =
-    Discipline::Other { name: "every-tenth", build: |_, _, _| Box::new(EveryTenth::default()) };
+pub const EVERY_TENTH: Discipline = Discipline::new("every-tenth", |_| Box::new(EveryTenth::default()));
 
 #[derive(Debug, Default)]
 struct EveryTenth {

@@ -1,6 +1,9 @@
-use polypath_link::middlebox::{Direction, Middlebox, Outputs};
+use polypath_link::middlebox::{Direction, Kind, Middlebox, Outputs};
 use polypath_units::{Duration, Instant};
 use polypath_wire::Packet;
+
+/// The box by name, which takes half a second.
+pub const LATECOMER: Kind = Kind::new("latecomer", |_| Box::new(Latecomer::new(Duration::from_millis(500))));
 
 /// A middlebox: lets nothing pass until it has been there for a while, as a firewall that starts up.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ fn spec(mbps: u64, rtt_ms: u64) -> PathSpec {
 
 #[test]
 fn the_laboratory_runs_a_scheduler_and_a_congestion_control_from_outside() {
-    let set = PathSet { paths: vec![spec(10, 20), spec(10, 40)] };
+    let set = PathSet::from(vec![spec(10, 20), spec(10, 40)]);
     let bulk = Workload::Bulk { duration: Duration::from_secs(5) };
     let outcome = run_set(&set, &Variant::multipath("both", LARGEST, polypath_congestion::CUBIC), &bulk, 1);
     assert!(outcome.goodput_bps > 15e6, "{}", outcome.goodput_bps);

@@ -1,0 +1,54 @@
+use polypath_link::impairment::{Fate, Impairment, Model, Numbers, Passing, Random};
+
+/// A link impairment: losses come in bursts of so many packets, which begin with this probability at each packet.
+pub const BURSTS: Model =
+    Model::with_parameter("bursts", ("packets,share", Numbers::new([3.0, 0.01])), |_, numbers| {
+        Box::new(Bursts { packets: numbers.get(0, 3.0) as u32, probability: numbers.get(1, 0.01), left: 0 })
+    });
+
+#[derive(Debug)]
+struct Bursts {
+    packets: u32,
+    probability: f64,
+    /// Packets that are still to be lost.
+    left: u32,
+}
+
+impl Impairment for Bursts {
+    fn handle_packet(&mut self, _: Passing, fate: &mut Fate, random: &mut Random) {
+        if self.left == 0 && random.chance(self.probability) {
+            self.left = self.packets;
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            fate.lose();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.left = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_units::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn losses_stand_in_rows_of_their_length() {
+        let (mut bursts, mut random) = (BURSTS.build(), Random::new(1));
+        let packet = Passing { sent_at: Instant::ZERO, size_bytes: 1500 };
+        let mut is_lost = |_| {
+            let mut fate = Fate::new(Duration::ZERO);
+            bursts.handle_packet(packet, &mut fate, &mut random);
+            fate.is_lost()
+        };
+        let lost: Vec<bool> = (0..10_000).map(&mut is_lost).collect();
+        let rows: Vec<usize> =
+            lost.split(|lost| !lost).map(<[bool]>::len).filter(|length| *length > 0).collect();
+        // Two bursts may meet.
+        assert!((60..140).contains(&rows.len()) && rows.iter().all(|length| length % 3 == 0), "{rows:?}");
+    }
+}
