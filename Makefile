@@ -8,13 +8,13 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench lab lab-full behaviour soak fuzz install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench lab lab-full behaviour soak fuzz deny msrv package weight install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
-	$(CARGO) run --profile release-fast --quiet -p polypath-cli -- demo
+	$(CARGO) run --profile release-fast --quiet -p polypath-cli --no-default-features -- demo
 
 test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast
@@ -25,6 +25,7 @@ check: lint doc test ## What CI runs
 lint: setup ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy -p polypath-cli --no-default-features --quiet -- -D warnings
 
 doc: setup ## Documentation, broken links denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
@@ -43,6 +44,18 @@ lab-full: setup ## All experiments in the size of the documents
 
 interop: setup setup-packages ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
 	$(CARGO) test -p polypath-cli --test interop -- --include-ignored --nocapture
+
+deny: setup ## Licences, sources and advisories of dependencies
+	.ci/deny
+
+msrv: setup ## Does the oldest compiler that Cargo.toml names build it?
+	.ci/msrv
+
+package: setup ## Every crate as a package, built from that
+	$(CARGO) package --workspace --quiet --allow-dirty
+
+weight: setup ## Instructions for a packet, against what is recorded (valgrind)
+	.ci/weight
 
 behaviour: setup ## What the simulator gives, against what is recorded
 	.ci/behaviour
