@@ -1,5 +1,7 @@
 //! What the windows of all loss-based algorithms have in common.
 
+use alloc::boxed::Box;
+
 use crate::hystart::{CSS_GROWTH_DIVISOR, HyStart, Phase};
 use crate::{Ack, Config, Flows};
 
@@ -27,7 +29,7 @@ pub(crate) struct Window {
     reduced: Reduced,
     /// Neither data nor loss was seen yet: the window is the initial one.
     untouched: bool,
-    undo: Option<Undo>,
+    undo: Option<Box<Undo>>,
     hystart: Option<HyStart>,
 }
 
@@ -267,11 +269,11 @@ impl Window {
 
     fn save(&mut self) {
         self.untouched = false;
-        self.undo = Some(Undo {
+        self.undo = Some(Box::new(Undo {
             cwnd_bytes: self.cwnd_bytes,
             fraction_bytes: self.fraction_bytes,
             ssthresh_bytes: self.ssthresh_bytes,
-        });
+        }));
     }
 }
 

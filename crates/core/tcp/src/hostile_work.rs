@@ -22,7 +22,7 @@ fn outstanding() -> Scoreboard {
 fn steps(board: &mut Scoreboard, work: impl FnOnce(&mut Scoreboard)) -> u64 {
     let before = board.steps();
     work(board);
-    board.steps() - before
+    u64::from(board.steps().wrapping_sub(before))
 }
 
 fn sack(board: &mut Scoreboard, from: u64, until: u64) -> u64 {

@@ -1,5 +1,7 @@
 use polypath_units::{Duration, Instant};
 
+use crate::config::Config;
+
 /// Round-trip time estimation and the retransmission timeout (RFC 6298).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimator {
@@ -8,9 +10,8 @@ pub(crate) struct RttEstimator {
     min: Duration,
     /// When `min` was measured; it is forgotten after [`MIN_RTT_WINDOW`].
     min_at: Instant,
+    /// Without backoff.
     rto: Duration,
-    least: Duration,
-    most: Duration,
     backoff: u8,
 }
 
@@ -21,23 +22,21 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 
 impl RttEstimator {
-    pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
+    pub(crate) const fn new(config: &Config) -> Self {
         Self {
             srtt: Duration::ZERO,
             variance: Duration::ZERO,
             min: Duration::ZERO,
             min_at: Instant::ZERO,
-            rto: initial,
-            least,
-            most,
+            rto: config.initial_rto,
             backoff: 0,
         }
     }
 
-    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration) {
+    pub(crate) fn sample(&mut self, now: Instant, rtt: Duration, config: &Config) {
         // A clock that stands still measures nothing, but a round trip did happen.
         let rtt = rtt.max(Duration::from_nanos(1));
-        self.smooth(rtt);
+        self.smooth(rtt, config);
         if self.min.is_zero() || rtt <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
             self.min = rtt;
             self.min_at = now;
@@ -45,14 +44,14 @@ impl RttEstimator {
     }
 
     /// A sample too coarse to be a minimum.
-    pub(crate) fn sample_coarse(&mut self, rtt: Duration) {
-        self.smooth(rtt);
+    pub(crate) fn sample_coarse(&mut self, rtt: Duration, config: &Config) {
+        self.smooth(rtt, config);
         if self.min.is_zero() {
             self.min = rtt;
         }
     }
 
-    fn smooth(&mut self, rtt: Duration) {
+    fn smooth(&mut self, rtt: Duration, config: &Config) {
         if self.srtt.is_zero() {
             self.srtt = rtt;
             self.variance = rtt / 2;
@@ -63,14 +62,14 @@ impl RttEstimator {
         }
         self.backoff = 0;
         // The floor is on the variance term, as in Linux: a steady path of 300 ms keeps 500 ms, not 300.
-        self.rto = (self.srtt + (self.variance * 4).max(self.least)).min(self.most);
+        self.rto = (self.srtt + (self.variance * 4).max(config.min_rto)).min(config.max_rto);
     }
 
     /// The SYN timed out and its answer measures nothing: the path may be slower than the timeout before the first sample
     /// (RFC 6298 §5.7).
-    pub(crate) fn distrust_initial(&mut self) {
+    pub(crate) fn distrust_initial(&mut self, config: &Config) {
         if self.srtt.is_zero() {
-            self.rto = self.rto.max(AFTER_LOST_SYN).min(self.most);
+            self.rto = self.rto.max(AFTER_LOST_SYN).min(config.max_rto);
         }
     }
 
@@ -87,8 +86,10 @@ impl RttEstimator {
     }
 
     /// The timeout, with backoff.
-    pub(crate) fn rto(&self) -> Duration {
-        Duration::from_nanos(self.rto.as_nanos().saturating_mul(1 << self.backoff.min(30))).min(self.most)
+    #[inline]
+    pub(crate) fn rto(&self, config: &Config) -> Duration {
+        Duration::from_nanos(self.rto.as_nanos().saturating_mul(1 << self.backoff.min(30)))
+            .min(config.max_rto)
     }
 
     /// Doubles the timeout (RFC 6298 §5.5).
@@ -112,21 +113,26 @@ mod tests {
 
     #[test]
     fn follows_the_equations_of_rfc_6298() {
-        let mut rtt =
-            RttEstimator::new(Duration::from_secs(1), Duration::from_millis(200), Duration::from_secs(120));
-        assert_eq!(rtt.rto(), Duration::from_secs(1));
-        rtt.sample(Instant::ZERO, Duration::from_millis(100));
+        let config = Config {
+            initial_rto: Duration::from_secs(1),
+            min_rto: Duration::from_millis(200),
+            max_rto: Duration::from_secs(120),
+            ..Config::default()
+        };
+        let mut rtt = RttEstimator::new(&config);
+        assert_eq!(rtt.rto(&config), Duration::from_secs(1));
+        rtt.sample(Instant::ZERO, Duration::from_millis(100), &config);
         assert_eq!((rtt.srtt(), rtt.variance()), (Duration::from_millis(100), Duration::from_millis(50)));
-        assert_eq!(rtt.rto(), Duration::from_millis(300));
-        rtt.sample(Instant::ZERO, Duration::from_millis(200));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(300));
+        rtt.sample(Instant::ZERO, Duration::from_millis(200), &config);
         // variance = 3/4 · 50 + 1/4 · 100; srtt = 7/8 · 100 + 1/8 · 200
         assert_eq!(rtt.variance(), Duration::from_micros(62_500));
         assert_eq!(rtt.srtt(), Duration::from_micros(112_500));
         rtt.back_off();
-        assert_eq!(rtt.rto(), Duration::from_millis(725));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(725));
         for _ in 0..40 {
             rtt.back_off();
         }
-        assert_eq!(rtt.rto(), Duration::from_secs(120));
+        assert_eq!(rtt.rto(&config), Duration::from_secs(120));
     }
 }

@@ -46,8 +46,6 @@ pub(crate) struct Scoreboard {
     marked_to: u64,
     /// Highest position selectively acknowledged.
     high_sacked: u64,
-    /// Pieces selectively acknowledged since none was.
-    sacked_pieces: u32,
 }
 
 /// Stretches that a peer may have selectively acknowledged: so many, and one more for each so many bytes that are outstanding.
@@ -68,7 +66,7 @@ const FEW_PIECES: usize = 4;
 
 impl Scoreboard {
     /// Look-ups and changes of marks so far.
-    pub(crate) fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u32 {
         self.marks.steps()
     }
 
@@ -77,7 +75,7 @@ impl Scoreboard {
     }
 
     pub(crate) fn sacked_pieces(&self) -> u32 {
-        self.sacked_pieces
+        self.marks.sacked_pieces()
     }
 
     /// Lost and not resent.
@@ -179,7 +177,7 @@ impl Scoreboard {
         }
         self.drop_originals(until);
         if self.marks.sacked_bytes() == 0 {
-            self.sacked_pieces = 0;
+            self.marks.forget_sacked_pieces();
         }
     }
 
@@ -274,7 +272,7 @@ impl Scoreboard {
     /// Notes that what follows the highest mark arrived, up to `end`.
     fn extend_last(&mut self, mark: &Sent, end: u64, high_sacked: u64, newly: &mut Newly) {
         if let Some((latest, count)) = self.deliver_originals(mark.end(), end, high_sacked, newly) {
-            self.sacked_pieces += count;
+            self.marks.count_sacked_pieces(count);
             self.marks.extend_last(joined(mark, &latest));
         }
     }
@@ -292,14 +290,14 @@ impl Scoreboard {
             let was_sacked = part.flags.has(Flags::SACKED);
             if !was_sacked {
                 newly.count(&part, high_sacked);
-                self.sacked_pieces += 1;
+                self.marks.count_sacked_pieces(1);
             }
             join(whole, &part);
             return part.end();
         }
         let until = self.marks.first_from(at).map_or(end, |mark| mark.start.min(end));
         if let Some((latest, count)) = self.deliver_originals(at, until, high_sacked, newly) {
-            self.sacked_pieces += count;
+            self.marks.count_sacked_pieces(count);
             join(whole, &latest);
             if let Some(whole) = whole {
                 *whole = whole.part(whole.start.min(at), until);
@@ -497,7 +495,7 @@ impl Scoreboard {
             let is_sacked = mark.flags.has(Flags::SACKED);
             is_sacked.then(|| mark.flags.without(Flags::SACKED).with(Flags::EVER_RESENT))
         });
-        self.sacked_pieces = 0;
+        self.marks.forget_sacked_pieces();
         self.high_sacked = 0;
     }
 

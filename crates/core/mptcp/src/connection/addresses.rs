@@ -23,11 +23,18 @@ pub(super) struct Addresses {
     initial: FourTuple,
     /// What the peer announced.
     announced: Vec<RemoteAddress>,
-    /// ADD_ADDRs to send; the front one is on its way until it is echoed, or has its turn again after the others.
-    outgoing: VecDeque<Announcement>,
-    retry_at: Instant,
+    /// ADD_ADDRs to send; none once each is known.
+    outgoing: Option<Box<Outgoing>>,
     wake_at: Instant,
     removals: Removals,
+}
+
+/// Addresses of ours that the peer is to know: the front one is on its way until it is echoed, or has its turn again after the
+/// others.
+#[derive(Debug)]
+struct Outgoing {
+    queue: VecDeque<Announcement>,
+    retry_at: Instant,
 }
 
 /// An address of ours that the peer is to know.
@@ -45,8 +52,7 @@ impl Addresses {
             manager,
             initial,
             announced: Vec::new(),
-            outgoing: VecDeque::new(),
-            retry_at: Instant::FAR_FUTURE,
+            outgoing: None,
             wake_at: Instant::FAR_FUTURE,
             removals: Removals::default(),
         }
@@ -103,12 +109,15 @@ impl Addresses {
     /// The peer is to know an address; true if that leaves at once.
     pub(super) fn announce(&mut self, id: AddressId, addr: IpAddr, port: Option<u16>) -> bool {
         let new = Announcement { id, addr, port, sent: 0 };
+        let outgoing = self.outgoing.get_or_insert_with(|| {
+            Box::new(Outgoing { queue: VecDeque::new(), retry_at: Instant::FAR_FUTURE })
+        });
         // One that has been repeated may go unanswered for long.
-        let is_next = self.outgoing.front().is_none_or(|front| front.sent > 1);
+        let is_next = outgoing.queue.front().is_none_or(|front| front.sent > 1);
         if is_next {
-            self.outgoing.push_front(new);
+            outgoing.queue.push_front(new);
         } else {
-            self.outgoing.push_back(new);
+            outgoing.queue.push_back(new);
         }
         is_next
     }
@@ -120,29 +129,35 @@ impl Addresses {
         version: MptcpVersion,
         timeout: Duration,
     ) -> Option<Announcement> {
-        self.retry_at = Instant::FAR_FUTURE;
         let most = if version == MptcpVersion::V1 { ANNOUNCEMENTS } else { ANNOUNCEMENTS_IN_V0 };
-        self.outgoing.retain(|waiting| waiting.sent < most);
-        let front = self.outgoing.front_mut()?;
+        let outgoing = self.outgoing.as_mut()?;
+        outgoing.queue.retain(|waiting| waiting.sent < most);
+        let Some(front) = outgoing.queue.front_mut() else {
+            self.outgoing = None;
+            return None;
+        };
         let doublings = if version == MptcpVersion::V1 { front.sent } else { 0 };
         front.sent += 1;
-        self.retry_at = now + Duration::from_nanos(timeout.as_nanos() << doublings);
+        outgoing.retry_at = now + Duration::from_nanos(timeout.as_nanos() << doublings);
         Some(*front)
     }
 
     /// No echo came in time: the next announcement has its turn.
     pub(super) fn is_echo_overdue(&mut self, now: Instant) -> bool {
-        let is_due = self.retry_at <= now;
-        if is_due && self.outgoing.len() > 1 {
-            self.outgoing.rotate_left(1);
+        let Some(outgoing) = self.outgoing.as_mut().filter(|outgoing| outgoing.retry_at <= now) else {
+            return false;
+        };
+        if outgoing.queue.len() > 1 {
+            outgoing.queue.rotate_left(1);
         }
-        is_due
+        true
     }
 
     /// The peer has heard of an address; true if the next announcement may follow.
     pub(super) fn handle_echo(&mut self, id: AddressId) -> bool {
-        let is_front = self.outgoing.front().is_some_and(|front| front.id == id);
-        self.outgoing.retain(|waiting| waiting.sent == 0 || waiting.id != id);
+        let Some(outgoing) = &mut self.outgoing else { return false };
+        let is_front = outgoing.queue.front().is_some_and(|front| front.id == id);
+        outgoing.queue.retain(|waiting| waiting.sent == 0 || waiting.id != id);
         is_front
     }
 
@@ -177,14 +192,14 @@ impl Addresses {
 
     #[inline]
     pub(super) fn next_timeout(&self) -> Instant {
-        self.retry_at.min(self.wake_at).min(self.removals.next_timeout())
+        let retry_at = self.outgoing.as_ref().map_or(Instant::FAR_FUTURE, |outgoing| outgoing.retry_at);
+        retry_at.min(self.wake_at).min(self.removals.next_timeout())
     }
 
     /// The connection is over.
     pub(super) fn stop(&mut self) {
-        self.retry_at = Instant::FAR_FUTURE;
+        self.outgoing = None;
         self.wake_at = Instant::FAR_FUTURE;
-        self.outgoing.clear();
         self.removals = Removals::default();
     }
 }

@@ -1,14 +1,16 @@
 //! What a subflow's segments have yet to say of the connection.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 
 use polypath_wire::{DataSeq, MptcpOption};
 
 /// Signals, DATA_ACK, DATA_FIN and keys that are to leave, and what has left.
 #[derive(Debug)]
 pub(crate) struct Owed {
-    /// Options that leave once, with the next acknowledgment.
-    signals: Vec<MptcpOption>,
+    /// Options that leave once, with the next acknowledgment; rare, so nothing is held while there are none.
+    #[expect(clippy::box_collection, reason = "an idle subflow holds a pointer, not an empty list")]
+    signals: Option<Box<VecDeque<MptcpOption>>>,
     /// The latest DATA_ACK that left here.
     data_acked: DataSeq,
     /// What had arrived from the peer when the latest mapping was made here.
@@ -28,7 +30,7 @@ pub(crate) struct Owed {
 impl Owed {
     pub(super) const fn new() -> Self {
         Self {
-            signals: Vec::new(),
+            signals: None,
             data_acked: DataSeq(0),
             received_before: DataSeq(0),
             first_mapped_end: 0,
@@ -43,28 +45,33 @@ impl Owed {
 
     /// An option is to leave once.
     pub(crate) fn signal(&mut self, option: MptcpOption) {
-        self.signals.push(option);
+        self.signals.get_or_insert_default().push_back(option);
     }
 
     /// Some are to leave.
     #[inline]
     pub(crate) fn has_signals(&self) -> bool {
-        !self.signals.is_empty()
+        self.signals.is_some()
     }
 
     /// The one that leaves first.
     pub(crate) fn take_signal(&mut self) -> Option<MptcpOption> {
-        (!self.signals.is_empty()).then(|| self.signals.remove(0))
+        let signal = self.signals.as_mut()?.pop_front();
+        self.signals.take_if(|signals| signals.is_empty());
+        signal
     }
 
     /// Offers each to `write`, which says whether it leaves.
     pub(crate) fn write_signals(&mut self, mut write: impl FnMut(MptcpOption) -> bool) {
-        self.signals.retain(|signal| !write(signal.clone()));
+        if let Some(signals) = &mut self.signals {
+            signals.retain(|signal| !write(signal.clone()));
+            self.signals.take_if(|signals| signals.is_empty());
+        }
     }
 
     /// The peer would understand none (fallback).
     pub(crate) fn forget_signals(&mut self) {
-        self.signals.clear();
+        self.signals = None;
     }
 
     // ---- DATA_ACK

@@ -100,7 +100,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if self.send.window_room_bytes() > 0 && self.stall.is_persisting() {
             // What fits leaves now, or, if that is a sliver, when the timer says so: it goes on from where it was.
             self.rtt.reset_backoff();
-            self.stall.persist_until(now + self.rtt.rto());
+            self.stall.persist_until(now + self.rtt.rto(&self.config));
         }
         changed
     }
@@ -127,7 +127,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if let Some(sent_at) = newly.rtt_from
             && !newly.resent
         {
-            self.rtt.sample(now, now.since(sent_at));
+            self.rtt.sample(now, now.since(sent_at), &self.config);
         } else if let Some(timestamps) = segment.options.timestamps
             && self.handshake.timestamps().is_on()
             && advanced
@@ -142,7 +142,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let is_sample = echo != 0 && elapsed < 1 << 20;
         if is_sample {
             // The clock ticked somewhere within its milliseconds: good enough for a timeout, not for a minimum.
-            self.rtt.sample_coarse(Duration::from_millis(u64::from(elapsed) + 1));
+            self.rtt.sample_coarse(Duration::from_millis(u64::from(elapsed) + 1), &self.config);
         }
         is_sample
     }

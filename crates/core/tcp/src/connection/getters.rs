@@ -158,7 +158,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Retransmission timeout, with backoff.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.rtt.rto()
+        self.rtt.rto(&self.config)
     }
 
     /// Congestion window in bytes.
@@ -377,7 +377,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.variance(),
             min_rtt: self.rtt.min(),
-            rto: self.rtt.rto(),
+            rto: self.rtt.rto(&self.config),
             cwnd_bytes: self.controller.window_bytes(),
             ssthresh_bytes: self.controller.ssthresh_bytes(),
             in_flight_bytes: self.in_flight_bytes(),

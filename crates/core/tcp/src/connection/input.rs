@@ -171,9 +171,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let timestamps = answer.options.timestamps.filter(|_| self.handshake.timestamps().is_on());
         let echo = timestamps.map_or(0, |timestamps| timestamps.echo);
         if !self.handshake.is_ambiguous() {
-            self.rtt.sample(now, now.since(self.departure.last_at()));
+            self.rtt.sample(now, now.since(self.departure.last_at()), &self.config);
         } else if !self.sample_echo(now, echo) {
-            self.rtt.distrust_initial();
+            self.rtt.distrust_initial(&self.config);
         }
     }
 

@@ -182,7 +182,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.recovery.begin_fast((self.send.una(), self.send.next()), in_flight, clean);
         if self.retransmit.kind() == RetransmitKind::TailProbe {
             // No probes in recovery (RFC 8985 §7.2).
-            self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
+            self.retransmit.start(now + self.rtt.rto(&self.config), RetransmitKind::Timeout);
         }
     }
 
@@ -212,7 +212,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return false;
         };
         let since = Duration::from_millis(u64::from(self.handshake.timestamps().elapsed_ms(now, resent)));
-        (timestamps.echo.wrapping_sub(resent) as i32) < 0 && since > self.rtt.rto() * 2
+        (timestamps.echo.wrapping_sub(resent) as i32) < 0 && since > self.rtt.rto(&self.config) * 2
     }
 
     /// An acknowledgment that echoes a timestamp from before the first retransmission answers the original.

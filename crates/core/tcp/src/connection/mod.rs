@@ -162,7 +162,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
             departure: Departure::new(now, config.no_delay),
             controller,
-            rtt: RttEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
+            rtt: RttEstimator::new(&config),
             delivery: Delivery::new(now),
             recovery: Recovery::default(),
             retransmit: RetransmitTimer::OFF,

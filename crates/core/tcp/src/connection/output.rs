@@ -77,7 +77,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         };
         self.send.handle_syn_sent();
         self.departure.handle_sent(now);
-        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
+        self.retransmit.start(now + self.rtt.rto(&self.config), RetransmitKind::Timeout);
         let segment = self.segment_at(0, flags, ext);
         Some(self.finish_segment(now, segment, kind, None, ext))
     }
@@ -173,7 +173,10 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
                 return None;
             }
         }
-        if idle && now.since(self.departure.last_at()) > self.rtt.rto() && !self.rtt.srtt().is_zero() {
+        if idle
+            && now.since(self.departure.last_at()) > self.rtt.rto(&self.config)
+            && !self.rtt.srtt().is_zero()
+        {
             self.controller.on_idle_restart(now);
         }
         let fin = self.send.fin_follows(count);

@@ -1,5 +1,7 @@
 //! The size of segments: what the peer takes, and what the path takes (RFC 6691, RFC 4821 §7.7).
 
+use core::num::NonZeroU16;
+
 use polypath_units::{Duration, Instant};
 
 /// Sizes that links have, as steps down when full-sized segments vanish (RFC 1191 §7.1).
@@ -29,7 +31,7 @@ pub(super) struct PathMtu {
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     start: u64,
-    end: u64,
+    len_bytes: NonZeroU16,
 }
 
 impl PathMtu {
@@ -153,7 +155,9 @@ impl PathMtu {
 
     /// A probe leaves that covers these positions.
     pub(super) fn handle_probe(&mut self, start: u64, end: u64) {
-        self.probe = Some(Probe { start, end });
+        // A segment has at most 65 535 bytes, and a probe at least one.
+        let len_bytes = u16::try_from(end - start).ok().and_then(NonZeroU16::new);
+        self.probe = len_bytes.map(|len_bytes| Probe { start, len_bytes });
     }
 
     /// Where the probe begins.
@@ -165,7 +169,7 @@ impl PathMtu {
     /// Everything before `una` was acknowledged, and the probe with it, which was never taken for lost.
     #[inline]
     pub(super) fn is_probe_acked(&self, una: u64) -> bool {
-        self.probe.is_some_and(|probe| una >= probe.end)
+        self.probe.is_some_and(|probe| una >= probe.start + u64::from(probe.len_bytes.get()))
     }
 
     /// A timeout with the probe outstanding: its size is too large, or the path is gone again.

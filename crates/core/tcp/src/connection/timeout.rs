@@ -83,7 +83,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let most = self.segment_payload_bytes_at(self.send.una(), ext) as u64;
         self.send.lose_front(most);
         self.rtt.back_off();
-        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
+        self.retransmit.start(now + self.rtt.rto(&self.config), RetransmitKind::Timeout);
     }
 
     /// The timeout was genuine: what left before it goes out again. What left since is on its way, the first segment's copy above
@@ -139,7 +139,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         self.recovery.handle_tail_timeout(self.send.next());
-        self.retransmit.start(now + self.rtt.rto(), RetransmitKind::Timeout);
+        self.retransmit.start(now + self.rtt.rto(&self.config), RetransmitKind::Timeout);
     }
 
     /// RFC 8985 §7.4: a probe that repaired a loss without a trace is a congestion event all the same.

@@ -64,7 +64,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         if running && !moves && (!restart || kind == RetransmitKind::Reordering) {
             return;
         }
-        let rto = self.rtt.rto();
+        let rto = self.rtt.rto(&self.config);
         let (srtt, alone) = (self.rtt.srtt(), self.send.outstanding_bytes() <= u64::from(self.mss_bytes()));
         let may_probe = self.handshake.has_sack()
             && !srtt.is_zero()
@@ -81,7 +81,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Starts the retransmission timeout, and has probes of the path come before it if it is far.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
-        self.retransmit.start_timeout(self.stall.limit(now + self.rtt.rto(), &self.config));
+        self.retransmit.start_timeout(self.stall.limit(now + self.rtt.rto(&self.config), &self.config));
         self.bring_timeout_forward(now);
     }
 
@@ -124,7 +124,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Data waits, and nothing is in flight that would bring news: the window is closed (RFC 9293 §3.8.6.1), or holds less than a
     /// segment (§3.8.6.2.1), or the application holds data back.
     pub(super) fn arm_persist(&mut self, now: Instant) {
-        self.stall.start_persisting(now, self.rtt.rto(), &self.config);
+        self.stall.start_persisting(now, self.rtt.rto(&self.config), &self.config);
     }
 
     fn probe_window(&mut self, now: Instant) {
@@ -142,7 +142,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.stall.count_window_probe();
         self.keepalive.send_probe();
         self.rtt.back_off();
-        self.stall.persist_again(now, self.rtt.rto(), &self.config);
+        self.stall.persist_again(now, self.rtt.rto(&self.config), &self.config);
     }
 
     fn probe_peer(&mut self, now: Instant) {

@@ -17,8 +17,10 @@ pub(super) struct Marks {
     kept: Option<Box<Kept>>,
     /// Not in flight: selectively acknowledged, or lost and not resent since.
     absent_bytes: u64,
-    /// Look-ups and changes so far.
-    steps: Cell<u64>,
+    /// Look-ups and changes so far; wraps.
+    steps: Cell<u32>,
+    /// Pieces selectively acknowledged since none was.
+    sacked_pieces: u32,
 }
 
 #[derive(Debug, Default)]
@@ -39,11 +41,25 @@ impl Marks {
     /// Counts a look-up or a change: what a peer can make us do has bounds, which are measured.
     #[inline]
     pub(super) fn step(&self) {
-        self.steps.set(self.steps.get() + 1);
+        self.steps.set(self.steps.get().wrapping_add(1));
     }
 
-    pub(super) fn steps(&self) -> u64 {
+    pub(super) fn steps(&self) -> u32 {
         self.steps.get()
+    }
+
+    pub(super) const fn sacked_pieces(&self) -> u32 {
+        self.sacked_pieces
+    }
+
+    #[inline]
+    pub(super) fn count_sacked_pieces(&mut self, count: u32) {
+        self.sacked_pieces += count;
+    }
+
+    #[inline]
+    pub(super) fn forget_sacked_pieces(&mut self) {
+        self.sacked_pieces = 0;
     }
 
     /// Everything is acknowledged: nothing is marked, and no retransmission is in flight.

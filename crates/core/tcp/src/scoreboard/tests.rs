@@ -17,7 +17,7 @@ impl Scoreboard {
         assert_eq!(self.marks.iter().map(Sent::len).sum::<u64>(), self.marks.bytes());
         let count = self.marks.iter().filter(|mark| mark.flags.has(Flags::SACKED)).count();
         assert_eq!(count, self.marks.sacked_count());
-        assert_eq!(self.sacked_pieces == 0, count == 0);
+        assert_eq!(self.sacked_pieces() == 0, count == 0);
         let waiting = self.marks.iter().find(|mark| mark.waits()).map(|mark| mark.start);
         assert_eq!(self.marks.first_waiting(), waiting);
         let (una, end) = self.bounds();

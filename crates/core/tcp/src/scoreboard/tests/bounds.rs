@@ -26,7 +26,7 @@ fn sack(board: &mut Scoreboard, from: u64, until: u64) -> u64 {
 fn sack_bytes(board: &mut Scoreboard, from: u64, until: u64) -> u64 {
     let before = board.steps();
     board.sack((from, until), board.high_sacked(), MOST_STRETCHES, &mut Newly::default());
-    board.steps() - before
+    u64::from(board.steps().wrapping_sub(before))
 }
 
 /// A board of which as many pieces are selectively acknowledged as may be, and more than that asked for.
@@ -45,14 +45,14 @@ fn lose(board: &mut Scoreboard) -> u64 {
     let before = board.steps();
     let reference = (Instant::from_micros(PIECES), PIECES * SEGMENT_BYTES);
     board.detect_losses(Instant::from_secs(9), reference, Duration::from_millis(1));
-    board.steps() - before
+    u64::from(board.steps().wrapping_sub(before))
 }
 
 fn resend(board: &mut Scoreboard, at_ms: u64) -> u64 {
     let before = board.steps();
     let start = board.next_lost().expect("something is lost");
     board.resend(start, SEGMENT_BYTES, Instant::from_millis(at_ms), NO_RATE);
-    board.steps() - before
+    u64::from(board.steps().wrapping_sub(before))
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn each_second_segment_may_be_lost() {
 fn an_acknowledgment_costs_a_logarithm_whatever_it_covers() {
     let mut board = full();
     board.acknowledge(PIECES / 2 * SEGMENT_BYTES, &mut Newly::default());
-    assert!(board.steps() <= FEW);
+    assert!(u64::from(board.steps()) <= FEW);
     let mut board = riddled();
     let before = board.steps();
     board.acknowledge(PIECES * SEGMENT_BYTES, &mut Newly::default());
-    assert!(board.steps() - before <= FEW + 8 * MOST_STRETCHES as u64);
+    assert!(u64::from(board.steps().wrapping_sub(before)) <= FEW + 8 * MOST_STRETCHES as u64);
     assert_eq!(board.pieces(), 0);
 }
 
@@ -110,7 +110,7 @@ fn looking_for_losses_costs_a_logarithm_and_a_walk_where_a_verdict_was_taken_bac
         assert!(lose(&mut board) <= FEW, "once");
         let before = board.steps();
         board.unmark_lost();
-        assert!(board.steps() - before <= FEW);
+        assert!(u64::from(board.steps().wrapping_sub(before)) <= FEW);
         assert_eq!(board.lost_bytes(), 0);
     }
 }
@@ -125,13 +125,13 @@ fn a_retransmission_costs_a_logarithm_though_the_front_is_lost_again() {
     for at in 0..1000 {
         let before = board.steps();
         board.mark_front_lost(SEGMENT_BYTES);
-        assert!(board.steps() - before <= FEW);
+        assert!(u64::from(board.steps().wrapping_sub(before)) <= FEW);
         assert_eq!(board.next_lost(), Some(0));
         assert!(resend(&mut board, 100_000 + 2 * at) <= FEW);
         assert!(resend(&mut board, 100_001 + 2 * at) <= FEW);
         let before = board.steps();
         assert!(board.last_piece(SEGMENT_BYTES).is_some());
-        assert!(board.steps() - before <= FEW);
+        assert!(u64::from(board.steps().wrapping_sub(before)) <= FEW);
     }
     board.check();
 }
