@@ -1,10 +1,19 @@
 use polypath_link::impairment::{Fate, Impairment, Model, Numbers, Passing, Random};
 
 /// A link impairment: losses come in bursts of so many packets, which begin with this probability at each packet.
-pub const BURSTS: Model =
-    Model::with_parameter("bursts", ("packets,share", Numbers::new([3.0, 0.01])), |_, numbers| {
+pub const BURSTS: Model = Model::with_parameter(
+    "bursts",
+    ("packets,share", Numbers::new([3.0, 0.01])),
+    ("a number of packets, then a share of 0 to 1 such as 1%", is_sensible),
+    |_, numbers| {
         Box::new(Bursts { packets: numbers.get(0, 3.0) as u32, probability: numbers.get(1, 0.01), left: 0 })
-    });
+    },
+);
+
+/// What a user writes is checked here, before anything is built.
+fn is_sensible(numbers: Numbers) -> bool {
+    numbers.as_slice().len() <= 2 && (0.0..=1.0).contains(&numbers.get(1, 0.01))
+}
 
 #[derive(Debug)]
 struct Bursts {
@@ -35,6 +44,15 @@ mod tests {
     use polypath_units::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn a_share_above_one_is_refused() {
+        let policies = polypath_config::Policies::default().with(BURSTS);
+        assert!(policies.find::<polypath_link::impairment::Impairments>("bursts:3,100%").is_ok());
+        let error = policies.find::<polypath_link::impairment::Impairments>("bursts:3,2").unwrap_err();
+        let expected = "bursts[:packets,share, a number of packets, then a share of 0 to 1 such as 1%, 3,0.01 by default]";
+        assert_eq!(error.expected(), expected);
+    }
 
     #[test]
     fn losses_stand_in_rows_of_their_length() {

@@ -19,4 +19,4 @@ mod schema;
 pub use file::{FileError, FileErrorKind, Source, read};
 pub use policies::{Policies, PolicyKind};
 #[cfg(feature = "files")]
-pub use schema::schema;
+pub use schema::{NoSuchKind, schema};

@@ -6,40 +6,6 @@ use polypath_mptcp::path_manager::PathManagers;
 use polypath_mptcp::scheduler::Schedulers;
 use polypath_units::named::{Kind, Named, Registry, UnknownPolicy};
 
-/// The policies of all kinds that can be chosen by name: ours, and what a program adds.
-///
-/// Scenario files, experiment files and the command's options find names here, so that a policy that is added is known to all of them:
-///
-/// ```
-/// use polypath_config::Policies;
-/// use polypath_link::impairment::{Fate, Impairment, Model, Passing, Random};
-/// use polypath_mptcp::scheduler;
-///
-/// #[derive(Debug)]
-/// struct Void;
-///
-/// impl Impairment for Void {
-///     fn handle_packet(&mut self, _: Passing, fate: &mut Fate, _: &mut Random) {
-///         fate.lose();
-///     }
-/// }
-///
-/// let policies = Policies::default().with(Model::new("void", |_| Box::new(Void)));
-/// let impairment: Model = policies.find("void").unwrap();
-/// let scheduler: scheduler::Policy = policies.find("lowest-rtt").unwrap();
-/// let error = policies.find::<polypath_link::queue::Disciplines>("void").unwrap_err();
-/// assert_eq!(error.to_string(), "no queue discipline \"void\"; expected one of drop-tail");
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Policies {
-    schedulers: Registry<Schedulers>,
-    congestion_controls: Registry<Algorithms>,
-    path_managers: Registry<PathManagers>,
-    disciplines: Registry<Disciplines>,
-    middleboxes: Registry<Middleboxes>,
-    impairments: Registry<Impairments>,
-}
-
 /// A kind of policy of which [`Policies`] has a registry.
 pub trait PolicyKind: Kind {
     /// Its registry.
@@ -49,8 +15,55 @@ pub trait PolicyKind: Kind {
     fn registry_mut(policies: &mut Policies) -> &mut Registry<Self>;
 }
 
+/// The one list of kinds: [`Policies`], its registries and the schema's examples follow from it.
 macro_rules! kinds {
-    ($($kind:ty => $field:ident),* $(,)?) => {$(
+    ($($kind:ty => $field:ident),* $(,)?) => {
+        /// The policies of all kinds that can be chosen by name: ours, and what a program adds.
+        ///
+        /// Scenario files, experiment files and the command's options find names here, so that a policy that is added is known to all of
+        /// them:
+        ///
+        /// ```
+        /// use polypath_config::Policies;
+        /// use polypath_link::impairment::{Fate, Impairment, Model, Passing, Random};
+        /// use polypath_mptcp::scheduler;
+        ///
+        /// #[derive(Debug)]
+        /// struct Void;
+        ///
+        /// impl Impairment for Void {
+        ///     fn handle_packet(&mut self, _: Passing, fate: &mut Fate, _: &mut Random) {
+        ///         fate.lose();
+        ///     }
+        /// }
+        ///
+        /// let policies = Policies::default().with(Model::new("void", |_| Box::new(Void)));
+        /// let impairment: Model = policies.find("void").unwrap();
+        /// let scheduler: scheduler::Policy = policies.find("lowest-rtt").unwrap();
+        /// let error = policies.find::<polypath_link::queue::Disciplines>("void").unwrap_err();
+        /// assert_eq!(error.to_string(), "no queue discipline \"void\"; expected one of drop-tail");
+        /// ```
+        #[derive(Clone, Debug, Default)]
+        pub struct Policies {
+            $($field: Registry<$kind>,)*
+        }
+
+        /// What policies of each kind are called.
+        #[cfg(feature = "files")]
+        pub(crate) const KINDS: &[&str] = &[$(<$kind>::WHAT),*];
+
+        impl Policies {
+            /// The names of a kind, by what its policies are called; `None` if there is no such kind.
+            #[cfg(feature = "files")]
+            pub(crate) fn names_of(&self, what: &str) -> Option<alloc::vec::Vec<&'static str>> {
+                $(if what == <$kind>::WHAT {
+                    return Some(self.$field.iter().map(Named::name).collect());
+                })*
+                None
+            }
+        }
+
+        $(
         impl PolicyKind for $kind {
             fn registry(policies: &Policies) -> &Registry<Self> {
                 &policies.$field
@@ -60,7 +73,8 @@ macro_rules! kinds {
                 &mut policies.$field
             }
         }
-    )*};
+        )*
+    };
 }
 
 kinds! {

@@ -132,20 +132,28 @@ impl Quantity for Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
+/// Nanoseconds of a unit of time.
+fn span_factor(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        _ => return None,
+    })
+}
+
 impl Quantity for Span {
     const EXPECTED: &'static str = "a time such as \"20ms\" (units us, ms, s, min)";
 
     fn parse(text: &str) -> Result<Self, String> {
         let (value, unit) = split(text)?;
-        let factor = match unit {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "min" => 60e9,
-            "" if value == 0.0 => 0.0,
-            "" => return Err("has no unit".to_string()),
-            _ => return Err(format!("has the unknown unit \"{unit}\"")),
+        let factor = match span_factor(unit) {
+            Some(factor) => factor,
+            None if unit.is_empty() && value == 0.0 => 0.0,
+            None if unit.is_empty() => return Err("has no unit".to_string()),
+            None => return Err(format!("has the unknown unit \"{unit}\"")),
         };
         scale(value, factor).map(|nanos| Self(Duration::from_nanos(nanos)))
     }
@@ -235,14 +243,12 @@ impl Quantity for Limit {
 
     fn parse(text: &str) -> Result<Self, String> {
         let (value, unit) = split(text)?;
-        match unit {
-            "p" => scale(value, 1.0).map(Self::Packets),
-            "us" | "ms" | "s" => Span::parse(text).map(|span| Self::Time(span.0)),
-            "" => Err("has no unit".to_string()),
-            _ => match size_factor(unit) {
-                Some(factor) => scale(value, factor).map(Self::Bytes),
-                None => Err(format!("has the unknown unit \"{unit}\"")),
-            },
+        match (unit, span_factor(unit), size_factor(unit)) {
+            ("p", ..) => scale(value, 1.0).map(Self::Packets),
+            (_, Some(_), _) => Span::parse(text).map(|span| Self::Time(span.0)),
+            (_, _, Some(factor)) => scale(value, factor).map(Self::Bytes),
+            ("", ..) => Err("has no unit".to_string()),
+            _ => Err(format!("has the unknown unit \"{unit}\"")),
         }
     }
 }
@@ -316,6 +322,24 @@ mod tests {
             Loss::parse("gemodel 1% 10%"),
             Ok(Loss::GilbertElliott { p: 0.01, r: 0.1, bad_loss: 1.0, good_loss: 0.0 })
         );
+    }
+
+    #[test]
+    fn a_limit_takes_every_unit_of_time_and_of_size() {
+        for unit in ["ns", "us", "µs", "ms", "s", "min"] {
+            let text = format!("1.5{unit}");
+            let time = Span::parse(&text).map(|span| Limit::Time(span.0));
+            assert!(time.is_ok());
+            assert_eq!(Limit::parse(&text), time, "{text}");
+        }
+        for unit in ["B", "KB", "kB", "MB", "GB", "KiB", "MiB", "GiB"] {
+            let text = format!("1.5{unit}");
+            let size = Size::parse(&text).map(|size| Limit::Bytes(size.0));
+            assert!(size.is_ok());
+            assert_eq!(Limit::parse(&text), size, "{text}");
+        }
+        assert_eq!(Limit::parse("100").err().as_deref(), Some("has no unit"));
+        assert_eq!(Limit::parse("1h").err().as_deref(), Some("has the unknown unit \"h\""));
     }
 
     #[test]

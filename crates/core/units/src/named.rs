@@ -45,18 +45,10 @@ pub trait Kind: fmt::Debug + Sized + 'static {
 
     /// What such a policy is called.
     const WHAT: &'static str;
-    /// Which parameters make sense, in words.
-    const SENSIBLE: &'static str = "";
     /// Ours.
     const ALL: &'static [Named<Self>];
     /// The one that is taken where none is named.
     const DEFAULT: Named<Self> = Self::ALL[0];
-
-    /// The parameter makes sense.
-    fn is_sensible(parameter: Self::Parameter) -> bool {
-        let _ = parameter;
-        true
-    }
 }
 
 /// The parameter of policies that have none.
@@ -85,7 +77,15 @@ pub struct Named<K: Kind> {
 
 enum Build<K: Kind> {
     Plain(fn(&K::Given) -> Box<K::Instance>),
-    Told { label: &'static str, value: K::Parameter, default: K::Parameter, build: BuildWith<K> },
+    Told { told: Told<K>, value: K::Parameter, build: BuildWith<K> },
+}
+
+/// What a policy may be told after its name.
+struct Told<K: Kind> {
+    label: &'static str,
+    default: K::Parameter,
+    sensible: &'static str,
+    is_sensible: fn(K::Parameter) -> bool,
 }
 
 type BuildWith<K> = fn(&<K as Kind>::Given, <K as Kind>::Parameter) -> Box<<K as Kind>::Instance>;
@@ -100,14 +100,18 @@ impl<K: Kind> Named<K> {
         Self { name, build: Build::Plain(build) }
     }
 
-    /// A policy with a parameter: what that is called, and its default.
+    /// A policy with a parameter: what that is called, and its default; which ones make sense, in words and as a question.
+    ///
+    /// What is read from text and makes no sense is refused with these words, before anything is built.
     #[must_use]
     pub const fn with_parameter(
         name: &'static str,
         (label, default): (&'static str, K::Parameter),
+        (sensible, is_sensible): (&'static str, fn(K::Parameter) -> bool),
         build: BuildWith<K>,
     ) -> Self {
-        Self { name, build: Build::Told { label, value: default, default, build } }
+        let told = Told { label, default, sensible, is_sensible };
+        Self { name, build: Build::Told { told, value: default, build } }
     }
 
     /// One of ours by its name; a parameter may follow after a colon. Upper and lower case are the same.
@@ -144,10 +148,21 @@ impl<K: Kind> Named<K> {
     }
 
     /// The same policy with what was written after the colon.
-    fn told(self, text: &str) -> Option<Self> {
-        let Build::Told { label, default, build, .. } = self.build else { return None };
-        let value = text.parse().ok().filter(|value| K::is_sensible(*value))?;
-        Some(Self { name: self.name, build: Build::Told { label, value, default, build } })
+    fn told(self, text: &str) -> Result<Self, PolicyMistake> {
+        let Build::Told { told, build, .. } = self.build else { return Err(PolicyMistake::NoParameter) };
+        let value = text.parse().ok().filter(|value| (told.is_sensible)(*value));
+        let value = value.ok_or(PolicyMistake::Parameter)?;
+        Ok(Self { name: self.name, build: Build::Told { told, value, build } })
+    }
+
+    /// How it is written.
+    fn usage(&self) -> String {
+        match self.build {
+            Build::Plain(_) => self.name.to_owned(),
+            Build::Told { told: Told { label, default, sensible, .. }, .. } => {
+                alloc::format!("{}[:{label}, {sensible}, {default} by default]", self.name)
+            }
+        }
     }
 }
 
@@ -181,23 +196,18 @@ impl<K: Kind> Registry<K> {
     /// The policy of this name; a parameter may follow after a colon. Upper and lower case are the same. The error lists the names.
     pub fn find(&self, text: &str) -> Result<Named<K>, UnknownPolicy<K>> {
         let (name, told) = text.split_once(':').map_or((text, None), |(name, told)| (name, Some(told)));
-        let found = self.iter().find(|policy| policy.name.eq_ignore_ascii_case(name));
-        let found = found.and_then(|policy| told.map_or(Some(policy), |told| policy.told(told)));
-        found.ok_or_else(|| UnknownPolicy {
+        let refuse = |mistake, expected| UnknownPolicy {
             text: text.to_owned(),
-            expected: self.expected(),
-            kind: PhantomData,
-        })
-    }
-
-    fn expected(&self) -> String {
-        let names = self.iter().map(|policy| match policy.build {
-            Build::Plain(_) => policy.name.to_owned(),
-            Build::Told { label, default, .. } => {
-                alloc::format!("{}[:{label}, {}, {default} by default]", policy.name, K::SENSIBLE)
-            }
-        });
-        names.collect::<Vec<_>>().join(", ")
+            mistake,
+            expected,
+            kind: PhantomData::<K>,
+        };
+        let Some(found) = self.iter().find(|policy| policy.name.eq_ignore_ascii_case(name)) else {
+            let names: Vec<String> = self.iter().map(|policy| policy.usage()).collect();
+            return Err(refuse(PolicyMistake::Name, names.join(", ")));
+        };
+        let Some(told) = told else { return Ok(found) };
+        found.told(told).map_err(|mistake| refuse(mistake, found.usage()))
     }
 }
 
@@ -224,12 +234,31 @@ impl<K: Kind> fmt::Debug for Registry<K> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy<K> {
     text: String,
+    mistake: PolicyMistake,
     expected: String,
     kind: PhantomData<K>,
 }
 
+/// What is wrong with a policy's name or parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyMistake {
+    /// No policy has this name.
+    Name,
+    /// The policy takes no parameter.
+    NoParameter,
+    /// The policy's parameter can't be read, or makes no sense.
+    Parameter,
+}
+
 impl<K> UnknownPolicy<K> {
-    /// What would have been right, in words: the names, and which parameters they take.
+    /// What is wrong.
+    #[must_use]
+    pub const fn mistake(&self) -> PolicyMistake {
+        self.mistake
+    }
+
+    /// What would have been right, in words: all names if the name is wrong, else the policy; and which parameters they take.
     #[must_use]
     pub fn expected(&self) -> &str {
         &self.expected
@@ -238,7 +267,16 @@ impl<K> UnknownPolicy<K> {
 
 impl<K: Kind> fmt::Display for UnknownPolicy<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no {} \"{}\"; expected one of {}", K::WHAT, self.text, self.expected)
+        let Self { text, expected, .. } = self;
+        match self.mistake {
+            PolicyMistake::Name => write!(f, "no {} \"{text}\"; expected one of {expected}", K::WHAT),
+            PolicyMistake::NoParameter => {
+                write!(f, "the {} of \"{text}\" takes no parameter; expected {expected}", K::WHAT)
+            }
+            PolicyMistake::Parameter => {
+                write!(f, "the {} of \"{text}\" has a wrong parameter; expected {expected}", K::WHAT)
+            }
+        }
     }
 }
 
@@ -263,7 +301,7 @@ impl<K: Kind> fmt::Display for Named<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         match &self.build {
-            Build::Told { value, default, .. } if value != default => write!(f, ":{value}"),
+            Build::Told { value, told, .. } if *value != told.default => write!(f, ":{value}"),
             _ => Ok(()),
         }
     }
@@ -291,6 +329,14 @@ impl<K: Kind> Clone for Build<K> {
 }
 
 impl<K: Kind> Copy for Build<K> {}
+
+impl<K: Kind> Clone for Told<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Kind> Copy for Told<K> {}
 
 impl<K: Kind> PartialEq for Named<K> {
     /// By name and parameter: function addresses say nothing reliable.

@@ -25,9 +25,10 @@ enum FileKind {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
-    print_json(&match arguments.kind {
+    let schema = match arguments.kind {
         FileKind::Scenario => scenario::schema(policies),
         FileKind::Experiment => experiment::schema(policies),
         FileKind::Links => scenario::interfaces_schema(policies),
-    })
+    };
+    print_json(&schema.map_err(Failure::run)?)
 }

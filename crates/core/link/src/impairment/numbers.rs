@@ -52,6 +52,12 @@ impl Numbers {
         given.map_or(default, |seconds| Duration::from_secs(1).mul_f64(*seconds))
     }
 
+    /// They are shares, of 0 to 1, and no more of them than this.
+    #[must_use]
+    pub fn are_shares(&self, most: usize) -> bool {
+        self.len <= most && self.as_slice().iter().all(|share| is_share(*share))
+    }
+
     /// All of them.
     #[must_use]
     pub fn as_slice(&self) -> &[f64] {
@@ -80,6 +86,10 @@ impl FromStr for Numbers {
         }
         Ok(numbers)
     }
+}
+
+pub(super) fn is_share(value: f64) -> bool {
+    (0.0..=1.0).contains(&value)
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -1,3 +1,5 @@
+#[cfg(test)]
+mod foreign_queue_tests;
 mod impaired;
 mod packet_like;
 mod stats;
@@ -12,7 +14,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::Packet;
 
 use crate::impairment::{Fate, Passing};
-use crate::queue::{AnyQueue, DropTail, Dropped, QueueLimit, QueueSettings, Queued};
+use crate::queue::{AnyQueue, DropTail, QueueLimit, QueueSettings, Queued};
 use crate::{Change, LinkConfig, OnDown};
 use impaired::ActingImpairments;
 pub use packet_like::PacketLike;
@@ -231,9 +233,7 @@ impl<P: PacketLike> Link<P> {
                 }
             }
             AnyQueue::Other(queue) => {
-                let mut dropped = Dropped::default();
-                queue.enqueue(now, Queued { packet, size_bytes }, &mut dropped);
-                self.stats.queue_drops += dropped.packets;
+                self.stats.queue_drops += queue.enqueue(now, Queued { packet, size_bytes });
             }
         }
         let (packets, bytes) = self.queue.len();
@@ -409,9 +409,8 @@ impl<P: PacketLike> Link<P> {
                     self.start_waiting(self.busy_until, size_bytes);
                 }
                 AnyQueue::Other(queue) => {
-                    let mut dropped = Dropped::default();
-                    let next = queue.dequeue(self.busy_until, &mut dropped);
-                    self.stats.queue_drops += dropped.packets;
+                    let (next, dropped_packets) = queue.dequeue(self.busy_until);
+                    self.stats.queue_drops += dropped_packets;
                     let Some(next) = next else { break };
                     self.start_new(self.busy_until, next.size_bytes, next.packet);
                 }
@@ -524,7 +523,7 @@ impl<P: PacketLike> Link<P> {
         let before = self.stats().inside_packets();
         match &mut self.queue {
             AnyQueue::DropTail(queue) => queue.clear(),
-            AnyQueue::Other(queue) => while queue.dequeue(at, &mut Dropped::default()).is_some() {},
+            AnyQueue::Other(queue) => queue.clear(at),
         }
         self.arrivals.retain(|arrival| arrival.at <= at);
         self.packets.truncate(self.arrivals.len());
@@ -532,7 +531,8 @@ impl<P: PacketLike> Link<P> {
         self.halted.clear();
         self.halted_work = 0;
         self.last_arrival = at;
-        self.stats.down_drops += before - self.stats().inside_packets();
+        // What a queue says of its length is its own affair.
+        self.stats.down_drops += before.saturating_sub(self.stats().inside_packets());
     }
 
     #[cold]

@@ -6,7 +6,6 @@ use polypath_wire::{IcmpMessage, SeqNumber, TcpFlags, Transport};
 
 use super::*;
 use crate::impairment::{Impairment, Model, Numbers, Random};
-use crate::queue::{DROP_TAIL, Discipline, Queue};
 use crate::testing::{FLOW, data, data_segment, datagram, segment_of, tag_of};
 use crate::{Jitter, Loss, Reordering};
 
@@ -14,20 +13,20 @@ use crate::{Jitter, Loss, Reordering};
 const RATE: BitRate = BitRate::from_mbps(12);
 const TX: Duration = Duration::from_millis(1);
 
-fn ms(millis: u64) -> Instant {
+pub(super) fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-fn span(millis: u64) -> Duration {
+pub(super) fn span(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn line(delay_ms: u64) -> LinkConfig {
+pub(super) fn line(delay_ms: u64) -> LinkConfig {
     LinkConfig::new(RATE, span(delay_ms), QueueLimit::Unlimited)
 }
 
 /// Runs the link from deadline to deadline until nothing is due or `end` comes.
-fn run(link: &mut Link, end: Instant) -> Vec<(Instant, u16)> {
+pub(super) fn run(link: &mut Link, end: Instant) -> Vec<(Instant, u16)> {
     let mut out = Vec::new();
     while let Some(at) = link.poll_timeout().filter(|at| *at <= end) {
         link.handle_timeout(at);
@@ -50,7 +49,7 @@ fn assert_conserved(link: &Link) {
     );
 }
 
-fn send(link: &mut Link, at: Instant, tags: impl IntoIterator<Item = u16>) {
+pub(super) fn send(link: &mut Link, at: Instant, tags: impl IntoIterator<Item = u16>) {
     for tag in tags {
         link.handle_packet(at, datagram(tag, 1500));
     }
@@ -68,7 +67,7 @@ fn stream(link: &mut Link, count: u16) -> Vec<(Instant, u16)> {
     out
 }
 
-fn tags(arrivals: &[(Instant, u16)]) -> Vec<u16> {
+pub(super) fn tags(arrivals: &[(Instant, u16)]) -> Vec<u16> {
     arrivals.iter().map(|(_, tag)| *tag).collect()
 }
 
@@ -458,82 +457,6 @@ fn no_packet_appears_or_vanishes_whatever_happens_and_the_seed_decides() {
     }
 }
 
-/// Drops on the way out and refuses idle passage, as CoDel and RED may.
-#[derive(Debug)]
-struct EverySecond {
-    waiting: VecDeque<Queued>,
-    count: u32,
-}
-
-impl Queue for EverySecond {
-    fn enqueue(&mut self, _now: Instant, packet: Queued, _dropped: &mut Dropped) {
-        self.waiting.push_back(packet);
-    }
-    fn dequeue(&mut self, _now: Instant, dropped: &mut Dropped) -> Option<Queued> {
-        dropped.add(self.waiting.pop_front()?.size_bytes);
-        self.waiting.pop_front()
-    }
-    fn pass(&mut self, _now: Instant, _packet: &mut Packet) -> bool {
-        self.count += 1;
-        self.count > 1
-    }
-    fn set_limit(&mut self, _limit: QueueLimit, _rate: Option<BitRate>) {}
-    fn len_packets(&self) -> u64 {
-        self.waiting.len() as u64
-    }
-    fn len_bytes(&self) -> u64 {
-        self.waiting.iter().map(|queued| u64::from(queued.size_bytes)).sum()
-    }
-}
-
-#[test]
-fn other_disciplines_fit_behind_the_trait() {
-    let discipline =
-        Discipline::new("every-second", |_| Box::new(EverySecond { waiting: VecDeque::new(), count: 0 }));
-    let mut link = Link::new(LinkConfig { discipline, ..line(10) }, 1);
-    send(&mut link, ms(0), 0..7);
-    // 0 finds the link idle and is refused, 1 is sent; of 2 to 6 every second one goes.
-    assert_eq!(run(&mut link, ms(100)), [(ms(11), 1), (ms(12), 3), (ms(13), 5)]);
-    assert_eq!(link.stats().queue_drops, 4);
-    assert_eq!(Discipline::by_name("Drop-Tail").unwrap().name(), "drop-tail");
-    assert!(Discipline::by_name("every-second").is_none());
-}
-
-/// Our drop-tail queue behind the trait, as the queue of somebody who wraps it.
-#[derive(Debug)]
-struct Wrapped(Box<dyn Queue>);
-
-impl Queue for Wrapped {
-    fn enqueue(&mut self, now: Instant, packet: Queued, dropped: &mut Dropped) {
-        self.0.enqueue(now, packet, dropped);
-    }
-    fn dequeue(&mut self, now: Instant, dropped: &mut Dropped) -> Option<Queued> {
-        self.0.dequeue(now, dropped)
-    }
-    fn set_limit(&mut self, limit: QueueLimit, rate: Option<BitRate>) {
-        self.0.set_limit(limit, rate);
-    }
-    fn len_packets(&self) -> u64 {
-        self.0.len_packets()
-    }
-    fn len_bytes(&self) -> u64 {
-        self.0.len_bytes()
-    }
-}
-
-#[test]
-fn a_drop_tail_queue_behind_the_trait_is_the_same() {
-    let wrapped = Discipline::new("wrapped", |settings| Box::new(Wrapped(DROP_TAIL.build_for(settings))));
-    let course = |discipline| {
-        let mut link = Link::new(LinkConfig { discipline, queue: QueueLimit::Delay(span(4)), ..line(10) }, 1);
-        send(&mut link, ms(0), 0..20);
-        link.apply(ms(2), Change::Rate(Some(BitRate::from_mbps(24))));
-        send(&mut link, ms(2), 20..40);
-        (run(&mut link, ms(100)), link.stats())
-    };
-    assert_eq!(course(wrapped), course(DROP_TAIL));
-}
-
 /// Loses every packet of a number, and sends those before twice.
 #[derive(Debug, Default)]
 struct EveryNth {
@@ -557,9 +480,12 @@ impl Impairment for EveryNth {
     }
 }
 
-const EVERY_NTH: Model = Model::with_parameter("every-nth", ("n", Numbers::new([3.0])), |_, numbers| {
-    Box::new(EveryNth { n: numbers.get(0, 3.0) as u64, count: 0 })
-});
+const EVERY_NTH: Model = Model::with_parameter(
+    "every-nth",
+    ("n", Numbers::new([3.0])),
+    ("1 or more", |numbers| numbers.get(0, 3.0) >= 1.0),
+    |_, numbers| Box::new(EveryNth { n: numbers.get(0, 3.0) as u64, count: 0 }),
+);
 
 #[test]
 fn other_impairments_fit_behind_the_trait_and_come_and_go() {

@@ -78,11 +78,17 @@ impl Dropped {
 ///
 /// It may drop on the way in (drop-tail, RED), on the way out (CoDel), and packets other than the one at hand
 /// (drop-head): whatever it drops, it reports. It may mark packets (ECN) as it likes.
+///
+/// It gives no more packets than it was given, and it does not keep one back while the transmitter is free: for delay there are
+/// [impairments](crate::impairment), for rates the link's own. A link down that drops what waits dequeues it.
 pub trait Queue<P = Packet>: fmt::Debug + Send {
     /// A packet comes while the transmitter is busy.
     fn enqueue(&mut self, now: Instant, packet: Queued<P>, dropped: &mut Dropped);
 
-    /// The transmitter is free: the next packet. `now` is when it became free.
+    /// The transmitter is free: the next packet; `None` only if nothing waits any more, as all of it may have been dropped just now.
+    /// `now` is when the transmitter became free.
+    ///
+    /// A link that is told `None` while something waits does not ask again before the next packet comes, or the limit changes.
     fn dequeue(&mut self, now: Instant, dropped: &mut Dropped) -> Option<Queued<P>>;
 
     /// A packet comes while nothing waits and the transmitter is free; false drops it. It does not enter the
@@ -111,7 +117,55 @@ pub trait Queue<P = Packet>: fmt::Debug + Send {
 #[derive(Debug)]
 pub(crate) enum AnyQueue<P> {
     DropTail(DropTail),
-    Other(Box<dyn Queue<P>>),
+    Other(Guarded<P>),
+}
+
+/// A queue from anywhere, which may break its promises: it is asked so seldom that it can keep no link busy for nothing.
+#[derive(Debug)]
+pub(crate) struct Guarded<P> {
+    queue: Box<dyn Queue<P>>,
+    /// Packets that it was given, and neither gave back nor reported as dropped: it is asked for no more.
+    held_packets: u64,
+    /// It gave none though it should have some: it is not asked until something changes.
+    is_stuck: bool,
+}
+
+impl<P> Guarded<P> {
+    pub(crate) fn new(queue: Box<dyn Queue<P>>) -> Self {
+        Self { queue, held_packets: 0, is_stuck: false }
+    }
+
+    /// Returns how many packets it dropped.
+    pub(crate) fn enqueue(&mut self, now: Instant, packet: Queued<P>) -> u64 {
+        let mut dropped = Dropped::default();
+        self.queue.enqueue(now, packet, &mut dropped);
+        self.held_packets = (self.held_packets + 1).saturating_sub(dropped.packets);
+        self.is_stuck = false;
+        dropped.packets
+    }
+
+    /// The next packet, and how many it dropped before. None is the last word until something changes.
+    pub(crate) fn dequeue(&mut self, now: Instant) -> (Option<Queued<P>>, u64) {
+        if self.is_empty() {
+            return (None, 0);
+        }
+        let mut dropped = Dropped::default();
+        let next = self.queue.dequeue(now, &mut dropped);
+        self.is_stuck = next.is_none();
+        self.held_packets = self.held_packets.saturating_sub(dropped.packets + u64::from(next.is_some()));
+        (next, dropped.packets)
+    }
+
+    /// There is nothing to ask it for.
+    fn is_empty(&self) -> bool {
+        self.held_packets == 0 || self.is_stuck
+    }
+
+    /// Gives up what waits.
+    pub(crate) fn clear(&mut self, now: Instant) {
+        self.is_stuck = false;
+        while self.dequeue(now).0.is_some() {}
+    }
 }
 
 impl AnyQueue<Packet> {
@@ -120,7 +174,7 @@ impl AnyQueue<Packet> {
         if queue.is_drop_tail() {
             return Self::DropTail(DropTail::new(settings.limit, settings.rate));
         }
-        Self::Other(queue)
+        Self::Other(Guarded::new(queue))
     }
 }
 
@@ -128,7 +182,10 @@ impl<P> AnyQueue<P> {
     pub(crate) fn set_limit(&mut self, limit: QueueLimit, rate: Option<BitRate>) {
         match self {
             Self::DropTail(queue) => queue.set_limit(limit, rate),
-            Self::Other(queue) => queue.set_limit(limit, rate),
+            Self::Other(guarded) => {
+                guarded.is_stuck = false;
+                guarded.queue.set_limit(limit, rate);
+            }
         }
     }
 
@@ -136,7 +193,11 @@ impl<P> AnyQueue<P> {
     pub(crate) fn pass(&mut self, now: Instant, packet: &mut P) -> bool {
         match self {
             Self::DropTail(_) => true,
-            Self::Other(queue) => queue.pass(now, packet),
+            Self::Other(guarded) => {
+                // When this one is sent, the queue is asked again.
+                guarded.is_stuck = false;
+                guarded.queue.pass(now, packet)
+            }
         }
     }
 
@@ -144,7 +205,7 @@ impl<P> AnyQueue<P> {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::DropTail(queue) => queue.len_packets() == 0,
-            Self::Other(queue) => queue.len_packets() == 0,
+            Self::Other(guarded) => guarded.is_empty(),
         }
     }
 
@@ -152,7 +213,7 @@ impl<P> AnyQueue<P> {
     pub(crate) fn len(&self) -> (u64, u64) {
         match self {
             Self::DropTail(queue) => (queue.len_packets(), queue.len_bytes()),
-            Self::Other(queue) => (queue.len_packets(), queue.len_bytes()),
+            Self::Other(guarded) => (guarded.queue.len_packets(), guarded.queue.len_bytes()),
         }
     }
 }

@@ -21,24 +21,23 @@ impl Kind for PathManagers {
     type Parameter = u8;
 
     const WHAT: &'static str = "path manager";
-    const SENSIBLE: &'static str = "1 to 255";
     const ALL: &'static [Policy] = &[
         Policy::new("endpoints", |_| Box::new(endpoints::Endpoints::default())),
         Policy::new("fullmesh", |_| Box::new(fullmesh::Fullmesh::default())),
-        Policy::with_parameter("ndiffports", ("n", 2), |_, n| Box::new(ndiffports::Ndiffports::new(n))),
+        Policy::with_parameter("ndiffports", ("n", 2), ("1 to 255", |n| n > 0), |_, n| {
+            Box::new(ndiffports::Ndiffports::new(n))
+        }),
         Policy::new("make-before-break", |_| Box::new(make_before_break::MakeBeforeBreak::default())),
         Policy::new("break-before-make", |_| Box::new(break_before_make::BreakBeforeMake::default())),
         Policy::new("none", |_| Box::new(none::None)),
     ];
-
-    fn is_sensible(parameter: u8) -> bool {
-        parameter > 0
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+
+    use polypath_units::named::PolicyMistake;
 
     use super::*;
 
@@ -58,9 +57,13 @@ mod tests {
         assert_eq!(policy.to_string(), "ndiffports:4");
         assert_ne!(Some(policy), Policy::by_name("ndiffports"));
         assert_eq!(Policy::by_name("ndiffports:2"), Policy::by_name("ndiffports"));
-        for wrong in ["ndiffports:", "ndiffports:0", "ndiffports:256", "ndiffports:x", "fullmesh:2", ":2"] {
-            let message = wrong.parse::<Policy>().unwrap_err().to_string();
-            assert!(message.contains(wrong) && message.contains("ndiffports[:n"), "{message}");
+        for wrong in ["", "0", "256", "x", "-1"] {
+            let error = alloc::format!("ndiffports:{wrong}").parse::<Policy>().unwrap_err();
+            assert_eq!(error.mistake(), PolicyMistake::Parameter);
+            assert_eq!(error.expected(), "ndiffports[:n, 1 to 255, 2 by default]");
         }
+        let mistake = |wrong: &str| wrong.parse::<Policy>().unwrap_err().mistake();
+        assert_eq!(mistake("fullmesh:2"), PolicyMistake::NoParameter);
+        assert_eq!(mistake(":2"), PolicyMistake::Name);
     }
 }

@@ -24,13 +24,12 @@ impl Kind for Schedulers {
     type Parameter = f64;
 
     const WHAT: &'static str = "scheduler";
-    const SENSIBLE: &'static str = "above 0";
     const ALL: &'static [Policy] = &[
         Policy::new("default", |_| Box::new(default::Default::default())),
         Policy::new("lowest-rtt", |_| Box::new(lowest_rtt::LowestRtt)),
         Policy::new("lowest-rtt-rp", |_| Box::new(lowest_rtt_rp::LowestRttRp::improved())),
         Policy::new("lowest-rtt-rp-first", |_| Box::new(lowest_rtt_rp::LowestRttRp::first_form())),
-        Policy::with_parameter("lowest-rtt-bm", ("lambda", 3.0), |_, lambda| {
+        Policy::with_parameter("lowest-rtt-bm", ("lambda", 3.0), ABOVE_ZERO, |_, lambda| {
             Box::new(lowest_rtt_bm::LowestRttBm::new(lambda))
         }),
         Policy::new("round-robin", |_| Box::new(round_robin::RoundRobin::default())),
@@ -40,15 +39,15 @@ impl Kind for Schedulers {
         Policy::new("ecf", |_| Box::new(ecf::Ecf::default())),
         Policy::new("backup-aware", |_| Box::new(backup_aware::BackupAware)),
     ];
-
-    fn is_sensible(parameter: f64) -> bool {
-        parameter.is_finite() && parameter > 0.0
-    }
 }
+
+const ABOVE_ZERO: (&str, fn(f64) -> bool) = ("above 0", |value| value.is_finite() && value > 0.0);
 
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+
+    use polypath_units::named::PolicyMistake;
 
     use super::*;
 
@@ -68,9 +67,15 @@ mod tests {
         assert_eq!(policy.to_string(), "lowest-rtt-bm:2.5");
         assert_ne!(Some(policy), Policy::by_name("lowest-rtt-bm"));
         assert_eq!(Policy::by_name("lowest-rtt-bm:3"), Policy::by_name("lowest-rtt-bm"));
-        for wrong in ["lowest-rtt-bm:", "lowest-rtt-bm:0", "lowest-rtt-bm:x", "lowest-rtt:2", ":3"] {
-            let message = wrong.parse::<Policy>().unwrap_err().to_string();
-            assert!(message.contains(wrong) && message.contains("lowest-rtt-bm[:lambda"), "{message}");
+        for wrong in ["", "0", "-1", "x", "nan", "inf"] {
+            let error = alloc::format!("lowest-rtt-bm:{wrong}").parse::<Policy>().unwrap_err();
+            assert_eq!(error.mistake(), PolicyMistake::Parameter);
+            assert_eq!(error.expected(), "lowest-rtt-bm[:lambda, above 0, 3 by default]");
         }
+        let of = |wrong: &str| wrong.parse::<Policy>().unwrap_err();
+        let none = "the scheduler of \"lowest-rtt:2\" takes no parameter; expected lowest-rtt";
+        assert_eq!(of("lowest-rtt:2").to_string(), none);
+        assert_eq!(of(":3").mistake(), PolicyMistake::Name);
+        assert!(of(":3").to_string().contains("lowest-rtt-bm[:lambda"));
     }
 }

@@ -5,6 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use polypath_config::quantity::{Percent, Quantity, Rate, Size, Span, read};
+use polypath_congestion::Algorithms;
+use polypath_link::impairment::Impairments;
+use polypath_link::queue::Disciplines;
+use polypath_mptcp::path_manager::PathManagers;
+use polypath_mptcp::scheduler::Schedulers;
+use polypath_units::named::Kind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -73,11 +79,11 @@ pub(super) struct TopologyFile {
     /// Default 2, of a ring 3.
     pub(super) paths: Option<usize>,
     /// Queue discipline of each path, by name. Default drop-tail.
-    #[schemars(extend("x-policy" = "queue discipline"))]
+    #[schemars(extend("x-policy" = Disciplines::WHAT))]
     pub(super) discipline: Option<String>,
     /// What else happens to packets on each path, by name, such as `"gilbert-elliott:1%,10%"`.
     #[serde(default)]
-    #[schemars(extend("x-policy" = "impairment"))]
+    #[schemars(extend("x-policy" = Impairments::WHAT))]
     pub(super) impairments: Vec<String>,
 }
 
@@ -329,7 +335,7 @@ pub(super) struct FlowFile {
     /// The path of each of its addresses, by number from 1; a path that comes twice has two subflows.
     pub(super) paths: Vec<usize>,
     /// Plain TCP with this congestion control. Default: as the variant says.
-    #[schemars(extend("x-policy" = "congestion control"))]
+    #[schemars(extend("x-policy" = Algorithms::WHAT))]
     pub(super) tcp: Option<String>,
     /// Datagrams by turns sent and not, without any congestion control; `rate` is that of the time on.
     pub(super) udp: Option<UdpFile>,
@@ -379,13 +385,13 @@ pub(super) struct EventFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PolicyFile {
     /// Which path gets data, by name. Default `default`.
-    #[schemars(extend("x-policy" = "scheduler"))]
+    #[schemars(extend("x-policy" = Schedulers::WHAT))]
     pub(super) scheduler: Option<String>,
     /// How each path's rate follows from acknowledgments and losses, by name. Default `cubic`.
-    #[schemars(extend("x-policy" = "congestion control"))]
+    #[schemars(extend("x-policy" = Algorithms::WHAT))]
     pub(super) congestion: Option<String>,
     /// Which paths are opened, and which one takes over, by name. Default `endpoints`.
-    #[schemars(extend("x-policy" = "path manager"))]
+    #[schemars(extend("x-policy" = PathManagers::WHAT))]
     pub(super) path_manager: Option<String>,
     /// `recommended` (2 · Σ rate · longest round trip, which never limits), `stack` (what the stack does by itself) or a
     /// size. Default `recommended`.
@@ -408,13 +414,13 @@ pub(super) struct VariantFile {
     /// What it is called in results.
     pub(super) name: String,
     /// Which path gets data, by name. Default: as `defaults` say.
-    #[schemars(extend("x-policy" = "scheduler"))]
+    #[schemars(extend("x-policy" = Schedulers::WHAT))]
     pub(super) scheduler: Option<String>,
     /// How each path's rate follows from acknowledgments and losses, by name. Default: as `defaults` say.
-    #[schemars(extend("x-policy" = "congestion control"))]
+    #[schemars(extend("x-policy" = Algorithms::WHAT))]
     pub(super) congestion: Option<String>,
     /// Which paths are opened, and which one takes over, by name. Default: as `defaults` say.
-    #[schemars(extend("x-policy" = "path manager"))]
+    #[schemars(extend("x-policy" = PathManagers::WHAT))]
     pub(super) path_manager: Option<String>,
     /// `recommended`, `stack` or a size. Default: as `defaults` say.
     pub(super) buffer: Option<String>,
@@ -454,7 +460,7 @@ impl VariantFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct BaselineFile {
     /// Its congestion control.
-    #[schemars(extend("x-policy" = "congestion control"))]
+    #[schemars(extend("x-policy" = Algorithms::WHAT))]
     pub(super) congestion: String,
 }
 

@@ -204,8 +204,10 @@ pub enum Statistic {
 }
 
 /// The JSON schema of experiment files.
-#[must_use]
-pub fn schema(policies: &Policies) -> serde_json::Value {
+///
+/// # Errors
+/// That a key's kind of policy is none.
+pub fn schema(policies: &Policies) -> Result<serde_json::Value, polypath_config::NoSuchKind> {
     polypath_config::schema::<file::File>("An experiment of Polypath", policies)
 }
 

@@ -6,6 +6,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use polypath_config::quantity::{Amount, Limit, Loss, Percent, Rate, Size, Span};
+use polypath_congestion::Algorithms;
+use polypath_link::impairment::Impairments;
+use polypath_link::middlebox::Middleboxes;
+use polypath_link::queue::Disciplines;
+use polypath_mptcp::path_manager::PathManagers;
+use polypath_mptcp::scheduler::Schedulers;
+use polypath_units::named::Kind;
 
 /// A scenario file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -125,10 +132,10 @@ pub(super) struct LinkFile {
     /// How much may wait for the line. Default 1000 packets.
     pub(super) limit: Option<Limit>,
     /// Queue discipline by name. Default drop-tail.
-    #[schemars(extend("x-policy" = "queue discipline"))]
+    #[schemars(extend("x-policy" = Disciplines::WHAT))]
     pub(super) discipline: Option<String>,
     /// What else happens to packets, by name, such as `"loss:1%"`.
-    #[schemars(extend("x-policy" = "impairment"))]
+    #[schemars(extend("x-policy" = Impairments::WHAT))]
     pub(super) impairments: Option<Vec<String>>,
     /// Longest IP packet in bytes. Default: without limit.
     pub(super) mtu: Option<u16>,
@@ -139,7 +146,7 @@ pub(super) struct LinkFile {
     pub(super) change: Vec<ChangeFile>,
     /// Middleboxes by name, from the first node to the second.
     #[serde(default)]
-    #[schemars(extend("x-policy" = "middlebox"))]
+    #[schemars(extend("x-policy" = Middleboxes::WHAT))]
     pub(super) middleboxes: Vec<String>,
 }
 
@@ -162,10 +169,10 @@ pub(super) struct DirectionFile {
     /// How much may wait for the line. Default: as in the other direction.
     pub(super) limit: Option<Limit>,
     /// What decides about waiting packets, by name. Default: as in the other direction.
-    #[schemars(extend("x-policy" = "queue discipline"))]
+    #[schemars(extend("x-policy" = Disciplines::WHAT))]
     pub(super) discipline: Option<String>,
     /// What else happens to packets, by name, in this order.
-    #[schemars(extend("x-policy" = "impairment"))]
+    #[schemars(extend("x-policy" = Impairments::WHAT))]
     pub(super) impairments: Option<Vec<String>>,
     /// Longest IP packet in bytes. Default: as in the other direction.
     pub(super) mtu: Option<u16>,
@@ -216,11 +223,11 @@ pub(super) struct ChangeFile {
     pub(super) limit: Option<Limit>,
     /// Impairments that begin, by name; one of a name that acts already begins again with its new numbers.
     #[serde(default)]
-    #[schemars(extend("x-policy" = "impairment"))]
+    #[schemars(extend("x-policy" = Impairments::WHAT))]
     pub(super) begin: Vec<String>,
     /// Impairments that end, by name.
     #[serde(default)]
-    #[schemars(extend("x-policy" = "impairment"))]
+    #[schemars(extend("x-policy" = Impairments::WHAT))]
     pub(super) end: Vec<String>,
     /// True cuts the link, false brings it back.
     pub(super) down: Option<bool>,
@@ -273,14 +280,14 @@ pub(super) struct ConnectionFile {
     /// DSS checksums. Default off.
     pub(super) checksum: Option<bool>,
     /// Which path gets data, by name. Default `default`.
-    #[schemars(extend("x-policy" = "scheduler"))]
+    #[schemars(extend("x-policy" = Schedulers::WHAT))]
     pub(super) scheduler: Option<String>,
     /// How each path's rate follows from acknowledgments and losses, by name. Default `cubic`, and `lia` for a further subflow of one
     /// address; a name holds for every subflow.
-    #[schemars(extend("x-policy" = "congestion control"))]
+    #[schemars(extend("x-policy" = Algorithms::WHAT))]
     pub(super) congestion: Option<String>,
     /// Which paths are opened, and which one takes over, by name. Default `endpoints`.
-    #[schemars(extend("x-policy" = "path manager"))]
+    #[schemars(extend("x-policy" = PathManagers::WHAT))]
     pub(super) path_manager: Option<String>,
     /// Most data that is kept for the application, at both ends. Default 64 MiB.
     pub(super) receive_buffer: Option<Size>,
