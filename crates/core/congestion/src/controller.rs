@@ -156,7 +156,13 @@ pub struct RateSample {
 /// All subflows of a connection, as a coupled algorithm sees them, and which of them is its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Flows<'a> {
-    /// Every subflow that carries data, the own one included. Its entry was refreshed before the call.
+    /// Every subflow of the connection, in the order in which they came, the own one included. Among them are those that still join or
+    /// already end: they have a window, and before the first sample no round-trip time.
+    ///
+    /// Of several, each entry is as its subflow was when it had last handled a segment or a timeout. The own one is as before the
+    /// segment or timeout that is being handled: the round-trip time in [`Ack`] is not in its `srtt` yet, and what the controller did
+    /// earlier in the same call, or what set its window from outside since, is not in its window. For a connection of one subflow the
+    /// entry is as of now.
     pub all: &'a [FlowView],
     /// Index of the own subflow in `all`.
     pub own: usize,

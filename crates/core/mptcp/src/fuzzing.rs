@@ -1,7 +1,7 @@
 //! What fuzz targets do, shared with the deterministic run in the tests. Each function compares a part of this crate with a plain
 //! model of it, and panics where they differ.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use polypath_wire::{DataSeq, Payload};
@@ -61,12 +61,14 @@ fn check_piece(next: u64, piece: &Payload) -> u64 {
 /// Mappings in any order, of any length, right and wrong: each byte of the subflow is the data that the first mapping said it is.
 pub fn mappings(bytes: &[u8]) {
     let mut receiver = Receiver::default();
-    // What a byte of the subflow is, by the mappings that were taken.
-    let mut said: BTreeMap<u64, DataSeq> = BTreeMap::new();
+    // What a byte of the subflow may be, by the mappings that were taken: what the first said of it. Of one that reaches beyond
+    // others, parts may have been left out.
+    let mut said: BTreeMap<u64, Vec<DataSeq>> = BTreeMap::new();
+    let mut is_sure: BTreeSet<u64> = BTreeSet::new();
     for record in bytes.chunks(5) {
         let [start, scale, len, lie, kind] = core::array::from_fn(|at| record.get(at).copied().unwrap_or(0));
         if kind < 200 {
-            let start = receiver.offset.saturating_sub(100) + (u64::from(start) << (scale % 6));
+            let start = receiver.offset().saturating_sub(100) + (u64::from(start) << (scale % 6));
             let data_seq = ORIGIN.add(start).add(if lie < 240 { 0 } else { lie.into() });
             let mapping = ReceivedMapping {
                 start,
@@ -76,22 +78,27 @@ pub fn mappings(bytes: &[u8]) {
                 wire_len: len.into(),
                 checksum: None,
             };
-            // One that overlaps another is checked, and not kept.
             let is_apart = said.range(start..mapping.end()).next().is_none();
-            if receiver.add(mapping) && is_apart {
+            if receiver.add(mapping) {
                 for at in start..mapping.end() {
-                    said.insert(at, data_seq.add(at - start));
+                    if !is_sure.contains(&at) {
+                        said.entry(at).or_default().push(data_seq.add(at - start));
+                    }
+                    if is_apart {
+                        is_sure.insert(at);
+                    }
                 }
             }
         } else {
-            receiver.offset += u64::from(start);
+            receiver.skip(start.into());
         }
         match receiver.current() {
             Ok(mapping) => {
-                let at = receiver.offset;
+                let at = receiver.offset();
                 assert!(mapping.start <= at && at < mapping.end(), "a mapping of other bytes");
-                let first = said.get(&at).copied().unwrap_or(mapping.data_seq.add(at - mapping.start));
-                assert_eq!(mapping.data_seq.add(at - mapping.start), first, "another data number at {at}");
+                let number = mapping.data_seq.add(at - mapping.start);
+                let was_said = said.get(&at).is_some_and(|said| said.contains(&number));
+                assert!(was_said, "another data number at {at}");
             }
             Err(Some(gap)) => assert!(gap > 0),
             Err(None) => {}

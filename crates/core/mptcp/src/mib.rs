@@ -44,8 +44,10 @@ counters! {
     mp_join_ack_rx = "MPJoinAckRx",
     /// Third ACKs with a wrong HMAC.
     mp_join_ack_hmac_failure = "MPJoinAckHMacFailure",
-    /// Mappings that contradict the data or an earlier mapping, and data without one.
+    /// Mappings that contradict an earlier one, or whose first bytes came without them.
     dss_not_matching = "DSSNotMatching",
+    /// Arrivals of bytes without a mapping, while Multipath TCP is spoken.
+    data_without_mapping = "DataWithoutMapping",
     /// Infinite mappings sent.
     infinite_map_tx = "InfiniteMapTx",
     /// Infinite mappings received.
@@ -74,7 +76,7 @@ counters! {
     mp_prio_tx = "MPPrioTx",
     /// MP_FAILs received.
     mp_fail_rx = "MPFailRx",
-    /// MP_FAILs sent.
+    /// MP_FAILs sent, repeated ones too.
     mp_fail_tx = "MPFailTx",
     /// MP_FASTCLOSEs received.
     mp_fastclose_rx = "MPFastcloseRx",
@@ -82,7 +84,7 @@ counters! {
     mp_fastclose_tx = "MPFastcloseTx",
     /// MP_TCPRSTs received.
     mp_rst_rx = "MPRstRx",
-    /// Data segments sent again on another subflow.
+    /// Pieces of data given to a subflow again: what another lost or holds up, and copies that the scheduler wants. One mapping each.
     mptcp_retrans = "MPTCPRetrans",
     /// Subflows that became stale.
     subflow_stale = "SubflowStale",

@@ -39,6 +39,8 @@ pub(crate) enum Misbehaviour {
         /// Others carry data too, or something waits for what they bring.
         is_one_of_several: bool,
     },
+    /// Bytes came without a mapping, with or behind a segment that had one: merged with it on the way.
+    MappingMergedAway,
     /// The checksum of a mapping does not match.
     WrongChecksum {
         /// No other subflow carries data.
@@ -93,7 +95,7 @@ pub(crate) enum Consequence {
 impl Misbehaviour {
     /// Each of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::WrongHmacInJoinSynAck,
         Self::WrongHmacInJoinAck,
         Self::JoinWithoutOption,
@@ -108,6 +110,7 @@ impl Misbehaviour {
         Self::MappingWithoutHead,
         Self::DataWithoutMapping { is_one_of_several: false },
         Self::DataWithoutMapping { is_one_of_several: true },
+        Self::MappingMergedAway,
         Self::WrongChecksum { is_alone: true },
         Self::WrongChecksum { is_alone: false },
         Self::FailUnanswered,
@@ -152,6 +155,7 @@ impl Misbehaviour {
             | Self::DataAckOfUnsent
             | Self::MappingsContradict
             | Self::MappingWithoutHead
+            | Self::MappingMergedAway
             | Self::FailOfUnsent
             | Self::InfiniteMappingMisplaced
             | Self::DataBeyondWindow
@@ -167,10 +171,8 @@ impl Misbehaviour {
             Self::WrongHmacInJoinAck => mib.mp_join_ack_hmac_failure += 1,
             Self::AddressNotTaken | Self::AddressOfNobody => mib.add_addr_drop += 1,
             Self::MappingsContradict | Self::MappingWithoutHead => mib.dss_not_matching += 1,
-            Self::WrongChecksum { .. } => {
-                mib.data_csum_err += 1;
-                mib.mp_fail_tx += 1;
-            }
+            Self::DataWithoutMapping { .. } | Self::MappingMergedAway => mib.data_without_mapping += 1,
+            Self::WrongChecksum { .. } => mib.data_csum_err += 1,
             Self::DataBeyondWindow | Self::DataFinBeforeData | Self::DataFinBeyondWindow => {
                 mib.no_dss_in_window += 1;
             }
@@ -191,7 +193,7 @@ impl Misbehaviour {
             Self::PrioForAddress => "3.3.8",
             Self::WrongKeyInFastclose => "3.5",
             Self::DataAckOfUnsent => "3.3.2",
-            Self::MappingsContradict | Self::MappingWithoutHead => "3.3.1",
+            Self::MappingsContradict | Self::MappingWithoutHead | Self::MappingMergedAway => "3.3.1",
             Self::DataWithoutMapping { .. }
             | Self::WrongChecksum { .. }
             | Self::FailUnanswered

@@ -116,7 +116,7 @@ impl Line {
             false
         });
         for direction in DIRECTIONS {
-            while let Some(message) = self.ways[index(direction)].link.poll_reverse(now) {
+            while let Some(message) = self.ways[index(direction)].link.poll_reverse() {
                 self.ports[index(direction)].push(message);
             }
         }

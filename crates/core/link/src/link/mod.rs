@@ -346,7 +346,7 @@ impl<P: PacketLike> Link<P> {
     /// The next message for senders at the near end (ICMP), at once: it does not travel over this link.
     #[inline]
     #[must_use]
-    pub fn poll_reverse(&mut self, _now: Instant) -> Option<P> {
+    pub fn poll_reverse(&mut self) -> Option<P> {
         self.reverse.pop_front()
     }
 

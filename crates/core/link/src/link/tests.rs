@@ -300,9 +300,9 @@ fn aggregates_are_cut_into_segments() {
 fn what_is_longer_than_the_mtu_is_dropped_and_its_sender_told() {
     let mut link = Link::new(LinkConfig { mtu_bytes: Some(1400), ..line(0) }, 1);
     link.handle_packet(ms(0), data(1, 1360));
-    assert!(link.poll_reverse(ms(0)).is_none());
+    assert!(link.poll_reverse().is_none());
     link.handle_packet(ms(0), data(77, 1361));
-    let message = link.poll_reverse(ms(0)).unwrap();
+    let message = link.poll_reverse().unwrap();
     assert_eq!((message.ip.src, message.ip.dst), (FLOW.remote.addr, FLOW.local.addr));
     let expected = IcmpMessage::PacketTooBig { mtu: 1400, flow: FLOW, seq: SeqNumber(77) };
     assert_eq!(message.transport, Transport::Icmp(expected));
@@ -318,7 +318,7 @@ fn a_black_hole_says_nothing() {
     let config = LinkConfig { mtu_bytes: Some(1400), mtu_black_hole: true, ..line(0) };
     let mut link = Link::new(config, 1);
     link.handle_packet(ms(0), Packet::tcp(FLOW, data_segment(1, 1400)));
-    assert!(link.poll_reverse(ms(0)).is_none());
+    assert!(link.poll_reverse().is_none());
     assert_eq!(link.stats().too_big_drops, 1);
     assert_conserved(&link);
 }

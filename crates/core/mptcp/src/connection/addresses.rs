@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{FourTuple, MptcpVersion};
 
-use super::removals::Removals;
+use super::asked_subflows::AskedSubflows;
 use crate::identifiers::AddressId;
 use crate::path_manager::{PathAction, PathEvent, PathManager, PathView, RemoteAddress};
 
@@ -26,7 +26,7 @@ pub(super) struct Addresses {
     /// ADD_ADDRs to send; none once each is known.
     outgoing: Option<Box<Outgoing>>,
     wake_at: Instant,
-    removals: Removals,
+    asked: AskedSubflows,
 }
 
 /// Addresses of ours that the peer is to know: the front one is on its way until it is echoed, or has its turn again after the
@@ -54,7 +54,7 @@ impl Addresses {
             announced: Vec::new(),
             outgoing: None,
             wake_at: Instant::FAR_FUTURE,
-            removals: Removals::default(),
+            asked: AskedSubflows::default(),
         }
     }
 
@@ -184,8 +184,8 @@ impl Addresses {
     }
 
     /// Subflows that are asked whether they still work.
-    pub(super) const fn removals_mut(&mut self) -> &mut Removals {
-        &mut self.removals
+    pub(super) const fn asked_mut(&mut self) -> &mut AskedSubflows {
+        &mut self.asked
     }
 
     // ---- timers
@@ -193,13 +193,13 @@ impl Addresses {
     #[inline]
     pub(super) fn next_timeout(&self) -> Instant {
         let retry_at = self.outgoing.as_ref().map_or(Instant::FAR_FUTURE, |outgoing| outgoing.retry_at);
-        retry_at.min(self.wake_at).min(self.removals.next_timeout())
+        retry_at.min(self.wake_at).min(self.asked.next_timeout())
     }
 
     /// The connection is over.
     pub(super) fn stop(&mut self) {
         self.outgoing = None;
         self.wake_at = Instant::FAR_FUTURE;
-        self.removals = Removals::default();
+        self.asked = AskedSubflows::default();
     }
 }

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use polypath_tcp::State;
-use polypath_units::Instant;
 use polypath_wire::Payload;
 
 use super::{Connection, Context, Stream, SubflowExtension};
@@ -45,7 +44,7 @@ impl Connection {
     }
 
     /// The next data in order.
-    pub(crate) fn recv(&mut self, now: Instant) -> Option<Payload> {
+    pub(crate) fn recv(&mut self) -> Option<Payload> {
         let Stream { receive, config, .. } = &mut self.stream;
         let was_small = receive.is_window_small(config);
         let Some(payload) = receive.read(config) else {
@@ -56,19 +55,16 @@ impl Connection {
         if was_small && !receive.is_window_small(config) {
             self.acknowledge_everywhere();
         }
-        self.announce_window(now);
+        self.announce_window();
         Some(payload)
     }
 
     /// Lets every subflow tell the peer of a larger window, where it is worth a segment.
-    fn announce_window(&mut self, now: Instant) {
+    fn announce_window(&mut self) {
         for position in 0..self.subflows.len() {
             let Some((subflow, views)) = self.subflows.with_views(position) else { return };
             let Subflow { tcp, state, .. } = subflow;
-            tcp.window_may_have_opened(
-                now,
-                &SubflowExtension { stream: &self.stream, state, views, position },
-            );
+            tcp.window_may_have_opened(&SubflowExtension { stream: &self.stream, state, views, position });
         }
     }
 

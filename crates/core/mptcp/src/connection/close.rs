@@ -7,7 +7,7 @@ use super::lifecycle::Mode;
 use super::{Connection, Context, Request};
 use crate::event::{CloseReason, Event};
 use crate::misbehaviour::Misbehaviour;
-use crate::subflow::{ReceiveMode, Stage, Subflow};
+use crate::subflow::{Stage, Subflow};
 
 impl Connection {
     /// Once everything was handed out and the application writes no more: DATA_FIN, or FIN after a fallback.
@@ -164,11 +164,7 @@ impl Connection {
     /// The FIN of a subflow that has fallen back leaves bytes of the peer's stream out, as far as the data level knows: it came
     /// in the middle of a mapping, before an infinite mapping for what could not be verified, or before what its DATA_FIN said.
     fn ends_early(&self, position: usize) -> bool {
-        let is_cut = self.subflows.get(position).is_some_and(|subflow| match subflow.rx.mode {
-            ReceiveMode::Mapped => subflow.rx.is_within_mapping(),
-            ReceiveMode::Held { .. } => true,
-            ReceiveMode::Infinite { .. } => false,
-        });
+        let is_cut = self.subflows.get(position).is_some_and(|subflow| subflow.rx.misses_bytes());
         is_cut || self.stream.receive.is_incomplete()
     }
 

@@ -8,7 +8,7 @@ use super::{Connection, Context};
 use crate::mapping::MOST_MAPPED_BYTES;
 use crate::misbehaviour::Misbehaviour;
 use crate::receive_window::DataArrival;
-use crate::subflow::{ReceiveMode, ReceivedMapping, Stage};
+use crate::subflow::{Arrived, ReceivedMapping, Stage};
 
 /// Below, a round-trip time by timestamps says less than that of the handshake.
 const COARSE_RTT: Duration = Duration::from_millis(3);
@@ -33,7 +33,7 @@ impl Connection {
         }
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         // Offsets count from 1 on the wire; 32 bits of a 64-bit offset, so take the nearest.
-        let near = subflow.rx.offset;
+        let near = subflow.rx.offset();
         let start = mapping.subflow_offset.wrapping_sub(1);
         let ahead = i64::from(start.wrapping_sub(near as u32) as i32);
         let Some(start) = near.checked_add_signed(ahead) else { return };
@@ -89,24 +89,14 @@ impl Connection {
         while let Some(subflow) = self.subflows.get_mut(position)
             && let Some(bytes) = subflow.tcp.read()
         {
-            match &mut subflow.rx.mode {
-                ReceiveMode::Mapped => self.receive_mapped(cx, position, bytes, segment),
-                ReceiveMode::Held { bytes: held, .. } => {
-                    subflow.rx.offset += bytes.len() as u64;
-                    held.append(bytes);
+            match subflow.rx.handle_bytes(bytes) {
+                Arrived::Mapped(bytes) => self.receive_mapped(cx, position, bytes, segment),
+                Arrived::Held => {
                     if segment.options.dss.is_none() && segment.options.rest.is_empty() {
                         self.plain_data_while_held(cx, position);
                     }
                 }
-                ReceiveMode::Infinite { offset, data_seq } => {
-                    let at = subflow.rx.offset;
-                    let seq = data_seq.add(at.saturating_sub(*offset));
-                    let skip = offset.saturating_sub(at).min(bytes.len() as u64);
-                    subflow.rx.offset += bytes.len() as u64;
-                    let mut bytes = bytes;
-                    bytes.advance(skip as usize);
-                    self.deliver(cx, position, seq, bytes);
-                }
+                Arrived::Data(seq, bytes) => self.deliver(cx, position, seq, bytes),
             }
         }
         self.notify_readable();
@@ -130,7 +120,7 @@ impl Connection {
                         // one, however small the window is.
                         let most =
                             self.stream.receive.window_bytes(&self.stream.config).max(MOST_MAPPED_BYTES);
-                        subflow.rx.unmapped_until = subflow.rx.offset + most;
+                        subflow.rx.expect_unmapped(most);
                     }
                     let count = before_next.map_or(bytes.len(), |count| bytes.len().min(count as usize));
                     if self.unmapped(cx, position, &bytes, segment) {
@@ -142,23 +132,20 @@ impl Connection {
                 }
             };
             is_within = true;
-            subflow.rx.unmapped_until = 0;
-            let left = (mapping.end() - subflow.rx.offset) as usize;
-            let into = subflow.rx.offset - mapping.start;
+            let left = (mapping.end() - subflow.rx.offset()) as usize;
             let rest = if left < bytes.len() {
                 let head = bytes.split_to(left);
                 core::mem::replace(&mut bytes, head)
             } else {
                 Payload::EMPTY
             };
-            subflow.rx.newest = mapping.data_seq.add(into + bytes.len() as u64);
-            subflow.rx.offset += bytes.len() as u64;
+            let into = subflow.rx.handle_mapped(&mapping, bytes.len());
             let has_head = into == 0 || subflow.rx.has_gathered();
             if mapping.checksum.is_some() && !has_head {
                 // Its head came without a mapping and was dropped, so it can't be verified; all of it comes again.
                 self.answer(cx, position, Misbehaviour::MappingWithoutHead);
             } else if mapping.checksum.is_some() {
-                if subflow.rx.offset < mapping.end() {
+                if subflow.rx.offset() < mapping.end() {
                     subflow.rx.gather(bytes);
                 } else {
                     let gathered = subflow.rx.take_gathered_with(bytes);
@@ -175,7 +162,7 @@ impl Connection {
 
     fn skip(&mut self, position: usize, count: usize) {
         if let Some(subflow) = self.subflows.get_mut(position) {
-            subflow.rx.offset += count as u64;
+            subflow.rx.skip(count);
         }
     }
 
@@ -196,8 +183,8 @@ impl Connection {
         }
         let mut held = data;
         held.append(rest.clone());
-        let offset = self.subflows.get(position).map_or(0, |subflow| subflow.rx.offset) + rest.len() as u64;
         self.skip(position, rest.len());
+        let offset = self.subflows.get(position).map_or(0, |subflow| subflow.rx.offset());
         let from = offset - held.len() as u64;
         self.checksum_failed(cx, position, mapping.data_seq, from, held);
         false
@@ -211,7 +198,6 @@ impl Connection {
         bytes: &Payload,
         segment: &Segment,
     ) -> bool {
-        cx.mib.dss_not_matching += 1;
         if self.stream.lifecycle.is_plain() {
             // We have fallen back; so has the peer, and what told so was lost.
             self.infinite_from_here(cx, position, bytes.clone());
@@ -222,17 +208,14 @@ impl Connection {
             return false;
         }
         let alone = self.carrying_count() <= 1;
-        let is_merged =
-            self.subflows.get(position).is_some_and(|subflow| subflow.rx.offset < subflow.rx.unmapped_until);
+        let is_merged = self.subflows.get(position).is_some_and(|subflow| subflow.rx.expects_unmapped());
         if is_merged || segment.options.dss.is_some() || !segment.options.rest.is_empty() {
-            // Coalesced with a mapped segment: the peer sees that DATA_ACK leaves them out and sends them again.
+            // The peer sees that DATA_ACK leaves them out and sends them again.
+            self.answer(cx, position, Misbehaviour::MappingMergedAway);
             return false;
         }
         let is_one_of_several = !alone || self.stream.receive.is_waiting();
-        if !is_one_of_several {
-            self.infinite_from_here(cx, position, bytes.clone());
-        }
-        self.answer(cx, position, Misbehaviour::DataWithoutMapping { is_one_of_several });
+        self.answer_with(cx, position, Misbehaviour::DataWithoutMapping { is_one_of_several }, bytes.clone());
         true
     }
 

@@ -1,15 +1,12 @@
 //! Falling back to TCP, in the handshake and later (RFC 8684 §3.7).
 
-use alloc::boxed::Box;
-
-use polypath_units::Instant;
 use polypath_wire::{DataSeq, DssMapping, MptcpOption, Payload, Segment};
 
 use super::infinite_mapping::InfiniteMapping;
 use super::{Connection, Context, Request};
 use crate::event::{Event, FallbackReason};
 use crate::misbehaviour::Misbehaviour;
-use crate::subflow::{ReceiveMode, Stage, Subflow};
+use crate::subflow::{Stage, Subflow};
 
 impl Connection {
     /// The handshake shows that Multipath TCP does not work: TCP from the first byte on.
@@ -23,11 +20,9 @@ impl Connection {
             subflow.state.handle_fallback();
             subflow.state.owed.forget_signals();
             // Mappings that arrived say nothing that the subflow itself does not.
-            let (offset, data_seq) = (subflow.rx.gathered_from(), self.stream.receive.next());
-            let gathered = subflow.rx.take_gathered();
-            subflow.rx.forget_mappings();
-            subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
-            self.stream.receive.handle_in_order(gathered);
+            let (offset, undelivered) = subflow.rx.release();
+            subflow.rx.become_infinite(offset, self.stream.receive.next());
+            self.stream.receive.handle_in_order(undelivered);
         }
         self.outbox.emit(Event::FellBack(reason));
         self.scheduling.request();
@@ -66,31 +61,32 @@ impl Connection {
         let is_alone = self.carrying_count() <= 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         if is_alone {
-            subflow.rx.forget_mappings();
-            subflow.rx.mode = ReceiveMode::Held { from, bytes: Box::new(held) };
+            subflow.rx.hold(from, held);
             self.stream.fallback.begin_to_fail();
-        } else {
+        } else if !subflow.state.ending.is_ending() {
+            // It goes with the RST.
             subflow.state.ending.set_fail(data_seq);
+            cx.mib.mp_fail_tx += 1;
         }
         self.answer(cx, position, Misbehaviour::WrongChecksum { is_alone });
     }
 
     /// MP_FAIL leaves: the peer is to send an infinite mapping.
-    pub(super) fn send_fail(&mut self, now: Instant, position: usize) {
+    pub(super) fn send_fail(&mut self, cx: &mut Context<'_>, position: usize) {
         let data_seq = self.stream.receive.next();
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.state.owed.signal(MptcpOption::Fail { data_seq });
             subflow.tcp.request_ack();
+            cx.mib.mp_fail_tx += 1;
         }
-        self.stream.fallback.handle_fail_sent(now);
+        self.stream.fallback.handle_fail_sent(cx.now);
     }
 
     /// MP_FAIL was not answered.
     pub(super) fn retry_fail(&mut self, cx: &mut Context<'_>) {
-        let is_held = |subflow: &Subflow| matches!(subflow.rx.mode, ReceiveMode::Held { .. });
-        let Some(position) = self.subflows.position_where(is_held) else { return };
+        let Some(position) = self.subflows.position_where(|subflow| subflow.rx.is_held()) else { return };
         if self.stream.fallback.may_fail_again() {
-            self.send_fail(cx.now, position);
+            self.send_fail(cx, position);
         } else {
             self.answer(cx, position, Misbehaviour::FailUnanswered);
         }
@@ -171,14 +167,10 @@ impl Connection {
         if self.subflows.any(is_other) {
             return None;
         }
-        let near = subflow.rx.offset;
+        let near = subflow.rx.offset();
         let start = mapping.subflow_offset.wrapping_sub(1);
         let offset = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32))?;
-        let first_missing = match &subflow.rx.mode {
-            ReceiveMode::Held { from, .. } => *from,
-            ReceiveMode::Mapped => subflow.rx.gathered_from(),
-            ReceiveMode::Infinite { .. } => return None,
-        };
+        let first_missing = subflow.rx.first_missing()?;
         let repeats = next.diff(data_seq);
         match self.stream.fallback.segment_offset() {
             // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::is_restart`). The peer sends
@@ -211,14 +203,7 @@ impl Connection {
         };
         cx.mib.infinite_map_rx += 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        let gathered_from = subflow.rx.gathered_from();
-        let held = core::mem::take(&mut subflow.rx.mode);
-        let gathered = subflow.rx.take_gathered();
-        subflow.rx.forget_mappings();
-        let (from, bytes) = match held {
-            ReceiveMode::Held { from, bytes } => (from, *bytes),
-            _ => (gathered_from, gathered),
-        };
+        let (from, bytes) = subflow.rx.release();
         self.start_infinite(cx, position, offset, data_seq, from, bytes);
         if self.stream.lifecycle.is_mptcp() {
             // Both directions fall back: ours starts at what the peer has not acknowledged.
@@ -240,7 +225,7 @@ impl Connection {
     ) {
         self.stream.fallback.stop();
         if let Some(subflow) = self.subflows.get_mut(position) {
-            subflow.rx.mode = ReceiveMode::Infinite { offset, data_seq };
+            subflow.rx.become_infinite(offset, data_seq);
         }
         bytes.advance(offset.saturating_sub(from).min(bytes.len() as u64) as usize);
         let seq = data_seq.add(from.saturating_sub(offset));
@@ -251,11 +236,9 @@ impl Connection {
     /// Data without DSS on the only subflow, right where the last mapping ended: options pass no more.
     pub(super) fn infinite_from_here(&mut self, cx: &mut Context<'_>, position: usize, bytes: Payload) {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        let offset = subflow.rx.gathered_from();
-        let mut all = subflow.rx.take_gathered();
-        subflow.rx.offset += bytes.len() as u64;
+        let (offset, mut all) = subflow.rx.release();
+        subflow.rx.skip(bytes.len());
         all.append(bytes);
-        subflow.rx.forget_mappings();
         let next = self.stream.receive.next();
         self.start_infinite(cx, position, offset, next, offset, all);
         if self.stream.lifecycle.is_mptcp() {
@@ -268,8 +251,9 @@ impl Connection {
     pub(super) fn plain_data_while_held(&mut self, cx: &mut Context<'_>, position: usize) {
         let next = self.stream.receive.next();
         let Some(subflow) = self.subflows.get_mut(position) else { return };
-        if let ReceiveMode::Held { from, bytes } = core::mem::take(&mut subflow.rx.mode) {
-            self.start_infinite(cx, position, from, next, from, *bytes);
+        if subflow.rx.is_held() {
+            let (from, bytes) = subflow.rx.release();
+            self.start_infinite(cx, position, from, next, from, bytes);
             if self.stream.lifecycle.is_mptcp() {
                 let una = self.stream.send.una();
                 self.send_infinite(cx, position, una, FallbackReason::ChecksumFailed);
@@ -281,15 +265,15 @@ impl Connection {
     /// peer's, and bytes are missing from what the application has.
     fn contradicts_infinite(&self, position: usize, mapping: &DssMapping) -> bool {
         let Some(subflow) = self.subflows.get(position) else { return false };
-        let (ReceiveMode::Infinite { offset, data_seq }, Some(own)) =
-            (&subflow.rx.mode, self.stream.fallback.segment_offset())
+        let (Some((offset, data_seq)), Some(own)) =
+            (subflow.rx.infinite(), self.stream.fallback.segment_offset())
         else {
             return false;
         };
         // Something that changes lengths moves bytes away from where their mappings say they are.
         let is_in_place = mapping.subflow_offset.wrapping_sub(1) == own as u32;
-        let is_covered = mapping.len > 0 && own >= *offset && is_in_place;
-        let expected = data_seq.add(own.saturating_sub(*offset));
+        let is_covered = mapping.len > 0 && own >= offset && is_in_place;
+        let expected = data_seq.add(own.saturating_sub(offset));
         is_covered && mapping.data_seq.expand(expected) != expected
     }
 

@@ -124,7 +124,7 @@ impl Connection {
                 .subflows
                 .iter()
                 .map(|subflow| {
-                    let (held_up, held_up_byte_seconds) = self.judged.held_up(subflow.state.id);
+                    let (held_up, held_up_byte_seconds) = self.path_judge.held_up(subflow.state.id);
                     SubflowInfo {
                         id: subflow.state.id,
                         tuple: subflow.tcp.tuple(),

@@ -11,7 +11,7 @@ use crate::subflow::Stage;
 
 impl Connection {
     fn judges(&self) -> bool {
-        self.judged.judges(self.stream.config.judge_paths)
+        self.path_judge.judges(self.stream.config.judge_paths)
     }
 
     /// Whether a subflow that is about to be opened is set aside until it is tried. From then on it is measured what the others bring.
@@ -24,7 +24,7 @@ impl Connection {
     }
 
     fn start_judging(&mut self, now: Instant) {
-        if !self.judged.start(now, self.stream.receive.next()) {
+        if !self.path_judge.start(now, self.stream.receive.next()) {
             return;
         }
         for position in 0..self.subflows.len() {
@@ -36,7 +36,7 @@ impl Connection {
 
     /// The peer's first mapping shows what it is.
     pub(super) fn note_sender(&mut self, cx: &mut Context<'_>, is_long: bool) {
-        if self.judged.handle_number_len(self.stream.config.judge_paths, is_long) {
+        if self.path_judge.handle_number_len(self.stream.config.judge_paths, is_long) {
             for position in 0..self.subflows.len() {
                 if self.subflows.get(position).is_some_and(|subflow| subflow.state.role.is_aside()) {
                     self.ask_priority(cx, position, false);
@@ -57,7 +57,7 @@ impl Connection {
     }
 
     fn add_to_reception(&mut self, now: Instant, position: usize) {
-        let (Some(subflow), Some(reception)) = (self.subflows.get(position), self.judged.reception_mut())
+        let (Some(subflow), Some(reception)) = (self.subflows.get(position), self.path_judge.reception_mut())
         else {
             return;
         };
@@ -72,7 +72,7 @@ impl Connection {
 
     /// A subflow ended.
     pub(super) fn judge_loss(&mut self, cx: &mut Context<'_>, id: SubflowId) {
-        if let Some(reception) = self.judged.reception_mut() {
+        if let Some(reception) = self.path_judge.reception_mut() {
             reception.remove(cx.now, id);
             self.follow_verdicts(cx);
         }
@@ -86,7 +86,7 @@ impl Connection {
         segment: &Segment,
         bytes: u64,
     ) {
-        let (Some(reception), Some(subflow)) = (self.judged.reception_mut(), self.subflows.get(position))
+        let (Some(reception), Some(subflow)) = (self.path_judge.reception_mut(), self.subflows.get(position))
         else {
             return;
         };
@@ -97,14 +97,14 @@ impl Connection {
             rtt: subflow.tcp.receiver_rtt(cx.now, segment).filter(|rtt| *rtt > COARSE),
             bytes,
             next,
-            newest: subflow.rx.newest.max(next),
+            newest: subflow.rx.newest().max(next),
             waiting_bytes: self.stream.receive.waiting_bytes(),
         });
         self.follow_verdicts(cx);
     }
 
     pub(super) fn judge_timeout(&mut self, cx: &mut Context<'_>) {
-        if let Some(reception) = self.judged.reception_mut()
+        if let Some(reception) = self.path_judge.reception_mut()
             && reception.next_timeout() <= cx.now
         {
             reception.handle_timeout(cx.now);
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     pub(super) fn follow_verdicts(&mut self, cx: &mut Context<'_>) {
-        while let Some(verdict) = self.judged.reception_mut().and_then(|reception| reception.poll()) {
+        while let Some(verdict) = self.path_judge.reception_mut().and_then(|reception| reception.poll()) {
             let (Verdict::Use(id) | Verdict::SetAside(id) | Verdict::Close(id)) = verdict;
             let Some(position) = self.subflows.position(id) else { continue };
             match verdict {

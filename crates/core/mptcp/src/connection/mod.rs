@@ -14,21 +14,22 @@
 //! | [`opening`] | the race of handshakes, a third ACK that may not have arrived |
 //! | [`subflows`] | the table of subflows, and whose turn it is |
 //! | [`scheduling`] | the scheduler, and when it is asked |
-//! | [`addresses`] | addresses of both ends, the path manager, [`removals`] |
-//! | [`judged_paths`] | what paths bring and hold up |
+//! | [`addresses`] | addresses of both ends, the path manager, [`asked_subflows`] |
+//! | [`path_judge`] | what paths bring and hold up |
 //! | [`stateless_joins`] | nonces of joins that were held nowhere |
 //! | [`outbox`] | events for the application, requests to the host |
 //!
 //! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings, reassembly), [`answer`] (what
 //! follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`], [`schedule`] and
 //! [`mapping_out`] (data that leaves), [`reinjection`], [`fallback`], [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`],
-//! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`removal`], [`staleness`], [`judging`],
+//! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`judging`],
 //! [`timers`], [`application`], [`options`], [`info`]. What a segment of ours carries is decided by the [`option_writer`].
 
 mod address_options;
 mod addresses;
 mod answer;
 mod application;
+mod asked_subflows;
 mod close;
 mod context;
 mod data_in;
@@ -41,7 +42,6 @@ mod infinite_mapping;
 mod info;
 mod input;
 mod join;
-mod judged_paths;
 mod judging;
 mod lifecycle;
 mod mapping_out;
@@ -50,10 +50,11 @@ mod opening;
 mod option_writer;
 mod options;
 mod outbox;
+mod path_judge;
 mod paths;
 mod reinjection;
-mod removal;
-mod removals;
+#[cfg(test)]
+mod request_tests;
 mod schedule;
 mod schedule_plain;
 mod scheduling;
@@ -66,6 +67,7 @@ mod subflow_end;
 mod subflows;
 mod timers;
 mod unconfirmed;
+mod withdrawn_addresses;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -80,18 +82,18 @@ use crate::event::Event;
 use crate::identifiers::SubflowId;
 use crate::mapping::Mapping;
 use crate::receive_window::ReceiveMemory;
-use crate::subflow::{ReceiveMode, Receiver, Stage, Subflow, SubflowState};
+use crate::subflow::{Receiver, Stage, Subflow, SubflowState};
 
 use addresses::Addresses;
 use data_receive::DataReceive;
 use data_send::DataSend;
 use infinite_mapping::Fallback;
-use judged_paths::JudgedPaths;
 use lifecycle::{Lifecycle, Mode};
 use negotiation::Negotiation;
 use opening::Opening;
 use option_writer::SubflowExtension;
 use outbox::Outbox;
+use path_judge::PathJudge;
 use scheduling::Scheduling;
 use stateless_joins::StatelessJoins;
 use stream::Stream;
@@ -111,7 +113,7 @@ pub(crate) struct Connection {
     subflows: Subflows,
     scheduling: Scheduling,
     addresses: Addresses,
-    judged: JudgedPaths,
+    path_judge: PathJudge,
     stateless_joins: StatelessJoins,
     outbox: Outbox,
 }
@@ -145,7 +147,7 @@ impl Connection {
             },
             opening: Opening::new(),
             subflows: Subflows::default(),
-            judged: JudgedPaths::default(),
+            path_judge: PathJudge::default(),
             stateless_joins: StatelessJoins::default(),
             outbox: Outbox::default(),
         };
@@ -157,7 +159,7 @@ impl Connection {
     fn add_subflow(&mut self, tcp: TcpConnection<Mapping>, stage: Stage) -> SubflowId {
         let mut rx = Receiver::default();
         if stage == Stage::Plain {
-            rx.mode = ReceiveMode::Infinite { offset: 0, data_seq: self.stream.receive.next() };
+            rx.become_infinite(0, self.stream.receive.next());
         }
         self.scheduling.request();
         self.subflows.add(|id| Subflow { tcp, state: SubflowState::new(id, stage), rx })

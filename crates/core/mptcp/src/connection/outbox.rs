@@ -88,7 +88,7 @@ impl Outbox {
         }
     }
 
-    /// No subflow is to be opened any more.
+    /// No subflow is to be opened of those that were asked for.
     pub(super) fn forget_subflows(&mut self) {
         self.requests.retain(|request| !matches!(request, Request::OpenSubflow { .. }));
     }

@@ -80,7 +80,7 @@ impl Connection {
         if self.addresses.is_echo_overdue(cx.now) {
             self.announce_next(cx);
         }
-        self.removals_timeout(cx.now);
+        self.withdrawn_timeout(cx.now);
         if self.addresses.take_wake(cx.now) {
             self.notify_path_manager(cx, PathEvent::Wake);
         }

@@ -1,7 +1,7 @@
 //! Data that goes out again: what a subflow lost or holds for too long leaves on another, and what a subflow delivered but nobody
 //! data-acknowledged leaves on any (RFC 8684 §3.3.6).
 
-use polypath_units::{Duration, Instant};
+use polypath_units::Duration;
 use polypath_wire::DataSeq;
 
 use super::{Connection, Context};
@@ -45,7 +45,7 @@ impl Connection {
     /// Sends again, on another subflow or the same, what was sent before.
     pub(super) fn resend(
         &mut self,
-        now: Instant,
+        cx: &mut Context<'_>,
         position: usize,
         seq: DataSeq,
         count: u64,
@@ -56,9 +56,10 @@ impl Connection {
         if data.is_empty() {
             return;
         }
+        cx.mib.mptcp_retrans += 1;
         let len_bytes = data.len() as u64;
         self.scheduling.handle_sent(id, seq, len_bytes);
-        let end_offset = self.push(now, position, seq, data, repetition);
+        let end_offset = self.push(cx.now, position, seq, data, repetition);
         self.stream.send.handle_sent_again(seq, len_bytes, id, end_offset);
     }
 

@@ -208,8 +208,7 @@ impl Connection {
                 let Some(front) = self.stream.send.reinjection() else { return false };
                 let count = whole(room, u64::from(front.len));
                 self.stream.send.take_reinjection(count);
-                cx.mib.mptcp_retrans += 1;
-                self.resend(cx.now, position, front.seq, count, repetition);
+                self.resend(cx, position, front.seq, count, repetition);
                 count > 0
             }
             Data::Copy(seq) => {
@@ -219,8 +218,7 @@ impl Connection {
                 if count == 0 || seq.before(self.stream.send.una()) {
                     return false;
                 }
-                cx.mib.mptcp_retrans += 1;
-                self.resend(cx.now, position, seq, count, repetition);
+                self.resend(cx, position, seq, count, repetition);
                 true
             }
         }
@@ -257,8 +255,7 @@ impl Connection {
         if let Some(front) = self.stream.send.reinjection() {
             let count = segment.min(front.len.into());
             self.stream.send.take_reinjection(count);
-            cx.mib.mptcp_retrans += 1;
-            return self.resend(cx.now, position, front.seq, count, Repetition::InEach);
+            return self.resend(cx, position, front.seq, count, Repetition::InEach);
         }
         let window = self.stream.send.window_room_bytes();
         let unsent = self.stream.send.unsent_bytes();

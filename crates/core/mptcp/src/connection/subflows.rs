@@ -19,7 +19,8 @@ pub(super) struct Subflows {
     // Boxed: a subflow is large and the table is reordered when one goes.
     #[allow(clippy::vec_box, reason = "see above")]
     table: Vec<Box<Subflow>>,
-    /// What coupled congestion control sees of the subflow at the same position.
+    /// What coupled congestion control sees of the subflow at the same position: as it was after its last segment or timeout, see
+    /// [`Flows::all`](polypath_congestion::Flows::all).
     views: Vec<FlowView>,
     next_id: SubflowId,
     /// Position of the subflow that sends next.

@@ -10,7 +10,7 @@ impl Connection {
     /// When [`Connection::handle_timeout`] is due next.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let mut earliest =
-            self.own_timeout().min(self.addresses.next_timeout()).min(self.judged.next_timeout());
+            self.own_timeout().min(self.addresses.next_timeout()).min(self.path_judge.next_timeout());
         for subflow in self.subflows.iter() {
             earliest = earliest.min(subflow.state.join.next_timeout());
             if let Some(at) = subflow.tcp.poll_timeout() {

@@ -119,8 +119,10 @@ impl Connection {
 
     /// Gives the initial subflow up, of which the server knows nothing, and asks for a connection over the other paths. A late answer
     /// on the old one finds no flow, and is reset.
-    fn begin_again(&mut self) {
+    pub(super) fn begin_again(&mut self) {
         let initial = self.addresses.initial();
+        // What was to join the old connection would ask for it by a token that is no one's.
+        self.outbox.forget_subflows();
         while let Some(subflow) = self.subflows.pop() {
             let (id, tuple) = (subflow.state.id, subflow.tcp.tuple());
             self.outbox.ask(Request::RemoveFlow { tuple });

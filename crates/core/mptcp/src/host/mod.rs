@@ -9,6 +9,7 @@ mod getters;
 mod hosted;
 mod join_cookie;
 mod old_peers;
+mod open;
 mod options;
 mod path_memory;
 mod stateless;
@@ -39,13 +40,13 @@ use crate::identifiers::SubflowId;
 use crate::path_manager::PathEvent;
 use crate::subflow::Stage;
 
-pub(crate) use accept::is_rival;
 pub(crate) use budgets::Budgets;
 pub use error::ConnectError;
 use hosted::Resources;
 use join_cookie::JoinCookies;
 pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
 use old_peers::OldPeers;
+pub(crate) use open::is_rival;
 use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
@@ -58,7 +59,7 @@ const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// Four kinds of method:
 /// - `handle_*` tell it what happened: a packet came, a deadline passed, an address came or went;
 /// - commands of the application: [`Host::listen`], [`Host::connect`], [`Host::send`], [`Host::recv`],
-///   [`Host::shutdown`], [`Host::abort`], [`Host::release`];
+///   [`Host::shutdown`], [`Host::abort`], [`Host::release`]. Each that does something takes the time, whether it needs it today or not;
 /// - `poll_*` say what it wants: after any of the above, call [`Host::poll_transmit`] until it returns `None`, then
 ///   [`Host::poll`] until it returns `None` (and again, if the application did something), then ask
 ///   [`Host::poll_timeout`] when [`Host::handle_timeout`] is due. A `handle_timeout` that comes early does nothing;
@@ -212,8 +213,8 @@ impl Host {
     }
 
     /// The next data in order, without copying it; `None` until [`Event::Readable`].
-    pub fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload> {
-        let payload = self.core.get_mut(id)?.recv(now)?;
+    pub fn recv(&mut self, _now: Instant, id: ConnectionId) -> Option<Payload> {
+        let payload = self.core.get_mut(id)?.recv()?;
         self.core.mark_ready(id);
         Some(payload)
     }

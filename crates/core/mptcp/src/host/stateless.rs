@@ -17,6 +17,7 @@ use super::syn::{JoinSyn, version_of};
 use crate::connection::{Connection, ConnectionSetup, IncomingJoin, capable_flags};
 use crate::crypto::{Hmac160, Key};
 use crate::identifiers::SubflowId;
+use crate::misbehaviour::{Consequence, Misbehaviour};
 use crate::subflow::Stage;
 
 /// For so long after our SYN/ACK, the third ACK with the keys may still come behind a segment that overtook it, and that comes
@@ -168,8 +169,7 @@ impl Host {
         }
         let (facts, nonces) = self.joins.recall(now, &tuple, peer_isn, isn, timestamps.echo);
         let Some((index, local_nonce)) = self.signed_join(facts, nonces, hmac) else {
-            self.resources.mib.mp_join_ack_hmac_failure += 1;
-            return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
+            return self.answer_stranger(now, tuple, segment, Misbehaviour::WrongHmacInJoinAck);
         };
         let local_backup = self.is_backup(tuple.local.addr);
         let (limits, local_id) = (self.resources.config.limits, self.local_id(tuple.local.addr));
@@ -196,6 +196,20 @@ impl Host {
                 connection.forget_join(subflow);
             }
         });
+    }
+
+    /// Somebody who has no subflow here misbehaves: see [`crate::misbehaviour`].
+    fn answer_stranger(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        segment: &Segment,
+        misbehaviour: Misbehaviour,
+    ) {
+        misbehaviour.count(&mut self.resources.mib);
+        if let Consequence::Reset(_, reason) = misbehaviour.consequence() {
+            self.refuse(now, tuple, segment, Some(reason));
+        }
     }
 
     /// HMACs that [`Host::signed_join`] computes at most.

@@ -29,7 +29,7 @@ use ending::Ending;
 use join_handshake::JoinHandshake;
 use owed::Owed;
 use path::Path;
-pub(crate) use receiver::{ReceiveMode, ReceivedMapping, Receiver};
+pub(crate) use receiver::{Arrived, ReceivedMapping, Receiver};
 use role::Role;
 pub(crate) use stage::Stage;
 

@@ -1,5 +1,6 @@
 //! Scenarios of two hosts, each read as the exchange of packets that it is.
 
+mod counters;
 mod ends;
 mod flood;
 mod forged;

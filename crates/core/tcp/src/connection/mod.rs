@@ -220,7 +220,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// After reading: a window update leaves if the window opened by enough (RFC 9293 §3.8.6.2.2).
-    pub fn window_may_have_opened<X: Extension<Mapping = M>>(&mut self, _now: Instant, ext: &X) {
+    pub fn window_may_have_opened<X: Extension<Mapping = M>>(&mut self, ext: &X) {
         if !self.state().may_receive() {
             return;
         }

@@ -62,10 +62,11 @@ fn states_of_tcp() {
     let mut table = std::format!("| state | {names} |\n|---|{}\n", "---|".repeat(events.len()));
     for state in STATES {
         let cells = events.map(|(_, from, step)| {
-            let mut lifecycle = Lifecycle::new(state);
-            if from.contains(&state) {
-                step(&mut lifecycle);
+            if !from.contains(&state) {
+                return String::from("–");
             }
+            let mut lifecycle = Lifecycle::new(state);
+            step(&mut lifecycle);
             let after = lifecycle.state();
             if after == state { String::from("·") } else { std::format!("{after:?}") }
         });

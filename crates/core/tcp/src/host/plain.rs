@@ -107,10 +107,10 @@ impl PlainConnection {
         self.tcp.send_buffer_bytes().saturating_sub(held)
     }
 
-    pub(super) fn recv(&mut self, now: Instant) -> Option<Payload> {
+    pub(super) fn recv(&mut self) -> Option<Payload> {
         let payload = self.tcp.read()?;
         if !self.is_closed {
-            self.tcp.window_may_have_opened(now, &());
+            self.tcp.window_may_have_opened(&());
         }
         Some(payload)
     }

@@ -116,7 +116,7 @@ impl Fabric {
             return;
         };
         link.handle_packet(self.now, packet);
-        while let Some(reply) = link.poll_reverse(self.now) {
+        while let Some(reply) = link.poll_reverse() {
             self.inbox.push_back((channel.from, reply));
         }
         self.calendar.set(self.first_channel_source + id.index(), link.poll_timeout());

@@ -129,7 +129,7 @@ impl Victim {
             Happening::RequestAck => tcp.request_ack(),
             Happening::Read => {
                 while tcp.read().is_some() {}
-                tcp.window_may_have_opened(self.now, &());
+                tcp.window_may_have_opened(&());
             }
             Happening::Cork(corked) => tcp.set_cork(corked),
         }

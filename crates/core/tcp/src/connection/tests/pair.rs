@@ -166,7 +166,7 @@ impl Pair {
             }
             while let Some(data) = self.client.read() {
                 self.at_client.extend(data.to_vec());
-                self.client.window_may_have_opened(self.now, &());
+                self.client.window_may_have_opened(&());
                 idle = false;
             }
             if let Some(server) = &mut self.server {
@@ -177,7 +177,7 @@ impl Pair {
                     && let Some(data) = server.read()
                 {
                     self.at_server.extend(data.to_vec());
-                    server.window_may_have_opened(self.now, &());
+                    server.window_may_have_opened(&());
                     idle = false;
                 }
             }

@@ -293,7 +293,7 @@ fn positions_go_on_past_four_gigabytes() {
             assert_eq!(data.slices()[0].first(), chunk.get(offset));
             read += data.len() as u64;
         }
-        server.window_may_have_opened(clock, &());
+        server.window_may_have_opened(&());
         while let Some(packet) = server.poll_transmit(clock, &mut ()) {
             let polypath_wire::Transport::Tcp(mut segment) = packet.transport else { continue };
             client.handle_segment(clock, Ecn::NotCapable, &mut segment, &mut ());

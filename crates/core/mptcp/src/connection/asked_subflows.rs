@@ -11,7 +11,7 @@ const PROBES: u8 = 3;
 
 /// Subflows that are asked whether they still work.
 #[derive(Debug, Default)]
-pub(super) struct Removals {
+pub(super) struct AskedSubflows {
     asked: Vec<Asked>,
 }
 
@@ -32,7 +32,7 @@ impl Asked {
     }
 }
 
-impl Removals {
+impl AskedSubflows {
     /// A subflow is asked already.
     pub(super) fn is_asked(&self, id: SubflowId) -> bool {
         self.asked.iter().any(|asked| asked.subflow == id)

@@ -5,7 +5,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::ResetReason;
 
 use super::Connection;
-use super::removals::Asked;
+use super::asked_subflows::Asked;
 use crate::event::SubflowError;
 use crate::identifiers::{AddressId, SubflowId};
 use crate::subflow::{Stage, Subflow};
@@ -17,20 +17,20 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 impl Connection {
     /// Asks the subflows to the address `id` of the peer whether they still work.
     pub(super) fn probe_withdrawn(&mut self, now: Instant, id: AddressId) {
-        let removals = self.addresses.removals_mut();
+        let asked = self.addresses.asked_mut();
         for subflow in self.subflows.iter_mut() {
             let is_meant = subflow.state.role.remote_id() == id && subflow.is_in_use();
-            if is_meant && !removals.is_asked(subflow.state.id) {
+            if is_meant && !asked.is_asked(subflow.state.id) {
                 subflow.tcp.request_probe();
-                removals.ask(subflow.state.id, now, now + wait(subflow));
+                asked.ask(subflow.state.id, now, now + wait(subflow));
             }
         }
     }
 
-    pub(super) fn removals_timeout(&mut self, now: Instant) {
-        let mut removals = core::mem::take(self.addresses.removals_mut());
-        removals.handle_timeout(now, |asked| self.ask_again(now, asked));
-        *self.addresses.removals_mut() = removals;
+    pub(super) fn withdrawn_timeout(&mut self, now: Instant) {
+        let mut subflows = core::mem::take(self.addresses.asked_mut());
+        subflows.handle_timeout(now, |asked| self.ask_again(now, asked));
+        *self.addresses.asked_mut() = subflows;
     }
 
     /// Sends the next probe where none was answered, and says until when it is to be; `None` if there is nothing more to ask.

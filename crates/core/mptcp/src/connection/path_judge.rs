@@ -10,7 +10,7 @@ use crate::reception::{JudgePaths, Reception};
 
 /// The judge, where there is one.
 #[derive(Debug, Default)]
-pub(super) struct JudgedPaths {
+pub(super) struct PathJudge {
     /// From the second subflow on.
     reception: Option<Box<Reception>>,
     sender: Sender,
@@ -26,7 +26,7 @@ enum Sender {
     Foreign,
 }
 
-impl JudgedPaths {
+impl PathJudge {
     /// Paths are judged.
     #[inline]
     pub(super) fn judges(&self, policy: JudgePaths) -> bool {

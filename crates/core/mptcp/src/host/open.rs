@@ -1,0 +1,102 @@
+//! How connections and subflows that we ask for come to be.
+
+use core::net::IpAddr;
+
+use arrayvec::ArrayVec;
+use polypath_tcp::{Connection as TcpConnection, ConnectionId};
+use polypath_units::Instant;
+use polypath_wire::{Endpoint, FourTuple};
+use rand_core::Rng;
+
+use super::path_memory::{Advice, MOST_CANDIDATES};
+use super::{ConnectError, EPHEMERAL_PORTS, Host};
+use crate::identifiers::AddressId;
+use crate::path_manager::LocalEndpoint;
+
+/// Paths that the first handshake is tried over, beside the one asked for.
+const MAX_RIVALS: usize = MOST_CANDIDATES - 1;
+
+impl Host {
+    /// The client side of MP_JOIN.
+    pub(super) fn open_subflow(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        local: IpAddr,
+        local_id: AddressId,
+        remote: Endpoint,
+        backup: bool,
+    ) {
+        let Ok(tuple) = self.local_tuple(Endpoint::new(local, 0), remote) else { return };
+        let Some(config) = self.core.get(id).map(|connection| connection.config().clone()) else {
+            return;
+        };
+        let nonce = self.random.next_u32();
+        let setup = self.tcp_setup(now, tuple, &config, None);
+        let tcp = TcpConnection::connect(now, setup);
+        let Some(connection) = self.core.get_mut(id) else { return };
+        let subflow = connection.open_join(now, tcp, local_id, nonce, backup);
+        connection.remember_rate(subflow, self.path_memory.bottleneck_bytes_per_s(now, local, remote.addr));
+        self.core.add_flow(id, tuple, subflow);
+        self.settle(now, id);
+    }
+
+    /// How to open a connection, if the paths are remembered.
+    pub(super) fn advice(&self, now: Instant, asked: IpAddr, remote: IpAddr) -> Option<Advice> {
+        let rivals =
+            self.resources.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let rivals = rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS);
+        let candidates: ArrayVec<IpAddr, MOST_CANDIDATES> = core::iter::once(asked).chain(rivals).collect();
+        self.path_memory.advise(now, &candidates, remote)
+    }
+
+    /// Sends the first SYN of a connection over the other endpoints too, but those that are to wait.
+    pub(super) fn race(&mut self, now: Instant, id: ConnectionId, initial: FourTuple, waiting: &[IpAddr]) {
+        let Some(connection) = self.core.get(id) else { return };
+        let config = connection.config().clone();
+        if !config.race || !config.mptcp {
+            return;
+        }
+        let (asked, remote) = (initial.local.addr, initial.remote.addr);
+        let endpoints =
+            self.resources.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let is_due = |addr: &IpAddr| !waiting.contains(addr) && !connection.has_subflow_from(*addr);
+        let rivals: ArrayVec<IpAddr, MAX_RIVALS> =
+            endpoints.map(|endpoint| endpoint.addr).filter(is_due).take(MAX_RIVALS).collect();
+        for addr in rivals {
+            let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
+            let setup = self.tcp_setup(now, tuple, &config, None);
+            let Some(connection) = self.core.get_mut(id) else { return };
+            let subflow = connection.open_rival(TcpConnection::connect(now, setup));
+            let remembered = self.path_memory.bottleneck_bytes_per_s(now, addr, remote);
+            connection.remember_rate(subflow, remembered);
+            self.core.add_flow(id, tuple, subflow);
+            self.resources.mib.mp_capable_syn_tx += 1;
+        }
+        self.settle(now, id);
+    }
+
+    /// The 4-tuple of an outgoing flow; chooses the port if none was.
+    pub(super) fn local_tuple(
+        &mut self,
+        local: Endpoint,
+        remote: Endpoint,
+    ) -> Result<FourTuple, ConnectError> {
+        if local.addr.is_ipv4() != remote.addr.is_ipv4() {
+            return Err(ConnectError::FamilyMismatch);
+        }
+        if local.port != 0 {
+            let tuple = FourTuple { local, remote };
+            return if self.core.has_flow(&tuple) { Err(ConnectError::InUse(tuple)) } else { Ok(tuple) };
+        }
+        self.core
+            .ephemeral_flow(local.addr, remote, &EPHEMERAL_PORTS, |_, _| true)
+            .ok_or(ConnectError::NoPort(remote))
+    }
+}
+
+/// A connection to `remote` that is to be opened from `asked` may as well be opened from this endpoint.
+pub(crate) fn is_rival(endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
+    let addr = endpoint.addr;
+    endpoint.subflow && !endpoint.backup && addr != asked && addr.is_ipv4() == remote.is_ipv4()
+}
