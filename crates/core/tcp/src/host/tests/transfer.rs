@@ -49,7 +49,7 @@ fn many_connections_share_a_wire_and_leave_nothing() {
     assert_eq!(finished.len(), 200);
     assert!(finished.iter().all(|stream| stream.received == pattern(stream.received.len())[..]));
     let received: usize = finished.iter().map(|stream| stream.received.len()).sum();
-    assert_eq!(received, (0..200).map(|i| i * 100).sum());
+    assert_eq!(received, (0..200).map(|i| i * 100).sum::<usize>());
     network.assert_nothing_left();
     let [client, server] = [CLIENT, SERVER].map(|host| network.hosts[host].counters());
     assert_eq!((client.active_opens, server.passive_opens), (200, 200));
