@@ -337,7 +337,9 @@ fn handovers_and_budgets_are_chosen_in_the_file() {
 fn path_managers_that_are_none_are_told_from_those_that_are() {
     let line = mistake("bytes = \"2MB\"", "path-manager = \"ndiffports:0\"");
     assert!(
-        line.starts_with("wifi.toml:38: connections[0].path-manager: no path manager \"ndiffports:0\""),
+        line.starts_with(
+            "wifi.toml:38: connections[0].path-manager: the path manager of \"ndiffports:0\" has a wrong"
+        ),
         "{line}"
     );
     let endpoints = "endpoints = [{ address = \"10.1.0.1\", flags = [], hard = true }]";
