@@ -60,6 +60,8 @@
 //! assert!(client.info(id).unwrap().mptcp);
 //! ```
 //!
+//! How a connection does is a [`StreamInfo`], with a [`SubflowInfo`] for each of its subflows, from whichever engine.
+//!
 //! Policies are chosen in [`mptcp::ConnectionConfig`]: [`mptcp::scheduler`], [`mptcp::path_manager`], [`congestion`]. By their names they are
 //! found in [`Policies`], to which a program adds its own.
 

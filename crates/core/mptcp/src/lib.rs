@@ -34,7 +34,7 @@ mod subflow;
 mod tests;
 
 pub use config::{ConnectionConfig, HostConfig};
-pub use connection::{ConnectionInfo, SubflowInfo};
+pub use connection::{ConnectionInfo, MultipathInfo, SubflowInfo};
 pub use crypto::Key;
 pub use event::{CloseReason, Event, FallbackReason, SubflowError};
 pub use host::{ConnectError, Host};

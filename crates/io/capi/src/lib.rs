@@ -60,7 +60,7 @@ fn carried(fd: BorrowedFd<'_>) -> Option<Arc<Carried>> {
     relays().iter().find_map(|relay| relay.find(fd))
 }
 
-/// `struct polypath_subflow`.
+/// `struct polypath_subflow`: a view of [`SubflowInfo`].
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs, missing_debug_implementations, non_camel_case_types)]
@@ -363,15 +363,17 @@ pub extern "C" fn polypath_error(fd: c_int) -> c_int {
     })
 }
 
-fn subflow(subflow: &SubflowInfo) -> polypath_subflow {
-    polypath_subflow {
-        local: storage(subflow.local),
-        remote: storage(subflow.remote),
-        bytes_acked: subflow.bytes_acked.unwrap_or(0),
-        bytes_received: subflow.bytes_received.unwrap_or(0),
-        retransmissions: subflow.retransmissions.unwrap_or(0),
-        srtt_us: subflow.srtt.map_or(0, |srtt| srtt.as_micros() as u64),
-        cwnd_bytes: subflow.cwnd_bytes.unwrap_or(0),
+impl From<&SubflowInfo> for polypath_subflow {
+    fn from(info: &SubflowInfo) -> Self {
+        Self {
+            local: storage(info.tuple.local.into()),
+            remote: storage(info.tuple.remote.into()),
+            bytes_acked: info.tcp.bytes_acked,
+            bytes_received: info.tcp.bytes_received,
+            retransmissions: info.tcp.retransmits,
+            srtt_us: info.tcp.srtt.as_micros(),
+            cwnd_bytes: info.tcp.cwnd_bytes,
+        }
     }
 }
 
@@ -394,7 +396,7 @@ pub unsafe extern "C" fn polypath_info(fd: c_int, info: *mut polypath_info) -> c
         filled.is_multipath = state.is_multipath.into();
         filled.subflow_count = u32::try_from(state.subflows.len()).unwrap_or(u32::MAX);
         for (to, from) in filled.subflows.iter_mut().zip(&state.subflows) {
-            *to = subflow(from);
+            *to = from.into();
         }
         // SAFETY: not null, and the caller vouches for the rest; what was there needs no drop.
         unsafe { info.write(filled) };

@@ -39,7 +39,7 @@ pub struct ConnectionReport {
     pub subflows: Vec<SubflowReport>,
 }
 
-/// A subflow, in the words of `ss -ti`.
+/// A subflow, in the words of `ss -ti`: a view of [`SubflowInfo`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubflowReport {
     /// Identifier within the connection.
@@ -136,18 +136,20 @@ impl From<&ConnectionInfo> for ConnectionReport {
 impl From<&SubflowInfo> for SubflowReport {
     fn from(info: &SubflowInfo) -> Self {
         let tcp = &info.tcp;
+        // Only stacks of Multipath TCP are observed, and they tell.
+        let multipath = info.multipath.clone().unwrap_or_default();
         Self {
-            id: info.id.0,
+            id: multipath.id.0,
             local: info.tuple.local.into(),
             remote: info.tuple.remote.into(),
-            local_id: info.local_id.0,
-            remote_id: info.remote_id.0,
+            local_id: multipath.local_id.0,
+            remote_id: multipath.remote_id.0,
             is_established: info.established,
-            is_backup: info.backup,
-            is_stale: info.stale,
-            is_set_aside: info.set_aside,
-            held_up_ms: info.held_up.as_millis_f64(),
-            congestion: tcp.congestion.into(),
+            is_backup: multipath.backup,
+            is_stale: multipath.stale,
+            is_set_aside: multipath.set_aside,
+            held_up_ms: multipath.held_up.as_millis_f64(),
+            congestion: tcp.congestion.unwrap_or_default().into(),
             rto_ms: tcp.rto.as_millis_f64(),
             rtt_ms: tcp.srtt.as_millis_f64(),
             rttvar_ms: tcp.rttvar.as_millis_f64(),

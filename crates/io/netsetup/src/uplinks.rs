@@ -264,9 +264,10 @@ mod tests {
             near.write_all(&[7; 100_000]).await.expect("writes");
             near.read_exact(&mut [0; 100_000]).await.expect("reads");
             last = near.info().expect("it lives");
-            let joined = last.subflows.iter().find(|subflow| subflow.remote.ip().to_canonical() == announced);
+            let joined =
+                last.subflows.iter().find(|subflow| subflow.tuple.remote.addr.to_canonical() == announced);
             let carried =
-                |subflow: &SubflowInfo| subflow.bytes_acked > Some(1) || subflow.bytes_received > Some(1);
+                |subflow: &SubflowInfo| subflow.tcp.bytes_acked > 1 || subflow.tcp.bytes_received > 1;
             if joined.is_some_and(carried) {
                 near.shutdown().await.expect("ends");
                 serving.await.expect("a task").expect("ends too");

@@ -1,5 +1,6 @@
 //! Time series of a running network, sampled at an interval.
 
+use polypath_mptcp::SubflowId;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::FourTuple;
 
@@ -45,16 +46,18 @@ struct Recorded {
 impl SubflowRecorder {
     pub(crate) fn sample(&mut self, now: Instant, info: &StackInfo) {
         for subflow in &info.subflows {
+            // Plain TCP has one.
+            let id = subflow.multipath.as_ref().map_or(SubflowId::INITIAL, |multipath| multipath.id);
             let known = self
                 .subflows
                 .iter()
-                .position(|known| known.result.id == subflow.id.0 && known.tuple == subflow.tuple);
+                .position(|known| known.result.id == id.0 && known.tuple == subflow.tuple);
             let index = known.unwrap_or_else(|| {
                 self.subflows.push(Recorded {
                     tuple: subflow.tuple,
                     last: None,
                     result: SubflowResult {
-                        id: subflow.id.0,
+                        id: id.0,
                         local: subflow.tuple.local.to_string(),
                         remote: subflow.tuple.remote.to_string(),
                         ..SubflowResult::default()

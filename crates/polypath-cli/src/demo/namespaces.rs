@@ -283,9 +283,9 @@ impl<'a> Namespaces<'a> {
             // Without it, the report has less to show.
             let info = sender.as_ref().and_then(|socket| socket_info(socket).ok()).unwrap_or_default();
             for subflow in &info.subflows {
-                if let Some(path) = self.path_of(subflow.remote.ip()) {
-                    sample.paths[path].cwnd_bytes += subflow.cwnd_bytes.unwrap_or(0);
-                    sample.paths[path].srtt_ms = subflow.srtt.map_or(0.0, |srtt| srtt.as_secs_f64() * 1e3);
+                if let Some(path) = self.path_of(subflow.tuple.remote.addr) {
+                    sample.paths[path].cwnd_bytes += subflow.tcp.cwnd_bytes;
+                    sample.paths[path].srtt_ms = subflow.tcp.srtt.as_millis_f64();
                 }
             }
             each(sample);

@@ -53,7 +53,7 @@ impl Flow {
             Stream::Kernel(stream) => stream.congestion().ok(),
             Stream::Stack(stream) => {
                 let info = stream.connection_info()?;
-                info.subflows.first().map(|subflow| subflow.tcp.congestion.into())
+                info.subflows.first().and_then(|subflow| subflow.tcp.congestion).map(Into::into)
             }
             _ => None,
         }

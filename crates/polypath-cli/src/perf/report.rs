@@ -3,7 +3,7 @@
 //! Beyond iperf3, each stream says at the end which subflows carried it.
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use polypath_stack::engine::{StreamInfo, SubflowInfo};
 use serde::{Deserialize, Serialize};
@@ -255,7 +255,7 @@ pub struct StreamTotal {
     pub sender: bool,
 }
 
-/// A subflow, at the end of a measurement.
+/// A subflow, at the end of a measurement: a view of [`SubflowInfo`]. An end of another version may leave things out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Subflow {
     /// This end.
@@ -284,14 +284,14 @@ pub struct Subflow {
 impl From<&SubflowInfo> for Subflow {
     fn from(info: &SubflowInfo) -> Self {
         Self {
-            local: canonical(info.local),
-            remote: canonical(info.remote),
-            bytes_acked: info.bytes_acked,
-            bytes_received: info.bytes_received,
-            retransmits: info.retransmissions,
-            rtt: info.srtt.map(micros),
-            snd_cwnd: info.cwnd_bytes,
-            backup: info.is_backup,
+            local: canonical(info.tuple.local.into()),
+            remote: canonical(info.tuple.remote.into()),
+            bytes_acked: Some(info.tcp.bytes_acked),
+            bytes_received: Some(info.tcp.bytes_received),
+            retransmits: Some(info.tcp.retransmits),
+            rtt: Some(info.tcp.srtt.as_micros()),
+            snd_cwnd: Some(info.tcp.cwnd_bytes),
+            backup: info.is_backup(),
         }
     }
 }
@@ -471,17 +471,12 @@ pub(super) fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
 
-pub(super) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// What retransmissions, window and round-trip time are now, of all subflows together.
 pub(super) fn summary(info: &StreamInfo) -> (Option<u64>, Option<u64>, Option<u64>) {
-    let sum = |value: fn(&SubflowInfo) -> Option<u64>| {
-        info.subflows.iter().filter_map(value).reduce(|all, one| all.saturating_add(one))
-    };
-    let rtt = info.subflows.iter().filter_map(|subflow| subflow.srtt).min().map(micros);
-    (sum(|subflow| subflow.retransmissions), sum(|subflow| subflow.cwnd_bytes), rtt)
+    let tcp = || info.subflows.iter().map(|subflow| &subflow.tcp);
+    let rtt = tcp().map(|tcp| tcp.srtt.as_micros()).min();
+    let retransmits = tcp().map(|tcp| tcp.retransmits).reduce(u64::saturating_add);
+    (retransmits, tcp().map(|tcp| tcp.cwnd_bytes).reduce(u64::saturating_add), rtt)
 }
 
 fn system_info() -> String {

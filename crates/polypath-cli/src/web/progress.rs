@@ -35,7 +35,7 @@ impl Carried for Stream {
 
     fn acknowledged(&self) -> u64 {
         let Ok(info) = self.info() else { return 0 };
-        info.subflows.iter().filter_map(|subflow| subflow.bytes_acked).fold(0, u64::wrapping_add)
+        info.subflows.iter().map(|subflow| subflow.tcp.bytes_acked).fold(0, u64::wrapping_add)
     }
 }
 

@@ -43,15 +43,61 @@ pub struct ConnectionInfo {
     pub subflows: Vec<SubflowInfo>,
 }
 
-/// State of a subflow.
-#[derive(Clone, Debug)]
+/// A subflow in numbers, whichever engine carries it: our own stack, the kernel's Multipath TCP, or plain TCP, whose
+/// only subflow is the connection.
+///
+/// There is no other type for this. What commands print, what goes over a control socket and what C programs read are views
+/// of it, each made by one `From`.
+///
+/// ```
+/// use polypath_mptcp::{Host, HostConfig, SubflowInfo};
+/// use polypath_units::Instant;
+/// use polypath_wire::Endpoint;
+///
+/// fn describe(subflow: &SubflowInfo) -> String {
+///     let backup = match &subflow.multipath {
+///         Some(multipath) => if multipath.backup { "a backup" } else { "no backup" },
+///         None => "perhaps a backup",
+///     };
+///     let tcp = &subflow.tcp;
+///     format!("{}: {backup}, window of {} bytes, {} bytes acknowledged", subflow.tuple.remote, tcp.cwnd_bytes, tcp.bytes_acked)
+/// }
+///
+/// # let now = Instant::ZERO;
+/// let mut server = Host::new(HostConfig::default(), 1);
+/// let at = Endpoint::new([10, 0, 0, 2].into(), 80);
+/// server.listen(at).unwrap();
+/// let mut client = Host::new(HostConfig::default(), 2);
+/// let id = client.connect(now, Endpoint::new([10, 0, 0, 1].into(), 0), at, None).unwrap();
+/// for _ in 0..3 {
+///     while let Some(packet) = client.poll_transmit(now) {
+///         server.handle_packet(now, packet);
+///     }
+///     while let Some(packet) = server.poll_transmit(now) {
+///         client.handle_packet(now, packet);
+///     }
+/// }
+/// let info = client.info(id).unwrap();
+/// assert!(info.subflows[0].established);
+/// assert_eq!(describe(&info.subflows[0]), "10.0.0.2:80: no backup, window of 14600 bytes, 0 bytes acknowledged");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
 pub struct SubflowInfo {
-    /// Identifier within the connection.
-    pub id: SubflowId,
-    /// Both ends.
+    /// Both ends. Addresses are as the engine has them: a socket of the kernel for IPv6 may have an IPv4 address mapped to it.
     pub tuple: FourTuple,
     /// Ready for data.
     pub established: bool,
+    /// What Multipath TCP knows of it; `None` where there is none, and of an engine that does not tell, as the kernel's.
+    pub multipath: Option<MultipathInfo>,
+    /// In the words of `TCP_INFO`.
+    pub tcp: TcpInfo,
+}
+
+/// What Multipath TCP knows of a subflow beyond TCP.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MultipathInfo {
+    /// Identifier within the connection.
+    pub id: SubflowId,
     /// Either end made it a backup.
     pub backup: bool,
     /// The peer is asked not to send over it while another subflow works: see [`JudgePaths`](crate::JudgePaths).
@@ -67,27 +113,19 @@ pub struct SubflowInfo {
     pub local_id: AddressId,
     /// Remote address identifier.
     pub remote_id: AddressId,
-    /// In the words of `TCP_INFO`.
-    pub tcp: TcpInfo,
 }
 
 impl SubflowInfo {
     /// Of a connection of plain TCP, which is its only subflow.
     #[must_use]
     pub fn plain(tuple: FourTuple, tcp: TcpInfo) -> Self {
-        Self {
-            id: SubflowId::INITIAL,
-            tuple,
-            established: true,
-            backup: false,
-            set_aside: false,
-            held_up: Duration::ZERO,
-            held_up_byte_seconds: 0.0,
-            stale: false,
-            local_id: AddressId::INITIAL,
-            remote_id: AddressId::INITIAL,
-            tcp,
-        }
+        Self { tuple, established: tcp.state.is_synchronized(), multipath: None, tcp }
+    }
+
+    /// Known to be a backup.
+    #[must_use]
+    pub fn is_backup(&self) -> bool {
+        self.multipath.as_ref().is_some_and(|multipath| multipath.backup)
     }
 }
 
@@ -126,16 +164,18 @@ impl Connection {
                 .map(|subflow| {
                     let (held_up, held_up_byte_seconds) = self.path_judge.held_up(subflow.state.id);
                     SubflowInfo {
-                        id: subflow.state.id,
                         tuple: subflow.tcp.tuple(),
                         established: matches!(subflow.state.stage(), Stage::Established | Stage::Plain),
-                        backup: subflow.state.role.is_backup(),
-                        set_aside: subflow.state.role.is_aside(),
-                        held_up,
-                        held_up_byte_seconds,
-                        stale: subflow.state.path.is_stale(),
-                        local_id: subflow.state.role.local_id(),
-                        remote_id: subflow.state.role.remote_id(),
+                        multipath: Some(MultipathInfo {
+                            id: subflow.state.id,
+                            backup: subflow.state.role.is_backup(),
+                            set_aside: subflow.state.role.is_aside(),
+                            held_up,
+                            held_up_byte_seconds,
+                            stale: subflow.state.path.is_stale(),
+                            local_id: subflow.state.role.local_id(),
+                            remote_id: subflow.state.role.remote_id(),
+                        }),
                         tcp: subflow.tcp.info(),
                     }
                 })

@@ -100,7 +100,7 @@ use stream::Stream;
 use subflows::Subflows;
 
 pub(crate) use context::Context;
-pub use info::{ConnectionInfo, SubflowInfo};
+pub use info::{ConnectionInfo, MultipathInfo, SubflowInfo};
 pub(crate) use join::IncomingJoin;
 pub(crate) use negotiation::capable_flags;
 pub(crate) use outbox::Request;

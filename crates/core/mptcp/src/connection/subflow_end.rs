@@ -57,7 +57,7 @@ impl Connection {
             return;
         }
         let info = tcp.info();
-        let loss_events = (info.recoveries + info.timeouts).saturating_sub(info.spurious) as f64;
+        let loss_events = info.loss_events().unwrap_or(0) as f64;
         let quality = PathQuality {
             min_rtt,
             bottleneck_bytes_per_s: tcp.bottleneck_bytes_per_s(),

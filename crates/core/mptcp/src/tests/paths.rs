@@ -117,7 +117,7 @@ fn users(network: &Network, from: usize) -> Vec<usize> {
 /// Which subflows of the server are backups, by path.
 fn backups_at_server(network: &Network) -> Vec<usize> {
     let info = network.server.info(network.accepted()).expect("the connection lives");
-    let backups = info.subflows.iter().filter(|subflow| subflow.backup);
+    let backups = info.subflows.iter().filter(|subflow| subflow.is_backup());
     let path = |addr| (0..network.cut.len()).find(|path| client_addr(*path) == addr).expect("a client's");
     let mut paths: Vec<usize> = backups.map(|subflow| path(subflow.tuple.remote.addr)).collect();
     paths.sort_unstable();
@@ -149,7 +149,7 @@ fn make_before_break_hands_over_without_a_gap() {
     assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 0));
     let subflows = upload.subflows(&network);
     let last = subflows.iter().find(|s| s.tuple.local.addr == client_addr(2)).expect("the third subflow");
-    assert!(!last.backup && backups_at_server(&network).is_empty());
+    assert!(!last.is_backup() && backups_at_server(&network).is_empty());
 
     // It comes back, and so does the first, which is the best of all.
     network.cut[1] = false;
@@ -278,7 +278,8 @@ fn a_path_that_comes_back_is_used_within_little_more_than_a_second() {
         upload.run_for(&mut network, SECOND * 10);
         let is_stale = |upload: &Upload, network: &Network| -> Vec<usize> {
             let subflows = upload.subflows(network);
-            let stale = subflows.iter().filter(|subflow| subflow.stale);
+            let stale =
+                subflows.iter().filter(|subflow| subflow.multipath.as_ref().is_some_and(|of| of.stale));
             stale.map(|s| if s.tuple.local.addr == client_addr(0) { 0 } else { 1 }).collect()
         };
         assert_eq!(is_stale(&upload, &network), [path]);
@@ -348,11 +349,11 @@ fn a_spent_budget_makes_a_backup_in_all_connections() {
     assert!((500_000..550_000).contains(&used), "{used}");
     for connection in [&idle, &upload] {
         let subflows = connection.subflows(&network);
-        let backups: Vec<_> = subflows.iter().filter(|s| s.backup).map(|s| s.tuple.local.addr).collect();
+        let backups: Vec<_> = subflows.iter().filter(|s| s.is_backup()).map(|s| s.tuple.local.addr).collect();
         assert_eq!(backups, [client_addr(0)]);
     }
     let info = network.server.info(server).expect("the connection lives");
-    assert_eq!(info.subflows.iter().filter(|subflow| subflow.backup).count(), 1, "the peer knows");
+    assert_eq!(info.subflows.iter().filter(|subflow| subflow.is_backup()).count(), 1, "the peer knows");
     let start = network.log.len();
     let before = upload.received;
     for _ in 0..50 {
@@ -465,7 +466,7 @@ fn the_address_that_is_joined_says_if_it_is_a_backup() {
             network.run_until(network.now + SECOND);
             let info = network.client.info(client).expect("it is open");
             let joined = info.subflows.iter().find(|subflow| subflow.tuple.local.addr == client_addr(1));
-            assert_eq!(joined.map(|subflow| subflow.backup), Some(backup), "{}", network.log.join("\n"));
+            assert_eq!(joined.map(|subflow| subflow.is_backup()), Some(backup), "{}", network.log.join("\n"));
             assert_eq!(backups_at_server(&network), if backup { std::vec![1] } else { std::vec![] });
             assert_eq!(network.server.mib().syncookies_recv, u64::from(max_half_open_joins == 0));
         }

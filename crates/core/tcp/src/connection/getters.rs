@@ -10,24 +10,27 @@ use super::{Connection, State};
 use crate::extension::Extension;
 use crate::host::TimeWaitNumbers;
 
-/// State of a connection in the words of `TCP_INFO`.
-#[derive(Clone, Debug)]
+/// State of a connection in the words of `TCP_INFO`, whichever stack carries it.
+///
+/// The kernel's engine fills it from `struct tcp_info`. A field that not every stack tells is an `Option`; every other
+/// is told by all of them.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Info {
     /// State.
     pub state: State,
-    /// Congestion control.
-    pub congestion: &'static str,
-    /// Smoothed round-trip time.
+    /// Congestion control. The kernel's structure does not name it.
+    pub congestion: Option<&'static str>,
+    /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
     /// Its variation.
     pub rttvar: Duration,
-    /// Least round-trip time of the last five minutes.
+    /// Least round-trip time of the last five minutes; zero before the first sample.
     pub min_rtt: Duration,
     /// Retransmission timeout, with backoff.
     pub rto: Duration,
     /// Congestion window.
     pub cwnd_bytes: u64,
-    /// Slow-start threshold.
+    /// Slow-start threshold; before the first loss it is beyond every window.
     pub ssthresh_bytes: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
@@ -55,12 +58,12 @@ pub struct Info {
     pub segs_out: u64,
     /// Segments retransmitted.
     pub retransmits: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Fast recoveries: times that losses were found without a timeout.
-    pub recoveries: u64,
-    /// Recoveries and timeouts that turned out spurious.
-    pub spurious: u64,
+    /// Retransmission timeouts. The kernel tells since Linux 6.7.
+    pub timeouts: Option<u64>,
+    /// Fast recoveries: times that losses were found without a timeout. The kernel does not tell.
+    pub recoveries: Option<u64>,
+    /// Recoveries and timeouts that turned out spurious. The kernel does not tell.
+    pub spurious: Option<u64>,
     /// Duplicate selective acknowledgments received (RFC 2883).
     pub dsacks: u64,
     /// The path was seen to reorder (RFC 8985 §6.2).
@@ -69,6 +72,14 @@ pub struct Info {
     pub delivery_rate: BitRate,
     /// Rate at which segments leave; zero while nothing limits it.
     pub pacing_rate: BitRate,
+}
+
+impl Info {
+    /// Times that data was found lost and was: recoveries and timeouts, without those that turned out spurious.
+    #[must_use]
+    pub fn loss_events(&self) -> Option<u64> {
+        Some((self.recoveries? + self.timeouts?).saturating_sub(self.spurious?))
+    }
 }
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
@@ -373,7 +384,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub fn info(&self) -> Info {
         Info {
             state: self.state(),
-            congestion: self.controller.name(),
+            congestion: Some(self.controller.name()),
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.variance(),
             min_rtt: self.rtt.min(),
@@ -393,9 +404,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             bytes_retrans: self.send.resent_bytes(),
             segs_out: self.send.sent_segments(),
             retransmits: self.send.resends(),
-            timeouts: self.recovery.timeouts(),
-            recoveries: self.recovery.recoveries(),
-            spurious: self.recovery.spurious(),
+            timeouts: Some(self.recovery.timeouts()),
+            recoveries: Some(self.recovery.recoveries()),
+            spurious: Some(self.recovery.spurious()),
             dsacks: self.recovery.duplicates(),
             reordering_seen: self.recovery.reordering_seen(),
             pacing_rate: self.pacing_rate(),

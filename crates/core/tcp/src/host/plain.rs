@@ -202,7 +202,7 @@ impl PlainConnection {
     pub(super) fn add_to(&self, counters: &mut Counters) {
         let info = self.tcp.info();
         counters.retrans_segs += info.retransmits;
-        counters.tcp_timeouts += info.timeouts;
+        counters.tcp_timeouts += info.timeouts.unwrap_or(0);
     }
 
     /// In ESTABLISHED or CLOSE-WAIT.

@@ -3,9 +3,13 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
 
-use super::stream_info::{StreamInfo, SubflowInfo};
+use polypath_mptcp::SubflowInfo;
+use polypath_tcp::{Info as TcpInfo, State as TcpState};
+use polypath_units::{BitRate, Duration};
+use polypath_wire::FourTuple;
+
+use super::stream_info::StreamInfo;
 
 const SOL_MPTCP: i32 = 284;
 const MPTCP_INFO: i32 = 1;
@@ -16,7 +20,9 @@ const MPTCP_INFO_FLAG_FALLBACK: u32 = 1;
 /// `struct mptcp_subflow_data`, which heads each list of subflows.
 const LIST_HEAD_BYTES: usize = 16;
 /// As much of `struct tcp_info` as is looked at; the kernel gives less if it has less.
-const TCP_INFO_BYTES: usize = 168;
+const TCP_INFO_BYTES: usize = 248;
+/// The slow-start threshold before the first loss, in segments (`TCP_INFINITE_SSTHRESH`).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// `struct mptcp_subflow_addrs`: two of `struct sockaddr_storage`.
 const ADDRS_BYTES: usize = 2 * SOCKADDR_BYTES;
 const SOCKADDR_BYTES: usize = 128;
@@ -36,14 +42,14 @@ pub(super) fn stream_info(socket: &impl AsFd, local: SocketAddr, peer: SocketAdd
                     let (local, remote) = pair.split_at_checked(SOCKADDR_BYTES)?;
                     Some(subflow(socket_address(local)?, socket_address(remote)?, state))
                 };
-                let subflows = addresses.iter().zip(&states).filter_map(subflow).collect();
+                let subflows = addresses.iter().zip(&states).filter_map(subflow).collect::<Result<_, _>>()?;
                 return Ok(StreamInfo { is_multipath: true, subflows });
             }
         }
     }
     let mut state = [0; TCP_INFO_BYTES];
     let length = get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state)?;
-    Ok(StreamInfo { is_multipath: false, subflows: vec![subflow(local, peer, &state[..length])] })
+    Ok(StreamInfo { is_multipath: false, subflows: vec![subflow(local, peer, &state[..length])?] })
 }
 
 /// Whether Multipath TCP is in use. A socket that fell back, or never was one, refuses the option.
@@ -54,19 +60,87 @@ pub fn is_multipath(socket: &impl AsFd) -> bool {
     })
 }
 
-fn subflow(local: SocketAddr, remote: SocketAddr, tcp_info: &[u8]) -> SubflowInfo {
-    let small = |offset| number(tcp_info, offset);
-    let large = |offset| tcp_info.get(offset..offset + 8)?.try_into().ok().map(u64::from_ne_bytes);
-    SubflowInfo {
-        local,
-        remote,
-        bytes_acked: large(120),
-        bytes_received: large(128),
-        retransmissions: small(100).map(u64::from),
-        srtt: small(68).map(|micros| Duration::from_micros(micros.into())),
-        cwnd_bytes: small(80).zip(small(16)).map(|(segments, mss)| u64::from(segments) * u64::from(mss)),
+fn subflow(local: SocketAddr, remote: SocketAddr, tcp_info: &[u8]) -> io::Result<SubflowInfo> {
+    let tcp = tcp_state(tcp_info).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this kernel tells too little of TCP; Linux 5.4 tells enough",
+        )
+    })?;
+    let tuple = FourTuple { local: local.into(), remote: remote.into() };
+    Ok(SubflowInfo {
+        tuple,
+        established: tcp.state.is_synchronized(),
         // No socket option tells.
-        is_backup: false,
+        multipath: None,
+        tcp,
+    })
+}
+
+/// `struct tcp_info`, in our words; none if it is that of a kernel before Linux 5.4.
+fn tcp_state(tcp_info: &[u8]) -> Option<TcpInfo> {
+    let small = |offset| number(tcp_info, offset).map(u64::from);
+    let large = |offset| tcp_info.get(offset..offset + 8)?.try_into().ok().map(u64::from_ne_bytes);
+    let micros = |offset| small(offset).map(Duration::from_micros);
+    let rate =
+        |offset| large(offset).map(|bytes_per_s: u64| BitRate::from_bps(bytes_per_s.saturating_mul(8)));
+    let mss_bytes = number(tcp_info, 16)?;
+    // The kernel counts segments where we count bytes.
+    let segments = |count: u64| count * u64::from(mss_bytes);
+    let (unacked, sacked, lost, resent) = (small(24)?, small(28)?, small(32)?, small(36)?);
+    Some(TcpInfo {
+        state: tcp_state_of(*tcp_info.first()?),
+        congestion: None,
+        srtt: micros(68)?,
+        rttvar: micros(72)?,
+        min_rtt: if number(tcp_info, 148)? == u32::MAX { Duration::ZERO } else { micros(148)? },
+        rto: micros(8)?,
+        cwnd_bytes: segments(small(80)?),
+        ssthresh_bytes: if number(tcp_info, 76)? >= INFINITE_SSTHRESH {
+            u64::MAX
+        } else {
+            segments(small(76)?)
+        },
+        in_flight_bytes: segments((unacked + resent).saturating_sub(sacked + lost)),
+        lost_bytes: segments(lost),
+        sacked_bytes: segments(sacked),
+        unsent_bytes: small(144)?,
+        peer_window_bytes: small(228)?,
+        mss_bytes,
+        pmtu_bytes: number(tcp_info, 60)?,
+        bytes_acked: large(120)?,
+        bytes_received: large(128)?,
+        bytes_sent: large(200)?,
+        bytes_retrans: large(208)?,
+        segs_out: small(156)?,
+        retransmits: small(100)?,
+        timeouts: tcp_info
+            .get(240..242)
+            .and_then(|count| Some(u16::from_ne_bytes(count.try_into().ok()?).into())),
+        recoveries: None,
+        spurious: None,
+        dsacks: small(216)?,
+        reordering_seen: small(220)? > 0,
+        delivery_rate: rate(160)?,
+        // All bits set where nothing limits it.
+        pacing_rate: if large(104)? == u64::MAX { BitRate::ZERO } else { rate(104)? },
+    })
+}
+
+/// The kernel's number of a state (net/tcp_states.h).
+fn tcp_state_of(number: u8) -> TcpState {
+    match number {
+        1 => TcpState::Established,
+        2 => TcpState::SynSent,
+        3 | 12 => TcpState::SynReceived,
+        4 => TcpState::FinWait1,
+        5 => TcpState::FinWait2,
+        6 => TcpState::TimeWait,
+        8 => TcpState::CloseWait,
+        9 => TcpState::LastAck,
+        11 => TcpState::Closing,
+        // A listener has no connection.
+        _ => TcpState::Closed,
     }
 }
 
@@ -116,6 +190,7 @@ mod tests {
     use polypath_testbed::{Testbed, is_root_or_skip};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    use super::*;
     use crate::engine::{ConnectOptions, KernelEngine};
 
     /// Sends a little from a client to a server, and compares what both kernels tell.
@@ -136,11 +211,17 @@ mod tests {
             "{here:?} {there:?}"
         );
         let (first, reversed) = (&here.subflows[0], &there.subflows[0]);
-        assert_eq!((first.local, first.remote), (peer, to));
-        assert_eq!((reversed.local, reversed.remote), (to, peer));
-        assert!(first.bytes_acked >= Some(100_000) && first.bytes_received == Some(1), "{first:?}");
-        assert!(reversed.bytes_received >= Some(100_000), "{reversed:?}");
-        assert!(first.srtt.is_some_and(|srtt| !srtt.is_zero()) && first.cwnd_bytes > Some(1000));
+        assert_eq!((first.tuple.local, first.tuple.remote), (peer.into(), to.into()));
+        assert_eq!((reversed.tuple.local, reversed.tuple.remote), (to.into(), peer.into()));
+        assert!(first.tcp.bytes_acked >= 100_000 && first.tcp.bytes_received == 1, "{first:?}");
+        assert!(reversed.tcp.bytes_received >= 100_000, "{reversed:?}");
+        let tcp = &first.tcp;
+        assert!(!tcp.srtt.is_zero() && !tcp.min_rtt.is_zero() && tcp.min_rtt <= tcp.rto, "{tcp:?}");
+        assert!(tcp.cwnd_bytes > 1000 && tcp.ssthresh_bytes > 1000 && tcp.pmtu_bytes >= 1280, "{tcp:?}");
+        assert!(tcp.bytes_sent - tcp.bytes_retrans >= 100_000 && tcp.in_flight_bytes == 0, "{tcp:?}");
+        assert!((100_000 / u64::from(tcp.mss_bytes)..1000).contains(&tcp.segs_out), "{tcp:?}");
+        assert!(tcp.peer_window_bytes > 1000 && tcp.delivery_rate > BitRate::ZERO, "{tcp:?}");
+        assert_eq!((tcp.state, first.established, &first.multipath), (TcpState::Established, true, &None));
     }
 
     #[tokio::test]
@@ -202,7 +283,8 @@ mod tests {
         for _ in 0..200 {
             sent.write_all(&[1; 1000]).await.expect("room");
             accepted.read_exact(&mut [0; 1000]).await.expect("the bytes");
-            locals = sent.info().expect("info").subflows.iter().map(|subflow| subflow.local.ip()).collect();
+            locals =
+                sent.info().expect("info").subflows.iter().map(|subflow| subflow.tuple.local.addr).collect();
             if locals.len() == 2 {
                 break;
             }

@@ -18,7 +18,8 @@ use std::time::Duration;
 pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
 #[cfg(feature = "kernel")]
 pub use kernel_info::is_multipath;
-pub use stream_info::{StreamInfo, SubflowInfo};
+pub use polypath_mptcp::SubflowInfo;
+pub use stream_info::StreamInfo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use crate::connect_options::ConnectOptions;

@@ -251,7 +251,8 @@ impl State {
             Event::SubflowEstablished { subflow, tuple, .. } => {
                 let info = self.host.info(id);
                 let is_aside = info.is_some_and(|info| {
-                    info.subflows.iter().any(|other| other.id == subflow && other.set_aside)
+                    let mut known = info.subflows.iter().filter_map(|other| other.multipath.as_ref());
+                    known.any(|other| other.id == subflow && other.set_aside)
                 });
                 (tuple.local.addr, is_aside)
             }

@@ -218,8 +218,9 @@ impl Tested for polypath_mptcp::Host {
 
     fn set_backup(&mut self, now: Instant, id: ConnectionId, flow: FourTuple, backup: bool) {
         let Some(info) = self.info(id) else { return };
-        for subflow in info.subflows.iter().filter(|subflow| subflow.tuple == flow) {
-            self.set_backup(now, id, subflow.id, backup);
+        let of_flow = info.subflows.iter().filter(|subflow| subflow.tuple == flow);
+        for multipath in of_flow.filter_map(|subflow| subflow.multipath.as_ref()) {
+            self.set_backup(now, id, multipath.id, backup);
         }
     }
 }

@@ -39,8 +39,12 @@ fn a_late_segment_is_no_loss_with_timestamps_and_with_duplicate_reports() {
         transfer(&mut pair, 0, 400_000);
         pair.run_for(Duration::from_millis(500));
         let info = pair.client.info();
-        assert_eq!((info.retransmits, info.timeouts, info.dsacks), (1, 0, 1), "timestamps {timestamps}");
-        assert_eq!(info.spurious, 1, "timestamps {timestamps}");
+        assert_eq!(
+            (info.retransmits, info.timeouts, info.dsacks),
+            (1, Some(0), 1),
+            "timestamps {timestamps}"
+        );
+        assert_eq!(info.spurious, Some(1), "timestamps {timestamps}");
         assert_eq!(info.ssthresh_bytes, u64::MAX, "timestamps {timestamps}: as before");
         assert!(info.reordering_seen);
     }
@@ -62,7 +66,7 @@ fn the_reordering_window_adapts() {
     transfer(&mut pair, 1_000_000, 4_000_000);
     let late = pair.client.info().retransmits - early;
     assert!(late * 10 <= early.max(20), "{early} in the first megabyte, {late} in the next four");
-    assert_eq!(pair.client.info().timeouts, 0);
+    assert_eq!(pair.client.info().timeouts, Some(0));
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn a_real_loss_is_not_undone() {
     });
     transfer(&mut pair, 0, 400_000);
     let info = pair.client.info();
-    assert_eq!((info.retransmits, info.spurious), (1, 0));
+    assert_eq!((info.retransmits, info.spurious), (1, Some(0)));
     assert!(info.ssthresh_bytes < u64::MAX);
 }
 
@@ -96,7 +100,7 @@ fn a_duplicating_network_undoes_nothing() {
     transfer(&mut pair, 400_000, 400_000);
     assert!(pair.client.info().dsacks > 100);
     assert!(pair.client.info().ssthresh_bytes < u64::MAX);
-    assert_eq!(pair.client.info().timeouts, 0);
+    assert_eq!(pair.client.info().timeouts, Some(0));
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn originals_that_were_late_do_not_condemn_what_follows_them() {
     }));
     transfer(&mut pair, 0, 800_000);
     let info = pair.client.info();
-    assert!(info.timeouts >= 1 && info.spurious >= 1, "{info:?}");
+    assert!(info.timeouts >= Some(1) && info.spurious >= Some(1), "{info:?}");
     assert!(info.retransmits <= 3, "{} retransmissions", info.retransmits);
     assert_eq!(info.ssthresh_bytes, u64::MAX, "no second episode came of it");
 }
