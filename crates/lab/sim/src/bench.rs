@@ -50,7 +50,7 @@ impl Default for BenchConfig {
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchResult {
     /// Simulated seconds.
-    pub simulated_s: f64,
+    pub(crate) simulated_s: f64,
     /// Connections.
     pub connections: usize,
     /// Packets with data that arrived.
@@ -62,13 +62,13 @@ pub struct BenchResult {
     /// Most memory that the process ever held, in kilobytes; 0 where the system does not say.
     pub peak_rss_kb: u64,
     /// Events that the simulator processed.
-    pub events: u64,
+    pub(crate) events: u64,
     /// Share of each path's rate that was filled after the warm-up, IP headers included, by connection and
     /// path.
     pub path_utilisation: Vec<f64>,
     /// Bytes that reached the applications after the warm-up, as a rate in bits per second, over all
     /// connections.
-    pub goodput_bps: f64,
+    pub(crate) goodput_bps: f64,
 }
 
 const PATH_RATE: BitRate = BitRate::from_mbps(100);

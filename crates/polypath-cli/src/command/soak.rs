@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use polypath_sim::soak::{self, Ending, PathPlan, SoakScenario};
+use polypath_sim::soak::{self, SoakScenario};
 use polypath_sim::trace::TraceOutputs;
-use polypath_wire::MptcpVersion;
 use serde::Serialize;
 
 use super::{Failure, create_file, print_json, print_line};
@@ -63,7 +62,7 @@ fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
     };
     let scenario = SoakScenario::from_seed(seed);
     if !arguments.json {
-        print_line(&describe(&scenario))?;
+        print_line(&scenario.to_string())?;
     }
     let result = scenario.run_traced(outputs);
     if !arguments.json {
@@ -85,60 +84,6 @@ fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
         failed_seeds: result.as_ref().err().map(|failure| failure.seed).into_iter().collect(),
     })?;
     result.map(|_| ()).map_err(Failure::run)
-}
-
-/// A scenario in words, a line for each path.
-fn describe(scenario: &SoakScenario) -> String {
-    let version = match scenario.version {
-        MptcpVersion::V0 => "version 0",
-        MptcpVersion::V1 => "version 1",
-    };
-    let checksum = if scenario.checksum { ", checksums" } else { "" };
-    let aggregates = if scenario.aggregates { ", segments in aggregates" } else { "" };
-    let ending = match scenario.ending {
-        Ending::Orderly => "each end closes after its last byte".into(),
-        Ending::Stop { at } => format!("both ends stop at {at}"),
-        Ending::Abort { at, client: true } => format!("the client aborts at {at}"),
-        Ending::Abort { at, client: false } => format!("the server aborts at {at}"),
-    };
-    let mut lines = vec![
-        format!(
-            "seed {}: {} bytes up, {} down; {ending}",
-            scenario.seed, scenario.up_bytes, scenario.down_bytes
-        ),
-        format!("  {version}{checksum}{aggregates}"),
-        format!(
-            "  scheduler {}, congestion control {}, path manager {}",
-            scenario.scheduler, scenario.congestion, scenario.path_manager
-        ),
-        format!(
-            "  send buffers {} bytes, receive buffers {}; {:.1} % of window updates are lost",
-            scenario.window_bytes,
-            scenario.receive_bytes,
-            scenario.lost_window_updates * 100.0
-        ),
-    ];
-    lines.extend(scenario.paths.iter().enumerate().map(|(number, path)| describe_path(number + 1, path)));
-    lines.join("\n")
-}
-
-fn describe_path(number: usize, path: &PathPlan) -> String {
-    let order = if path.any_order { ", packets overtake" } else { "" };
-    let under_way = if path.flush { "what is under way is lost" } else { "what is under way waits" };
-    let cuts: Vec<String> =
-        path.cuts.iter().map(|cut| format!("at {} for {}", cut.from, cut.lasts)).collect();
-    let cuts =
-        if cuts.is_empty() { String::new() } else { format!("; cut {}: {under_way}", cuts.join(", ")) };
-    format!(
-        "  path {number}: {}, delay {} + {}{order}, queue {}, loss {:.2} %, duplicated {:.2} %, reordered {:.2} %{cuts}",
-        path.rate,
-        path.delay,
-        path.jitter,
-        path.queue,
-        path.loss * 100.0,
-        path.duplicate * 100.0,
-        path.reorder * 100.0
-    )
 }
 
 fn run_many(arguments: &Arguments) -> Result<(), Failure> {
@@ -190,21 +135,6 @@ fn run_many(arguments: &Arguments) -> Result<(), Failure> {
         None => Ok(()),
         Some(failure) => {
             Err(Failure::run(format!("{failure}; replay: polypath soak --seed {}", failure.seed)))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scenarios_are_told_in_words() {
-        for seed in 0..50 {
-            let scenario = SoakScenario::from_seed(seed);
-            let told = describe(&scenario);
-            assert_eq!(told.lines().count(), 4 + scenario.paths.len(), "{told}");
-            assert!(told.starts_with(&format!("seed {seed}: ")) && !told.contains(['{', '[']), "{told}");
         }
     }
 }

@@ -40,7 +40,7 @@ pub enum App<S: Stack> {
 
 impl<S: Stack> App<S> {
     /// The planned traffic that it is, if it is.
-    pub fn traffic(&self) -> Option<&Traffic> {
+    pub(crate) fn traffic(&self) -> Option<&Traffic> {
         match self {
             Self::Traffic(app) => Some(app),
             Self::Custom(_) => None,

@@ -37,7 +37,7 @@ pub struct Finding {
     /// Which invariant.
     pub kind: FindingKind,
     /// What does not hold.
-    pub details: String,
+    pub(crate) details: String,
 }
 
 impl Finding {
@@ -52,9 +52,9 @@ pub struct Failure {
     /// What.
     pub finding: Finding,
     /// When.
-    pub at: Instant,
+    pub(crate) at: Instant,
     /// After how many operations.
-    pub operations: usize,
+    pub(crate) operations: usize,
 }
 
 impl fmt::Display for Failure {

@@ -14,7 +14,7 @@ use super::sniffer::{Direction, Sniffer};
 
 /// Where a number lies, seen from the one that is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// It is the next one.
     Exact,
     /// So far behind.
@@ -29,7 +29,7 @@ pub enum Place {
 
 /// What a forged segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forgery {
+pub(crate) struct Forgery {
     /// Whose flow, modulo how many there are.
     pub flow: u8,
     /// Flags as on the wire.
@@ -52,7 +52,7 @@ pub struct Forgery {
 
 /// The window field of a forged segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
+pub(crate) enum Window {
     /// As it came last.
     Same,
     /// Closed.
@@ -66,7 +66,7 @@ pub enum Window {
 /// One option of a forged segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the options")]
-pub enum ForgedOption {
+pub(crate) enum ForgedOption {
     None,
     DataAck(Place),
     Mapping { data: Place, fin: bool },
@@ -159,7 +159,7 @@ impl Forgery {
     /// The segment, as the sender of the flow would have sent it; none if there is no flow, or nothing of this kind is within the
     /// attacker's means. `most_window_bytes` is the largest window that any host opens.
     #[must_use]
-    pub fn packet(
+    pub(crate) fn packet(
         &self,
         sniffer: &Sniffer,
         strength: Strength,

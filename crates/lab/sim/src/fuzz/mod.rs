@@ -27,16 +27,16 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 pub use failure::{Failure, Finding, FindingKind};
-pub use forge::{ForgedOption, Forgery, Place, Window};
-pub use op::{Join, Kind, Op, Pace, RECORD_BYTES};
-pub use setup::{Faults, LinkPlan, PORT, Setup, Side, Strength, client_addr, server_addr};
+pub(crate) use forge::{ForgedOption, Forgery, Place, Window};
+pub(crate) use op::{Op, RECORD_BYTES};
+pub(crate) use setup::{PORT, Setup, Side, Strength, client_addr, server_addr};
 pub use shrink::{Shrunk, shrink};
-pub use sniffer::{Direction, Sniffer};
+pub(crate) use sniffer::Sniffer;
 
 use world::World;
 
 /// Length of what describes hosts and paths.
-pub const SETUP_BYTES: usize = 128;
+const SETUP_BYTES: usize = 128;
 /// Operations of the longest run that is made from a seed.
 const MOST_OPERATIONS: u32 = 240;
 
@@ -57,7 +57,7 @@ pub struct Outcome {
     /// Bytes that applications read.
     pub read_bytes: u64,
     /// Virtual time at the end.
-    pub at: Instant,
+    pub(crate) at: Instant,
 }
 
 impl Case {
@@ -85,20 +85,18 @@ impl Case {
         Self::from_bytes(&bytes)
     }
 
-    /// The byte string.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
+    #[cfg(test)]
+    fn to_bytes(&self) -> Vec<u8> {
         self.setup.iter().chain(self.operations.iter().flatten()).copied().collect()
     }
 
     /// Hosts and paths.
-    #[must_use]
-    pub fn setup(&self) -> Setup {
+    fn setup(&self) -> Setup {
         Setup::read(&self.setup)
     }
 
     /// What happens.
-    pub fn operations(&self) -> impl Iterator<Item = Op> {
+    fn operations(&self) -> impl Iterator<Item = Op> {
         self.operations.iter().map(Op::read)
     }
 
@@ -145,13 +143,7 @@ impl Case {
         world.settle()
     }
 
-    /// Set-up and operations, one a line.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        self.describe_with(format!("{:#?}\n", self.setup()))
-    }
-
-    /// The same with the plain settings left out.
+    /// Set-up and operations, one a line, with the plain settings left out.
     #[must_use]
     pub fn describe_briefly(&self) -> String {
         let (own, plain) = (format!("{:#?}", self.setup()), format!("{:#?}", Setup::read(&[])));
@@ -176,7 +168,7 @@ impl Case {
 /// Runs a byte string: what fuzz targets call.
 ///
 /// # Panics
-/// If an invariant does not hold that is not listed in [`KNOWN`].
+/// If an invariant does not hold that is not [expected](known).
 pub fn host(bytes: &[u8]) {
     if let Err(failure) = Case::from_bytes(bytes).run()
         && known(&failure).is_none()
@@ -186,7 +178,7 @@ pub fn host(bytes: &[u8]) {
 }
 
 /// Kinds of failure that are expected for now, with the reason. Empty is what it should be.
-pub const KNOWN: &[(FindingKind, &str)] = &[];
+const KNOWN: &[(FindingKind, &str)] = &[];
 
 /// Why a failure is expected, if it is.
 #[must_use]

@@ -7,11 +7,11 @@ use super::reader::Reader;
 use super::setup::{Faults, Side};
 
 /// Length of a record: one operation.
-pub const RECORD_BYTES: usize = 16;
+pub(crate) const RECORD_BYTES: usize = 16;
 
 /// How an application reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// Everything at once.
     Eager,
     /// One piece each time that so long has passed.
@@ -22,7 +22,7 @@ pub enum Pace {
 
 /// Packets that a [`Op::DropNext`] takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Without payload, SYN, FIN and RST: what opens windows.
     Acknowledgment,
     /// With payload.
@@ -38,7 +38,7 @@ pub enum Kind {
 /// One operation. Ends and flows are named by numbers, modulo how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what their types and names say")]
-pub enum Op {
+pub(crate) enum Op {
     /// Virtual time passes.
     Wait(Duration),
     /// So many things happen.
@@ -85,7 +85,7 @@ pub enum Op {
 
 /// The token in a stranger's MP_JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Join {
+pub(crate) enum Join {
     /// There is no MP_JOIN.
     No,
     /// Of a connection that there is.

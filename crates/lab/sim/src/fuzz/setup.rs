@@ -13,7 +13,7 @@ use super::reader::Reader;
 
 /// What an attacker can do besides sending what it likes from addresses of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strength {
+pub(crate) enum Strength {
     /// There is none.
     None,
     /// It knows the flows and what they say, but not the sequence numbers: its segments are never acceptable, and so must change
@@ -25,7 +25,7 @@ pub enum Strength {
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
+pub(crate) enum Side {
     /// It opens connections.
     Client,
     /// It listens.
@@ -35,7 +35,7 @@ pub enum Side {
 impl Side {
     /// The other one.
     #[must_use]
-    pub const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,
             Self::Server => Self::Client,
@@ -49,7 +49,7 @@ impl Side {
 
 /// Probabilities of what happens to a packet, of 256.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// It is lost.
     pub drop: u8,
     /// It arrives twice.
@@ -60,7 +60,7 @@ pub struct Faults {
 
 /// One access link of the client; the server's is never the narrower one.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkPlan {
+pub(crate) struct LinkPlan {
     /// One way.
     pub delay: Duration,
     /// None: any.
@@ -69,7 +69,7 @@ pub struct LinkPlan {
 
 /// Hosts and paths of a run.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// Of hosts and network.
     pub seed: u64,
     /// What the attacker can do.
@@ -90,17 +90,17 @@ pub struct Setup {
 }
 
 /// Port that the server listens at.
-pub const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 
 /// Address of the client's access link `link`.
 #[must_use]
-pub fn client_addr(link: usize) -> IpAddr {
+pub(crate) fn client_addr(link: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, link as u8, 1).into()
 }
 
 /// The server's address number `number`.
 #[must_use]
-pub fn server_addr(number: usize) -> IpAddr {
+pub(crate) fn server_addr(number: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, number as u8, 2).into()
 }
 

@@ -12,7 +12,7 @@ const MOST_FLOWS: usize = 512;
 
 /// One direction of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Direction {
+pub(crate) struct Direction {
     /// Its initial sequence number.
     pub isn: Option<SeqNumber>,
     /// After the last byte that was sent.
@@ -44,14 +44,14 @@ pub struct Direction {
 
 /// All flows by how their senders name them.
 #[derive(Debug, Default)]
-pub struct Sniffer {
+pub(crate) struct Sniffer {
     flows: BTreeMap<FourTuple, Direction>,
     seen: u64,
 }
 
 impl Sniffer {
     /// A packet passes.
-    pub fn observe(&mut self, packet: &Packet) {
+    pub(crate) fn observe(&mut self, packet: &Packet) {
         let (Transport::Tcp(segment), Some(tuple)) = (&packet.transport, packet.receiver_tuple()) else {
             return;
         };
@@ -68,26 +68,26 @@ impl Sniffer {
     }
 
     /// The flow number `number`, modulo how many there are, among those that `wanted` names.
-    pub fn flow(&self, number: u8, wanted: impl Fn(&FourTuple) -> bool) -> Option<FourTuple> {
+    pub(crate) fn flow(&self, number: u8, wanted: impl Fn(&FourTuple) -> bool) -> Option<FourTuple> {
         let flows: Vec<&FourTuple> = self.flows.keys().filter(|tuple| wanted(tuple)).collect();
         flows.get(usize::from(number) % flows.len().max(1)).map(|tuple| **tuple)
     }
 
     /// What is known of what `tuple.local` sends.
     #[must_use]
-    pub fn direction(&self, tuple: &FourTuple) -> Direction {
+    pub(crate) fn direction(&self, tuple: &FourTuple) -> Direction {
         self.flows.get(tuple).copied().unwrap_or_default()
     }
 
     /// The flow whose SYN/ACK came last of those that `wanted` names.
-    pub fn latest_syn_ack(&self, wanted: impl Fn(&FourTuple) -> bool) -> Option<FourTuple> {
+    pub(crate) fn latest_syn_ack(&self, wanted: impl Fn(&FourTuple) -> bool) -> Option<FourTuple> {
         let answered = self.flows.iter().filter(|(tuple, seen)| seen.is_syn_ack && wanted(tuple));
         answered.max_by_key(|(_, seen)| seen.last_seen).map(|(tuple, _)| *tuple)
     }
 
     /// A token by which a host was joined.
     #[must_use]
-    pub fn token(&self) -> Option<u32> {
+    pub(crate) fn token(&self) -> Option<u32> {
         self.flows.values().find_map(|direction| direction.token)
     }
 }

@@ -8,7 +8,7 @@ pub struct Outputs {
     /// Packets in pcapng. Written by [`Scenario::run`](super::Scenario::run).
     pub pcap: Option<PathBuf>,
     /// Packets in text. Written by [`Scenario::run`](super::Scenario::run).
-    pub trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// A report in HTML.
     pub report: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 //!
 //! A scenario follows from its seed alone, so that a failure is replayed by its number.
 
+mod describe;
 mod scenario;
 mod window_updates;
 
@@ -13,7 +14,8 @@ use crate::conversation::Ends;
 use crate::network::Network;
 use crate::trace::TraceOutputs;
 
-pub use scenario::{Cut, Ending, PathPlan, SoakScenario};
+use scenario::Ending;
+pub use scenario::SoakScenario;
 
 /// A scenario that went as it must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +36,11 @@ pub struct Failure {
     /// The seed that replays it.
     pub seed: u64,
     /// When it was noticed.
-    pub at: Instant,
+    pub(crate) at: Instant,
     /// What went wrong.
     pub kind: FailureKind,
     /// Details in words.
-    pub details: String,
+    pub(crate) details: String,
 }
 
 /// What can go wrong.

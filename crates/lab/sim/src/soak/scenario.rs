@@ -20,72 +20,72 @@ use crate::trace::TraceOutputs;
 #[derive(Clone, Debug)]
 pub struct SoakScenario {
     /// The seed.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// One to four paths.
-    pub paths: Vec<PathPlan>,
+    pub(super) paths: Vec<PathPlan>,
     /// What the client sends.
-    pub up_bytes: u64,
+    pub(super) up_bytes: u64,
     /// What the server sends.
-    pub down_bytes: u64,
+    pub(super) down_bytes: u64,
     /// Send buffers of both ends: 4 KB to 16 MB.
-    pub window_bytes: u64,
+    pub(super) window_bytes: u64,
     /// Receive buffers of both ends: the same, or in one case of three 4 KB to 64 KB.
-    pub receive_bytes: u64,
+    pub(super) receive_bytes: u64,
     /// Share of window updates that are lost, in one case of three: up to 0.95.
-    pub lost_window_updates: f64,
+    pub(super) lost_window_updates: f64,
     /// Wire version.
-    pub version: MptcpVersion,
+    pub(super) version: MptcpVersion,
     /// DSS checksums.
-    pub checksum: bool,
+    pub(super) checksum: bool,
     /// Segments leave as aggregates, as behind segmentation offload.
-    pub aggregates: bool,
+    pub(super) aggregates: bool,
     /// Scheduler.
-    pub scheduler: &'static str,
+    pub(super) scheduler: &'static str,
     /// Congestion control.
-    pub congestion: &'static str,
+    pub(super) congestion: &'static str,
     /// Path manager, of both ends.
-    pub path_manager: &'static str,
+    pub(super) path_manager: &'static str,
     /// How the connection ends.
-    pub ending: Ending,
+    pub(super) ending: Ending,
 }
 
 /// One path of a random scenario.
 #[derive(Clone, Debug)]
-pub struct PathPlan {
+pub(super) struct PathPlan {
     /// 0.5 to 100 Mbit/s.
-    pub rate: BitRate,
+    pub(super) rate: BitRate,
     /// One way; 0 to 100 ms.
-    pub delay: Duration,
+    pub(super) delay: Duration,
     /// 0 to 20 ms.
-    pub jitter: Duration,
+    pub(super) jitter: Duration,
     /// Packets of different delay overtake each other.
-    pub any_order: bool,
+    pub(super) any_order: bool,
     /// Loss in each direction: 0 to 5 %.
-    pub loss: f64,
+    pub(super) loss: f64,
     /// Duplication: 0 to 2 %.
-    pub duplicate: f64,
+    pub(super) duplicate: f64,
     /// Reordering: 0 to 2 %.
-    pub reorder: f64,
+    pub(super) reorder: f64,
     /// Queue: 5 to 500 ms.
-    pub queue: Duration,
+    pub(super) queue: Duration,
     /// When the path is down.
-    pub cuts: Vec<Cut>,
+    pub(super) cuts: Vec<Cut>,
     /// A cut drops what is under way; else it is held until the path is back.
-    pub flush: bool,
+    pub(super) flush: bool,
 }
 
 /// A time without a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub(super) struct Cut {
     /// From …
-    pub from: Instant,
+    pub(super) from: Instant,
     /// … for so long.
-    pub lasts: Duration,
+    pub(super) lasts: Duration,
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(super) enum Ending {
     /// Each end closes after its last byte.
     Orderly,
     /// Both ends stop and close at a moment, whatever has been sent by then.
@@ -104,7 +104,7 @@ pub enum Ending {
 
 impl Ending {
     /// True if one end aborts.
-    pub fn is_abort(self) -> bool {
+    pub(super) fn is_abort(self) -> bool {
         matches!(self, Self::Abort { .. })
     }
 }

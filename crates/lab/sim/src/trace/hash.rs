@@ -30,7 +30,7 @@ impl TraceHash {
     }
 
     /// Adds bytes and their number.
-    pub fn add_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -41,7 +41,7 @@ impl TraceHash {
 
     /// Adds the sight of a packet at a place: time, headers, options and payload length. Payload bytes are
     /// checked by the receiving application and left out here.
-    pub fn add_packet(&mut self, at: Instant, place: u64, packet: &Packet) {
+    pub(crate) fn add_packet(&mut self, at: Instant, place: u64, packet: &Packet) {
         self.add(at.as_nanos());
         self.add(place << 8 | u64::from(packet.ip.ttl));
         self.add_addr(packet.ip.src);

@@ -10,15 +10,15 @@ use polypath_units::Instant;
 use polypath_wire::Packet;
 
 pub use hash::TraceHash;
-pub use pcapng::{Interface, PacketDirection, PcapngWriter};
+pub(crate) use pcapng::{Interface, PacketDirection, PcapngWriter};
 
 /// Where packets of a link are seen: at its first node, as a capture on that node's interface would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub(crate) struct Sighting {
     /// Number of the link.
-    pub link: u32,
+    pub(crate) link: u32,
     /// From the first node's point of view.
-    pub direction: PacketDirection,
+    pub(crate) direction: PacketDirection,
 }
 
 /// Records packets.

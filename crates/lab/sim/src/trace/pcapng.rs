@@ -12,18 +12,18 @@ const ENHANCED_PACKET: u32 = 6;
 
 /// An interface, which is where packets were seen.
 #[derive(Clone, Debug)]
-pub struct Interface {
+pub(crate) struct Interface {
     /// Shown by Wireshark as the interface name.
     pub name: String,
     /// What it is, in words.
-    pub description: String,
+    pub(crate) description: String,
     /// Its speed, if it has one.
-    pub speed: Option<BitRate>,
+    pub(crate) speed: Option<BitRate>,
 }
 
 /// Which way a packet went, as the host at that interface sees it (draft §4.3.1, bits 0–1 of `epb_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketDirection {
+pub(crate) enum PacketDirection {
     /// It came in.
     Inbound = 1,
     /// It went out.
@@ -32,7 +32,7 @@ pub enum PacketDirection {
 
 /// A pcapng file that is being written: one section, nanosecond timestamps.
 #[derive(Debug)]
-pub struct PcapngWriter<W: Write> {
+pub(crate) struct PcapngWriter<W: Write> {
     out: W,
     snap_bytes: usize,
     interfaces: u32,
@@ -44,7 +44,7 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// Whatever `out` reports.
-    pub fn new(mut out: W, snap_bytes: usize, comment: &str) -> io::Result<Self> {
+    pub(crate) fn new(mut out: W, snap_bytes: usize, comment: &str) -> io::Result<Self> {
         let mut block = Vec::with_capacity(2048);
         begin(&mut block, SECTION_HEADER);
         block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
@@ -65,7 +65,7 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// Whatever the output reports.
-    pub fn add_interface(&mut self, interface: &Interface) -> io::Result<u32> {
+    pub(crate) fn add_interface(&mut self, interface: &Interface) -> io::Result<u32> {
         let block = &mut self.block;
         begin(block, INTERFACE_DESCRIPTION);
         block.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
@@ -91,7 +91,7 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// Whatever the output reports.
-    pub fn write_packet(
+    pub(crate) fn write_packet(
         &mut self,
         interface: u32,
         at: Instant,
@@ -117,11 +117,8 @@ impl<W: Write> PcapngWriter<W> {
         self.out.write_all(block)
     }
 
-    /// Flushes and gives the output back.
-    ///
-    /// # Errors
-    /// Whatever the output reports.
-    pub fn into_inner(mut self) -> io::Result<W> {
+    #[cfg(test)]
+    fn into_inner(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
     }
@@ -130,7 +127,7 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// Whatever the output reports.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
