@@ -38,7 +38,7 @@ pub struct Difference {
     /// old one. Negative is better. Where values nearer to one are better, it is the median of how far they are from that.
     pub worse_by: f64,
     /// The same for each set, as a distribution over the sets.
-    pub worse_by_set: Distribution,
+    pub(crate) worse_by_set: Distribution,
     /// Share of the sets that became worse by more than the threshold.
     pub worse_share: f64,
     /// The median became worse by more than the threshold.
@@ -49,7 +49,7 @@ pub struct Difference {
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// More than this is a regression.
-    pub threshold: f64,
+    pub(crate) threshold: f64,
     /// A metric's median became worse by more than the threshold.
     pub regressed: bool,
     /// Every metric of every variant that both have.

@@ -17,7 +17,7 @@ pub struct RunKey {
     /// Of the variants.
     pub variant: usize,
     /// Of the repeats.
-    pub repeat: usize,
+    pub(crate) repeat: usize,
 }
 
 /// One run, ready to go.
@@ -36,7 +36,7 @@ pub struct Job {
     /// How the paths are put together.
     pub topology: Topology,
     /// What is looked at on the way, if anything.
-    pub observation: Option<Observation>,
+    pub(crate) observation: Option<Observation>,
 }
 
 impl Experiment {

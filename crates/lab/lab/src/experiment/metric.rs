@@ -17,7 +17,7 @@ pub enum Better {
 impl Better {
     /// How bad a value is, in the metric's unit: the smaller the better.
     #[must_use]
-    pub fn badness(self, value: f64) -> f64 {
+    pub(crate) fn badness(self, value: f64) -> f64 {
         match self {
             Self::More => -value,
             Self::Less => value,
@@ -28,7 +28,7 @@ impl Better {
     /// A value as good as this one, on one side of the best: so that a median of values does not lie between those that are too
     /// small and those that are too large.
     #[must_use]
-    pub fn one_sided(self, value: f64) -> f64 {
+    pub(crate) fn one_sided(self, value: f64) -> f64 {
         match self {
             Self::More | Self::Less => value,
             Self::Nearest(target) => target + (value - target).abs(),
@@ -58,7 +58,7 @@ pub struct Metric {
     /// Which values are better.
     pub better: Better,
     /// Two values are compared by their difference; otherwise by their ratio.
-    pub absolute: bool,
+    pub(crate) absolute: bool,
     /// What it is.
     #[serde(skip)]
     pub(crate) kind: MetricKind,
@@ -84,7 +84,7 @@ pub(crate) enum MetricKind {
 
 impl Metric {
     /// Every metric that files can name. A new one is one entry here and one arm where values are computed.
-    pub const ALL: &'static [Self] = &[
+    pub(crate) const ALL: &'static [Self] = &[
         Self {
             name: "aggregation-benefit",
             title: "Aggregation benefit",
@@ -210,19 +210,19 @@ impl Metric {
 
     /// The metric of this name.
     #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|metric| metric.name == name)
     }
 
     /// It compares with what plain TCP gets.
     #[must_use]
-    pub fn needs_baseline(&self) -> bool {
+    pub(crate) fn needs_baseline(&self) -> bool {
         matches!(self.kind, MetricKind::CompletionRatio | MetricKind::BenefitOverTcp)
     }
 
     /// It looks at blocks.
     #[must_use]
-    pub fn needs_blocks(&self) -> bool {
+    pub(crate) fn needs_blocks(&self) -> bool {
         matches!(
             self.kind,
             MetricKind::DelayMedian
@@ -234,13 +234,13 @@ impl Metric {
 
     /// The ends of a transfer are to be looked at while it goes on.
     #[must_use]
-    pub fn needs_observation(&self) -> bool {
+    pub(crate) fn needs_observation(&self) -> bool {
         matches!(self.kind, MetricKind::ReceiveBuffer | MetricKind::SlowStart | MetricKind::SlowStartLag)
     }
 
     /// By how much `new` is worse than `old`: a difference, or a share of `old`. Negative is better.
     #[must_use]
-    pub fn worsening(&self, old: f64, new: f64) -> f64 {
+    pub(crate) fn worsening(&self, old: f64, new: f64) -> f64 {
         let (old_badness, new_badness) = (self.better.badness(old), self.better.badness(new));
         // Equal infinities: neither arrived.
         if old_badness == new_badness {

@@ -41,7 +41,7 @@ pub struct Experiment {
     /// Which figure of which document it reproduces.
     pub figure: String,
     /// What is asked, and how it is measured.
-    pub description: String,
+    pub(crate) description: String,
     /// The form.
     pub form: Form,
     /// The file's text, for the record and for the identity of results.
@@ -53,15 +53,15 @@ pub struct Experiment {
     /// Which metric values are swept over; one point without a name if none.
     pub points: Vec<SweepPoint>,
     /// What is compared; the baseline's variants are the last.
-    pub variants: Vec<Variant>,
+    pub(crate) variants: Vec<Variant>,
     /// How many of the variants are the baseline's.
-    pub baseline_variants: usize,
+    pub(crate) baseline_variants: usize,
     /// Which variant each is compared with by metrics of a difference, by number.
-    pub references: Vec<Option<usize>>,
+    pub(crate) references: Vec<Option<usize>>,
     /// Congestion windows are recorded over time.
-    pub records_windows: bool,
+    pub(crate) records_windows: bool,
     /// What is sent.
-    pub traffic: Traffic,
+    pub(crate) traffic: Traffic,
     /// Runs of each set.
     pub repeats: usize,
     /// What is computed from a run; the first is what figures show.
@@ -87,7 +87,7 @@ pub struct NamedSet {
     /// Its name, or its number.
     pub name: String,
     /// The design that it belongs to; 0 for sets that are given one by one.
-    pub design: usize,
+    pub(crate) design: usize,
     /// The paths.
     pub set: PathSet,
 }
@@ -170,7 +170,7 @@ pub struct Published {
     /// Which metric, by number.
     pub metric: usize,
     /// Which statistic of it.
-    pub statistic: Statistic,
+    pub(crate) statistic: Statistic,
     /// Which points of the sweep, by number; all if empty.
     pub points: Vec<usize>,
     /// Which set, by number; all if none.
@@ -178,11 +178,11 @@ pub struct Published {
     /// The published number.
     pub value: Option<f64>,
     /// What is to be reached here.
-    pub at_least: Option<f64>,
+    pub(crate) at_least: Option<f64>,
     /// What is not to be exceeded here.
-    pub at_most: Option<f64>,
+    pub(crate) at_most: Option<f64>,
     /// Why ours differs.
-    pub remark: String,
+    pub(crate) remark: String,
 }
 
 /// One number of a distribution.
@@ -226,7 +226,7 @@ impl Experiment {
     ///
     /// # Errors
     /// The first mistake in it.
-    pub fn parse(
+    pub(crate) fn parse(
         path: impl AsRef<Path>,
         text: &str,
         form: Form,
@@ -245,7 +245,7 @@ impl Experiment {
 
     /// How many designs its sets come from.
     #[must_use]
-    pub fn design_count(&self) -> usize {
+    pub(crate) fn design_count(&self) -> usize {
         self.sets.iter().map(|set| set.design + 1).max().unwrap_or(0)
     }
 
@@ -300,12 +300,12 @@ impl Statistic {
 
     /// The statistic of this name.
     #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, statistic)| *statistic)
     }
 
     /// The names that [`Self::by_name`] knows.
-    pub fn names() -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
         Self::ALL.iter().map(|(name, _)| *name)
     }
 

@@ -84,7 +84,7 @@ pub struct NeverSlowerResult {
     /// Share of those that are slower by more than 5 %.
     pub share_behind: f64,
     /// Seed of the run with the least.
-    pub worst_seed: u64,
+    pub(crate) worst_seed: u64,
     /// Of each workload.
     pub workloads: Vec<WorkloadResult>,
     /// All of them, the worst first.

@@ -30,7 +30,7 @@ pub struct Manifest {
     /// Version and build of the program.
     pub build: String,
     /// Hash of the experiment's text, its form and the build, in hexadecimal.
-    pub identity: String,
+    pub(crate) identity: String,
     /// How many runs it has.
     pub runs: usize,
     /// All of them are done.
@@ -96,7 +96,7 @@ impl Manifest {
 
     /// The name of the folder.
     #[must_use]
-    pub fn folder(&self) -> String {
+    pub(crate) fn folder(&self) -> String {
         format!("{}-{}-{}", self.name, self.form.name(), &self.identity[..8.min(self.identity.len())])
     }
 
@@ -184,7 +184,7 @@ impl Store {
 
     /// This run is finished.
     #[must_use]
-    pub fn has(&self, key: RunKey) -> bool {
+    pub(crate) fn has(&self, key: RunKey) -> bool {
         self.runs.contains_key(&key)
     }
 
@@ -192,7 +192,7 @@ impl Store {
     ///
     /// # Errors
     /// If it can't be written.
-    pub fn add(&mut self, key: RunKey, outcome: Outcome) -> Result<(), StoreError> {
+    pub(crate) fn add(&mut self, key: RunKey, outcome: Outcome) -> Result<(), StoreError> {
         if let Some(log) = &mut self.log {
             let path = self.dir.join(LOG);
             let line = Line { key, outcome };

@@ -12,9 +12,9 @@ use super::series::{Quantity, Series};
 
 /// What to look at besides the receive buffer and slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Observation {
+pub(crate) struct Observation {
     /// Record the congestion window of each path over time.
-    pub windows: bool,
+    pub(crate) windows: bool,
 }
 
 /// A window that grew to this share of its first maximum is there: the last segments come one by one.

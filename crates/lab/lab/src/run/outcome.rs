@@ -58,19 +58,19 @@ pub struct PathOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockDelays {
     /// Blocks that were made.
-    pub made: u64,
+    pub(crate) made: u64,
     /// Blocks that arrived.
-    pub arrived: u64,
+    pub(crate) arrived: u64,
     /// The least delay.
-    pub min_s: f64,
+    pub(crate) min_s: f64,
     /// Median.
-    pub median_s: f64,
+    pub(crate) median_s: f64,
     /// 95th percentile.
-    pub p95_s: f64,
+    pub(crate) p95_s: f64,
     /// 99th percentile.
-    pub p99_s: f64,
+    pub(crate) p99_s: f64,
     /// The longest delay.
-    pub max_s: f64,
+    pub(crate) max_s: f64,
 }
 
 impl PathOutcome {

@@ -23,7 +23,7 @@ const BOTTLENECKS: usize = 3;
 /// whole round-trip time is in the direction of the data; acknowledgments take no time and no capacity. The goodput of
 /// the outcome is that of all connections together. A single-path variant uses the short way only.
 #[must_use]
-pub fn run_ring(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64) -> Outcome {
+pub(crate) fn run_ring(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64) -> Outcome {
     let duration = match *workload {
         Workload::Bulk { duration } => duration,
         Workload::Transfer { timeout, .. } | Workload::Requests { timeout, .. } => timeout,

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The connection.
-    pub flow: usize,
+    pub(crate) flow: usize,
     /// The path, for the part of the connection that goes over it; all of the connection if none.
-    pub path: Option<usize>,
+    pub(crate) path: Option<usize>,
     /// What the values are.
     #[serde(default)]
-    pub quantity: Quantity,
+    pub(crate) quantity: Quantity,
     /// One for each [`Quantity::interval`].
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
 }
 
 /// What is recorded over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Quantity {
+pub(crate) enum Quantity {
     /// Mean rate in bits per second: of a connection what arrived at the application, of a path what was acknowledged.
     #[default]
     Rate,
@@ -31,7 +31,7 @@ pub enum Quantity {
 impl Quantity {
     /// Time between two points.
     #[must_use]
-    pub const fn interval(self) -> Duration {
+    pub(crate) const fn interval(self) -> Duration {
         match self {
             Self::Rate => Series::INTERVAL,
             Self::Window => Duration::from_millis(50),

@@ -28,7 +28,7 @@ pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64)
 
 /// The same, and looks at the ends of a bulk transfer on the way.
 #[must_use]
-pub fn observe_set(
+pub(crate) fn observe_set(
     set: &PathSet,
     variant: &Variant,
     workload: &Workload,

@@ -24,7 +24,7 @@ use super::workload::Workload;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     /// The connections, each between hosts of its own.
-    pub flows: Vec<Flow>,
+    pub(crate) flows: Vec<Flow>,
     /// What happens to paths.
     pub events: Vec<PathEvent>,
     /// How long it lasts.
@@ -33,35 +33,35 @@ pub struct Timeline {
 
 /// One connection of a timeline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Flow {
+pub(crate) struct Flow {
     /// What it is called in results.
     pub name: String,
     /// The path of each of its addresses; a path may come twice.
     pub paths: Vec<usize>,
     /// Plain TCP with this congestion control; as the variant says if none.
-    pub tcp: Option<Algorithm>,
+    pub(crate) tcp: Option<Algorithm>,
     /// No connection at all, but datagrams over the first path.
-    pub datagrams: Option<OnOff>,
+    pub(crate) datagrams: Option<OnOff>,
     /// Sends at this rate; as fast as possible if none.
     pub rate: Option<BitRate>,
     /// When it begins.
-    pub start: Duration,
+    pub(crate) start: Duration,
     /// When it ends; with the timeline if none.
-    pub stop: Option<Duration>,
+    pub(crate) stop: Option<Duration>,
 }
 
 /// A path changes, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathEvent {
     /// When.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// Which path, by number.
-    pub path: usize,
+    pub(crate) path: usize,
     /// True cuts it, false brings it back.
-    pub down: Option<bool>,
+    pub(crate) down: Option<bool>,
     /// With `down`, the interfaces of those that open connections over it go, or come, so that they know; otherwise it is
     /// elsewhere that the path is cut.
-    pub interface: bool,
+    pub(crate) interface: bool,
     /// A new rate.
     pub rate: Option<BitRate>,
     /// A new probability of loss.
@@ -84,7 +84,7 @@ impl Timeline {
 ///
 /// The goodput of the outcome is that of the variant's connections together, from the start of the first.
 #[must_use]
-pub fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed: u64) -> Outcome {
+pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed: u64) -> Outcome {
     let config = Arc::new(variant.connection(set));
     let mut builder = NetworkBuilder::new(seed);
     let mut routers = Vec::new();

@@ -107,7 +107,7 @@ impl Variant {
 
     /// The same, opened over another path.
     #[must_use]
-    pub fn opened_over(mut self, initial: InitialPath) -> Self {
+    pub(crate) fn opened_over(mut self, initial: InitialPath) -> Self {
         self.initial = initial;
         self
     }
