@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| polypath_cli::web::fuzzing::request(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| polypath_cli::fuzz_request(bytes));

@@ -15,13 +15,20 @@
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 #[cfg(feature = "full")]
-pub mod bench;
+mod bench;
 mod command;
 mod demo;
+#[cfg(all(test, feature = "full"))]
+mod over_stack;
 #[cfg(feature = "full")]
-pub mod perf;
+mod perf;
 mod report;
 #[cfg(feature = "full")]
-pub mod web;
+mod web;
 
 pub use command::run;
+
+/// What the fuzz target of HTTP requests calls.
+#[cfg(feature = "full")]
+#[doc(hidden)]
+pub use web::fuzzing::request as fuzz_request;

@@ -16,7 +16,7 @@ const OWN: [Group; 2] = [("the UDP engine", engine), ("a file server", server)];
 
 /// All groups of attacks.
 #[must_use]
-pub fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     attack::GROUPS.into_iter().chain(OWN).collect()
 }
 

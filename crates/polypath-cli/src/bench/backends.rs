@@ -24,7 +24,7 @@ const BAR: f64 = 0.05;
 
 /// What to compare.
 #[derive(Clone, Debug)]
-pub struct BackendsConfig {
+pub(crate) struct BackendsConfig {
     /// Sets of two paths.
     pub sets: usize,
     /// Only the set of this number.
@@ -47,7 +47,7 @@ pub struct BackendsConfig {
 
 /// A path of a set, in JSON.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct PathRow {
+pub(crate) struct PathRow {
     /// Its rate.
     pub rate_mbit_per_s: f64,
     /// Round-trip time of the empty path.
@@ -58,7 +58,7 @@ pub struct PathRow {
 
 /// One set.
 #[derive(Clone, Debug, Serialize)]
-pub struct BackendsRow {
+pub(crate) struct BackendsRow {
     /// Its number.
     pub set: usize,
     /// Its paths.
@@ -79,7 +79,7 @@ pub struct BackendsRow {
 
 /// The comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct BackendsResult {
+pub(crate) struct BackendsResult {
     /// Seconds of each transfer.
     pub seconds: f64,
     /// Congestion control of our stack.
@@ -107,7 +107,7 @@ pub struct BackendsResult {
 impl BackendsConfig {
     /// The sets: rates of 1 to 50 Mbit/s, round-trip times of 5 to 100 ms, queues of 20 to 200 ms.
     #[must_use]
-    pub fn path_sets(&self) -> Vec<PathSet> {
+    pub(crate) fn path_sets(&self) -> Vec<PathSet> {
         let within = |from: f64, to: f64, place: f64| from + (to - from) * place;
         let path = |factors: &[f64]| PathSpec {
             rate: BitRate::from_bps(within(1e6, 50e6, factors[0]) as u64),
@@ -127,7 +127,7 @@ impl BackendsConfig {
     ///
     /// # Errors
     /// The first run that failed.
-    pub fn run(&self, mut on_row: impl FnMut(&BackendsRow)) -> Result<BackendsResult, BackendError> {
+    pub(crate) fn run(&self, mut on_row: impl FnMut(&BackendsRow)) -> Result<BackendsResult, BackendError> {
         let sets = self.path_sets();
         let mut rows = Vec::new();
         for (number, set) in sets.iter().enumerate() {

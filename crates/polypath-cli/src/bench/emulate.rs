@@ -20,9 +20,9 @@ use serde::Serialize;
 use super::BenchError;
 
 /// What the emulator should keep to.
-pub const MAX_DELAY_ERROR_MS: f64 = 0.2;
+pub(crate) const MAX_DELAY_ERROR_MS: f64 = 0.2;
 /// Of the rate, in percent.
-pub const MAX_RATE_ERROR_PERCENT: f64 = 1.0;
+pub(crate) const MAX_RATE_ERROR_PERCENT: f64 = 1.0;
 
 /// Longest wait in the emulated queue.
 const QUEUE: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ const WARM_UP: SystemDuration = SystemDuration::from_millis(700);
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct EmulateConfig {
+pub(crate) struct EmulateConfig {
     /// Rates of the link, in Mbit/s.
     pub rates_mbit_per_s: Vec<u32>,
     /// Delay in each direction.
@@ -58,7 +58,7 @@ pub struct EmulateConfig {
 
 /// A load that was more than the link takes, or TCP's.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct RateError {
+pub(crate) struct RateError {
     /// What arrived, IP headers included, in Mbit/s.
     pub mbit_per_s: f64,
     /// More (or less, if negative) than configured, in percent.
@@ -69,7 +69,7 @@ pub struct RateError {
 
 /// One-way delays beyond the delay and the time on the wire that are configured.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct DelayError {
+pub(crate) struct DelayError {
     /// Packets measured.
     pub packets: usize,
     /// Packets that arrived (or left) while the measuring thread had lost its processor, so that nobody knows when.
@@ -90,7 +90,7 @@ pub struct DelayError {
 
 /// A load of 95 % of the rate.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct BelowRate {
+pub(crate) struct BelowRate {
     /// Packets sent.
     pub sent_packets: u64,
     /// Packets that did not arrive.
@@ -105,7 +105,7 @@ pub struct BelowRate {
 
 /// One rate.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct EmulateRow {
+pub(crate) struct EmulateRow {
     /// As configured.
     pub rate_mbit_per_s: u32,
     /// UDP, 10 % more than the link takes.
@@ -122,7 +122,7 @@ pub struct EmulateRow {
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct EmulateResult {
+pub(crate) struct EmulateResult {
     /// Delay in each direction.
     pub delay_ms: f64,
     /// How long each measurement took.
@@ -137,7 +137,10 @@ pub struct EmulateResult {
 ///
 /// # Errors
 /// What the system refused.
-pub fn run(config: &EmulateConfig, mut on_step: impl FnMut(&str)) -> Result<EmulateResult, BenchError> {
+pub(crate) fn run(
+    config: &EmulateConfig,
+    mut on_step: impl FnMut(&str),
+) -> Result<EmulateResult, BenchError> {
     let processors = Processors::of_this_thread()?;
     // As the emulating thread does. Not everyone may ask for this.
     let _ = rustix::process::setpriority_process(None, -20);

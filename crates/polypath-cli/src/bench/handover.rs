@@ -25,7 +25,7 @@ const QUEUE: Span = Span::from_millis(50);
 
 /// What to compare.
 #[derive(Clone, Debug)]
-pub struct HandoverConfig {
+pub(crate) struct HandoverConfig {
     /// How often each path is lost in each manner by each contender.
     pub repeats: u32,
     /// Who takes part; iperf3 can't.
@@ -43,7 +43,7 @@ pub struct HandoverConfig {
 /// How a path is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Loss {
+pub(crate) enum Loss {
     /// The client's interface loses its carrier, as when a cable is pulled.
     Carrier,
     /// Packets vanish on their way, and both interfaces stay up.
@@ -55,7 +55,7 @@ impl Loss {
 
     /// As in JSON.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Carrier => "carrier",
             Self::Silent => "silent",
@@ -65,7 +65,7 @@ impl Loss {
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
-pub struct HandoverRun {
+pub(crate) struct HandoverRun {
     /// Who.
     pub contender: Contender,
     /// Counted from 0.
@@ -87,7 +87,7 @@ pub struct HandoverRun {
 
 /// The runs of one contender with one path and manner of loss together.
 #[derive(Clone, Debug, Serialize)]
-pub struct HandoverRow {
+pub(crate) struct HandoverRow {
     /// Who.
     pub contender: Contender,
     /// The path that was lost; the connection began on path 0.
@@ -102,7 +102,7 @@ pub struct HandoverRow {
 
 /// The comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct HandoverResult {
+pub(crate) struct HandoverResult {
     /// How often each path was lost in each manner by each contender.
     pub repeats: u32,
     /// Rate of each path.
@@ -118,7 +118,7 @@ pub struct HandoverResult {
 }
 
 /// Runs the comparison; `on_run` is told of each run when it has ended.
-pub fn run(
+pub(crate) fn run(
     config: &HandoverConfig,
     mut on_run: impl FnMut(&HandoverRun),
 ) -> Result<HandoverResult, BenchError> {

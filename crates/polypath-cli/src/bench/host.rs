@@ -245,7 +245,7 @@ impl MachineTime {
 
 /// Processor seconds that a GB (1e9 bytes) cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct CpuPerGb {
+pub(crate) struct CpuPerGb {
     /// In the code of sender and receiver.
     pub user_s: f64,
     /// In the kernel on behalf of the two.

@@ -5,32 +5,32 @@
 //! can be told apart. Engines take turns in rounds, and ratios are formed within a round: what else the machine does
 //! then weighs on all of them.
 
-pub mod attacks;
-pub mod backends;
-pub mod beside_kernel;
-pub mod emulate;
-pub mod handover;
+pub(crate) mod attacks;
+pub(crate) mod backends;
+pub(crate) mod beside_kernel;
+pub(crate) mod emulate;
+pub(crate) mod handover;
 mod host;
-pub mod netns;
+pub(crate) mod netns;
 mod outcome;
-pub mod peer;
-pub mod rate;
+pub(crate) mod peer;
+pub(crate) mod rate;
 mod statistics;
-pub mod throughput;
+pub(crate) mod throughput;
 mod timed;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use host::CpuPerGb;
-pub use statistics::Spread;
+pub(crate) use host::CpuPerGb;
+pub(crate) use statistics::Spread;
 
 /// What carries the connections of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Contender {
+pub(crate) enum Contender {
     /// Our stack behind a TUN device.
     OursTun,
     /// Our stack over UDP.
@@ -45,12 +45,12 @@ pub enum Contender {
 
 impl Contender {
     /// All, in the order of tables.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::OursTun, Self::OursUdp, Self::KernelMptcp, Self::Iperf3Mptcp, Self::KernelTcp];
 
     /// As in JSON and on the command line.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::OursTun => "ours-tun",
             Self::OursUdp => "ours-udp",
@@ -62,7 +62,7 @@ impl Contender {
 
     /// Our own stack, whatever the driver.
     #[must_use]
-    pub fn is_ours(self) -> bool {
+    pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::OursTun | Self::OursUdp)
     }
 }
@@ -76,7 +76,7 @@ impl fmt::Display for Contender {
 /// Why a comparison can't be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BenchError {
+pub(crate) enum BenchError {
     /// Namespaces and interfaces need privileges.
     #[error("network namespaces can't be made ({0}); run as root")]
     Namespaces(std::io::Error),

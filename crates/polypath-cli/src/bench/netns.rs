@@ -22,7 +22,7 @@ const MOST_PATHS: usize = 8;
 
 /// Whose protocol runs at the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoints {
+pub(crate) enum Endpoints {
     /// Ours, behind TUN devices.
     Polypath,
     /// The kernel's, with its own scheduler and path manager.
@@ -31,7 +31,7 @@ pub enum Endpoints {
 
 /// Runs over emulated paths between network namespaces (Linux, root), one at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Netns {
+pub(crate) struct Netns {
     /// Whose protocol it is.
     pub endpoints: Endpoints,
 }
@@ -105,7 +105,7 @@ impl Netns {
     ///
     /// # Errors
     /// If this backend can't do that, or something failed.
-    pub fn run_set(
+    pub(crate) fn run_set(
         &self,
         set: &PathSet,
         variant: &Variant,

@@ -38,7 +38,7 @@ const NOTABLE_GAP: Duration = Duration::from_millis(2);
 
 /// What a process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Assignment {
+pub(crate) struct Assignment {
     pub(super) contender: Contender,
     pub(super) role: Role,
     pub(super) paths: u8,
@@ -87,7 +87,7 @@ impl Role {
 
 /// Does what the assignment (in JSON) says, and prints the outcome; called in a process of its own, in the namespace of
 /// its side.
-pub fn run(assignment: &str, policies: &Policies) -> Result<(), String> {
+pub(crate) fn run(assignment: &str, policies: &Policies) -> Result<(), String> {
     let assignment: Assignment = serde_json::from_str(assignment)
         .map_err(|error| format!("this command is for the benchmarks' own use ({error})"))?;
     let ended = watch(&assignment);

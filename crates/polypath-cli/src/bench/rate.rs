@@ -8,7 +8,7 @@ use super::{BenchError, Contender, Spread};
 
 /// What to compare.
 #[derive(Clone, Debug)]
-pub struct RateConfig {
+pub(crate) struct RateConfig {
     /// Rounds; each runs every contender once for every size and concurrency.
     pub rounds: u32,
     /// Time that requests are made.
@@ -25,7 +25,7 @@ pub struct RateConfig {
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
-pub struct RateRun {
+pub(crate) struct RateRun {
     /// Who.
     pub contender: Contender,
     /// Counted from 0.
@@ -48,7 +48,7 @@ pub struct RateRun {
 
 /// The runs of one contender at one size and concurrency together.
 #[derive(Clone, Debug, Serialize)]
-pub struct RateRow {
+pub(crate) struct RateRow {
     /// Who.
     pub contender: Contender,
     /// Size of each answer.
@@ -69,7 +69,7 @@ pub struct RateRow {
 
 /// The comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct RateResult {
+pub(crate) struct RateResult {
     /// Rounds.
     pub rounds: u32,
     /// Seconds of a run.
@@ -83,7 +83,7 @@ pub struct RateResult {
 }
 
 /// Runs the comparison; `on_run` is told of each run when it has ended.
-pub fn run(config: &RateConfig, mut on_run: impl FnMut(&RateRun)) -> Result<RateResult, BenchError> {
+pub(crate) fn run(config: &RateConfig, mut on_run: impl FnMut(&RateRun)) -> Result<RateResult, BenchError> {
     let mut runs = Vec::new();
     let cases: Vec<(u64, u32)> = config
         .answer_bytes

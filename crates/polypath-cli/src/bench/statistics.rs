@@ -2,7 +2,7 @@ use serde::Serialize;
 
 /// Median and range of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// Half are larger; of an even number, the mean of the two in the middle.
     pub median: f64,
     /// Smallest.
@@ -14,7 +14,7 @@ pub struct Spread {
 impl Spread {
     /// Of some values; nothing if there are none.
     #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);

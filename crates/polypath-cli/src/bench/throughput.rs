@@ -18,7 +18,7 @@ const KERNEL_MPTCP: [Contender; 2] = [Contender::KernelMptcp, Contender::Iperf3M
 
 /// What to compare.
 #[derive(Clone, Debug)]
-pub struct ThroughputConfig {
+pub(crate) struct ThroughputConfig {
     /// Rounds; each runs every contender once.
     pub rounds: u32,
     /// Time that each sender writes.
@@ -35,7 +35,7 @@ pub struct ThroughputConfig {
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
-pub struct ThroughputRun {
+pub(crate) struct ThroughputRun {
     /// Who.
     pub contender: Contender,
     /// Counted from 0.
@@ -52,7 +52,7 @@ pub struct ThroughputRun {
 
 /// The runs of one contender together.
 #[derive(Clone, Debug, Serialize)]
-pub struct ThroughputRow {
+pub(crate) struct ThroughputRow {
     /// Who.
     pub contender: Contender,
     /// In Gbit/s.
@@ -69,7 +69,7 @@ pub struct ThroughputRow {
 
 /// The comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct ThroughputResult {
+pub(crate) struct ThroughputResult {
     /// Rounds.
     pub rounds: u32,
     /// Seconds of a run.
@@ -93,7 +93,7 @@ pub struct ThroughputResult {
 }
 
 /// Runs the comparison; `on_run` is told of each run when it has ended.
-pub fn run(
+pub(crate) fn run(
     config: &ThroughputConfig,
     mut on_run: impl FnMut(&ThroughputRun),
 ) -> Result<ThroughputResult, BenchError> {
@@ -199,7 +199,7 @@ fn run_once(
 
 /// Whether iperf3 and mptcpize are there.
 #[must_use]
-pub fn has_iperf3() -> bool {
+pub(crate) fn has_iperf3() -> bool {
     ["iperf3", "mptcpize"].iter().all(|program| {
         Command::new(program).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
     })

@@ -21,7 +21,7 @@ pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// The end that asks for a measurement.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// What carries the connections.
     pub engine: Engine,
     /// Where the server is.
@@ -39,7 +39,7 @@ pub struct Client {
 impl Client {
     /// A client with default options.
     #[must_use]
-    pub fn new(engine: Engine, server: SocketAddr, parameters: Parameters) -> Self {
+    pub(crate) fn new(engine: Engine, server: SocketAddr, parameters: Parameters) -> Self {
         let server_name = server.ip().to_string();
         let (connect, progress_limit) = (ConnectOptions::default(), Some(PROGRESS_LIMIT));
         Self { engine, server, server_name, parameters, connect, progress_limit }
@@ -48,7 +48,7 @@ impl Client {
     /// Measures. A `stop` that completes ends the measurement early, with a report of what was until then, which says so.
     ///
     /// Errors: see [`Error`]; among them that the server is busy.
-    pub async fn run(
+    pub(crate) async fn run(
         &self,
         stop: impl Future<Output = ()>,
         mut progress: impl FnMut(Progress<'_>),

@@ -7,7 +7,7 @@ pub(super) const INTERRUPTED: &str = "interrupt - the client has terminated";
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub(crate) enum Error {
     /// The parameters are out of bounds.
     #[error("{0}")]
     Parameters(String),

@@ -1,18 +1,5 @@
 //! Throughput between two hosts, measured and reported in the shape that iperf3 made familiar.
 //!
-//! ```no_run
-//! use polypath_stack::Engine;
-//! use polypath_stack::engine::KernelEngine;
-//! use polypath_cli::perf::{Client, Parameters};
-//!
-//! # async fn measure() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::new(Engine::Kernel(KernelEngine::new()), "192.0.2.1:5201".parse()?, Parameters::default());
-//! let report = client.run(std::future::pending(), |_| ()).await?;
-//! println!("{:.1} Mbit/s", report.end.sum_received.bits_per_second / 1e6);
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! # Protocol, version 1
 //!
 //! Every connection begins with the line `polypath-perf 1` and one frame; a frame is a length of four bytes in network
@@ -32,28 +19,28 @@ mod error;
 mod flow;
 mod measurement;
 mod protocol;
-pub mod report;
+pub(crate) mod report;
 mod server;
-pub mod text;
+pub(crate) mod text;
 
 use std::time::Duration;
 
-pub use client::Client;
-pub use error::Error;
-pub use report::Report;
+pub(crate) use client::Client;
+pub(crate) use error::Error;
+pub(crate) use report::Report;
 use serde::{Deserialize, Serialize};
-pub use server::Server;
+pub(crate) use server::Server;
 
 /// The port that iperf3 uses, too.
-pub const DEFAULT_PORT: u16 = 5201;
+pub(crate) const DEFAULT_PORT: u16 = 5201;
 /// Most data connections in one direction.
-pub const MAX_STREAMS: u32 = 128;
+pub(crate) const MAX_STREAMS: u32 = 128;
 /// Largest block.
-pub const MAX_BLOCK_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BLOCK_BYTES: usize = 1 << 20;
 
 /// What is measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Parameters {
+pub(crate) struct Parameters {
     /// Data connections in each direction, 1–[`MAX_STREAMS`]. Default 1.
     pub streams: u32,
     /// Who sends. Default the client.
@@ -90,13 +77,13 @@ impl Default for Parameters {
 impl Parameters {
     /// Data connections in all.
     #[must_use]
-    pub fn connections(&self) -> u32 {
+    pub(crate) fn connections(&self) -> u32 {
         if self.direction == Direction::Both { self.streams * 2 } else { self.streams }
     }
 
     /// Whether the client sends on a data connection.
     #[must_use]
-    pub fn is_upload(&self, number: u32) -> bool {
+    pub(crate) fn is_upload(&self, number: u32) -> bool {
         match self.direction {
             Direction::Upload => true,
             Direction::Download => false,
@@ -133,7 +120,7 @@ impl Parameters {
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub(crate) enum Direction {
     /// The client.
     Upload,
     /// The server.
@@ -145,7 +132,7 @@ pub enum Direction {
 /// When a measurement is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Amount {
+pub(crate) enum Amount {
     /// After this time.
     Time(Duration),
     /// When so many bytes have arrived in a direction, all its connections together.
@@ -155,7 +142,7 @@ pub enum Amount {
 /// What a caller is told while a measurement runs.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Progress<'a> {
+pub(crate) enum Progress<'a> {
     /// The connections are open and data begins to flow.
     Started(&'a report::Start),
     /// An interval is over.

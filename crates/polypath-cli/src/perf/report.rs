@@ -13,7 +13,7 @@ use super::{Amount, Direction, Parameters};
 
 /// A measurement from beginning to end.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// What is measured, between whom.
     pub start: Start,
     /// What happened in each interval.
@@ -27,7 +27,7 @@ pub struct Report {
 
 /// What is measured, between whom.
 #[derive(Clone, Debug, Serialize)]
-pub struct Start {
+pub(crate) struct Start {
     /// The data connections.
     pub connected: Vec<Connected>,
     /// This program.
@@ -52,7 +52,7 @@ pub struct Start {
 
 /// A data connection.
 #[derive(Clone, Debug, Serialize)]
-pub struct Connected {
+pub(crate) struct Connected {
     /// Number of the stream.
     pub socket: u32,
     /// This end.
@@ -67,7 +67,7 @@ pub struct Connected {
 
 /// A moment.
 #[derive(Clone, Debug, Serialize)]
-pub struct Timestamp {
+pub(crate) struct Timestamp {
     /// For people.
     pub time: String,
     /// Seconds since 1970.
@@ -84,7 +84,7 @@ impl Timestamp {
 
 /// A host and a port.
 #[derive(Clone, Debug, Serialize)]
-pub struct HostPort {
+pub(crate) struct HostPort {
     /// Name or address.
     pub host: String,
     /// Port.
@@ -93,7 +93,7 @@ pub struct HostPort {
 
 /// Parameters.
 #[derive(Clone, Debug, Serialize)]
-pub struct TestStart {
+pub(crate) struct TestStart {
     /// Always `TCP`, whatever carries it.
     pub protocol: &'static str,
     /// Connections in each direction.
@@ -120,7 +120,7 @@ pub struct TestStart {
 
 /// What happened in an interval.
 #[derive(Clone, Debug, Serialize)]
-pub struct Interval {
+pub(crate) struct Interval {
     /// Each stream.
     pub streams: Vec<StreamInterval>,
     /// All streams of the first direction.
@@ -132,7 +132,7 @@ pub struct Interval {
 
 /// A stream in an interval.
 #[derive(Clone, Debug, Serialize)]
-pub struct StreamInterval {
+pub(crate) struct StreamInterval {
     /// Number of the stream.
     pub socket: u32,
     /// Seconds from the beginning.
@@ -162,7 +162,7 @@ pub struct StreamInterval {
 
 /// Several streams together.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Sum {
+pub(crate) struct Sum {
     /// Seconds from the beginning.
     pub start: f64,
     /// Seconds from the beginning.
@@ -185,7 +185,7 @@ pub struct Sum {
 
 /// The totals.
 #[derive(Clone, Debug, Serialize)]
-pub struct End {
+pub(crate) struct End {
     /// Each stream, at both ends.
     pub streams: Vec<StreamEnd>,
     /// What was sent in the first direction.
@@ -210,7 +210,7 @@ pub struct End {
 
 /// A stream, at both ends.
 #[derive(Clone, Debug, Serialize)]
-pub struct StreamEnd {
+pub(crate) struct StreamEnd {
     /// Where it was sent.
     pub sender: StreamTotal,
     /// Where it was received.
@@ -223,7 +223,7 @@ pub struct StreamEnd {
 
 /// Total of a stream at one end.
 #[derive(Clone, Debug, Serialize)]
-pub struct StreamTotal {
+pub(crate) struct StreamTotal {
     /// Number of the stream.
     pub socket: u32,
     /// Seconds from the beginning.
@@ -257,7 +257,7 @@ pub struct StreamTotal {
 
 /// A subflow, at the end of a measurement: a view of [`SubflowInfo`]. An end of another version may leave things out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Subflow {
+pub(crate) struct Subflow {
     /// This end.
     pub local: SocketAddr,
     /// The peer.
@@ -298,7 +298,7 @@ impl From<&SubflowInfo> for Subflow {
 
 /// Processor time in per cent of the time that it took.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct CpuUtilization {
+pub(crate) struct CpuUtilization {
     /// This end.
     pub host_total: f64,
     /// In its own code.

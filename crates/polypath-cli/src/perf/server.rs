@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The end that waits for measurements, and runs one at a time.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     local: SocketAddr,
     arrivals: mpsc::Receiver<Arrival>,
     accepting: JoinHandle<()>,
@@ -41,7 +41,7 @@ struct Arrival {
 
 impl Server {
     /// Listens.
-    pub async fn bind(engine: &Engine, local: SocketAddr) -> Result<Self, Error> {
+    pub(crate) async fn bind(engine: &Engine, local: SocketAddr) -> Result<Self, Error> {
         let listener = engine.listen(local).await.map_err(Error::Listen)?;
         let local = listener.local_addr().map_err(Error::Listen)?;
         let (sender, arrivals) = mpsc::channel(MAX_WAITING);
@@ -51,18 +51,18 @@ impl Server {
 
     /// Another limit to how long nothing may move in a measurement: a client that has gone keeps others from theirs.
     /// Default a minute; none waits for ever.
-    pub fn set_progress_limit(&mut self, limit: Option<Duration>) {
+    pub(crate) fn set_progress_limit(&mut self, limit: Option<Duration>) {
         self.progress_limit = limit;
     }
 
     /// Where it listens.
     #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
     /// Waits for a client and runs its measurement. Whatever goes wrong, the server is ready for the next.
-    pub async fn run_one(&mut self, mut progress: impl FnMut(Progress<'_>)) -> Result<Report, Error> {
+    pub(crate) async fn run_one(&mut self, mut progress: impl FnMut(Progress<'_>)) -> Result<Report, Error> {
         let (cookie, parameters, stream, client) = self.next_client().await?;
         let mut control = Control::new(stream);
         if let Err(reason) = parameters.check() {

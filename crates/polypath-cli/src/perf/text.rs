@@ -6,7 +6,7 @@ use super::report::{Interval, Report, Start, StreamEnd, StreamInterval, StreamTo
 
 /// In which unit rates are written (`-f`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     /// Whatever fits, in bits.
     #[default]
     Adaptive,
@@ -19,7 +19,7 @@ pub enum Unit {
 impl Unit {
     /// One of the letters `k m g t K M G T`.
     #[must_use]
-    pub fn from_letter(letter: char) -> Option<Self> {
+    pub(crate) fn from_letter(letter: char) -> Option<Self> {
         let step = "kmgt".find(letter.to_ascii_lowercase())? as u8 + 1;
         Some(if letter.is_ascii_uppercase() { Self::Bytes(step) } else { Self::Bits(step) })
     }
@@ -53,7 +53,7 @@ fn bytes(value: u64) -> String {
 
 /// Turns results into lines.
 #[derive(Clone, Copy, Debug)]
-pub struct Writer {
+pub(crate) struct Writer {
     unit: Unit,
     is_client: bool,
     is_both: bool,
@@ -66,7 +66,7 @@ const RULE: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
 impl Writer {
     /// For a measurement that has just begun.
     #[must_use]
-    pub fn new(start: &Start, unit: Unit) -> Self {
+    pub(crate) fn new(start: &Start, unit: Unit) -> Self {
         let is_client = start.connecting_to.is_some();
         let is_both = start.test_start.bidir == 1;
         let sends = is_both || (start.test_start.reverse == 0) == is_client;
@@ -75,7 +75,7 @@ impl Writer {
 
     /// Who talks to whom, and the head of the table.
     #[must_use]
-    pub fn start(&self, start: &Start) -> String {
+    pub(crate) fn start(&self, start: &Start) -> String {
         let mut text = String::new();
         if let Some(server) = &start.connecting_to {
             let _ = writeln!(text, "Connecting to host {}, port {}", server.host, server.port);
@@ -126,7 +126,7 @@ impl Writer {
 
     /// The lines of an interval.
     #[must_use]
-    pub fn interval(&self, interval: &Interval) -> String {
+    pub(crate) fn interval(&self, interval: &Interval) -> String {
         let mut lines: Vec<String> = interval.streams.iter().map(|stream| self.stream(stream)).collect();
         if self.has_sums(interval.streams.len()) {
             lines.extend(
@@ -168,7 +168,7 @@ impl Writer {
 
     /// The totals, and which subflows carried them.
     #[must_use]
-    pub fn end(&self, report: &Report) -> String {
+    pub(crate) fn end(&self, report: &Report) -> String {
         let end = &report.end;
         let mut lines = vec![RULE.to_string(), self.head(false)];
         if report.intervals.last().is_some_and(|last| self.has_sums(last.streams.len())) {

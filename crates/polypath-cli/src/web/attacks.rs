@@ -74,7 +74,7 @@ async fn answer(at: SocketAddr, request: &str) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// There is no loopback interface, no folder for temporary files, or no descriptor left.
-pub fn starved_by_slow_clients() -> io::Result<usize> {
+pub(crate) fn starved_by_slow_clients() -> io::Result<usize> {
     beside(None, async |at, _, _| {
         let mut slow = Vec::new();
         for number in 0..SLOW {
@@ -101,7 +101,7 @@ pub fn starved_by_slow_clients() -> io::Result<usize> {
 ///
 /// # Errors
 /// As [`starved_by_slow_clients`].
-pub fn stored_without_the_token() -> io::Result<(usize, bool)> {
+pub(crate) fn stored_without_the_token() -> io::Result<(usize, bool)> {
     let token = Token::new(TOKEN).map_err(io::Error::other)?;
     beside(Some(token), async |at, folder, _| {
         let store = async |name: &str, field: &str| -> io::Result<bool> {
@@ -127,7 +127,7 @@ pub fn stored_without_the_token() -> io::Result<(usize, bool)> {
 
 /// What those get who ask for a small file and its digest while others ask for the digests of huge ones.
 #[derive(Clone, Copy, Debug)]
-pub struct BesideDigests {
+pub(crate) struct BesideDigests {
     /// Of 32 who ask for a file, how many do not get it with its digest.
     pub starved: usize,
     /// Bytes that are read on when all of the others have gone.
@@ -138,7 +138,7 @@ pub struct BesideDigests {
 ///
 /// # Errors
 /// As [`starved_by_slow_clients`].
-pub fn beside_digests() -> io::Result<BesideDigests> {
+pub(crate) fn beside_digests() -> io::Result<BesideDigests> {
     beside(None, async |at, folder, files| {
         let mut greedy = Vec::new();
         for number in 0..DIGESTS {
@@ -182,7 +182,7 @@ pub fn beside_digests() -> io::Result<BesideDigests> {
 ///
 /// # Errors
 /// As [`starved_by_slow_clients`].
-pub fn held_for_those_who_do_not_read() -> io::Result<(f64, f64)> {
+pub(crate) fn held_for_those_who_do_not_read() -> io::Result<(f64, f64)> {
     beside(None, async |at, folder, files| {
         make_huge(folder, "huge")?;
         let mut unread = Vec::new();

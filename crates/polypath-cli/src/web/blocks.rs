@@ -176,7 +176,7 @@ fn content_version(metadata: &Metadata) -> (i64, i64, u64) {
 
 /// A part of a file, block by block; `progress` is told the bytes of each. If the file shrinks meanwhile, the body ends
 /// with an error.
-pub fn file_body(
+pub(crate) fn file_body(
     file: File,
     first: u64,
     count: u64,

@@ -35,7 +35,7 @@ const MAX_REDIRECTIONS: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a connection may stand still while it is waited for.
-pub const DEFAULT_PROGRESS_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_PROGRESS_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a server may read a file for its digest before it answers that it goes on (RFC 7240 §4.3).
 const DIGEST_WAIT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ const SILENCE_PARTS: u32 = 10;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub(crate) enum Error {
     /// No URL of a kind that can be used.
     #[error("{url}: {problem}")]
     Url {
@@ -137,7 +137,7 @@ pub(super) fn innermost<'a>(
 
 /// An answer.
 #[derive(Debug)]
-pub struct Fetched {
+pub(crate) struct Fetched {
     /// Where it came from, after redirections.
     pub url: Url,
     /// Status, fields and body.
@@ -147,7 +147,7 @@ pub struct Fetched {
 impl Fetched {
     /// The file's SHA-256 in `Repr-Digest` (RFC 9530 §3), if the server told one that makes sense.
     #[must_use]
-    pub fn digest(&self) -> Option<Digest> {
+    pub(crate) fn digest(&self) -> Option<Digest> {
         self.told_digest().ok().flatten()
     }
 
@@ -160,7 +160,7 @@ impl Fetched {
     /// Length of the body, if it was told. Where the body comes in chunks, what else is said of its length counts for
     /// nothing (RFC 9112 §6.3).
     #[must_use]
-    pub fn content_length(&self) -> Option<u64> {
+    pub(crate) fn content_length(&self) -> Option<u64> {
         if self.response.headers().contains_key(TRANSFER_ENCODING) {
             return None;
         }
@@ -168,7 +168,7 @@ impl Fetched {
     }
 
     /// The body, if it has no more than so many bytes, whatever was told of its length. Errors: it has more, or it breaks off.
-    pub async fn content(self, most_bytes: usize) -> Result<Bytes, Error> {
+    pub(crate) async fn content(self, most_bytes: usize) -> Result<Bytes, Error> {
         let url = self.url.to_string();
         let body = Limited::new(self.response.into_body(), most_bytes);
         match body.collect().await {
@@ -181,7 +181,7 @@ impl Fetched {
     /// First byte, last byte and length of the whole, of a part. Other answers have none, whatever their fields say
     /// (RFC 9110 §14.4).
     #[must_use]
-    pub fn range(&self) -> Option<(u64, u64, u64)> {
+    pub(crate) fn range(&self) -> Option<(u64, u64, u64)> {
         if self.response.status() != StatusCode::PARTIAL_CONTENT {
             return None;
         }
@@ -191,7 +191,7 @@ impl Fetched {
 
 /// Makes requests.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub(crate) struct Client {
     engine: Engine,
     options: ConnectOptions,
     progress_limit: Option<Duration>,
@@ -202,13 +202,13 @@ pub struct Client {
 impl Client {
     /// What carries its connections.
     #[must_use]
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
     /// A client on an engine.
     #[must_use]
-    pub fn new(engine: Engine) -> Self {
+    pub(crate) fn new(engine: Engine) -> Self {
         let options = ConnectOptions { timeout: Some(CONNECT_TIMEOUT), ..ConnectOptions::default() };
         Self { engine, options, progress_limit: Some(DEFAULT_PROGRESS_LIMIT), token: None, say: None }
     }
@@ -217,7 +217,7 @@ impl Client {
     /// fields of an answer have to be all there within the same time after the request has arrived.
     /// Default [`DEFAULT_PROGRESS_LIMIT`]. A server that does not answer at all is waited for no longer than 30 s.
     #[must_use]
-    pub fn with_progress_limit(mut self, limit: Option<Duration>) -> Self {
+    pub(crate) fn with_progress_limit(mut self, limit: Option<Duration>) -> Self {
         self.progress_limit = limit;
         self.options.timeout = Some(limit.map_or(CONNECT_TIMEOUT, |limit| limit.min(CONNECT_TIMEOUT)));
         self
@@ -226,7 +226,7 @@ impl Client {
     /// The same with somebody to tell, in one line, that a server has not answered yet: after 3 s, or a tenth of the time to
     /// connect.
     #[must_use]
-    pub fn with_notices(mut self, say: Option<fn(&str)>) -> Self {
+    pub(crate) fn with_notices(mut self, say: Option<fn(&str)>) -> Self {
         self.say = say;
         self
     }
@@ -234,13 +234,13 @@ impl Client {
     /// The same with a token for servers that want one. It is shown to the server that a URL names, and to none that it
     /// redirects to.
     #[must_use]
-    pub fn with_token(mut self, token: Option<Token>) -> Self {
+    pub(crate) fn with_token(mut self, token: Option<Token>) -> Self {
         self.token = token;
         self
     }
 
     /// Reads a URL. `polypath://HOST/…` is HTTP at the port of `polypath serve`.
-    pub fn parse(text: &str) -> Result<Url, Error> {
+    pub(crate) fn parse(text: &str) -> Result<Url, Error> {
         let wrong = |problem: String| Error::Url { url: text.into(), problem };
         let usual = match text.strip_prefix("polypath://") {
             Some(rest) => format!("http://{rest}"),
@@ -263,7 +263,7 @@ impl Client {
     }
 
     /// Gets something, or what is known of it, wherever redirections lead.
-    pub async fn get(
+    pub(crate) async fn get(
         &self,
         method: Method,
         url: &Url,
@@ -296,7 +296,7 @@ impl Client {
 
     /// What is known of a file, and its digest. A server that is not ready with it is asked again, for as long as nothing may
     /// move and a second for every 10 MB of the file.
-    pub async fn describe(&self, url: &Url) -> Result<Fetched, Error> {
+    pub(crate) async fn describe(&self, url: &Url) -> Result<Fetched, Error> {
         let wait = self.progress_limit.map_or(DIGEST_WAIT, |limit| DIGEST_WAIT.min(limit / 2));
         let prefer = format!("respond-async, wait={}", wait.as_secs());
         let fields = [(WANT_REPR_DIGEST, "sha-256=1".into()), ("prefer", prefer)];
@@ -326,7 +326,7 @@ impl Client {
     }
 
     /// Puts something. A server that refuses before it has read all is heard.
-    pub async fn put(
+    pub(crate) async fn put(
         &self,
         url: &Url,
         fields: &[(&'static str, String)],

@@ -20,7 +20,7 @@ const RANDOM_BYTES: usize = 20;
 /// A secret that a client shows to be let in: as a bearer token (RFC 6750), or as the password of anybody (RFC 7617),
 /// which is what browsers and `curl -u` know. Over plain HTTP whoever sees the packets sees it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
+pub(crate) struct Token(String);
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,18 +31,18 @@ impl fmt::Debug for Token {
 /// A text that is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a token of {LEAST_CHARACTERS} to {MOST_CHARACTERS} letters, digits and -._~+/=")]
-pub struct InvalidToken;
+pub(crate) struct InvalidToken;
 
 impl Token {
     /// A token that somebody chose.
-    pub fn new(text: &str) -> Result<Self, InvalidToken> {
+    pub(crate) fn new(text: &str) -> Result<Self, InvalidToken> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
         let has_length = (LEAST_CHARACTERS..=MOST_CHARACTERS).contains(&text.len());
         if has_length && text.bytes().all(is_allowed) { Ok(Self(text.into())) } else { Err(InvalidToken) }
     }
 
     /// A token that nobody guesses.
-    pub fn random() -> io::Result<Self> {
+    pub(crate) fn random() -> io::Result<Self> {
         let mut bytes = [0; RANDOM_BYTES];
         // The kernel gives this many at once or none.
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -51,7 +51,7 @@ impl Token {
 
     /// The token itself, for whoever tells it to people.
     #[must_use]
-    pub fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 

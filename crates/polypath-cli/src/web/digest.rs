@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// A SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Digest(pub [u8; 32]);
+pub(crate) struct Digest(pub [u8; 32]);
 
 /// A field has a SHA-256, and it is none, or several that differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Digest {
 
     /// As a value of `Repr-Digest` (RFC 9530 §3).
     #[must_use]
-    pub fn to_field(self) -> String {
+    pub(crate) fn to_field(self) -> String {
         format!("sha-256=:{}:", BASE64_STANDARD.encode(self.0))
     }
 
@@ -74,7 +74,7 @@ impl Digest {
 
 /// Digest of the first `length` bytes of a file, or of all. Between two blocks of it others have their turn, such as whoever
 /// waits for a signal.
-pub async fn digest_of(path: &Path, length: Option<u64>) -> io::Result<Digest> {
+pub(crate) async fn digest_of(path: &Path, length: Option<u64>) -> io::Result<Digest> {
     let mut file = File::open(path)?;
     let mut hashing = Hashing::new(length);
     while hashing.read_block(&mut file)? {

@@ -28,7 +28,7 @@ const LAST_MOMENTS: Duration = Duration::from_millis(100);
 
 /// How much a digest matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verify {
+pub(crate) enum Verify {
     /// A server that tells none is an error.
     Required,
     /// What the server tells must be right.
@@ -40,7 +40,7 @@ pub enum Verify {
 
 /// Where a download goes.
 #[derive(Debug)]
-pub enum Target {
+pub(crate) enum Target {
     /// To a file, which has its name when it is right, and another one until then.
     File {
         /// Its final name.
@@ -56,7 +56,7 @@ pub enum Target {
 
 /// What happens during a download.
 #[derive(Clone, Copy, Debug)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// The body begins.
     Begun {
         /// Bytes that are here already.
@@ -70,7 +70,7 @@ pub enum Progress {
 
 /// One file to download.
 #[derive(Debug)]
-pub struct Download<'a> {
+pub(crate) struct Download<'a> {
     /// Makes the requests.
     pub client: &'a Client,
     /// Where the file is.
@@ -99,14 +99,9 @@ enum Start {
 }
 
 impl Download<'_> {
-    /// Downloads the file. How many bytes came; zero if the whole file was there, and right.
-    pub async fn run(&self, target: Target, progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
-        self.run_until(target, pending(), progress).await
-    }
-
-    /// As [`Download::run`], unless `stop` is over before: then what is here by now is written to the part, and it ends with
-    /// [`DownloadError::Interrupted`].
-    pub async fn run_until(
+    /// Downloads the file. How many bytes came; zero if the whole file was there, and right. If `stop` is over before, what is
+    /// here by now is written to the part, and it ends with [`DownloadError::Interrupted`].
+    pub(crate) async fn run_until(
         &self,
         target: Target,
         stop: impl Future<Output = ()>,

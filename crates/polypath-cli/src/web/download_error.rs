@@ -11,7 +11,7 @@ use super::client::Error;
 /// Why a file is not there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DownloadError {
+pub(crate) enum DownloadError {
     /// There is no answer.
     #[error(transparent)]
     Request(#[from] Error),

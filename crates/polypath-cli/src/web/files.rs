@@ -35,7 +35,7 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 
 /// Answers requests for the files in a directory.
 #[derive(Clone, Debug)]
-pub struct FileServer {
+pub(crate) struct FileServer {
     pub(super) root: Arc<Root>,
     is_writable: bool,
     token: Option<Token>,
@@ -59,13 +59,13 @@ enum Right {
 
 /// The name of an upload under way.
 #[must_use]
-pub fn part_name(name: &str) -> String {
+pub(crate) fn part_name(name: &str) -> String {
     format!(".{name}.part")
 }
 
 impl FileServer {
     /// For a directory. If it `is_writable`, clients may put files there.
-    pub fn new(directory: &Path, is_writable: bool) -> io::Result<Self> {
+    pub(crate) fn new(directory: &Path, is_writable: bool) -> io::Result<Self> {
         let root = Arc::new(Root::new(directory)?);
         Ok(Self {
             root,
@@ -81,7 +81,7 @@ impl FileServer {
     /// The same, where only clients that show this token may store files. Without one everybody may who reaches a writable
     /// server.
     #[must_use]
-    pub fn with_token(mut self, token: Token) -> Self {
+    pub(crate) fn with_token(mut self, token: Token) -> Self {
         self.token = Some(token);
         self
     }
@@ -89,14 +89,14 @@ impl FileServer {
     /// The same, where clients without a token may call this server by these names when they store files, and not only by an
     /// address or `localhost`.
     #[must_use]
-    pub fn with_names(mut self, names: Vec<String>) -> Self {
+    pub(crate) fn with_names(mut self, names: Vec<String>) -> Self {
         self.names = names;
         self
     }
 
     /// The same with files whose names begin with a dot.
     #[must_use]
-    pub fn with_hidden_files(mut self) -> Self {
+    pub(crate) fn with_hidden_files(mut self) -> Self {
         self.shows_hidden = true;
         self
     }
@@ -140,7 +140,7 @@ impl FileServer {
     }
 
     /// Answers a request.
-    pub async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         let (fields, body) = request.into_parts();
         let request = Request::from_parts(fields, ());
         let mut body = Inbound::new(body, request.headers());

@@ -11,7 +11,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// Something in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its name.
     pub name: String,
     /// What it is.
@@ -25,7 +25,7 @@ pub struct Entry {
 /// What something in a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EntryKind {
+pub(crate) enum EntryKind {
     /// A directory.
     Directory,
     /// A file.
@@ -34,7 +34,7 @@ pub enum EntryKind {
 
 /// A name as a part of a URL.
 #[must_use]
-pub fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     utf8_percent_encode(name, RESERVED).to_string()
 }
 

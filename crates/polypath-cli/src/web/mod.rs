@@ -30,8 +30,7 @@
 //! Nothing outside of the directory is reachable, whatever `..` and symbolic links say: the kernel resolves every path
 //! beneath it (`openat2` with `RESOLVE_BENEATH`).
 
-#[doc(hidden)]
-pub mod attacks;
+pub(crate) mod attacks;
 mod blocking;
 mod blocks;
 mod client;
@@ -43,8 +42,7 @@ mod digest_cache;
 mod download;
 mod download_error;
 mod files;
-#[doc(hidden)]
-pub mod fuzzing;
+pub(crate) mod fuzzing;
 mod identity;
 mod inbound;
 mod listing;
@@ -60,21 +58,21 @@ mod upload;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 
-pub use blocks::file_body;
-pub use client::{Client, DEFAULT_PROGRESS_LIMIT, Error, Fetched};
-pub use credentials::{InvalidToken, Token};
-pub use digest::{Digest, digest_of};
-pub use download::{Download, Progress, Target, Verify};
-pub use download_error::DownloadError;
-pub use files::{FileServer, part_name};
-pub use listing::{Entry, EntryKind, encoded};
-pub use server::{Access, BODY_LIMIT, HEADER_LIMIT, LEAST_BODY_BYTES, MAX_CONNECTIONS, serve};
+pub(crate) use blocks::file_body;
+pub(crate) use client::{Client, Error, Fetched};
+pub(crate) use credentials::Token;
+pub(crate) use digest::{Digest, digest_of};
+pub(crate) use download::{Download, Progress, Target, Verify};
+pub(crate) use download_error::DownloadError;
+pub(crate) use files::{FileServer, part_name};
+pub(crate) use listing::{Entry, EntryKind, encoded};
+pub(crate) use server::{Access, serve};
 
 /// Where `polypath serve` listens and `polypath://` leads without a port.
-pub const DEFAULT_PORT: u16 = 8077;
+pub(crate) const DEFAULT_PORT: u16 = 8077;
 
 /// The body of a request or an answer.
-pub type Body = BoxBody<Bytes, std::io::Error>;
+pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
 fn empty() -> Body {
     full(Bytes::new())

@@ -23,17 +23,17 @@ use super::progress::SlowReaderLimit;
 use super::{Body, FileServer};
 
 /// Connections at once, if there are descriptors for so many.
-pub const MAX_CONNECTIONS: usize = 4096;
+pub(crate) const MAX_CONNECTIONS: usize = 4096;
 /// Descriptors that are for something else than connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Of a connection: its socket, the file, and the same once more where it is hashed or watched.
 const DESCRIPTORS: u64 = 4;
 /// How long a client may take for the fields of a request, and rest between requests.
-pub const HEADER_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const HEADER_LIMIT: Duration = Duration::from_secs(20);
 /// A period in which at least [`LEAST_BODY_BYTES`] of a body have to pass, in either direction.
-pub const BODY_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const BODY_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of a body in each [`BODY_LIMIT`]: 500 a second.
-pub const LEAST_BODY_BYTES: u64 = 15_000;
+pub(crate) const LEAST_BODY_BYTES: u64 = 15_000;
 /// What the fields of a request may have.
 const FIELDS_BYTES: usize = 32 << 10;
 /// What is read of a connection at once.
@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A request and what came of it.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub(crate) struct Access {
     /// Who asked.
     pub client: SocketAddr,
     /// How.
@@ -57,7 +57,7 @@ pub struct Access {
 }
 
 /// Serves until `stop` completes, then finishes what is under way. Dropping the future ends everything at once.
-pub async fn serve(
+pub(crate) async fn serve(
     files: FileServer,
     listener: Listener,
     stop: impl Future<Output = ()>,

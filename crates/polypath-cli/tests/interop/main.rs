@@ -5,7 +5,6 @@
 
 mod closing;
 mod harness;
-mod judging;
 mod trouble;
 
 use polypath_mptcp::AddressId;

@@ -4,7 +4,9 @@
 //! each path alone, by the kernel's Multipath TCP at both ends, and by ours with the kernel at the other end. All of it is in real time, one
 //! after the other, so that what else the machine does weighs on all.
 
-pub mod scene;
+#[cfg(test)]
+mod judging;
+pub(crate) mod scene;
 
 use std::io;
 use std::time::Duration;
@@ -30,7 +32,7 @@ const FACTORS: usize = 7;
 
 /// What to compare.
 #[derive(Clone, Debug)]
-pub struct BesideKernel {
+pub(crate) struct BesideKernel {
     /// How many sets.
     pub sets: usize,
     /// Seed of the sets.
@@ -48,7 +50,7 @@ pub struct BesideKernel {
 /// Who carries the bytes of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Client {
+pub(crate) enum Client {
     /// Our stack, as it is by default.
     Ours,
     /// Our stack, which judges the paths that the sender chooses ([`JudgePaths::Foreign`]).
@@ -62,7 +64,7 @@ pub enum Client {
 impl Client {
     /// As in the table.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
             Self::OursJudging => "judging",
@@ -74,7 +76,7 @@ impl Client {
 
 /// Two access links and a size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Set {
+pub(crate) struct Set {
     /// The kernel's client opens its connections over the first.
     pub links: Vec<AccessLink>,
     /// How much is carried.
@@ -83,7 +85,7 @@ pub struct Set {
 
 /// What came of a set.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Number of the set.
     pub number: usize,
     /// The set.
@@ -97,7 +99,7 @@ pub struct Sample {
 
 /// A client over a set.
 #[derive(Clone, Debug, Serialize)]
-pub struct Run {
+pub(crate) struct Run {
     /// Who.
     pub client: Client,
     /// What it does.
@@ -113,7 +115,7 @@ pub struct Run {
 
 /// All sets of a client, one way.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Who.
     pub client: Client,
     /// What it does.
@@ -126,7 +128,7 @@ pub struct Row {
 
 /// The answer. Its first figures are those of ours and of the kernel's client the first way: as a receiver, unless only sending was asked for.
 #[derive(Clone, Debug, Serialize)]
-pub struct BesideKernelResult {
+pub(crate) struct BesideKernelResult {
     /// Who is at the other end.
     pub peer: &'static str,
     /// Congestion control of the kernels.
@@ -153,7 +155,7 @@ impl BesideKernel {
     /// The sets: 1 to 100 Mbit/s, round-trip times of 2 to 400 ms, queues of 5 to 1000 ms, 1 to 100 MB, all log-uniform; sizes are no more than
     /// the better path carries in [`BesideKernel::most_seconds`].
     #[must_use]
-    pub fn draw(&self) -> Vec<Set> {
+    pub(crate) fn draw(&self) -> Vec<Set> {
         let log = |factor: f64, least: f64, most: f64| least * (most / least).powf(factor);
         let set = |point: &Vec<f64>| {
             let link = |factors: &[f64]| AccessLink {
@@ -174,7 +176,10 @@ impl BesideKernel {
     ///
     /// # Errors
     /// What is missing: root, iproute2, the kernel's Multipath TCP.
-    pub async fn run(&self, mut on_sample: impl FnMut(&Sample)) -> Result<BesideKernelResult, BenchError> {
+    pub(crate) async fn run(
+        &self,
+        mut on_sample: impl FnMut(&Sample),
+    ) -> Result<BesideKernelResult, BenchError> {
         let load_before = load();
         let mut samples = Vec::new();
         for (number, set) in self.draw().into_iter().enumerate() {

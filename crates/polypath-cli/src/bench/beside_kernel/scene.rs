@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One access link, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct AccessLink {
+pub(crate) struct AccessLink {
     /// Rate.
     pub mbit_per_s: f64,
     /// Round-trip time without queues, in milliseconds.
@@ -50,7 +50,7 @@ impl AccessLink {
 /// Which end sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub(crate) enum Way {
     /// The kernel sends; the client receives.
     Receive,
     /// The client sends; the kernel receives.
@@ -59,7 +59,7 @@ pub enum Way {
 
 /// What came of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     /// From opening the connection to the last byte, or until it was given up.
     pub seconds: f64,
     /// Bytes that arrived.
@@ -69,14 +69,14 @@ pub struct Transfer {
 impl Transfer {
     /// Bits a second.
     #[must_use]
-    pub fn goodput_bps(&self) -> f64 {
+    pub(crate) fn goodput_bps(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.seconds.max(1e-9)
     }
 }
 
 /// It is gone when this is dropped.
 #[derive(Debug)]
-pub struct Scene {
+pub(crate) struct Scene {
     _emulation: Emulation,
     testbed: Testbed,
     congestion: String,
@@ -87,7 +87,7 @@ impl Scene {
     ///
     /// # Errors
     /// What the system refused.
-    pub fn new(links: &[AccessLink], congestion: &str) -> io::Result<Self> {
+    pub(crate) fn new(links: &[AccessLink], congestion: &str) -> io::Result<Self> {
         let testbed = Testbed::with_middle(links.len() as u8)?;
         for namespace in [&testbed.client, &testbed.server] {
             // Each transfer finds out for itself what the paths are like.
@@ -107,12 +107,6 @@ impl Scene {
         let scene = Self { _emulation: emulation, testbed, congestion: congestion.to_owned() };
         scene.make_neighbours(links)?;
         Ok(scene)
-    }
-
-    /// The namespaces of client and server.
-    #[must_use]
-    pub fn namespaces(&self) -> [&Namespace; 2] {
-        [&self.testbed.client, &self.testbed.server]
     }
 
     /// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip.
@@ -143,7 +137,7 @@ impl Scene {
     ///
     /// # Errors
     /// What went wrong on the way.
-    pub async fn alone(&self, bytes: u64, limit: Duration) -> io::Result<Vec<Transfer>> {
+    pub(crate) async fn alone(&self, bytes: u64, limit: Duration) -> io::Result<Vec<Transfer>> {
         let plain = KernelEngine::plain_tcp()
             .with_congestion(&self.congestion)
             .in_namespace(self.testbed.client.clone());
@@ -165,7 +159,7 @@ impl Scene {
     ///
     /// # Errors
     /// What went wrong on the way.
-    pub async fn by_kernel(&self, way: Way, bytes: u64, limit: Duration) -> io::Result<Transfer> {
+    pub(crate) async fn by_kernel(&self, way: Way, bytes: u64, limit: Duration) -> io::Result<Transfer> {
         let limit_ms = AtomicU64::new(limit.as_millis() as u64);
         self.served(async {
             let client = self.kernel(Side::Client);
@@ -182,7 +176,7 @@ impl Scene {
     ///
     /// # Errors
     /// What went wrong on the way.
-    pub async fn by_us<T>(
+    pub(crate) async fn by_us<T>(
         &self,
         connection: ConnectionConfig,
         way: Way,
@@ -242,7 +236,7 @@ impl Scene {
     ///
     /// # Errors
     /// What the system refused.
-    pub fn announce_paths(
+    pub(crate) fn announce_paths(
         &self,
         mut ip: impl FnMut(&Namespace, &[&str]) -> io::Result<()>,
     ) -> io::Result<()> {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use polypath_cli::bench::beside_kernel::scene::{AccessLink, Scene, Way};
 use polypath_mptcp::{ConnectionConfig, JudgePaths, SubflowInfo};
 use polypath_stack::stack::default_connection;
 use polypath_testbed::{Side, is_root_or_skip};
+
+use super::scene::{AccessLink, Scene, Way};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
