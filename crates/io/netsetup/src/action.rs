@@ -13,7 +13,7 @@ use super::places;
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub(crate) enum Action {
     /// Sets a variable under `/proc/sys`.
     SetVariable {
         /// Its name below `/proc/sys`.
@@ -108,7 +108,7 @@ impl Action {
     }
 
     /// Does it, in the calling thread's network namespace.
-    pub fn apply(&self, netlink: &Netlink) -> io::Result<()> {
+    pub(crate) fn apply(&self, netlink: &Netlink) -> io::Result<()> {
         match self {
             Self::SetVariable { name, value, .. } => set_variable(name, value),
             Self::AddAddress { link, addr } => netlink.add_address(link, *addr, host_prefix(*addr)),
@@ -139,7 +139,7 @@ impl Action {
     }
 
     /// Undoes it. What is gone already, with its interface for example, needs no undoing.
-    pub fn undo(&self, netlink: &Netlink) -> io::Result<()> {
+    pub(crate) fn undo(&self, netlink: &Netlink) -> io::Result<()> {
         let undone = match self {
             // Somebody has switched on everything since, and wants this too.
             Self::SetVariable { name, .. } if is_forwarding_wanted(name) => Ok(()),

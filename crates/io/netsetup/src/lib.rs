@@ -26,7 +26,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub use action::Action;
+pub(crate) use action::Action;
 use action::is_router;
 pub use error::SetupError;
 use guardian::Guardian;
@@ -36,18 +36,18 @@ use limits::Limits;
 use nat::Translation;
 pub(crate) use nft::probe as probe_nft;
 pub use options::{GuardianCommand, SetupOptions};
-pub use plan::{NetworkPlan, PathPlan};
+pub(crate) use plan::{NetworkPlan, PathPlan};
 use polypath_stack::peer_list::PeerList;
 use polypath_system::tun::Tun;
 use polypath_system::{Namespace, Netlink, SystemState};
 use record::Record;
 use socket2::{Domain, Protocol, Socket, Type};
 use variables::SharedVariables;
-pub use watch::Watch;
+pub(crate) use watch::Watch;
 
 /// What became of the paths when the network changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PathChanges {
+pub(crate) struct PathChanges {
     /// Paths that are new, or come back.
     pub added: Vec<PathPlan>,
     /// Paths that go on, but are reached by peers at other addresses.
@@ -56,7 +56,7 @@ pub struct PathChanges {
     pub removed: Vec<IpAddr>,
 }
 
-/// A network that is set up. Dropping it, or [`NetworkSetup::remove`], takes everything down.
+/// A network that is set up. Dropping it takes everything down.
 #[derive(Debug)]
 pub struct NetworkSetup {
     namespace: Namespace,
@@ -98,7 +98,7 @@ impl NetworkSetup {
     }
 
     /// Sets up the network in `namespace` for the device `tun`, which is there already.
-    pub fn apply(namespace: &Namespace, tun: &Tun, options: SetupOptions) -> Result<Self, SetupError> {
+    pub(crate) fn apply(namespace: &Namespace, tun: &Tun, options: SetupOptions) -> Result<Self, SetupError> {
         Self::apply_with(namespace, tun, options, &polypath_system::runtime_directory()?)
     }
 
@@ -155,7 +155,7 @@ impl NetworkSetup {
 
     /// The paths, in the order of the interfaces.
     #[must_use]
-    pub fn paths(&self) -> &[PathPlan] {
+    pub(crate) fn paths(&self) -> &[PathPlan] {
         &self.installed.paths
     }
 
@@ -166,7 +166,7 @@ impl NetworkSetup {
 
     /// The stack's address that peers reach at one of the system's.
     #[must_use]
-    pub fn stack_address(&self, outer: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn stack_address(&self, outer: IpAddr) -> Option<IpAddr> {
         let of_family =
             |path: &PathPlan| path.stack_addresses().find(|addr| addr.is_ipv4() == outer.is_ipv4());
         let own =
@@ -176,13 +176,13 @@ impl NetworkSetup {
     }
 
     /// Number of the instance: part of the names of what it sets up.
-    #[must_use]
-    pub fn slot(&self) -> u8 {
+    #[cfg(test)]
+    pub(crate) fn slot(&self) -> u8 {
         self.installed.slot
     }
 
     /// Lets peers reach a TCP port of the stack at every uplink's address.
-    pub fn expose(&mut self, port: u16) -> Result<(), SetupError> {
+    pub(crate) fn expose(&mut self, port: u16) -> Result<(), SetupError> {
         if self.options.exposed_ports.contains(&port) {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl NetworkSetup {
     }
 
     /// As [`NetworkSetup::expose`], for a port that the caller has from the kernel.
-    pub fn expose_held(&mut self, port: u16) -> Result<(), SetupError> {
+    pub(crate) fn expose_held(&mut self, port: u16) -> Result<(), SetupError> {
         if self.options.exposed_ports.contains(&port) {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl NetworkSetup {
     }
 
     /// Looks at the network anew, adapts to what has changed, and says what that means for the stack.
-    pub fn update(&mut self) -> Result<PathChanges, SetupError> {
+    pub(crate) fn update(&mut self) -> Result<PathChanges, SetupError> {
         let namespace = self.namespace.clone();
         namespace.run(|| {
             let netlink = Netlink::new()?;
@@ -287,7 +287,8 @@ impl NetworkSetup {
     }
 
     /// Takes everything down, and says what could not be.
-    pub fn remove(mut self) -> io::Result<()> {
+    #[cfg(test)]
+    pub(crate) fn remove(mut self) -> io::Result<()> {
         self.take_down()
     }
 

@@ -24,7 +24,7 @@ const MOST_ATTACHED: usize = 7;
 
 /// How one uplink becomes a path of the stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PathPlan {
+pub(crate) struct PathPlan {
     /// The uplink's interface.
     pub link: String,
     /// Number of the path within the instance, from 0: it stays the same when the uplink goes and comes back.
@@ -50,18 +50,18 @@ pub struct PathPlan {
 
 impl PathPlan {
     /// The stack's addresses for this path.
-    pub fn stack_addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+    pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
         self.stack_v4.map(IpAddr::V4).into_iter().chain(self.stack_v6.map(IpAddr::V6))
     }
 
     /// The address at which peers reach the stack's one of a family.
     #[must_use]
-    pub fn outer_address(&self, is_v4: bool) -> Option<IpAddr> {
+    pub(crate) fn outer_address(&self, is_v4: bool) -> Option<IpAddr> {
         self.uplink_addresses.iter().copied().find(|addr| addr.is_ipv4() == is_v4)
     }
 
     /// Those of the stack's addresses from which every peer may be reached: subflows are opened from them.
-    pub fn open_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    pub(crate) fn open_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.stack_addresses().filter(|addr| !self.confined.contains(addr))
     }
 
@@ -86,7 +86,7 @@ impl PathPlan {
 
 /// The whole plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NetworkPlan {
+pub(crate) struct NetworkPlan {
     /// Number of the instance.
     pub slot: u8,
     /// What is needed once.
@@ -102,7 +102,7 @@ pub struct NetworkPlan {
 impl NetworkPlan {
     /// Works out a plan for the instance `slot`, whose TUN device is `tun`. `numbers` holds the numbers of uplinks that
     /// have, or had, one.
-    pub fn compute(
+    pub(crate) fn compute(
         state: &SystemState,
         options: &SetupOptions,
         slot: u8,
