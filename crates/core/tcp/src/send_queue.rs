@@ -129,6 +129,7 @@ impl<M: Copy> SendQueue<M> {
     }
 
     /// The chunks that are not acknowledged as a whole, in order.
+    #[cfg(test)]
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk<M>> {
         self.chunks.iter()
     }

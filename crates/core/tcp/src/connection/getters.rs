@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use polypath_congestion::{Controller, FlowView};
 use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::{FourTuple, Payload, Segment, SeqNumber};
+use polypath_wire::{FourTuple, Segment, SeqNumber};
 
 use super::{Connection, State};
 use crate::extension::Extension;
@@ -100,12 +100,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     pub fn isn(&self) -> SeqNumber {
         self.send.isn()
-    }
-
-    /// The peer's initial sequence number; zero before its SYN.
-    #[must_use]
-    pub fn peer_isn(&self) -> SeqNumber {
-        self.receive.isn()
     }
 
     /// Smoothed round-trip time; zero before the first sample.
@@ -206,7 +200,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     /// Stream offset up to which data has left.
     #[must_use]
-    pub fn sent_offset(&self) -> u64 {
+    pub(crate) fn sent_offset(&self) -> u64 {
         self.send.sent_offset()
     }
 
@@ -229,8 +223,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// Stream offset of the right edge of the peer's window: data before it may leave.
-    #[must_use]
-    pub fn peer_window_end_offset(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn peer_window_end_offset(&self) -> u64 {
         self.send.window_end().saturating_sub(1)
     }
 
@@ -267,9 +261,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.recovery.is_active()
     }
 
-    /// What was handed over and is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data. For
-    /// reinjection elsewhere.
-    pub fn mappings(&self) -> impl Iterator<Item = (u64, usize, M, &Payload)> {
+    /// What was handed over and is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data.
+    #[cfg(test)]
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = (u64, usize, M, &polypath_wire::Payload)> {
         self.send.mappings()
     }
 

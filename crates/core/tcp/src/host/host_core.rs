@@ -220,7 +220,7 @@ impl<C: Hosted> HostCore<C> {
     }
 
     /// Connections that are half-open at a listener. O(connections).
-    pub fn half_open_of(&self, listener: ListenerId) -> impl Iterator<Item = ConnectionId> {
+    pub(crate) fn half_open_of(&self, listener: ListenerId) -> impl Iterator<Item = ConnectionId> {
         let of = |entry: &Entry<C>| entry.half_open.as_ref().map(|half_open| half_open.listener);
         let entries = self.connections.iter();
         entries.filter(move |(_, entry)| of(entry) == Some(listener)).map(|(key, _)| ConnectionId(key))
@@ -246,13 +246,13 @@ impl<C: Hosted> HostCore<C> {
 
     /// Connections whose handshake with a listener is under way.
     #[must_use]
-    pub fn half_open_count(&self) -> usize {
+    pub(crate) fn half_open_count(&self) -> usize {
         self.half_open
     }
 
     /// Timers of connections and of TIME-WAIT records.
     #[must_use]
-    pub fn timer_count(&self) -> usize {
+    pub(crate) fn timer_count(&self) -> usize {
         self.timers.len() + self.strangers.timer_count()
     }
 
@@ -475,7 +475,7 @@ impl<C: Hosted> HostCore<C> {
     }
 
     /// Takes the timer away from a connection that has nothing more to do.
-    pub fn disarm(&mut self, id: ConnectionId) {
+    pub(crate) fn disarm(&mut self, id: ConnectionId) {
         if self.connections.get(id.0).is_some() {
             self.timers.cancel(id.0.index);
         }

@@ -58,11 +58,11 @@ impl ReplyLimit {
 
     /// True if `remote` may be answered now; then it is counted.
     #[must_use]
-    pub fn allows(&mut self, now: Instant, remote: IpAddr) -> bool {
+    pub(crate) fn allows(&mut self, now: Instant, remote: IpAddr) -> bool {
         self.allows_many(now, remote, 1)
     }
 
-    /// As [`ReplyLimit::allows`], for what counts as so many answers. The last of a second may go beyond the bound.
+    /// Whether an answer may leave for what counts as so many answers. The last of a second may go beyond the bound.
     #[must_use]
     pub fn allows_many(&mut self, now: Instant, remote: IpAddr, count: u32) -> bool {
         let second = now.as_millis() / 1000;

@@ -58,7 +58,7 @@ impl HostSecrets {
 
     /// The seed of a table of flows.
     #[must_use]
-    pub fn flow_table_seed(&self) -> u64 {
+    pub(crate) fn flow_table_seed(&self) -> u64 {
         self.flow_table_seed
     }
 
@@ -93,7 +93,7 @@ impl HostSecrets {
 
     /// A local port such that `is_free` says yes, for a connection from `local` to `remote` (RFC 6056 §3.3.3,
     /// algorithm 3: simple hash-based selection). `None` if every port of the range is taken.
-    pub fn ephemeral_port(
+    pub(crate) fn ephemeral_port(
         &mut self,
         local: IpAddr,
         remote: Endpoint,

@@ -32,9 +32,9 @@ pub struct StrangerCounts {
     /// Acknowledgments that brought no cookie while cookies were in use.
     pub cookies_failed: u64,
     /// TIME-WAIT records made.
-    pub time_waits: u64,
+    pub(crate) time_waits: u64,
     /// Those that a new connection of the same 4-tuple ended early.
-    pub time_waits_reopened: u64,
+    pub(crate) time_waits_reopened: u64,
     /// Connections without TIME-WAIT because there were too many records.
     pub time_wait_overflows: u64,
     /// Answers dropped because too many wait to be sent.
@@ -134,7 +134,7 @@ impl Strangers {
         self.cookies.secret(now, tuple, syn)
     }
 
-    /// What a cookie for the SYN would be, if some were given out of late ([`SynCookies::isn_in_use`]).
+    /// What a cookie for the SYN would be, if some were given out of late.
     #[must_use]
     pub fn cookie_in_use(&self, now: Instant, tuple: &FourTuple, syn: &Segment) -> Option<SeqNumber> {
         self.cookies.isn_in_use(now, tuple, syn)
@@ -152,7 +152,7 @@ impl Strangers {
         self.reply(tuple, syn_ack);
     }
 
-    /// The SYN whose cookie an acknowledgment brings back, and its secret ([`SynCookies::check`]). `clock` is what our timestamps show
+    /// The SYN whose cookie an acknowledgment brings back, and its secret. `clock` is what our timestamps show
     /// now.
     ///
     /// What brings none but echoes a timestamp of late may be a later segment of a client whose third ACK was lost: a reset would end
@@ -196,19 +196,19 @@ impl Strangers {
 
     /// Whether the record at `index` is of that flow.
     #[must_use]
-    pub fn is_in_time_wait(&self, index: u32, flow: &FourTuple) -> bool {
+    pub(crate) fn is_in_time_wait(&self, index: u32, flow: &FourTuple) -> bool {
         self.time_waits.flow(index).is_some_and(|waiting| waiting == flow)
     }
 
     /// Timers of those flows.
     #[must_use]
-    pub fn timer_count(&self) -> usize {
+    pub(crate) fn timer_count(&self) -> usize {
         self.time_waits.timer_count()
     }
 
     /// A flow is in TIME-WAIT from now on; returns the index of its record, by which the flow finds it, or `None` if there are too
     /// many.
-    pub fn keep_time_wait(
+    pub(crate) fn keep_time_wait(
         &mut self,
         tuple: FourTuple,
         numbers: TimeWaitNumbers,
@@ -225,7 +225,7 @@ impl Strangers {
     /// Answers a segment of a flow in TIME-WAIT. If it is a SYN that begins a new connection, the record is gone, and the connection's
     /// initial sequence number should come after the one returned.
     #[must_use]
-    pub fn handle_in_time_wait(
+    pub(crate) fn handle_in_time_wait(
         &mut self,
         now: Instant,
         index: u32,
@@ -245,7 +245,7 @@ impl Strangers {
         }
     }
 
-    /// When [`Strangers::poll_ended`] has something to give, or earlier.
+    /// When a connection in TIME-WAIT is over, or earlier.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -254,7 +254,7 @@ impl Strangers {
 
     /// The next flow whose TIME-WAIT is over, with the index that its record had.
     #[must_use]
-    pub fn poll_ended(&mut self, now: Instant) -> Option<(u32, FourTuple)> {
+    pub(crate) fn poll_ended(&mut self, now: Instant) -> Option<(u32, FourTuple)> {
         self.time_waits.poll_ended(now)
     }
 }

@@ -67,7 +67,7 @@ impl SynCookies {
     /// The initial sequence number of a connection that is held half-open while cookies are in use: what a cookie would be, so
     /// that whichever answer the client acknowledges is right if its SYN came twice.
     #[must_use]
-    pub fn isn_in_use(&self, now: Instant, tuple: &FourTuple, syn: &Segment) -> Option<SeqNumber> {
+    pub(crate) fn isn_in_use(&self, now: Instant, tuple: &FourTuple, syn: &Segment) -> Option<SeqNumber> {
         self.are_in_use(now).then(|| self.cookie(now, tuple, syn))
     }
 
@@ -76,7 +76,7 @@ impl SynCookies {
         SeqNumber(self.pad(tuple, syn.seq, epoch(now)) ^ u32::from(options))
     }
 
-    /// 64 bits that nobody can guess and that [`SynCookies::check`] gives again: for a key in the SYN/ACK.
+    /// 64 bits that nobody can guess and that the acknowledgment gives again: for a key in the SYN/ACK.
     #[must_use]
     pub fn secret(&self, now: Instant, tuple: &FourTuple, syn: &Segment) -> u64 {
         self.secret_of(tuple, syn.seq, epoch(now))
@@ -84,14 +84,14 @@ impl SynCookies {
 
     /// Cookies were given out of late.
     #[must_use]
-    pub fn are_in_use(&self, now: Instant) -> bool {
+    pub(crate) fn are_in_use(&self, now: Instant) -> bool {
         now < self.believed_until
     }
 
     /// The SYN that a third ACK follows, as far as the cookie in it tells, and the secret of then; `None` if the cookie is not
     /// ours. `clock` is what our timestamps show now.
     #[must_use]
-    pub fn check(
+    pub(crate) fn check(
         &self,
         now: Instant,
         tuple: &FourTuple,
@@ -111,7 +111,7 @@ impl SynCookies {
 
     /// True if a segment echoes a timestamp that left while cookies of now were given out. `clock` is what our timestamps show now.
     #[must_use]
-    pub fn is_echo_recent(&self, segment: &Segment, clock: u32) -> bool {
+    pub(crate) fn is_echo_recent(&self, segment: &Segment, clock: u32) -> bool {
         echo_age(segment, clock).is_some_and(|age| age <= LIFE)
     }
 

@@ -25,13 +25,13 @@ struct TimeWait {
 #[derive(Clone, Copy, Debug)]
 pub struct TimeWaitNumbers {
     /// Next sequence number to send: after our FIN.
-    pub snd_nxt: SeqNumber,
+    pub(crate) snd_nxt: SeqNumber,
     /// Next sequence number expected: after the peer's FIN.
-    pub rcv_nxt: SeqNumber,
+    pub(crate) rcv_nxt: SeqNumber,
     /// Window to advertise, as on the wire.
-    pub window: u16,
+    pub(crate) window: u16,
     /// The peer's last timestamp value, if timestamps are in use.
-    pub ts_recent: Option<u32>,
+    pub(crate) ts_recent: Option<u32>,
     /// Added to the clock in milliseconds to make our timestamp value.
     pub timestamp_offset: u32,
 }

@@ -269,6 +269,7 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
     }
 
     /// What is not acknowledged as a whole, chunk by chunk: start offset, length, mapping, data.
+    #[cfg(test)]
     pub(super) fn mappings(&self) -> impl Iterator<Item = (u64, usize, M, &Payload)> {
         self.queue.chunks().map(|chunk| (chunk.start, chunk.data.len(), chunk.mapping, &chunk.data))
     }
