@@ -25,3 +25,28 @@ impl PathManager for Rescue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polypath_mptcp::path_manager::{LocalEndpoint, SubflowSummary};
+    use polypath_wire::Endpoint;
+
+    use super::*;
+
+    #[test]
+    fn opens_what_is_not_in_use_once_a_subflow_is_stale() {
+        let (wifi, lte) = ([10, 0, 0, 1].into(), [10, 1, 0, 1].into());
+        let remote = Endpoint::new([192, 0, 2, 1].into(), 80);
+        let stale = SubflowSummary { stale: true, ..SubflowSummary::new(0, wifi, 1, remote) };
+        let made_up = PathView::builder(wifi, remote)
+            .endpoint(LocalEndpoint::subflow(wifi, 1))
+            .endpoint(LocalEndpoint::subflow(lte, 2))
+            .subflow(stale);
+        let mut actions = Vec::new();
+        Rescue.handle_event(&PathEvent::Established, &made_up.view(), &mut actions);
+        assert!(actions.is_empty());
+        Rescue.handle_event(&PathEvent::SubflowStale { subflow: stale.id }, &made_up.view(), &mut actions);
+        let opens = PathAction::Open { local: lte, local_id: 2.into(), remote, backup: false };
+        assert_eq!(actions, [opens]);
+    }
+}

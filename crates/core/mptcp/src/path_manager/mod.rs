@@ -4,6 +4,7 @@
 //! shows how to write one.
 
 mod break_before_make;
+mod builder;
 mod endpoints;
 mod fullmesh;
 mod handover;
@@ -25,6 +26,7 @@ use polypath_wire::Endpoint;
 
 use crate::identifiers::{AddressId, SubflowId};
 
+pub use builder::PathViewBuilder;
 pub use policy::{PathManagers, Policy, UnknownPolicy};
 
 #[cfg(doctest)]
@@ -308,7 +310,37 @@ pub struct SubflowSummary {
     pub stale: bool,
 }
 
+impl SubflowSummary {
+    /// An established one.
+    #[must_use]
+    pub fn new(
+        id: impl Into<SubflowId>,
+        local: IpAddr,
+        local_id: impl Into<AddressId>,
+        remote: Endpoint,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            local,
+            local_id: local_id.into(),
+            remote,
+            remote_id: AddressId::INITIAL,
+            established: true,
+            closing: false,
+            backup: false,
+            backup_local: false,
+            stale: false,
+        }
+    }
+}
+
 impl PathView<'_> {
+    /// A client's connection made up for a test: its initial subflow is established, from `local` to `remote`.
+    #[must_use]
+    pub fn builder(local: IpAddr, remote: Endpoint) -> PathViewBuilder {
+        PathViewBuilder::new(local, remote)
+    }
+
     /// The subflow with this id.
     #[must_use]
     pub fn subflow(&self, id: SubflowId) -> Option<&SubflowSummary> {

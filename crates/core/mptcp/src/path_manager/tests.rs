@@ -18,18 +18,7 @@ pub(super) fn remote(last: u8, port: u16) -> Endpoint {
 }
 
 pub(super) fn initial_subflow() -> SubflowSummary {
-    SubflowSummary {
-        id: SubflowId(0),
-        local: addr(1),
-        local_id: AddressId(0),
-        remote: remote(100, 80),
-        remote_id: AddressId(0),
-        established: true,
-        closing: false,
-        backup: false,
-        backup_local: false,
-        stale: false,
-    }
+    SubflowSummary::new(0, addr(1), 0, remote(100, 80))
 }
 
 /// The subflow `id` from address `last`, whose identifier is `last` as well.
