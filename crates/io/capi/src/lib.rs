@@ -22,7 +22,7 @@ use failure::{errno_failure, guard, number, report};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
 use options::SocketOptions;
-use polypath_relay::{Carried, EngineChoice, Relay};
+use polypath_relay::{CarriedConnection, EngineChoice, Relay};
 use polypath_stack::engine::{SubflowInfo, socket_info};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
@@ -56,7 +56,7 @@ fn listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
 }
 
 /// The connection of a relay behind a descriptor.
-fn carried(fd: BorrowedFd<'_>) -> Option<Arc<Carried>> {
+fn carried(fd: BorrowedFd<'_>) -> Option<Arc<CarriedConnection>> {
     relays().iter().find_map(|relay| relay.find(fd))
 }
 

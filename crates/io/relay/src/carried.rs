@@ -12,7 +12,7 @@ use super::settings::Settings;
 
 /// A connection of the stack, and what a program that holds its socket may ask about it.
 #[derive(Debug)]
-pub struct Carried {
+pub struct CarriedConnection {
     stack: WeakStack,
     remote: SocketAddr,
     state: Mutex<State>,
@@ -30,7 +30,7 @@ enum State {
     Failed { errno: i32, message: Arc<str> },
 }
 
-impl Carried {
+impl CarriedConnection {
     pub(super) fn connecting(stack: WeakStack, remote: SocketAddr) -> Self {
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         Self {

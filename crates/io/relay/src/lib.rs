@@ -19,7 +19,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use carried::{Carried, errno};
+pub use carried::{CarriedConnection, errno};
 pub use choices::{
     ChoiceError, Driver, EngineChoice, RelayChoices, congestion_named, scheduler_named, words,
 };
@@ -50,7 +50,7 @@ const REMEMBERED: usize = 1024;
 pub struct Relay {
     /// Until it is finished.
     running: Option<Running>,
-    shared: Arc<Shared>,
+    shared: Arc<RelayShared>,
 }
 
 #[derive(Debug)]
@@ -62,11 +62,11 @@ struct Running {
 
 /// What the calls and the tasks share.
 #[derive(Debug)]
-struct Shared {
+struct RelayShared {
     /// By the kernel's cookie of the program's socket, which stays when a descriptor is copied and is never used again.
     carried: Mutex<HashMap<u64, Known>>,
     /// Connections on their way to a program's listener, by the address of our socket.
-    arrived: Mutex<HashMap<SocketAddr, Arc<Carried>>>,
+    arrived: Mutex<HashMap<SocketAddr, Arc<CarriedConnection>>>,
     /// By the cookie of the program's listening socket.
     listening: Mutex<HashMap<u64, Listening>>,
     /// Turns true at the end; each task that moves bytes holds a receiver.
@@ -78,7 +78,7 @@ struct Shared {
 /// A connection, and its socket.
 #[derive(Debug)]
 struct Known {
-    carried: Arc<Carried>,
+    carried: Arc<CarriedConnection>,
     inode: u64,
 }
 
@@ -127,7 +127,7 @@ impl Relay {
             }
             stack
         };
-        let shared = Shared {
+        let shared = RelayShared {
             carried: Mutex::default(),
             arrived: Mutex::default(),
             listening: Mutex::default(),
@@ -148,7 +148,7 @@ impl Relay {
     }
 
     /// Connects a program's TCP socket. In nonblocking mode this is `EINPROGRESS`, and the socket becomes writable as
-    /// soon as it is connected; if that fails it is reset, and [`Carried::error`] says why.
+    /// soon as it is connected; if that fails it is reset, and [`CarriedConnection::error`] says why.
     pub fn connect(
         &self,
         program: BorrowedFd<'_>,
@@ -167,7 +167,7 @@ impl Relay {
     }
 
     /// Makes a program's TCP socket connecting, and says where to: connecting it there once more waits in blocking mode, as
-    /// long as the socket's own time limit says. If it fails the socket is reset, and [`Carried::error`] says why.
+    /// long as the socket's own time limit says. If it fails the socket is reset, and [`CarriedConnection::error`] says why.
     pub fn begin(
         &self,
         program: BorrowedFd<'_>,
@@ -185,7 +185,7 @@ impl Relay {
             earlier.filter(|_| error.kind() == io::ErrorKind::ConnectionReset).unwrap_or(error)
         })?;
         let to = meeting.to();
-        let carried = Arc::new(Carried::connecting(stack.downgrade(), remote));
+        let carried = Arc::new(CarriedConnection::connecting(stack.downgrade(), remote));
         self.shared.remember(program, carried.clone())?;
         let settings = Settings::of(&socket)?;
         let config = options.config.unwrap_or_else(|| stack.connection_config());
@@ -230,7 +230,7 @@ impl Relay {
     }
 
     /// The connection behind a socket that a program's listener has just accepted; none if it came from this machine.
-    pub fn accepted(&self, program: BorrowedFd<'_>) -> Option<Arc<Carried>> {
+    pub fn accepted(&self, program: BorrowedFd<'_>) -> Option<Arc<CarriedConnection>> {
         let peer = SockRef::from(&program).peer_addr().ok()?.as_socket()?;
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let carried = lock(&self.shared.arrived).remove(&peer)?;
@@ -241,7 +241,7 @@ impl Relay {
     }
 
     /// The connection behind a program's socket, if there is or was one.
-    pub fn find(&self, program: BorrowedFd<'_>) -> Option<Arc<Carried>> {
+    pub fn find(&self, program: BorrowedFd<'_>) -> Option<Arc<CarriedConnection>> {
         let cookie = rustix::net::sockopt::socket_cookie(program).ok()?;
         lock(&self.shared.carried).get(&cookie).map(|known| known.carried.clone())
     }
@@ -307,8 +307,8 @@ impl Drop for Relay {
     }
 }
 
-impl Shared {
-    fn remember(&self, program: BorrowedFd<'_>, connection: Arc<Carried>) -> io::Result<()> {
+impl RelayShared {
+    fn remember(&self, program: BorrowedFd<'_>, connection: Arc<CarriedConnection>) -> io::Result<()> {
         let cookie = rustix::net::sockopt::socket_cookie(program)?;
         let known = Known { carried: connection, inode: inode(program)? };
         let mut carried = lock(&self.carried);
@@ -322,7 +322,7 @@ impl Shared {
     /// Opens a connection for a program's socket that is connecting, and carries it to its end.
     async fn open(
         self: Arc<Self>,
-        carried: Arc<Carried>,
+        carried: Arc<CarriedConnection>,
         meeting: Meeting,
         stack: Stack,
         remote: SocketAddr,
@@ -368,7 +368,7 @@ impl Shared {
         to: SocketAddr,
     ) -> io::Result<()> {
         let (socket, at) = join::caller(to)?;
-        let carried = Arc::new(Carried::connecting(stream.stack().downgrade(), peer));
+        let carried = Arc::new(CarriedConnection::connecting(stream.stack().downgrade(), peer));
         carried.opened(&stream);
         lock(&self.arrived).insert(at, carried.clone());
         let ours = match socket.connect(to).await {

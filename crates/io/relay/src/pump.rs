@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, tcp};
 use tokio::sync::watch;
 
-use super::carried::Carried;
+use super::carried::CarriedConnection;
 use super::join::reset;
 
 /// Memory for each direction of each connection.
@@ -32,7 +32,7 @@ enum Broken {
 /// Moves bytes until both halves have ended, or, once `stopping` says so, until all that the program has written is on its
 /// way. If the network fails, `carried` is told, and the program's socket reset.
 pub(super) async fn pump(
-    carried: &Carried,
+    carried: &CarriedConnection,
     stream: StackStream,
     ours: TcpStream,
     stopping: watch::Receiver<bool>,
@@ -64,7 +64,7 @@ pub(super) async fn pump(
 }
 
 async fn both(
-    carried: &Carried,
+    carried: &CarriedConnection,
     up: impl Future<Output = Result<(), Broken>>,
     down: impl Future<Output = Result<(), Broken>>,
     mut stopping: watch::Receiver<bool>,

@@ -19,7 +19,7 @@ const MOST_JOINED_BYTES: usize = 16 << 10;
 const LOOKS_WITHIN_LIMIT: u32 = 16;
 
 /// A connection that can tell what its network has carried.
-pub(super) trait Carried {
+pub(super) trait CountsBytes {
     /// A number that changes when bytes are acknowledged or received. What was written may still be on its way when
     /// nothing more can be read or written.
     fn carried(&self) -> u64;
@@ -28,7 +28,7 @@ pub(super) trait Carried {
     fn acknowledged(&self) -> u64;
 }
 
-impl Carried for Stream {
+impl CountsBytes for Stream {
     fn carried(&self) -> u64 {
         self.info().map_or(0, |info| info.bytes_carried())
     }
@@ -69,7 +69,7 @@ pub(super) struct ProgressLimit<S> {
     carried: u64,
 }
 
-impl<S: Carried> ProgressLimit<S> {
+impl<S: CountsBytes> ProgressLimit<S> {
     pub(super) fn new(inner: S, limit: Duration) -> Self {
         let answered = Answered::default();
         Self { inner, limit, answered, was_answered: false, since: None, timer: None, carried: 0 }
@@ -171,7 +171,7 @@ fn far_future() -> Instant {
     Instant::now() + Duration::from_secs(365 * 86_400)
 }
 
-impl<S: AsyncRead + Carried + Unpin> AsyncRead for ProgressLimit<S> {
+impl<S: AsyncRead + CountsBytes + Unpin> AsyncRead for ProgressLimit<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -182,7 +182,7 @@ impl<S: AsyncRead + Carried + Unpin> AsyncRead for ProgressLimit<S> {
     }
 }
 
-impl<S: AsyncWrite + Carried + Unpin> AsyncWrite for ProgressLimit<S> {
+impl<S: AsyncWrite + CountsBytes + Unpin> AsyncWrite for ProgressLimit<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.after(polled, false, cx)
@@ -211,7 +211,7 @@ pub(super) struct SlowReaderLimit<S> {
     carried: Option<u64>,
 }
 
-impl<S: Carried> SlowReaderLimit<S> {
+impl<S: CountsBytes> SlowReaderLimit<S> {
     pub(super) fn new(inner: S, period: Duration, least_bytes: u64) -> Self {
         Self { inner, period, least_bytes, timer: None, written: 0, carried: None }
     }
@@ -244,7 +244,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for SlowReaderLimit<S> {
     }
 }
 
-impl<S: AsyncWrite + Carried + Unpin> AsyncWrite for SlowReaderLimit<S> {
+impl<S: AsyncWrite + CountsBytes + Unpin> AsyncWrite for SlowReaderLimit<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match Pin::new(&mut self.inner).poll_write(cx, buf) {
             Poll::Ready(Ok(bytes)) => {
@@ -307,7 +307,7 @@ mod tests {
     /// One end of a pipe, with a network that tells what it likes.
     struct Pipe(DuplexStream, Arc<AtomicU64>);
 
-    impl Carried for Pipe {
+    impl CountsBytes for Pipe {
         fn carried(&self) -> u64 {
             self.1.load(Ordering::Relaxed)
         }

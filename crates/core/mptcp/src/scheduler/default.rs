@@ -23,8 +23,8 @@ use crate::mapping::MOST_MAPPED_BYTES;
 ///
 /// Where nothing new may leave, a subflow with room sends a copy of what a slower, or silent, one holds: what keeps the window
 /// closed (opportunistic retransmission, Paasch 4.2.1), and the end of what was written, within a budget.
-#[derive(Clone, Copy, Debug, core::default::Default)]
-pub(super) struct Default {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DefaultScheduler {
     /// Up to here was looked for something to copy at the end; what was not worth it then may be later.
     looked_until: Option<DataSeq>,
     /// What the last decision was, if a copy.
@@ -58,7 +58,7 @@ const MOST_PASSED: usize = 8;
 /// Pieces of sent data looked at for one decision.
 const SCAN_LIMIT: usize = 64;
 
-impl Scheduler for Default {
+impl Scheduler for DefaultScheduler {
     fn name(&self) -> &'static str {
         "default"
     }
@@ -131,7 +131,7 @@ impl Scheduler for Default {
     }
 }
 
-impl Default {
+impl DefaultScheduler {
     /// At what pace the application has written since data began to wait.
     fn pace(&mut self, view: &View<'_>) -> Pace {
         let written = view.data_next.add(view.unsent_bytes);
@@ -220,7 +220,7 @@ struct Waiting {
 }
 
 /// How much an application that is not held back has written in the time in which data waited.
-#[derive(Clone, Copy, Debug, core::default::Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     bytes: u64,
     time: Duration,

@@ -25,7 +25,7 @@ impl Kind for Schedulers {
 
     const WHAT: &'static str = "scheduler";
     const ALL: &'static [Policy] = &[
-        Policy::new("default", |_| Box::new(default::Default::default())),
+        Policy::new("default", |_| Box::new(default::DefaultScheduler::default())),
         Policy::new("lowest-rtt", |_| Box::new(lowest_rtt::LowestRtt)),
         Policy::new("lowest-rtt-rp", |_| Box::new(lowest_rtt_rp::LowestRttRp::improved())),
         Policy::new("lowest-rtt-rp-first", |_| Box::new(lowest_rtt_rp::LowestRttRp::first_form())),

@@ -33,7 +33,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::{Carried, Relay, RelayChoices, errno};
+use super::{CarriedConnection, Relay, RelayChoices, errno};
 
 /// Programs that are answered at a time; others wait.
 const THREADS: usize = 4;
@@ -51,13 +51,13 @@ const SUCCESSION: Duration = Duration::from_secs(2);
 /// Keeps the connections of the programs that ask it.
 #[derive(Debug)]
 pub struct Keeper {
-    shared: Arc<Shared>,
+    shared: Arc<KeeperShared>,
     threads: Vec<JoinHandle<()>>,
     newcomers: UnboundedReceiver<Newcomer>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct KeeperShared {
     address: KeeperAddress,
     socket: OwnedFd,
     choices: RelayChoices,
@@ -74,7 +74,7 @@ impl Keeper {
         let limits = rustix::process::getrlimit(Resource::Nofile);
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
         let (clients, newcomers) = Clients::new();
-        let shared = Arc::new(Shared { address, socket, choices, relay: OnceLock::new(), clients });
+        let shared = Arc::new(KeeperShared { address, socket, choices, relay: OnceLock::new(), clients });
         let spawn = || {
             let shared = shared.clone();
             std::thread::Builder::new().name("keeper".to_string()).spawn(move || shared.answer_all())
@@ -164,7 +164,7 @@ async fn wait_for_end(Newcomer { pid, process }: Newcomer) -> rustix::process::P
     pid
 }
 
-impl Shared {
+impl KeeperShared {
     /// No program is left, and nothing of what they did. If so, no more are taken.
     fn is_over(&self, began: Instant) -> bool {
         if !self.clients.is_empty() || !self.clients.has_had_one() && began.elapsed() < FIRST_CLIENT {
@@ -245,6 +245,6 @@ impl Shared {
     }
 }
 
-fn seen(carried: Arc<Carried>) -> Seen {
+fn seen(carried: Arc<CarriedConnection>) -> Seen {
     Seen { remote: carried.remote(), local: carried.seen_local().ok(), error: carried.error() }
 }

@@ -17,7 +17,7 @@ use polypath_wire::FourTuple;
 use tokio::sync::broadcast;
 
 use super::driver::{Receive, Transmit};
-use super::state::Shared;
+use super::state::StackShared;
 use super::task;
 use super::underlay::Underlay;
 use crate::peer_list::PeerList;
@@ -31,7 +31,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 /// connections are closed.
 #[derive(Debug)]
 pub struct Stack {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<StackShared>,
 }
 
 impl Stack {
@@ -52,14 +52,14 @@ impl Stack {
         transmit: impl Transmit + 'static,
         receive: impl IntoIterator<Item = R>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(config, Box::new(transmit))?);
+        let shared = Arc::new(StackShared::new(config, Box::new(transmit))?);
         // The tasks end when there is no handle, so the first one comes before them.
         let stack = Self::handle(shared);
         task::spawn(&stack.shared, receive)?;
         Ok(stack)
     }
 
-    fn handle(shared: Arc<Shared>) -> Self {
+    fn handle(shared: Arc<StackShared>) -> Self {
         shared.add_handle();
         Self { shared }
     }
@@ -205,7 +205,7 @@ impl Stack {
 /// A handle to a [`Stack`] that does not keep it running.
 #[derive(Clone, Debug)]
 pub struct WeakStack {
-    shared: Weak<Shared>,
+    shared: Weak<StackShared>,
 }
 
 impl WeakStack {

@@ -9,11 +9,11 @@ use bytes::Bytes;
 /// A pool of buffers of one size. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BufferPool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PoolShared {
     free: Mutex<Vec<Box<[u8]>>>,
     buffer_bytes: usize,
     most_free: usize,
@@ -26,7 +26,7 @@ impl BufferPool {
     #[must_use]
     pub fn new(buffer_bytes: usize, most_free: usize) -> Self {
         let free = Mutex::new(Vec::with_capacity(most_free));
-        Self { shared: Arc::new(Shared { free, buffer_bytes, most_free, held: AtomicUsize::new(0) }) }
+        Self { shared: Arc::new(PoolShared { free, buffer_bytes, most_free, held: AtomicUsize::new(0) }) }
     }
 
     /// A buffer, with whatever was in it before.
@@ -49,7 +49,7 @@ impl BufferPool {
 #[derive(Debug)]
 pub struct Buffer {
     memory: Box<[u8]>,
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
 }
 
 impl Buffer {

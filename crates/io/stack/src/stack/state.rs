@@ -33,7 +33,7 @@ const SMALL_WRITE_BYTES: usize = 8192;
 
 /// What all handles of a stack share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct StackShared {
     state: Mutex<State>,
     clock: WallClock,
     pub(super) timer: Timer,
@@ -86,7 +86,7 @@ struct ListenerState {
     waker: Option<Waker>,
 }
 
-impl Shared {
+impl StackShared {
     pub(super) fn new(config: HostConfig, transmit: Box<dyn Transmit>) -> io::Result<Self> {
         let mut seed = [0; 32];
         // SAFETY is not at stake, but secrecy is: keys and sequence numbers follow from this.
@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for StackShared {
     /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the underlay are
     /// still there.
     fn drop(&mut self) {

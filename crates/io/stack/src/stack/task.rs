@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use polypath_wire::Packet;
 
 use super::driver::Receive;
-use super::state::Shared;
+use super::state::StackShared;
 
 /// Starts one task per receiver. The first one waits for the timer too.
 pub(super) fn spawn<R: Receive + 'static>(
-    shared: &Arc<Shared>,
+    shared: &Arc<StackShared>,
     receive: impl IntoIterator<Item = R>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
@@ -23,7 +23,7 @@ pub(super) fn spawn<R: Receive + 'static>(
     Ok(())
 }
 
-async fn run<R: Receive>(shared: Arc<Shared>, mut receive: R, has_timer: bool) {
+async fn run<R: Receive>(shared: Arc<StackShared>, mut receive: R, has_timer: bool) {
     let mut packets = Vec::new();
     let stopped = shared.stopping.notified();
     let mut stopped = pin!(stopped);
@@ -45,7 +45,7 @@ async fn run<R: Receive>(shared: Arc<Shared>, mut receive: R, has_timer: bool) {
 /// Handles a batch of packets or a timeout, if there is one, and asks to be polled again: applications get their turn
 /// between batches.
 fn poll_once<R: Receive>(
-    shared: &Shared,
+    shared: &StackShared,
     receive: &mut R,
     has_timer: bool,
     packets: &mut Vec<Packet>,

@@ -37,7 +37,7 @@ const MOST_ACKNOWLEDGED: usize = 32;
 
 /// What the halves of the driver share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct DriverShared {
     ports: Vec<Port>,
     /// The UDP port of peers that are dialled.
     remote_port: u16,
@@ -61,7 +61,7 @@ struct Traffic {
     own: OwnPaths,
 }
 
-impl Shared {
+impl DriverShared {
     /// Sockets, and a secret from which all that must not be guessed follows.
     pub(super) fn new(ports: Vec<Port>, options: &UdpOptions, secret: &[u8; 64]) -> Self {
         let (own, peers) = secret.split_at(32);
@@ -193,12 +193,12 @@ impl Shared {
 /// Sends packets as datagrams.
 #[derive(Debug)]
 pub(super) struct UdpTransmit {
-    shared: Arc<Shared>,
+    shared: Arc<DriverShared>,
     train: Vec<u8>,
 }
 
 impl UdpTransmit {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<DriverShared>) -> Self {
         Self { shared, train: Vec::new() }
     }
 
@@ -259,7 +259,7 @@ pub(super) fn compact(segment: &mut Segment, pool: &BufferPool, most_held_bytes:
 
 /// Receives datagrams of one socket as packets.
 pub(super) struct UdpReceive {
-    shared: Arc<Shared>,
+    shared: Arc<DriverShared>,
     port: usize,
     pool: BufferPool,
     most_held_bytes: usize,

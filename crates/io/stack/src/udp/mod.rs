@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use address::{OwnPath, stack_addr};
-use driver::{Shared, UdpTransmit};
+use driver::{DriverShared, UdpTransmit};
 pub use options::{DEFAULT_PORT, UdpOptions, UdpPath};
 pub use peers::PeerLimits;
 use polypath_mptcp::HostConfig;
@@ -77,7 +77,7 @@ impl Stack {
         let mut connection = options.connection.clone();
         Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes.max(1280));
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
-        let shared = Arc::new(Shared::new(ports, options, &random()?));
+        let shared = Arc::new(DriverShared::new(ports, options, &random()?));
         let stack =
             Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
         shared.belongs_to(stack.downgrade());
@@ -144,7 +144,7 @@ fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::R
 /// Addresses of the network as the stack knows them.
 #[derive(Debug)]
 struct Encapsulation {
-    shared: Arc<Shared>,
+    shared: Arc<DriverShared>,
 }
 
 impl Underlay for Encapsulation {

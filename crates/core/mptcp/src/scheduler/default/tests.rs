@@ -21,7 +21,7 @@ fn what_the_fast_subflow_brings_earlier_waits_for_it() {
     // Until the slow one's arrives in 50 ms: (1 + 40/20 − 1) · 14 600 new bytes.
     let pick = |left_bytes, more_to_come| {
         let view = View { unsent_bytes: left_bytes, more_to_come, ..view(&subflows) };
-        Default::default().select(&view)
+        DefaultScheduler::default().select(&view)
     };
     assert_eq!(pick(29_200, false), None);
     assert_eq!(pick(29_201, false), Some(Decision::send(1, Data::New)));
@@ -32,7 +32,7 @@ fn what_the_fast_subflow_brings_earlier_waits_for_it() {
 #[test]
 fn what_the_application_goes_on_to_write_waits_as_well() {
     let subflows = full_and_slow(100);
-    let mut scheduler = Default::default();
+    let mut scheduler = DefaultScheduler::default();
     let mut pick = |ms, unsent_bytes| {
         let now = Instant::ZERO + Duration::from_millis(ms);
         let view = View { now, unsent_bytes, window_left_bytes: 1 << 20, ..view(&subflows) };
@@ -54,7 +54,7 @@ fn what_would_block_the_window_waits() {
     // It arrives in 60 ms, and is acknowledged over the fast one 10 ms later: (1 + 60/20 − 1) · 14 600, and the segment.
     let pick = |left_bytes| {
         let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
-        Default::default().select(&view)
+        DefaultScheduler::default().select(&view)
     };
     assert_eq!(pick(43_800 + 1459), None);
     assert_eq!(pick(43_800 + 1460), Some(Decision::send(1, Data::New)));
@@ -67,7 +67,7 @@ fn no_more_goes_to_a_slow_subflow_at_once_than_the_window_has_room_for_until_it_
     // n bytes are acknowledged in 60 + n/1000 ms; in that time the fast one brings (50 + n/1000)/20 · 14 600 bytes.
     let pick = |left_bytes| {
         let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
-        Default::default().select(&view).map(|decision| decision.limit_bytes)
+        DefaultScheduler::default().select(&view).map(|decision| decision.limit_bytes)
     };
     // Room for 20 000: a quarter of what its bottleneck carries in a moment.
     assert_eq!(pick(36_500 + 34_600), Some(12_500));
@@ -86,7 +86,7 @@ fn what_is_left_of_the_window_goes_to_a_path_that_lacks_data() {
     let mut pick = |in_flight_bytes, left_bytes| {
         subflows[0].in_flight_bytes = in_flight_bytes;
         let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     // Until the slow one's is acknowledged, after 75 + 10 ms, the fast one brings 75 000 bytes.
     assert_eq!(pick(75_000, 5_840), Some(1));
@@ -100,7 +100,7 @@ fn what_is_left_of_the_window_goes_to_a_path_that_lacks_data() {
     let mut pick = |in_flight_bytes| {
         subflows[1].in_flight_bytes = in_flight_bytes;
         let view = View { window_left_bytes: 5_840, more_to_come: true, ..view(&subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     assert_eq!(pick(15_839), Some(1), "four segments of queue harm nobody");
     assert_eq!(pick(15_840), Some(0));
@@ -117,7 +117,7 @@ fn a_thin_path_blocks_a_broad_one_whose_round_trip_is_longer() {
         subflows[1].ssthresh_bytes = 0;
         subflows[1].in_flight_bytes = broad_window_bytes;
         let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     // Acknowledged in 10 + 14.6 + 10 ms, the broad one brings 19.6/30 of its window; 87 600 in 30 ms is four times as much.
     assert_eq!(pick(90_000, 58_800 + 1_459), None);
@@ -132,7 +132,7 @@ fn a_slow_subflow_does_not_fill_its_queue_but_the_fastest_may() {
     // 3 · 50/300 · 14 600 = 7 300.
     let pick = |subflows: &[SubflowView]| {
         let view = View { more_to_come: true, window_left_bytes: 1 << 20, ..view(subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     subflows[1].in_flight_bytes = 7_299;
     assert_eq!(pick(&subflows), Some(1));
@@ -151,7 +151,7 @@ fn a_thin_subflow_does_not_fill_its_queue_though_its_round_trip_is_shorter() {
         subflows[1].window_bytes = broad_window_bytes;
         subflows[1].in_flight_bytes = broad_window_bytes;
         let view = View { more_to_come: true, window_left_bytes: 1 << 20, ..view(&subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     // 4 · 14 600 in 300 ms are 77 867 in 400 ms.
     assert_eq!(pick(77_866), Some(0));
@@ -166,7 +166,7 @@ fn the_end_is_copied_from_the_slow_subflow_once() {
     let chunks = sent(&[(0, 1460, 2), (1460, 1460, 1), (2920, 1460, 2)]);
     let mut end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(&subflows) };
     end.data_next = DataSeq(4380);
-    let mut scheduler = Default::default();
+    let mut scheduler = DefaultScheduler::default();
     // The first arrives within its half round trip: 100 · (1/2 − 1/2) ms. The last takes 50 ms, a copy 10 ms.
     let copy = Decision { limit_bytes: 1460, ..Decision::send(0, Data::Copy(DataSeq(2920))) };
     assert_eq!(scheduler.select(&end), Some(copy));
@@ -175,8 +175,8 @@ fn the_end_is_copied_from_the_slow_subflow_once() {
     copied[2].subflow = SubflowId(1);
     copied[2].again = true;
     assert_eq!(scheduler.select(&View { sent: &copied, ..end }), None);
-    assert_eq!(Default::default().select(&View { more_to_come: true, ..end }), None);
-    assert_eq!(Default::default().select(&View { subflows: &subflows[1..], ..end }), None);
+    assert_eq!(DefaultScheduler::default().select(&View { more_to_come: true, ..end }), None);
+    assert_eq!(DefaultScheduler::default().select(&View { subflows: &subflows[1..], ..end }), None);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_thin_path_is_no_faster_for_its_round_trip() {
     subflows[1].acked_offset = 1;
     let pick = |subflows: &[SubflowView], more_to_come| {
         let view = View { unsent_bytes: 14_600, new_bytes: 14_600, more_to_come, ..view(subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     assert_eq!(pick(&subflows, false), Some(0));
     // A segment arrives after 10 + 58 ms, over the other path after 50 ms.
@@ -204,7 +204,7 @@ fn what_stands_in_the_queue_of_a_thin_path_is_copied_though_its_round_trip_is_sh
     let chunks = sent(&[(0, 2920, 1), (2920, 2920, 1)]);
     let pick = |subflows: &[SubflowView]| {
         let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
-        Default::default().select(&View { data_next: DataSeq(5840), ..end }).map(|copy| copy.data)
+        DefaultScheduler::default().select(&View { data_next: DataSeq(5840), ..end }).map(|copy| copy.data)
     };
     assert_eq!(pick(&subflows), None);
     // The first half arrives after 49 − 10 ms, the second after 97 − 10, its copy after 50.
@@ -219,7 +219,7 @@ fn what_is_on_its_way_is_not_copied_for_less_than_a_millisecond() {
     let chunks = sent(&[(0, 136, 1), (136, 2784, 1)]);
     let pick = |subflows: &[SubflowView]| {
         let closed = View { new_bytes: 0, window_limited: true, sent: &chunks, ..view(subflows) };
-        Default::default().select(&View { data_next: DataSeq(2920), ..closed })
+        DefaultScheduler::default().select(&View { data_next: DataSeq(2920), ..closed })
     };
     // 136 of 2920 arrive at once; after a loss, one round trip later: then by whole segments.
     assert_eq!(pick(&subflows), None);
@@ -245,7 +245,7 @@ fn a_copy_that_is_on_its_way_is_not_copied() {
         let mut chunks = sent(&[(0, 1460, 2), (1460, 1460, 1)]);
         chunks.iter_mut().for_each(|chunk| chunk.again = again);
         let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
-        Default::default().select(&View { data_next: DataSeq(2920), ..end }).map(|copy| copy.data)
+        DefaultScheduler::default().select(&View { data_next: DataSeq(2920), ..end }).map(|copy| copy.data)
     };
     assert_eq!(pick(&subflows, false), Some(Data::Copy(DataSeq(1460))));
     assert_eq!(pick(&subflows, true), None);
@@ -258,7 +258,7 @@ fn a_subflow_that_nothing_will_give_room_is_not_waited_for() {
     let mut subflows = full_and_slow(100);
     let pick = |subflows: &[SubflowView]| {
         let little = View { unsent_bytes: 5000, window_left_bytes: 5000, ..view(subflows) };
-        Default::default().select(&little)
+        DefaultScheduler::default().select(&little)
     };
     assert_eq!(pick(&subflows), None);
     subflows[0].in_flight_bytes = 0;
@@ -272,7 +272,7 @@ fn two_subflows_do_not_wait_for_each_other() {
     subflows[0].bottleneck_bytes_per_s = Some(1 << 18);
     subflows[1].bottleneck_bytes_per_s = Some(1 << 30);
     let little = View { new_bytes: 90, unsent_bytes: 90, ..view(&subflows) };
-    let decision = Default::default().select(&little).map(|decision| decision.subflow);
+    let decision = DefaultScheduler::default().select(&little).map(|decision| decision.subflow);
     assert_eq!(decision, Some(1));
 }
 
@@ -285,7 +285,7 @@ fn of_many_that_wait_for_the_next_one_sends() {
         subflow.bottleneck_bytes_per_s = Some(1 << (18 + number));
     }
     let little = View { new_bytes: 90, unsent_bytes: 90, ..view(&subflows) };
-    assert!(Default::default().select(&little).is_some());
+    assert!(DefaultScheduler::default().select(&little).is_some());
 }
 
 proptest! {
@@ -310,7 +310,7 @@ proptest! {
         }
         let new_bytes = unsent_bytes.min(window_left_bytes);
         let view = View { new_bytes, unsent_bytes, window_left_bytes, more_to_come, ..view(&subflows) };
-        prop_assert!(Default::default().select(&view).is_some());
+        prop_assert!(DefaultScheduler::default().select(&view).is_some());
     }
 }
 
@@ -341,9 +341,9 @@ prop_compose! {
 fn a_silent_subflow_gets_no_new_data_while_another_answers() {
     let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
     subflows[0].is_probing = true;
-    assert_eq!(Default::default().select(&view(&subflows)), Some(Decision::send(1, Data::New)));
+    assert_eq!(DefaultScheduler::default().select(&view(&subflows)), Some(Decision::send(1, Data::New)));
     subflows[1].is_probing = true;
-    assert_eq!(Default::default().select(&view(&subflows)), Some(Decision::send(0, Data::New)));
+    assert_eq!(DefaultScheduler::default().select(&view(&subflows)), Some(Decision::send(0, Data::New)));
 }
 
 #[test]
@@ -352,7 +352,8 @@ fn what_keeps_the_window_closed_is_copied() {
     subflows[1].in_flight_bytes = 2920;
     let chunks = sent(&[(0, 2920, 2)]);
     let closed = View { new_bytes: 0, window_limited: true, sent: &chunks, ..view(&subflows) };
-    let decision = Default::default().select(&closed).map(|decision| (decision.subflow, decision.data));
+    let decision =
+        DefaultScheduler::default().select(&closed).map(|decision| (decision.subflow, decision.data));
     assert_eq!(decision, Some((0, Data::Copy(DataSeq(0)))));
 }
 
@@ -363,7 +364,7 @@ fn what_was_not_worth_a_copy_may_be_later() {
     subflows[1].in_flight_bytes = 2920;
     subflows[2].in_flight_bytes = 1460;
     let chunks = sent(&[(0, 1460, 2), (1460, 1460, 2), (2920, 1460, 3)]);
-    let mut scheduler = Default::default();
+    let mut scheduler = DefaultScheduler::default();
     let mut pick = |subflows: &[SubflowView]| {
         let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
         let decision = scheduler.select(&View { data_next: DataSeq(4380), ..end })?;
@@ -387,7 +388,7 @@ fn what_a_path_holds_that_has_fallen_is_copied_beyond_the_budget() {
     let held: Vec<(u64, u32, u8)> = (0..1000).map(|at| (at * 1460, 1460, 2)).collect();
     let chunks = sent(&held);
     let copied_bytes = |subflows: &[SubflowView]| {
-        let mut scheduler = Default::default();
+        let mut scheduler = DefaultScheduler::default();
         let mut copied = 0;
         for _ in 0..1000 {
             let end = View { new_bytes: 0, unsent_bytes: 0, sent: &chunks, ..view(subflows) };
@@ -415,7 +416,7 @@ fn what_a_slow_path_holds_is_told_by_its_rate_not_by_its_window() {
         subflows[1].in_flight_bytes = in_flight_bytes;
         subflows[1].bottleneck_bytes_per_s = rate;
         let view = View { more_to_come: true, window_left_bytes: 1 << 30, ..view(&subflows) };
-        Default::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
     };
     assert_eq!(pick(29_000, None), Some(1));
     assert_eq!(pick(29_000, Some(100_000)), Some(1));

@@ -16,7 +16,7 @@ const KEY: PathKey = PathKey([8; 16]);
 fn receiver(most_held_bytes: usize) -> (UdpReceive, SocketAddr) {
     let port = Port::open(true, 0, None, None).expect("a socket");
     let at = SocketAddr::from(([127, 0, 0, 1], port.socket.local_addr().expect("an address").port()));
-    let shared = Arc::new(Shared::new(vec![port], &UdpOptions::default(), &[3; 64]));
+    let shared = Arc::new(DriverShared::new(vec![port], &UdpOptions::default(), &[3; 64]));
     (shared.receivers(most_held_bytes).remove(0), at)
 }
 
