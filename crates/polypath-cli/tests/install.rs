@@ -1,7 +1,9 @@
 //! What `make install` puts in place works from there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use polypath_testbed::built;
 
 fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -11,14 +13,6 @@ fn run(command: &mut Command) -> Output {
 
 fn text(output: Output) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_string()
-}
-
-/// The libraries, beside the command.
-fn built() -> PathBuf {
-    let libraries =
-        ["build", "--quiet", "--profile", "test", "-p", "polypath-capi", "-p", "polypath-preload"];
-    run(Command::new(env!("CARGO")).args(libraries));
-    Path::new(env!("CARGO_BIN_EXE_polypath")).parent().expect("a folder").to_path_buf()
 }
 
 #[test]

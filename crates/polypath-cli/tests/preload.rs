@@ -4,31 +4,17 @@ mod lab;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::{Lab, Running, finish, has_or_skip};
 use polypath_stack::engine::socket_info;
-use polypath_testbed::Testbed;
+use polypath_testbed::{Testbed, built};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(30);
-
-fn library() -> &'static PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        let built = build.args(["build", "--quiet", "--profile", "test", "-p", "polypath-preload"]).status();
-        assert!(built.expect("cargo").success(), "the library builds");
-        let library = PathBuf::from(env!("CARGO_BIN_EXE_polypath")).with_file_name("libpolypath_preload.so");
-        assert!(library.is_file(), "{library:?}");
-        library
-    })
-}
 
 struct Bench {
     lab: Lab,
@@ -58,7 +44,7 @@ impl Bench {
         );
         let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
         command.args(["preload", "--engine", "tun", "--", "python3", "-c", &start]);
-        command.env("POLYPATH_PRELOAD_LIBRARY", library());
+        command.env("POLYPATH_PRELOAD_LIBRARY", built().join("libpolypath_preload.so"));
         command.env("POLYPATH_RUNTIME_DIR", self.lab.folder().join("run")).stdin(Stdio::null());
         command
     }

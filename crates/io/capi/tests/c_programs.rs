@@ -2,28 +2,19 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use polypath_system::Namespace;
-use polypath_testbed::{Testbed, is_root_or_skip};
-
-fn libraries() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    let built = build.args(["build", "--quiet", "--profile", "test", "-p", "polypath-capi"]).status();
-    assert!(built.expect("cargo").success(), "the library builds");
-    // target/PROFILE/deps/c_programs-HASH
-    let test = std::env::current_exe().expect("this test");
-    test.ancestors().nth(2).expect("a target directory").to_path_buf()
-}
+use polypath_testbed::{Testbed, built, is_root_or_skip};
 
 /// Compiles a C source against the header and the shared library.
 fn compile(source: &str, to: &Path) {
-    let (folder, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), libraries());
+    let (folder, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(folder.join("include"));
-    cc.arg(folder.join(source)).arg("-o").arg(to).arg("-L").arg(&libraries).arg("-lpolypath");
+    cc.arg(folder.join(source)).arg("-o").arg(to).arg("-L").arg(libraries).arg("-lpolypath");
     cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
     assert!(cc.status().expect("cc").success(), "{source} compiles");
 }

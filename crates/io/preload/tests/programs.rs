@@ -8,17 +8,11 @@ use std::thread;
 
 use polypath_stack::engine::socket_info;
 use polypath_system::Namespace;
-use polypath_testbed::{Testbed, is_root_or_skip};
+use polypath_testbed::{Testbed, built, is_root_or_skip};
 use socket2::{Domain, Protocol, Socket, Type};
 
 fn library() -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    // The command lies beside the library, and keeps its connections.
-    build.args(["build", "--quiet", "--profile", "test", "-p", "polypath-preload", "-p", "polypath"]);
-    assert!(build.status().expect("cargo").success(), "the library builds");
-    // target/PROFILE/deps/programs-HASH
-    let test = std::env::current_exe().expect("this test");
-    test.ancestors().nth(2).map(|folder| folder.join("libpolypath_preload.so")).expect("a target directory")
+    built().join("libpolypath_preload.so")
 }
 
 fn listen() -> TcpListener {

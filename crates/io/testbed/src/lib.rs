@@ -1,11 +1,15 @@
 //! Two hosts of their own on this machine, joined by several paths: for tests, benchmarks and demonstrations.
 
+mod built;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use polypath_system::tun::{Tun, TunConfig};
 use polypath_system::{Namespace, Netlink, SystemState};
+
+pub use built::built;
 
 /// Between two looks at addresses that are not usable yet.
 const ADDRESS_POLL: Duration = Duration::from_millis(5);
