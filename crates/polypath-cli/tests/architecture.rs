@@ -192,31 +192,46 @@ fn every_test_that_the_threats_name_is_there() {
     }
 }
 
-/// The walks of docs/architecture.md: by heading, the files in order.
-fn walks() -> Vec<(String, Vec<String>)> {
+/// A step of a walk: a file, and the function to read there.
+#[derive(Debug)]
+struct Step {
+    file: String,
+    function: String,
+}
+
+/// The walks of docs/architecture.md: by heading, the steps in order.
+fn walks() -> Vec<(String, Vec<Step>)> {
     let text = fs::read_to_string(workspace().join("docs/architecture.md")).expect("the page");
-    let mut walks: Vec<(String, Vec<String>)> = Vec::new();
+    let mut walks: Vec<(String, Vec<Step>)> = Vec::new();
     for line in text.lines() {
         if let Some(title) = line.strip_prefix("### ") {
             walks.push((title.to_owned(), Vec::new()));
         }
-        let is_step = line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
-        if is_step && let (Some((_, files)), Some(file)) = (walks.last_mut(), line.split('`').nth(1)) {
-            files.push(file.to_owned());
-        }
+        let Some((number, step)) = line.split_once(". ") else { continue };
+        let (Ok(number), Some((_, steps))) = (number.parse::<usize>(), walks.last_mut()) else { continue };
+        // `file` `function`: what happens
+        let parts: Vec<&str> = step.splitn(5, '`').collect();
+        let ["", file, " ", function, rest] = parts[..] else { panic!("no file and function: {line}") };
+        assert!(rest.starts_with(": "), "{line}");
+        assert_eq!(number, steps.len() + 1, "{line}");
+        steps.push(Step { file: file.to_owned(), function: function.to_owned() });
     }
     walks
 }
 
 #[test]
-fn walks_through_the_code_name_files_that_are_there_once_each() {
+fn walks_through_the_code_name_functions_that_are_there_and_each_file_once() {
     let walks = walks();
     assert_eq!(walks.len(), 5);
-    for (title, files) in walks {
-        assert!(files.len() >= 8, "{title}: {} files", files.len());
-        let missing: Vec<_> =
-            files.iter().filter(|file| !workspace().join("crates").join(file).exists()).collect();
-        assert!(missing.is_empty(), "{title}: {missing:?}");
-        assert_eq!(files.iter().collect::<BTreeSet<_>>().len(), files.len(), "{title}: one is visited twice");
+    for (title, steps) in walks {
+        assert!(steps.len() >= 8, "{title}: {} steps", steps.len());
+        for Step { file, function } in &steps {
+            let code = fs::read_to_string(workspace().join("crates").join(file));
+            let code = code.unwrap_or_else(|error| panic!("{title}: {file}: {error}"));
+            let has = ["(", "<"].iter().any(|end| code.contains(&format!("fn {function}{end}")));
+            assert!(has, "{title}: {file} has no function {function}");
+        }
+        let files: BTreeSet<&str> = steps.iter().map(|step| step.file.as_str()).collect();
+        assert_eq!(files.len(), steps.len(), "{title}: a file is visited twice");
     }
 }
