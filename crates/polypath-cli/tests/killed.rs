@@ -2,16 +2,20 @@
 
 mod lab;
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{Lab, Running};
+use lab::Lab;
 use polypath_system::Namespace;
 use polypath_testbed::Testbed;
+use rustix::process::{Pid, Signal};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Nothing here takes longer, unless it hangs.
@@ -67,11 +71,11 @@ fn answer(mut connection: TcpStream, tell: &mpsc::Sender<Seen>) -> std::io::Resu
     }
 }
 
-fn get(lab: &Lab, at: SocketAddr, name: &str) -> Running {
+fn get(lab: &Lab, at: SocketAddr, name: &str) -> Command {
     let mut get = Command::new(env!("CARGO_BIN_EXE_polypath"));
     get.args(["get", "--engine", "tun", "-q", "-o"]).arg(lab.folder().join(name));
     get.arg(format!("http://{at}/{name}")).env("POLYPATH_RUNTIME_DIR", lab.folder().join("records"));
-    lab.start(&mut get)
+    get
 }
 
 #[test]
@@ -85,7 +89,7 @@ fn a_command_that_is_killed_leaves_nothing_and_its_peers_know() {
         let at = SocketAddr::from((Testbed::server_v4(0), port));
         let seen = serve(&lab.testbed.server, at, protocol);
         let names = ["idle", "busy1", "busy2"];
-        let mut running = names.map(|name| get(&lab, at, &format!("{name}{port}")));
+        let mut running = names.map(|name| lab.start(&mut get(&lab, at, &format!("{name}{port}"))));
         names.iter().for_each(|_| assert_eq!(seen.recv_timeout(LIMIT), Ok(Seen::Request)));
         wait_until("bytes that come", || {
             let part = |name| lab.folder().join(format!("{name}{port}.part"));
@@ -102,6 +106,48 @@ fn a_command_that_is_killed_leaves_nothing_and_its_peers_know() {
         wait_until("no records, nor sockets to ask at", || {
             std::fs::read_dir(&records).expect("the records").count() == 0
         });
+    }
+}
+
+/// A folder with an nft in it that does its work, until there is a file `refuse` beside it.
+fn failing_nft(lab: &Lab) -> PathBuf {
+    let folder = lab.folder().join("programs");
+    std::fs::create_dir(&folder).expect("a folder");
+    let script = format!(
+        "#!/bin/sh\n[ -e {0}/refuse ] && {{ echo no more >&2; exit 1; }}\nPATH=\"${{PATH#{0}:}}\" exec nft \"$@\"\n",
+        folder.display()
+    );
+    let nft = folder.join("nft");
+    std::fs::write(&nft, script).expect("a file");
+    std::fs::set_permissions(nft, Permissions::from_mode(0o755)).expect("our own file");
+    folder
+}
+
+#[test]
+fn what_can_t_be_taken_down_is_said_by_the_command_and_by_who_stays_when_it_is_killed() {
+    let Some(lab) = Lab::with_rate_or_skip("networks that can't be put back", "50mbit") else { return };
+    lab.add_default_routes();
+    let at = SocketAddr::from((Testbed::server_v4(0), 8000));
+    let seen = serve(&lab.testbed.server, at, Protocol::TCP);
+    let programs = failing_nft(&lab);
+    let path = format!("{}:{}:/usr/sbin", programs.display(), std::env::var("PATH").expect("a variable"));
+    for (signal, words) in [
+        (Signal::INT, "the network is not as it was"),
+        (Signal::KILL, "had set up before it was killed can't be taken down"),
+    ] {
+        let mut command = get(&lab, at, "busy");
+        let client = lab.start(command.env("PATH", &path));
+        // The end of the one before may come first.
+        while seen.recv_timeout(LIMIT).expect("a request") != Seen::Request {}
+        std::fs::write(programs.join("refuse"), "").expect("a file");
+        rustix::process::kill_process(Pid::from_child(&client.0), signal).expect("our own child");
+        let output = lab::finish(client);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let end = format!("{words}: nft refused what it was asked for: no more");
+        let is_said = said.lines().any(|line| line.starts_with("polypath: ") && line.ends_with(&end));
+        assert!(is_said, "{signal:?}: {said}");
+        assert_eq!(output.stdout, b"", "results go there");
+        std::fs::remove_file(programs.join("refuse")).expect("our own file");
     }
 }
 

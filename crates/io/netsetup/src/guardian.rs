@@ -15,7 +15,8 @@ use polypath_system::tun::Tun;
 use polypath_system::{Namespace, Netlink};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 
 use super::farewell::take_leave;
 use super::options::GuardianCommand;
@@ -33,13 +34,13 @@ pub(super) struct Guardian {
 impl Guardian {
     /// Starts one for this process, in the calling thread's network namespace.
     pub(super) fn start(command: &GuardianCommand, directory: &Path, tun: &Tun) -> io::Result<Self> {
-        let parent = pidfd_open(getpid(), PidfdFlags::empty())?;
         let peers = File::from(memfd_create("polypath-peers", MemfdFlags::CLOEXEC)?);
         let mut process = Command::new(&command.program);
-        process.args(&command.arguments).arg(directory);
-        // What a terminal sends to its foreground process group is not for it; and it keeps nobody's pipe open.
+        process.args(&command.arguments).arg(directory).arg(std::process::id().to_string());
+        // What a terminal sends to its foreground process group is not for it. Standard error stays this process's: what can't be
+        // taken down is said there.
         process.process_group(0).current_dir("/");
-        process.stdin(parent).stdout(tun.descriptor()?).stderr(peers.try_clone()?);
+        process.stdin(peers.try_clone()?).stdout(tun.descriptor()?);
         Ok(Self { child: process.spawn()?, peers })
     }
 
@@ -57,25 +58,44 @@ impl Drop for Guardian {
     }
 }
 
-/// Waits until the process has ended whose descriptor (pidfd_open(2)) is standard input, tells its peers, and takes down what
-/// it has left in the network of this process. Standard output is the process's device, standard error a list of the
-/// peers. `directory` is where its records are.
-pub fn guard(directory: &Path) -> io::Result<()> {
+/// Waits until the process has ended that started this one and has the number `parent`, tells its peers, and takes down what
+/// it has left in the network of this process. Standard input is a list of the peers, standard output the process's device.
+/// `directory` is where its records are.
+pub fn guard(directory: &Path, parent: u32) -> io::Result<()> {
     ignore_signals();
-    let parent = io::stdin();
-    let mut watched = [PollFd::from_borrowed_fd(parent.as_fd(), PollFlags::IN)];
-    rustix::io::retry_on_intr(|| rustix::event::poll(&mut watched, None))?;
+    wait_for_end(parent)?;
     let (device, peers) =
-        (io::stdout().as_fd().try_clone_to_owned(), io::stderr().as_fd().try_clone_to_owned());
-    // What is set up goes also if they can't be told.
+        (io::stdout().as_fd().try_clone_to_owned(), io::stdin().as_fd().try_clone_to_owned());
+    // What is set up goes also if they can't be told, and before anything is said: nobody may read it.
     let told = device.and_then(|device| take_leave(device, &File::from(peers?)));
-    clear_in(directory).and(told)
+    let cleared = clear_in(directory);
+    if let Err(error) = told {
+        tracing::warn!(%error, "the peers of a process that was killed can't be told");
+    }
+    cleared
 }
 
-/// A service manager asks all processes of a service to end; this one ends when its parent has.
+/// Waits until this process's parent has ended, which had the number `parent`.
+fn wait_for_end(parent: u32) -> io::Result<()> {
+    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
+    let watched = match pidfd_open(parent, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(()),
+        watched => watched?,
+    };
+    // The number may be another process's by now, but not as long as it is that of our parent.
+    if getppid() != Some(parent) {
+        return Ok(());
+    }
+    let mut watched = [PollFd::new(&watched, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut watched, None))?;
+    Ok(())
+}
+
+/// A service manager asks all processes of a service to end; this one ends when its parent has. Nor does a terminal stop it that
+/// lets processes in the background write nothing.
 #[allow(unsafe_code)]
 fn ignore_signals() {
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTTOU] {
         // SAFETY: to ignore a signal runs no code of ours.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

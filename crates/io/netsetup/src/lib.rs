@@ -112,9 +112,9 @@ impl NetworkSetup {
         let tun = device.name();
         namespace.run(|| {
             let netlink = Netlink::new()?;
-            // What is in the way of this one is an error below.
+            // What is in the way of this one is an error below; the rest is said by who calls `clear`.
             if let Err(error) = guardian::clear_in(&directory) {
-                tracing::warn!(%error, "what instances that died have left can't all be removed");
+                tracing::info!(%error, "what instances that died have left can't all be removed");
             }
             netlink.set_up(tun)?;
             // From the first record on.

@@ -17,7 +17,7 @@ pub struct SetupOptions {
     pub guardian: Option<GuardianCommand>,
 }
 
-/// The command that becomes a guardian: a program that calls [`guard`](super::guard) with the one argument that follows these.
+/// The command that becomes a guardian: a program that calls [`guard`](super::guard) with the two arguments that follow these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardianCommand {
     /// The program.

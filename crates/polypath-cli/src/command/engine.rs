@@ -315,6 +315,7 @@ pub(super) const GUARDIAN: &str = "set-up-guardian";
 #[derive(Debug, Args)]
 pub(super) struct GuardianArguments {
     directory: PathBuf,
+    parent: u32,
 }
 
 /// How this program becomes a guardian.
@@ -324,7 +325,12 @@ pub(super) fn guardian() -> GuardianCommand {
 
 /// Waits for the end of the process that started this one.
 pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
-    polypath_netsetup::guard(&arguments.directory).map_err(Failure::run)
+    let GuardianArguments { directory, parent } = arguments;
+    polypath_netsetup::guard(directory, *parent).map_err(|error| {
+        Failure::run(format!(
+            "what process {parent} had set up before it was killed can't be taken down: {error}"
+        ))
+    })
 }
 
 /// Takes down what processes that were killed have left, whatever their engine. Only who may change the network has records.

@@ -20,6 +20,8 @@ mod interfaces;
 #[cfg(feature = "full")]
 mod lab;
 #[cfg(feature = "full")]
+mod log;
+#[cfg(feature = "full")]
 mod monitor;
 #[cfg(feature = "full")]
 mod network;
@@ -108,14 +110,7 @@ pub fn run(policies: &Policies) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    let result = match arguments.command {
-        Command::Demo(arguments) => demo::run(&arguments, policies),
-        Command::Sim(arguments) => sim::run(&arguments, policies),
-        Command::Soak(arguments) => soak::run(&arguments),
-        #[cfg(feature = "full")]
-        Command::All(command) => command.run(policies),
-    };
-    let (message, code) = match result {
+    let (message, code) = match carry_out(arguments.command, policies) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Input(message)) => (message, 2),
         Err(Failure::Run(message)) => (message, 1),
@@ -123,6 +118,19 @@ pub fn run(policies: &Policies) -> ExitCode {
     };
     complain(&message);
     ExitCode::from(code)
+}
+
+fn carry_out(command: Command, policies: &Policies) -> Result<(), Failure> {
+    // Without the rest, nothing is in the program that logs.
+    #[cfg(feature = "full")]
+    log::start()?;
+    match command {
+        Command::Demo(arguments) => demo::run(&arguments, policies),
+        Command::Sim(arguments) => sim::run(&arguments, policies),
+        Command::Soak(arguments) => soak::run(&arguments),
+        #[cfg(feature = "full")]
+        Command::All(command) => command.run(policies),
+    }
 }
 
 /// The policy that an option names.
