@@ -20,7 +20,7 @@ test: setup setup-packages ## Run all tests: units, properties, scenarios, middl
 	$(CARGO) test --workspace --no-fail-fast
 	$(CARGO) test --manifest-path examples/policies/Cargo.toml --target-dir $(TARGET)
 
-check: lint doc test ## What CI runs
+check: lint doc test ## Formatting, clippy, documentation and all tests; .ci/run is what CI runs
 
 lint: setup ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check

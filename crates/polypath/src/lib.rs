@@ -1,7 +1,8 @@
 //! Multipath TCP in user space: one connection, many paths.
 //!
-//! An [`Engine`] carries connections; programs are written against [`Engine::connect`], [`Engine::listen`] and streams with tokio's
-//! traits, and which engine it is, is a choice at start.
+//! An [`Engine`] carries connections: it has [`Engine::connect`] and [`Engine::listen`], and its streams have tokio's traits. A program that is
+//! written against it leaves the choice of the engine to whoever starts it. A program that needs one kind only takes that kind, such as
+//! [`Stack`] in the example below, with methods of the same names.
 //!
 //! | engine | feature | |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Two hosts of their own on this machine, joined by several paths: for tests, benchmarks and demonstrations.
+//! Two hosts of network namespaces on this machine, joined by several paths: for tests, benchmarks and demonstrations.
 
 mod built;
 
