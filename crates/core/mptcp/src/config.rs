@@ -44,10 +44,10 @@ pub struct ConnectionConfig {
     pub race: bool,
     /// A subflow that joins begins with the window that slow start would have brought it to, had it begun with the connection: twice
     /// the initial window for each round trip of its own since then, four times at most, no more than the path is known to
-    /// carry, and no more than a quarter of what either end can hold. Pacing spreads it over a round trip. For its handshake takes
-    /// two round trips more than TCP's (RFC 8684 §3.1, §3.2), and where it is the better path, all of a short transfer would be late
-    /// by that. Only under a scheduler that [knows slow paths](crate::scheduler::Scheduler::knows_slow_paths), and not with a coupled
-    /// algorithm, which gives up but slowly what is too much for a path that others use. Default on.
+    /// carry, and no more than a quarter of what either end can hold. Pacing spreads it over a round trip. The reason is the handshake,
+    /// which takes two round trips more than TCP's (RFC 8684 §3.1, §3.2): where the path is the better one, all of a short transfer
+    /// would be late by that. Only under a scheduler that [knows slow paths](crate::scheduler::Scheduler::knows_slow_paths), and not
+    /// with a coupled algorithm, which is slow to give up a window that is too large for a path that others use. Default on.
     pub catch_up: bool,
     /// The receive window grows with what arrives, up to the receive buffer and the host's memory; off, it is the receive buffer
     /// from the start. Default on.
