@@ -64,16 +64,17 @@
 //! How a connection does is a [`StreamInfo`], with a [`SubflowInfo`] for each of its subflows, from whichever engine.
 //!
 //! Policies are chosen in [`mptcp::ConnectionConfig`]: [`mptcp::scheduler`], [`mptcp::path_manager`], [`congestion`]. By their names they are
-//! found in [`Policies`], to which a program adds its own.
+//! found in [`Policies`], to which a program adds its own. What happens to packets between hosts, in the simulator and in emulated links, is
+//! in [`link`], and chosen in the same way.
 
 #[doc(inline)]
 pub use {
-    polypath_congestion as congestion, polypath_mptcp as mptcp, polypath_stack as stack, polypath_tcp as tcp,
-    polypath_units as units, polypath_wire as wire,
+    polypath_congestion as congestion, polypath_link as link, polypath_mptcp as mptcp,
+    polypath_stack as stack, polypath_tcp as tcp, polypath_units as units, polypath_wire as wire,
 };
 
 #[doc(inline)]
-pub use polypath_config::Policies;
+pub use polypath_config::{Policies, PolicyKind};
 #[doc(inline)]
 pub use polypath_stack::engine::{ConnectOptions, Engine, Listener, Stream, StreamInfo, SubflowInfo};
 #[cfg(feature = "kernel")]

@@ -1,4 +1,4 @@
-use polypath_link::impairment::{Fate, Impairment, Model, Numbers, Passing, Random};
+use polypath::link::impairment::{Fate, Impairment, Model, Numbers, Passing, Random};
 
 /// A link impairment: losses come in bursts of so many packets, which begin with this probability at each packet.
 pub const BURSTS: Model = Model::with_parameter(
@@ -41,15 +41,15 @@ impl Impairment for Bursts {
 
 #[cfg(test)]
 mod tests {
-    use polypath_units::{Duration, Instant};
+    use polypath::units::{Duration, Instant};
 
     use super::*;
 
     #[test]
     fn a_share_above_one_is_refused() {
-        let policies = polypath_config::Policies::default().with(BURSTS);
-        assert!(policies.find::<polypath_link::impairment::Impairments>("bursts:3,100%").is_ok());
-        let error = policies.find::<polypath_link::impairment::Impairments>("bursts:3,2").unwrap_err();
+        let policies = polypath::Policies::default().with(BURSTS);
+        assert!(policies.find::<polypath::link::impairment::Impairments>("bursts:3,100%").is_ok());
+        let error = policies.find::<polypath::link::impairment::Impairments>("bursts:3,2").unwrap_err();
         let expected = "bursts[:packets,share, a number of packets, then a share of 0 to 1 such as 1%, 3,0.01 by default]";
         assert_eq!(error.expected(), expected);
     }

@@ -1,4 +1,4 @@
-use polypath_mptcp::scheduler::{Decision, Policy, Scheduler, View};
+use polypath::mptcp::scheduler::{Decision, Policy, Scheduler, View};
 
 /// A scheduler: the subflow with the largest congestion window.
 pub const LARGEST: Policy = Policy::new("largest", |_| Box::new(Largest));
@@ -21,8 +21,8 @@ impl Scheduler for Largest {
 
 #[cfg(test)]
 mod tests {
-    use polypath_mptcp::scheduler::SubflowView;
-    use polypath_units::Duration;
+    use polypath::mptcp::scheduler::SubflowView;
+    use polypath::units::Duration;
 
     use super::*;
 

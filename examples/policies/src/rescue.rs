@@ -1,4 +1,4 @@
-use polypath_mptcp::path_manager::{PathAction, PathEvent, PathManager, PathView, Policy};
+use polypath::mptcp::path_manager::{PathAction, PathEvent, PathManager, PathView, Policy};
 
 /// A path manager: opens the other paths when the first one fails.
 pub const RESCUE: Policy = Policy::new("rescue", |_| Box::new(Rescue));
@@ -28,8 +28,8 @@ impl PathManager for Rescue {
 
 #[cfg(test)]
 mod tests {
-    use polypath_mptcp::path_manager::{LocalEndpoint, SubflowSummary};
-    use polypath_wire::Endpoint;
+    use polypath::mptcp::path_manager::{LocalEndpoint, SubflowSummary};
+    use polypath::wire::Endpoint;
 
     use super::*;
 

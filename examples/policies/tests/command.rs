@@ -65,7 +65,7 @@ fn options_take_them() {
         "--scheduler",
         "largest",
         "--congestion",
-        "steady",
+        "steady:50",
     ];
     assert_eq!(json(&polypath(folder.path(), &demo))["intact"], true);
 }
@@ -89,4 +89,28 @@ fn a_wrong_name_gets_the_names_and_theirs_among_them() {
     for message in [in_file, in_option] {
         assert!(message.contains("backup-aware, largest"), "{message}");
     }
+}
+
+#[test]
+fn middlebox_cases_and_random_scenarios_have_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = json(&polypath(folder.path(), &["bench", "middleboxes", "--only", "latecomer", "--json"]));
+    assert!(cases["cases"].as_u64() >= Some(12), "{cases}");
+    assert_eq!(cases["cases"], cases["passed"], "{cases}");
+    let soak = json(&polypath(folder.path(), &["soak", "--count", "20", "--json"]));
+    assert_eq!(soak["passed"], 20, "{soak}");
+    let told = |seed: u64| polypath(folder.path(), &["soak", "--seed", &seed.to_string()]).stdout;
+    let is_ours = |seed| String::from_utf8_lossy(&told(seed)).contains("scheduler largest");
+    assert!((0..40).any(is_ours), "one scenario in twelve");
+}
+
+#[test]
+fn a_wrong_parameter_is_named_by_its_policy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = polypath(folder.path(), &["demo", "--virtual", "--congestion", "steady:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).expect("text");
+    let why = "the congestion control of \"steady:0\" has a wrong parameter: number would be zero for non-zero type";
+    assert!(said.starts_with(&format!("polypath: --congestion: {why}; expected steady[:packets,")), "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
 }

@@ -1,17 +1,18 @@
 //! The policies at work: in the laboratory, and in hosts and links of the simulator.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use policies::{EVERY_TENTH, LARGEST, Latecomer, RESCUE, STEADY};
+use policies::{LARGEST, Latecomer, RESCUE, every_tenth, steady};
+use polypath::link::middlebox::Chain;
+use polypath::link::{LinkConfig, QueueLimit};
+use polypath::mptcp::{ConnectionConfig, HostConfig};
+use polypath::units::{BitRate, Duration, Instant};
+use polypath::wire::Endpoint;
 use polypath_lab::{PathSet, PathSpec, Variant, Workload, run_set};
-use polypath_link::middlebox::Chain;
-use polypath_link::{LinkConfig, QueueLimit};
-use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::conversation::Conversation;
 use polypath_sim::network::BoxPosition;
 use polypath_sim::topologies::{PathConfig, parallel_paths};
-use polypath_units::{BitRate, Duration, Instant};
-use polypath_wire::Endpoint;
 
 fn spec(mbps: u64, rtt_ms: u64) -> PathSpec {
     PathSpec {
@@ -27,10 +28,10 @@ fn spec(mbps: u64, rtt_ms: u64) -> PathSpec {
 fn the_laboratory_runs_a_scheduler_and_a_congestion_control_from_outside() {
     let set = PathSet::from(vec![spec(10, 20), spec(10, 40)]);
     let bulk = Workload::Bulk { duration: Duration::from_secs(5) };
-    let outcome = run_set(&set, &Variant::multipath("both", LARGEST, polypath_congestion::CUBIC), &bulk, 1);
+    let outcome = run_set(&set, &Variant::multipath("both", LARGEST, polypath::congestion::CUBIC), &bulk, 1);
     assert!(outcome.goodput_bps > 15e6, "{}", outcome.goodput_bps);
     // 30 segments of some 1440 bytes in 20 and in 40 ms: more than the first path carries, and 8.6 Mbit/s over the second.
-    let outcome = run_set(&set, &Variant::multipath("steady", LARGEST, STEADY), &bulk, 1);
+    let outcome = run_set(&set, &Variant::multipath("steady", LARGEST, steady()), &bulk, 1);
     assert!((16e6..19e6).contains(&outcome.goodput_bps), "{}", outcome.goodput_bps);
 }
 
@@ -86,9 +87,11 @@ fn a_host_takes_a_path_manager_from_outside() {
 
 #[test]
 fn a_link_takes_a_queue_and_a_middlebox_from_outside() {
-    let lossy = LinkConfig { discipline: EVERY_TENTH, ..link() };
+    let lost_packets = Arc::new(AtomicU64::new(0));
+    let lossy = LinkConfig { discipline: every_tenth(Arc::clone(&lost_packets)), ..link() };
     let (bytes, _) = received_bytes(PathConfig::symmetric("lossy", lossy), ConnectionConfig::default());
     assert_eq!(bytes, 5_000_000);
+    assert!(lost_packets.load(Ordering::Relaxed) > 10, "{lost_packets:?}");
     let chain = Chain::from(Box::new(Latecomer::new(Duration::from_secs(1))) as Box<_>);
     let late =
         PathConfig { boxes: Some((BoxPosition::First, chain)), ..PathConfig::symmetric("late", link()) };

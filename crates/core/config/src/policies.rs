@@ -57,7 +57,7 @@ macro_rules! kinds {
             #[cfg(feature = "files")]
             pub(crate) fn names_of(&self, what: &str) -> Option<alloc::vec::Vec<&'static str>> {
                 $(if what == <$kind>::WHAT {
-                    return Some(self.$field.iter().map(Named::name).collect());
+                    return Some(self.$field.iter().map(|policy| policy.name()).collect());
                 })*
                 None
             }
@@ -108,7 +108,7 @@ impl Policies {
     }
 
     /// All policies of a kind, ours first.
-    pub fn all<K: PolicyKind>(&self) -> impl Iterator<Item = Named<K>> {
+    pub fn all<K: PolicyKind>(&self) -> impl Iterator<Item = &Named<K>> {
         K::registry(self).iter()
     }
 }

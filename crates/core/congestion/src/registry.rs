@@ -36,7 +36,7 @@ impl Kind for Algorithms {
     type Parameter = NoParameter;
 
     const WHAT: &'static str = "congestion control";
-    const DEFAULT: Algorithm = CUBIC;
+    const DEFAULT: &'static Algorithm = &CUBIC;
     const ALL: &'static [Algorithm] = &[
         RENO,
         CUBIC,

@@ -109,7 +109,7 @@ pub enum OnDown {
 }
 
 /// A change of a link while it runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// New rate. What remains of the packet being sent goes at the new rate.
     Rate(Option<BitRate>),

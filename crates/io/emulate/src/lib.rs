@@ -86,7 +86,7 @@ impl Emulation {
 
     /// Changes both directions of a link, by its number, now.
     pub fn change(&self, link: usize, change: Change) -> io::Result<()> {
-        self.change_direction(link, Direction::Forward, change)?;
+        self.change_direction(link, Direction::Forward, change.clone())?;
         self.change_direction(link, Direction::Backward, change)
     }
 

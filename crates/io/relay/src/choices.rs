@@ -156,8 +156,8 @@ impl RelayChoices {
         if let Some(scheduler) = self.scheduler.as_deref().and_then(scheduler::Policy::by_name) {
             connection.scheduler = scheduler;
         }
-        if let Some(congestion) = self.congestion {
-            connection.congestion = congestion;
+        if let Some(congestion) = &self.congestion {
+            connection.congestion = congestion.clone();
             connection.lia_on_shared_access = false;
         }
         if let Some(keepalive) = self.keepalive {

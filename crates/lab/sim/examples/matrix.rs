@@ -1,12 +1,13 @@
 //! The middlebox matrix: `cargo run --release --example matrix [WORD]` runs the cases whose name contains the
 //! word; a single one is also printed packet by packet.
 
+use polypath_config::Policies;
 use polypath_sim::matrix;
 use polypath_sim::trace::TraceOutputs;
 
 fn main() {
     let word = std::env::args().nth(1).unwrap_or_default();
-    let mut cases = matrix::cases();
+    let mut cases = matrix::cases(&Policies::default());
     match cases.iter().position(|case| case.to_string() == word) {
         Some(exact) => cases = vec![cases.swap_remove(exact)],
         None => cases.retain(|case| case.to_string().contains(&word)),

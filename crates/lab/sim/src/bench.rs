@@ -17,7 +17,7 @@ use crate::network::{LinkId, Network, NetworkBuilder};
 use crate::topologies::{PathConfig, add_parallel_paths};
 
 /// What to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchConfig {
     /// Connections, each between hosts of its own over two paths of its own.
     pub connections: usize,
@@ -108,8 +108,8 @@ pub fn run(config: &BenchConfig) -> BenchResult {
 }
 
 fn build(config: &BenchConfig) -> (Network, Vec<Measured>) {
-    let BenchConfig { mptcp, congestion, .. } = *config;
-    let mut connection = ConnectionConfig { mptcp, congestion, ..ConnectionConfig::default() };
+    let congestion = config.congestion.clone();
+    let mut connection = ConnectionConfig { mptcp: config.mptcp, congestion, ..ConnectionConfig::default() };
     let mut tcp = (*connection.tcp).clone();
     // Segment by segment, as the peers that this is compared with; and buffers that never limit.
     tcp.max_aggregate_bytes = 0;

@@ -10,8 +10,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use polypath_config::Policies;
 use polypath_link::middlebox::{
-    Chain, Direction, EditTarget, Kind, Middlebox, Rewrite, RewriteLength, RewriteLengthConfig,
+    Chain, Direction, EditTarget, Kind, Middleboxes, Rewrite, RewriteLength, RewriteLengthConfig,
     RewritePayload, RewritePayloadConfig,
 };
 use polypath_link::{LinkConfig, QueueLimit};
@@ -41,8 +42,8 @@ pub enum Place {
 /// Boxes at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Names of boxes, from the client's end: [`box_names`].
-    pub(crate) boxes: Vec<&'static str>,
+    /// Boxes, from the client's end.
+    pub(crate) boxes: Vec<Kind>,
     /// On which paths.
     pub(crate) place: Place,
     /// At the client's end of the path, else at the server's.
@@ -62,7 +63,8 @@ impl fmt::Display for Case {
         };
         let side = if self.at_client { "client" } else { "server" };
         let version = if self.version == MptcpVersion::V0 { 0 } else { 1 };
-        write!(f, "{} {place} {side} v{version}", self.boxes.join("+"))
+        let boxes: Vec<&str> = self.boxes.iter().map(Kind::name).collect();
+        write!(f, "{} {place} {side} v{version}", boxes.join("+"))
     }
 }
 
@@ -105,41 +107,35 @@ const LATE_OFFSET: u64 = 100_000;
 /// more.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// The names of all boxes: those of [`Kind::ALL`], and the rewriting ones a second time, late in the
-/// transfer.
-pub(crate) fn box_names() -> Vec<&'static str> {
-    Kind::names().chain(["rewrite-payload-late", "rewrite-length-late"]).collect()
+/// The rewriting boxes a second time, late in the transfer.
+const LATE: [Kind; 2] = [
+    Kind::new("rewrite-payload-late", |_| {
+        let target = late(LATE_OFFSET);
+        Box::new(RewritePayload::new(RewritePayloadConfig { target, ..RewritePayloadConfig::default() }))
+    }),
+    Kind::new("rewrite-length-late", |_| {
+        // Apart, so that a pair of them does not edit the same bytes.
+        let target = late(LATE_OFFSET + 5_000);
+        Box::new(RewriteLength::new(RewriteLengthConfig { target, ..RewriteLengthConfig::default() }))
+    }),
+];
+
+const fn late(offset: u64) -> EditTarget {
+    EditTarget::Place { offset, len: 4 }
 }
 
-/// The box of a name.
-fn middlebox(name: &str, seed: u64) -> Option<Box<dyn Middlebox>> {
-    // Apart, so that a pair of them does not edit the same bytes.
-    let late = |offset| EditTarget::Place { offset, len: 4 };
-    Some(match name {
-        "rewrite-payload-late" => {
-            let target = late(LATE_OFFSET);
-            Box::new(RewritePayload::new(RewritePayloadConfig { target, ..RewritePayloadConfig::default() }))
-        }
-        "rewrite-length-late" => {
-            let target = late(LATE_OFFSET + 5_000);
-            Box::new(RewriteLength::new(RewriteLengthConfig { target, ..RewriteLengthConfig::default() }))
-        }
-        _ => Kind::by_name(name)?.build_for(&seed),
-    })
-}
-
-/// All cases: every box at every place, and pairs that follow from a fixed seed.
-pub fn cases() -> Vec<Case> {
+/// All cases: every box that these policies know at every place, and pairs that follow from a fixed seed.
+pub fn cases(policies: &Policies) -> Vec<Case> {
     const PLACES: [Place; 3] = [Place::First, Place::Joined, Place::Both];
     const VERSIONS: [MptcpVersion; 2] = [MptcpVersion::V0, MptcpVersion::V1];
-    let names = box_names();
+    let boxes: Vec<Kind> = policies.all::<Middleboxes>().cloned().chain(LATE).collect();
     let mut cases = Vec::new();
-    for name in &names {
+    for known in &boxes {
         for place in PLACES {
             for at_client in [true, false] {
                 for version in VERSIONS {
                     let seed = cases.len() as u64;
-                    cases.push(Case { boxes: vec![name], place, at_client, version, seed });
+                    cases.push(Case { boxes: vec![known.clone()], place, at_client, version, seed });
                 }
             }
         }
@@ -147,10 +143,10 @@ pub fn cases() -> Vec<Case> {
     let mut random = ChaCha8Rng::seed_from_u64(0xb0c5);
     let mut pick = |count: usize| random.next_u32() as usize % count;
     for _ in 0..PAIRS {
-        let first = pick(names.len());
-        let second = (first + 1 + pick(names.len() - 1)) % names.len();
+        let first = pick(boxes.len());
+        let second = (first + 1 + pick(boxes.len() - 1)) % boxes.len();
         cases.push(Case {
-            boxes: vec![names[first], names[second]],
+            boxes: vec![boxes[first].clone(), boxes[second].clone()],
             place: PLACES[pick(PLACES.len())],
             at_client: pick(2) == 0,
             version: VERSIONS[pick(VERSIONS.len())],
@@ -239,11 +235,16 @@ fn compare(sent: &[u8], received: &[u8], rewrites: &[Rewrite]) -> Result<(), usi
     if at == received.len() { Ok(()) } else { Err(at) }
 }
 
+/// The box is one that changes data, or somebody else's.
+fn may_rewrite(known: &Kind) -> bool {
+    known.name().starts_with("rewrite") || Kind::by_name(known.name()).is_none()
+}
+
 fn build(case: &Case, outputs: Option<TraceOutputs>) -> (Network, ParallelPaths, Ends) {
     let mut config = ConnectionConfig {
         version: case.version,
         // Only the checksum tells that a box has changed data.
-        checksum: case.boxes.iter().any(|name| name.starts_with("rewrite")) || case.seed.is_multiple_of(3),
+        checksum: case.boxes.iter().any(may_rewrite) || case.seed.is_multiple_of(3),
         ..ConnectionConfig::default()
     };
     let mut tcp = (*config.tcp).clone();
@@ -259,7 +260,7 @@ fn build(case: &Case, outputs: Option<TraceOutputs>) -> (Network, ParallelPaths,
         let link = LinkConfig::new(BitRate::from_mbps(mbps), Duration::from_millis(delay_ms), queue);
         let has_boxes = case.place == place || case.place == Place::Both;
         let seed = case.seed << 8 | delay_ms;
-        let boxes = (0..).zip(&case.boxes).filter_map(|(number, name)| middlebox(name, seed + (number << 5)));
+        let boxes = (0..).zip(&case.boxes).map(|(number, known)| known.build_for(&(seed + (number << 5))));
         let chain: Option<Chain> = has_boxes.then(|| boxes.collect());
         let boxes = chain.map(|chain| (position, chain));
         PathConfig { boxes, ..PathConfig::symmetric(format!("{place:?}"), link) }
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn every_box_lets_every_byte_pass() {
-        let cases = cases();
+        let cases = cases(&Policies::default());
         assert!(cases.len() >= 200);
         let failures: Vec<_> =
             cases.iter().filter_map(|case| run(case).err()).map(|it| it.to_string()).collect();
@@ -330,7 +331,10 @@ mod tests {
     #[test]
     fn a_length_that_changes_late_on_both_paths_behind_reordering_ends() {
         let name = "rewrite-length-late+reorder both client v0";
-        let case = cases().into_iter().find(|case| case.to_string() == name).expect("a pair of boxes");
+        let case = cases(&Policies::default())
+            .into_iter()
+            .find(|case| case.to_string() == name)
+            .expect("a pair of boxes");
         // The first one with another schedule of the hosts, which later changes gave them.
         for more in [5_000, 41_000, 63_000, 78_000] {
             if let Err(failure) = run(&Case { seed: case.seed + more, ..case.clone() }) {
@@ -342,8 +346,9 @@ mod tests {
     #[test]
     fn boxes_do_something() {
         // Without a box there is no fallback; with options stripped from the first SYN there is.
-        let case = |name| cases().into_iter().find(|case| case.boxes == [name]).unwrap();
-        assert_eq!(run(&case("nat")).unwrap().fell_back, None);
-        assert!(run(&case("strip-mptcp-syn")).unwrap().fell_back.is_some());
+        let cases = cases(&Policies::default());
+        let case = |name| cases.iter().find(|case| case.boxes == [Kind::by_name(name).unwrap()]).unwrap();
+        assert_eq!(run(case("nat")).unwrap().fell_back, None);
+        assert!(run(case("strip-mptcp-syn")).unwrap().fell_back.is_some());
     }
 }

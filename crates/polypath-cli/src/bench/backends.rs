@@ -159,7 +159,8 @@ impl BackendsConfig {
 
     fn run_one(&self, number: usize, set: &PathSet) -> Result<BackendsRow, BackendError> {
         let workload = Workload::Bulk { duration: self.duration };
-        let variant = Variant::multipath("ours", self.scheduler, self.congestion).with_buffer(Buffer::Stack);
+        let variant = Variant::multipath("ours", self.scheduler.clone(), self.congestion.clone())
+            .with_buffer(Buffer::Stack);
         let kernel = Variant::multipath("kernel", scheduler::Policy::default(), polypath_congestion::CUBIC);
         let mut sim = Vec::new();
         let mut ours = Vec::new();

@@ -18,7 +18,7 @@ use super::{BenchError, Contender};
 const GRACE_S: f64 = 20.0;
 
 /// What a run is made over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ground {
     pub(super) contender: Contender,
     pub(super) paths: u8,
@@ -58,6 +58,7 @@ impl Hosts {
 
     fn prepare(testbed: Testbed, ground: Ground) -> Result<Self, BenchError> {
         let hosts = Self { testbed, settings: None, ground };
+        let ground = &hosts.ground;
         for side in [Side::Client, Side::Server] {
             let namespace = hosts.testbed.namespace(side);
             // So that fresh connections in a row do not run out of ports, whatever carries them.
@@ -101,7 +102,7 @@ impl Hosts {
             role,
             paths: self.ground.paths,
             mtu_bytes: self.ground.mtu_bytes,
-            congestion: self.ground.congestion.map(|algorithm| algorithm.to_string()),
+            congestion: self.ground.congestion.as_ref().map(|algorithm| algorithm.to_string()),
             settings: self.settings.clone(),
             initial_path: self.ground.initial_path,
             namespaces: [path(Side::Client), path(Side::Server)],

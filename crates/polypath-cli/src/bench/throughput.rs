@@ -158,7 +158,7 @@ fn run_once(
 ) -> Result<ThroughputRun, BenchError> {
     let hosts = Hosts::direct(Ground {
         mtu_bytes: config.mtu_bytes,
-        congestion: config.congestion,
+        congestion: config.congestion.clone(),
         ..Ground::of(contender, config.paths)
     })?;
     let before = MachineTime::now()?;

@@ -134,7 +134,7 @@ impl EngineArguments {
         words.extend(named.iter().map(|interface| format!("interface={}", interface.name)));
         let backups = named.iter().filter(|interface| interface.is_backup);
         words.extend(backups.map(|interface| format!("backup={}", interface.name)));
-        words.extend(chosen.scheduler.map(|policy| format!("scheduler={policy}")));
+        words.extend(chosen.scheduler.as_ref().map(|policy| format!("scheduler={policy}")));
         words.extend(self.announce.iter().map(|(addr, port)| match port {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
             None => format!("announce={addr}"),
@@ -147,7 +147,7 @@ impl EngineArguments {
                 return Err(Failure::input(format!("--keepalive: {expected}")));
             }
         }
-        words.extend(chosen.congestion.map(|control| format!("congestion={}", control.name())));
+        words.extend(chosen.congestion.as_ref().map(|control| format!("congestion={control}")));
         if self.engine == Kind::Udp {
             words.push(format!("udp_port={}", self.udp_port));
             words.extend(is_reachable.then(|| "reachable".to_string()));
@@ -269,11 +269,15 @@ impl EngineArguments {
 
     fn choose(&self, connection: &mut ConnectionConfig, chosen: &ChosenPolicies) {
         self.keepalive().choose(connection);
-        connection.scheduler = chosen.scheduler.unwrap_or(connection.scheduler);
-        connection.path_manager = chosen.path_manager.unwrap_or(connection.path_manager);
+        if let Some(scheduler) = &chosen.scheduler {
+            connection.scheduler = scheduler.clone();
+        }
+        if let Some(path_manager) = &chosen.path_manager {
+            connection.path_manager = path_manager.clone();
+        }
         connection.judge_paths = self.judge_paths.unwrap_or(connection.judge_paths);
-        if let Some(congestion) = chosen.congestion {
-            connection.congestion = congestion;
+        if let Some(congestion) = &chosen.congestion {
+            connection.congestion = congestion.clone();
             connection.lia_on_shared_access = false;
         }
     }

@@ -127,7 +127,7 @@ fn carry_out(command: Command, policies: &Policies) -> Result<(), Failure> {
     match command {
         Command::Demo(arguments) => demo::run(&arguments, policies),
         Command::Sim(arguments) => sim::run(&arguments, policies),
-        Command::Soak(arguments) => soak::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments, policies),
         #[cfg(feature = "full")]
         Command::All(command) => command.run(policies),
     }

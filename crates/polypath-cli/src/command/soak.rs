@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use polypath_config::Policies;
 use polypath_sim::soak::{self, SoakScenario};
 use polypath_sim::trace::TraceOutputs;
 use serde::Serialize;
@@ -45,14 +46,14 @@ struct Json {
     failed_seeds: Vec<u64>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     match arguments.seed {
-        Some(seed) => replay(arguments, seed),
-        None => run_many(arguments),
+        Some(seed) => replay(arguments, seed, policies),
+        None => run_many(arguments, policies),
     }
 }
 
-fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
+fn replay(arguments: &Arguments, seed: u64, policies: &Policies) -> Result<(), Failure> {
     let outputs = TraceOutputs {
         hash: true,
         pcapng: arguments.pcap.as_deref().map(create_file).transpose()?,
@@ -60,7 +61,7 @@ fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
         comment: format!("polypath soak --seed {seed}"),
         ..TraceOutputs::default()
     };
-    let scenario = SoakScenario::from_seed(seed);
+    let scenario = SoakScenario::from_seed(seed, policies);
     if !arguments.json {
         print_line(&scenario.to_string())?;
     }
@@ -86,7 +87,7 @@ fn replay(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
     result.map(|_| ()).map_err(Failure::run)
 }
 
-fn run_many(arguments: &Arguments) -> Result<(), Failure> {
+fn run_many(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(arguments.count) };
     let style =
         ProgressStyle::with_template("  {bar:40.cyan/238} {pos} of {len}  {per_sec}  {eta} left  {msg}");
@@ -104,7 +105,8 @@ fn run_many(arguments: &Arguments) -> Result<(), Failure> {
         let twice = arguments.twice > 0 && seed % arguments.twice == 0;
         result.scenarios += 1;
         result.run_twice += u64::from(twice);
-        match if twice { soak::run_twice(seed) } else { soak::run(seed) } {
+        let run = if twice { soak::run_twice } else { soak::run };
+        match run(seed, policies) {
             Ok(outcome) => {
                 result.passed += 1;
                 result.received_bytes += outcome.received_bytes;

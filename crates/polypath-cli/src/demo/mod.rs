@@ -271,7 +271,7 @@ impl Demo {
     fn schedule_cut(&self, network: &mut Network, link: LinkId, cut: Cut) {
         for (at, change) in [(cut.from, Change::Down), (cut.to, Change::Up)] {
             network.schedule(Instant::ZERO + at, move |network| {
-                network.change(link.forward(), change);
+                network.change(link.forward(), change.clone());
                 network.change(link.backward(), change);
             });
         }

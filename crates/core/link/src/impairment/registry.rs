@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn every_model_is_found_by_its_name_with_its_numbers() {
         for model in Model::ALL {
-            assert_eq!(Model::by_name(model.name()), Some(*model));
+            assert_eq!(Model::by_name(model.name()).as_ref(), Some(model));
             assert_eq!(model.to_string(), model.name());
         }
         assert_eq!(Model::by_name("gilbert-elliott:1%,20%").unwrap().to_string(), "gilbert-elliott:0.01,0.2");

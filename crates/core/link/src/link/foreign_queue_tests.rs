@@ -169,7 +169,7 @@ fn a_queue_that_breaks_its_promises_keeps_no_driver_busy() {
         (Fault::Swallows, Discipline::new("bad", |_| bad(Fault::Swallows))),
     ];
     for rate in [Some(BitRate::from_mbps(12)), None] {
-        for (fault, discipline) in disciplines {
+        for (fault, discipline) in disciplines.clone() {
             let mut link = Link::new(LinkConfig { discipline, rate, ..line(10) }, 1);
             let mut arrived = 0;
             for round in 0..4 {

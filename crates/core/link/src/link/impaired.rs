@@ -38,7 +38,7 @@ impl ActingImpairments {
         new.set_reordering(config.reorder);
         new.set_duplication(config.duplicate);
         for model in &config.impairments {
-            new.begin(*model);
+            new.begin(model);
         }
         new
     }
@@ -75,8 +75,8 @@ impl ActingImpairments {
     }
 
     /// One with a name begins, in place of the one of this name, if there is one.
-    pub(super) fn begin(&mut self, model: Model) {
-        let new = (model, model.build());
+    pub(super) fn begin(&mut self, model: &Model) {
+        let new = (model.clone(), model.build());
         match self.named.iter_mut().find(|(acting, _)| acting.name() == model.name()) {
             Some(place) => *place = new,
             None => self.named.push(new),
@@ -84,7 +84,7 @@ impl ActingImpairments {
     }
 
     /// The one of this name ends, if there is one.
-    pub(super) fn end(&mut self, model: Model) {
+    pub(super) fn end(&mut self, model: &Model) {
         self.named.retain(|(acting, _)| acting.name() != model.name());
     }
 

@@ -135,7 +135,7 @@ impl Link {
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         let settings =
             QueueSettings { limit: config.queue, rate: config.rate, seed: seed ^ 0x7175_6575_6500_0000 };
-        let queue = AnyQueue::new(config.discipline, &settings);
+        let queue = AnyQueue::new(&config.discipline, &settings);
         Self::with_queue(config, queue, seed)
     }
 }
@@ -442,8 +442,8 @@ impl<P: PacketLike> Link<P> {
             Change::Loss(loss) => self.impairments.set_loss(loss),
             Change::Duplicate(probability) => self.impairments.set_duplication(probability),
             Change::Reorder(reordering) => self.impairments.set_reordering(reordering),
-            Change::Begin(model) => self.impairments.begin(model),
-            Change::End(model) => self.impairments.end(model),
+            Change::Begin(model) => self.impairments.begin(&model),
+            Change::End(model) => self.impairments.end(&model),
             Change::Queue(limit) => {
                 self.limit = limit;
                 self.queue.set_limit(limit, self.transmitter.rate());

@@ -492,7 +492,7 @@ fn other_impairments_fit_behind_the_trait_and_come_and_go() {
     let mut link = Link::new(LinkConfig { impairments: alloc::vec![EVERY_NTH], ..line(10) }, 1);
     let mut arrived = |at, changes: &[Change]| {
         for change in changes {
-            link.apply(ms(at), *change);
+            link.apply(ms(at), change.clone());
         }
         send(&mut link, ms(at), 0..5);
         tags(&run(&mut link, ms(at + 100)))
@@ -501,7 +501,10 @@ fn other_impairments_fit_behind_the_trait_and_come_and_go() {
     assert_eq!(arrived(100, &[]), [1, 1, 2, 4, 4], "the sixth and the ninth are lost");
     assert_eq!(arrived(200, &[Change::RestartRandom]), [0, 0, 1, 3, 3, 4]);
     let other = Model::by_name("duplicate:100%").unwrap();
-    assert_eq!(arrived(300, &[Change::Begin(other), Change::End(EVERY_NTH)]), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
+    assert_eq!(
+        arrived(300, &[Change::Begin(other.clone()), Change::End(EVERY_NTH)]),
+        [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    );
     assert_eq!(arrived(400, &[Change::End(other)]), [0, 1, 2, 3, 4]);
     assert_eq!(link.stats().lost_packets, 4);
 }

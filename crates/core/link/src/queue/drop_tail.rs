@@ -3,7 +3,7 @@ use alloc::collections::VecDeque;
 use polypath_units::{BitRate, Instant};
 use polypath_wire::Packet;
 
-use super::{Bounds, Dropped, Queue, QueueLimit, Queued};
+use super::{Bounds, Dropped, Queue, QueueLimit, Queued, sealed};
 
 /// First in, first out; a packet that would go past the limit is dropped.
 ///
@@ -104,7 +104,7 @@ impl Queue for DropTailQueue {
         self.counts.len_bytes()
     }
 
-    fn is_drop_tail(&self) -> bool {
+    fn is_drop_tail(&self, _: sealed::Ours) -> bool {
         true
     }
 }

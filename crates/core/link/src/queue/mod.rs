@@ -107,10 +107,17 @@ pub trait Queue<P = Packet>: fmt::Debug + Send {
     /// Bytes that wait, IP headers included.
     fn len_bytes(&self) -> u64;
 
-    /// It does what our [`DROP_TAIL`] does, no less and no more: a link then keeps the packets itself, and does not ask it again.
-    fn is_drop_tail(&self) -> bool {
+    /// It is our own drop-tail queue: a link then keeps the packets itself, and does not ask it again. Nobody else can say so.
+    #[doc(hidden)]
+    fn is_drop_tail(&self, _: sealed::Ours) -> bool {
         false
     }
+}
+
+mod sealed {
+    /// A type that nobody outside can name: what takes it is called and implemented here alone.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Ours;
 }
 
 /// A queue: the usual one is called directly, the others through the trait.
@@ -169,9 +176,9 @@ impl<P> Guarded<P> {
 }
 
 impl AnyQueue<Packet> {
-    pub(crate) fn new(discipline: Discipline, settings: &QueueSettings) -> Self {
+    pub(crate) fn new(discipline: &Discipline, settings: &QueueSettings) -> Self {
         let queue = discipline.build_for(settings);
-        if queue.is_drop_tail() {
+        if queue.is_drop_tail(sealed::Ours) {
             return Self::DropTail(DropTail::new(settings.limit, settings.rate));
         }
         Self::Other(Guarded::new(queue))

@@ -382,7 +382,7 @@ fn variants(
         baseline_variants = paths;
         for path in 0..paths {
             let name = format!("TCP on path {}", path + 1);
-            let mut variant = Variant { name, ..Variant::single_path(path, congestion) };
+            let mut variant = Variant { name, ..Variant::single_path(path, congestion.clone()) };
             variant.autotuning = file.defaults.autotuning.unwrap_or(variant.autotuning);
             variant.send_buffer_bytes = file.defaults.send_buffer.map(|size| size.0);
             variants.push(variant);

@@ -185,7 +185,7 @@ impl NeverSlower {
             };
             let capacities_bps: Vec<f64> = (0..set.paths.len())
                 .map(|path| {
-                    let single = Variant::single_path(path, self.single_path);
+                    let single = Variant::single_path(path, self.single_path.clone());
                     goodput(&Variant { buffer: Buffer::Stack, ..single })
                 })
                 .collect();

@@ -128,7 +128,7 @@ impl Writers {
                 (blocks.arrived == blocks.made).then_some(blocks.p99_s)
             };
             let alone = |path| {
-                let single = Variant::single_path(path, self.single_path);
+                let single = Variant::single_path(path, self.single_path.clone());
                 delay(&Variant { buffer: Buffer::Stack, ..single })
             };
             let alone_p99_s: Vec<Option<f64>> = (0..set.paths.len()).map(alone).collect();

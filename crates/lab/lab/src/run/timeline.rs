@@ -119,7 +119,7 @@ pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline
                 opener.send = SendPlan::Blocks { block_bytes: BLOCK_BYTES, rate, total_bytes: u64::MAX };
             }
             opener.stop_at = flow.stop.map(|stop| Instant::ZERO + stop);
-            let tcp = flow.tcp.map(|congestion| {
+            let tcp = flow.tcp.clone().map(|congestion| {
                 Arc::new(ConnectionConfig { mptcp: false, congestion, ..(*config).clone() })
             });
             FlowEnds::Connection(network.converse(Conversation {
@@ -250,7 +250,7 @@ fn schedule(
         let rate = event.rate.map(|rate| Change::Rate(Some(rate)));
         let loss = event.loss.map(|loss| Change::Loss(polypath_link::Loss::Random(loss)));
         for change in [down, rate, loss].into_iter().flatten() {
-            network.change(link.forward(), change);
+            network.change(link.forward(), change.clone());
             network.change(link.backward(), change);
         }
         for (client, endpoint) in interfaces {

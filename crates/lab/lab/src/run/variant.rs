@@ -144,10 +144,10 @@ impl Variant {
     pub fn connection(&self, set: &PathSet) -> ConnectionConfig {
         let mut connection = ConnectionConfig {
             mptcp: self.kind == VariantKind::Multipath,
-            congestion: self.congestion,
+            congestion: self.congestion.clone(),
             lia_on_shared_access: self.lia_on_shared_access,
-            scheduler: self.scheduler,
-            path_manager: self.path_manager,
+            scheduler: self.scheduler.clone(),
+            path_manager: self.path_manager.clone(),
             race: self.race,
             receive_autotuning: self.autotuning,
             ..ConnectionConfig::default()

@@ -33,8 +33,8 @@ impl<'a> Reader<'a> {
         usize::from(self.byte()) % bound
     }
 
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())].clone()
     }
 
     /// True in so many cases of 256.

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn scenarios_are_told_in_words() {
         for seed in 0..50 {
-            let scenario = SoakScenario::from_seed(seed);
+            let scenario = SoakScenario::from_seed(seed, &polypath_config::Policies::default());
             let told = scenario.to_string();
             assert_eq!(told.lines().count(), 4 + scenario.paths.len(), "{told}");
             assert!(told.starts_with(&format!("seed {seed}: ")) && !told.contains(['{', '[']), "{told}");

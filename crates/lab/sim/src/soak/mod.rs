@@ -8,6 +8,7 @@ mod window_updates;
 
 use std::fmt;
 
+use polypath_config::Policies;
 use polypath_units::{Duration, Instant};
 
 use crate::conversation::Ends;
@@ -80,16 +81,16 @@ const STEP: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// What went wrong.
-pub fn run(seed: u64) -> Result<Outcome, Failure> {
-    SoakScenario::from_seed(seed).run(false)
+pub fn run(seed: u64, policies: &Policies) -> Result<Outcome, Failure> {
+    SoakScenario::from_seed(seed, policies).run(false)
 }
 
 /// Runs the scenario of `seed` twice and compares the traces.
 ///
 /// # Errors
 /// What went wrong.
-pub fn run_twice(seed: u64) -> Result<Outcome, Failure> {
-    let scenario = SoakScenario::from_seed(seed);
+pub fn run_twice(seed: u64, policies: &Policies) -> Result<Outcome, Failure> {
+    let scenario = SoakScenario::from_seed(seed, policies);
     let [first, second] = [scenario.run(true)?, scenario.run(true)?];
     if first != second {
         let details = format!("{first:?} and {second:?}");

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use polypath_config::{Policies, PolicyKind};
+use polypath_congestion::{Algorithm, Algorithms};
 use polypath_link::middlebox::Chain;
 use polypath_link::{Change, Jitter, LinkConfig, Loss, OnDown, QueueLimit, Reordering};
-use polypath_mptcp::{ConnectionConfig, HostConfig, path_manager, scheduler};
+use polypath_mptcp::path_manager::{self, PathManagers};
+use polypath_mptcp::scheduler::{self, Schedulers};
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_units::named::Named;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
 use rand_chacha::ChaCha8Rng;
@@ -40,11 +45,11 @@ pub struct SoakScenario {
     /// Segments leave as aggregates, as behind segmentation offload.
     pub(super) aggregates: bool,
     /// Scheduler.
-    pub(super) scheduler: &'static str,
+    pub(super) scheduler: scheduler::Policy,
     /// Congestion control.
-    pub(super) congestion: &'static str,
+    pub(super) congestion: Algorithm,
     /// Path manager, of both ends.
-    pub(super) path_manager: &'static str,
+    pub(super) path_manager: path_manager::Policy,
     /// How the connection ends.
     pub(super) ending: Ending,
 }
@@ -135,8 +140,13 @@ impl Dice {
         Duration::from_secs_f64(self.between(low, high) / 1e3)
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[(self.unit() * from.len() as f64) as usize]
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[(self.unit() * from.len() as f64) as usize].clone()
+    }
+
+    fn policy<K: PolicyKind>(&mut self, policies: &Policies) -> Named<K> {
+        let known: Vec<Named<K>> = policies.all().cloned().collect();
+        self.pick(&known)
     }
 
     /// 0 B in one case of ten, else 1 B to 20 MB.
@@ -147,7 +157,7 @@ impl Dice {
 
 impl SoakScenario {
     /// The scenario of a seed.
-    pub fn from_seed(seed: u64) -> Self {
+    pub fn from_seed(seed: u64, policies: &Policies) -> Self {
         let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
         let paths: Vec<PathPlan> =
             (0..dice.pick(&[1, 2, 2, 3, 4])).map(|_| PathPlan::random(&mut dice)).collect();
@@ -157,7 +167,6 @@ impl SoakScenario {
             0.7..0.85 => Ending::Stop { at: Instant::ZERO + dice.millis(1.0, 8000.0) },
             _ => Ending::Abort { at: Instant::ZERO + dice.millis(1.0, 8000.0), client: dice.chance(0.5) },
         };
-        let algorithms = polypath_congestion::Algorithm::ALL;
         let window_bytes = dice.log_between(4096.0, 16.0 * 1_048_576.0) as u64;
         // Of their own, so that all else stays what it was for a seed.
         let mut windows = Dice(ChaCha8Rng::seed_from_u64(seed ^ 0x7769_6e64_6f77_7300));
@@ -178,9 +187,9 @@ impl SoakScenario {
             version: dice.pick(&[MptcpVersion::V0, MptcpVersion::V1]),
             checksum: dice.chance(0.3),
             aggregates: dice.chance(0.3),
-            scheduler: dice.pick(scheduler::Policy::ALL).name(),
-            congestion: algorithms[(dice.unit() * algorithms.len() as f64) as usize].name(),
-            path_manager: dice.pick(path_manager::Policy::ALL).name(),
+            scheduler: dice.policy::<Schedulers>(policies),
+            congestion: dice.policy::<Algorithms>(policies),
+            path_manager: dice.policy::<PathManagers>(policies),
             ending,
         }
     }
@@ -197,17 +206,11 @@ impl SoakScenario {
         let mut config = ConnectionConfig {
             version: self.version,
             checksum: self.checksum,
+            scheduler: self.scheduler.clone(),
+            path_manager: self.path_manager.clone(),
+            congestion: self.congestion.clone(),
             ..ConnectionConfig::default()
         };
-        if let Some(policy) = scheduler::Policy::by_name(self.scheduler) {
-            config.scheduler = policy;
-        }
-        if let Some(policy) = path_manager::Policy::by_name(self.path_manager) {
-            config.path_manager = policy;
-        }
-        if let Some(algorithm) = polypath_congestion::Algorithm::by_name(self.congestion) {
-            config.congestion = algorithm;
-        }
         let mut tcp = (*config.tcp).clone();
         tcp.receive_buffer_bytes = self.receive_bytes;
         tcp.send_buffer_bytes = self.window_bytes;

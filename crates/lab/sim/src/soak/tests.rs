@@ -2,9 +2,13 @@ use polypath_wire::MptcpVersion;
 
 use super::*;
 
+fn scenario(seed: u64) -> SoakScenario {
+    SoakScenario::from_seed(seed, &Policies::default())
+}
+
 #[test]
 fn scenarios_cover_what_they_are_to_cover() {
-    let scenarios: Vec<SoakScenario> = (0..2_000).map(SoakScenario::from_seed).collect();
+    let scenarios: Vec<SoakScenario> = (0..2_000).map(scenario).collect();
     for scenario in &scenarios {
         assert!((1..=4).contains(&scenario.paths.len()));
         assert!((4096..=16 << 20).contains(&scenario.window_bytes));
@@ -23,20 +27,22 @@ fn scenarios_cover_what_they_are_to_cover() {
     assert!(share(&|s| s.version == MptcpVersion::V0) > 0.4);
     assert!(share(&|s| s.ending.is_abort()) > 0.1);
     assert!(share(&|s| s.paths.iter().any(|path| !path.cuts.is_empty())) > 0.2);
-    assert_eq!(format!("{:?}", SoakScenario::from_seed(7)), format!("{:?}", SoakScenario::from_seed(7)));
+    assert_eq!(format!("{:?}", scenario(7)), format!("{:?}", scenario(7)));
 }
 
 #[test]
 fn random_scenarios_deliver_everything_and_leave_nothing() {
-    let failures: Vec<String> =
-        (0..500).filter_map(|seed| run(seed).err()).map(|failure| failure.to_string()).collect();
+    let failures: Vec<String> = (0..500)
+        .filter_map(|seed| run(seed, &Policies::default()).err())
+        .map(|failure| failure.to_string())
+        .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn a_seed_gives_the_same_trace_again() {
     for seed in [1, 5, 11] {
-        let outcome = run_twice(seed).unwrap_or_else(|failure| panic!("{failure}"));
+        let outcome = run_twice(seed, &Policies::default()).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(outcome.trace_hash.is_some());
     }
 }
@@ -45,6 +51,17 @@ fn a_seed_gives_the_same_trace_again() {
 #[test]
 fn a_handover_at_the_very_end_is_no_reset() {
     for seed in [2144, 8042, 10_181] {
-        run(seed).unwrap_or_else(|failure| panic!("{failure}"));
+        run(seed, &Policies::default()).unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+#[test]
+fn what_a_program_adds_is_drawn_too_and_is_what_runs() {
+    use polypath_mptcp::scheduler::Policy;
+    let lowest = || Policy::by_name("lowest-rtt").expect("ours");
+    let policies = Policies::default().with(Policy::from_fn("theirs", move |()| lowest().build()));
+    let scenario = (0..100).map(|seed| SoakScenario::from_seed(seed, &policies));
+    let scenario = scenario.into_iter().find(|scenario| scenario.scheduler.name() == "theirs");
+    let outcome = scenario.expect("one of a hundred").run(false);
+    assert!(outcome.is_ok(), "{outcome:?}");
 }

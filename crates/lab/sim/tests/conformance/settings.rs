@@ -37,7 +37,7 @@ impl Settings {
     pub(crate) fn tcp_host(&self) -> polypath_tcp::HostConfig {
         polypath_tcp::HostConfig {
             connection: Arc::new(self.tcp.clone()),
-            congestion: self.congestion,
+            congestion: self.congestion.clone(),
             ..polypath_tcp::HostConfig::default()
         }
     }
@@ -46,7 +46,7 @@ impl Settings {
         let connection = ConnectionConfig {
             mptcp: mptcp && self.connection.mptcp,
             tcp: Arc::new(self.tcp.clone()),
-            congestion: self.congestion,
+            congestion: self.congestion.clone(),
             ..self.connection.clone()
         };
         HostConfig { connection: Arc::new(connection), ..self.host.clone() }

@@ -66,7 +66,7 @@ impl Part {
     fn lines(&self, jobs: NonZeroUsize) -> Vec<String> {
         match self {
             Self::Soak(seed) => {
-                let told = match SoakScenario::from_seed(*seed).run(true) {
+                let told = match SoakScenario::from_seed(*seed, &Policies::default()).run(true) {
                     Ok(outcome) => format!(
                         "{} bytes, {} packets, trace {:016x}",
                         outcome.received_bytes,
@@ -189,7 +189,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// What is asked for: what runs beside others, and what takes all threads for itself.
 fn parts(arguments: &Arguments) -> Result<(Vec<Part>, Vec<Part>), Failure> {
     let mut small: Vec<Part> = (0..arguments.seeds).map(Part::Soak).collect();
-    small.extend(matrix::cases().into_iter().map(Part::Middlebox));
+    small.extend(matrix::cases(&Policies::default()).into_iter().map(Part::Middlebox));
     let mut large = vec![Part::NeverSlower(arguments.sets)];
     let folder = &arguments.experiments;
     let failed = |error| Failure::input(format!("--experiments: {}: {error}", folder.display()));

@@ -99,7 +99,7 @@ struct MiddleboxResult {
 pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
     match bench {
         Bench::Sim(arguments) => sim(arguments, policies),
-        Bench::Middleboxes(arguments) => middleboxes(arguments),
+        Bench::Middleboxes(arguments) => middleboxes(arguments, policies),
         Bench::Behaviour(arguments) => behaviour::run(arguments),
         Bench::Attacks(arguments) => attacks::run(arguments),
         Bench::Fuzz(arguments) => fuzz::run(arguments),
@@ -135,9 +135,9 @@ fn sim(arguments: &Sim, policies: &Policies) -> Result<(), Failure> {
     ))
 }
 
-fn middleboxes(arguments: &Middleboxes) -> Result<(), Failure> {
+fn middleboxes(arguments: &Middleboxes, policies: &Policies) -> Result<(), Failure> {
     let mut result = MiddleboxResult { cases: 0, passed: 0, failures: Vec::new() };
-    for case in matrix::cases().iter().filter(|case| case.to_string().contains(&arguments.only)) {
+    for case in matrix::cases(policies).iter().filter(|case| case.to_string().contains(&arguments.only)) {
         result.cases += 1;
         let text = arguments.trace.as_deref().map(create_file).transpose()?;
         let outputs = text.map(|text| TraceOutputs { text: Some(text), ..TraceOutputs::default() });
