@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use polypath_config::{FileError, Policies, Source, read};
+use polypath_link::queue::DROP_TAIL;
 use polypath_link::{LinkConfig, middlebox};
 use polypath_units::Duration;
 use schemars::JsonSchema;
@@ -32,7 +33,8 @@ use polypath_config::quantity::Span;
 /// down = true
 /// ```
 ///
-/// The words of `[[links]]` are those of a [`Scenario`](super::Scenario); only `addresses` has no meaning here.
+/// The words of `[[links]]` are those of a [`Scenario`](super::Scenario); but `addresses` has no meaning here, and `discipline` is drop-tail
+/// alone.
 #[derive(Clone, Debug)]
 pub struct InterfaceLinks {
     /// Seed of everything random.
@@ -110,6 +112,15 @@ impl InterfaceLinks {
                 }
             }
             let Directions { forward, backward, boxes } = directions(source, policies, &place, link, None)?;
+            for (config, key) in [(&forward, "discipline"), (&backward, "reverse.discipline")] {
+                if config.discipline != DROP_TAIL {
+                    let message = format!(
+                        "\"{}\" holds packets, not frames; expected \"{DROP_TAIL}\"",
+                        config.discipline
+                    );
+                    return Err(source.wrong(format!("{place}.{key}"), message));
+                }
+            }
             let default_name = || format!("{}-{}", link.between[0], link.between[1]);
             links.push(InterfaceLink {
                 name: link.name.clone().unwrap_or_else(default_name),
@@ -125,6 +136,7 @@ impl InterfaceLinks {
 
 #[cfg(test)]
 mod tests {
+    use polypath_link::queue::Discipline;
     use polypath_units::BitRate;
 
     use super::*;
@@ -156,6 +168,28 @@ delay = "10ms"
         assert_eq!(wifi.backward.rate, Some(BitRate::from_mbps(10)));
         assert_eq!(wifi.backward.schedule.len(), 1);
         assert_eq!(links.links[1].name, "lte");
+    }
+
+    #[test]
+    fn a_queue_that_holds_no_frames_is_refused() {
+        let theirs = Discipline::new("theirs", |settings| DROP_TAIL.build_for(settings));
+        let policies = Policies::default().with(theirs);
+        let message = "\"theirs\" holds packets, not frames; expected \"drop-tail\"";
+        for (from, to, place) in [
+            ("limit = \"80ms\"", "discipline = \"theirs\"", "a.toml:6: links[0].discipline: "),
+            (
+                "reverse = {",
+                "reverse = { discipline = \"theirs\",",
+                "a.toml:7: links[0].reverse.discipline: ",
+            ),
+        ] {
+            let text = FILE.replacen(from, to, 1);
+            let error = InterfaceLinks::parse("a.toml", &text, &policies).unwrap_err().to_string();
+            assert_eq!(error, format!("{place}{message}"));
+        }
+        let text = FILE.replacen("limit = \"80ms\"", "discipline = \"codel\"", 1);
+        let error = InterfaceLinks::parse("a.toml", &text, &policies).unwrap_err().to_string();
+        assert!(error.starts_with("a.toml:6: links[0].discipline: no queue discipline \"codel\""), "{error}");
     }
 
     #[test]
