@@ -32,7 +32,7 @@ impl Rates {
     fn of(flows: &Flows<'_>) -> Option<Self> {
         let own_flow = flows.all.get(flows.own)?;
         let (mut fastest, mut total) = (0.0_f64, 0.0);
-        for flow in flows.coupled().filter(|flow| !flow.srtt.is_zero()) {
+        for flow in flows.all.iter().filter(|flow| !flow.srtt.is_zero()) {
             let rate = flow.window_bytes as f64 / flow.srtt.as_nanos() as f64;
             fastest = fastest.max(rate);
             total += rate;

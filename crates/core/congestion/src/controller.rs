@@ -97,14 +97,11 @@ pub struct Config {
     /// Least slow-start threshold in segments: 2 (RFC 5681), or 1 where the algorithm may leave a path almost
     /// unused (Paasch 2.2.3) and the connection has several subflows.
     pub min_ssthresh_packets: u32,
-    /// HyStart++ (RFC 9406) ends the initial slow start when the round-trip time rises. `None` (the default) leaves it to
-    /// the algorithm: on for CUBIC, off for Reno and LIA.
-    pub hystart: Option<bool>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { mss_bytes: 1460, initial_window_packets: 10, min_ssthresh_packets: 2, hystart: None }
+        Self { mss_bytes: 1460, initial_window_packets: 10, min_ssthresh_packets: 2 }
     }
 }
 
@@ -174,12 +171,6 @@ impl<'a> Flows<'a> {
     pub const fn single(flow: &'a FlowView) -> Self {
         Self { all: core::slice::from_ref(flow), own: 0 }
     }
-
-    /// The subflows in the same coupling group as the own one, which is among them.
-    pub fn coupled(&self) -> impl Iterator<Item = &'a FlowView> + Clone + use<'a> {
-        let group = self.all.get(self.own).map_or(0, |flow| flow.group);
-        self.all.iter().filter(move |flow| flow.group == group)
-    }
 }
 
 /// One subflow of a connection in numbers.
@@ -199,8 +190,6 @@ pub struct FlowView {
     pub acked_between_losses_bytes: u64,
     /// The flow is in slow start.
     pub in_slow_start: bool,
-    /// Subflows of equal group share a bottleneck and are coupled (RFC 8382); all zero unless detection runs.
-    pub group: u16,
 }
 
 impl FlowView {

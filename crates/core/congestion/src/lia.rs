@@ -33,7 +33,7 @@ impl Lia {
 fn alpha_over_total(flows: &Flows<'_>) -> f64 {
     let mut best = 0.0_f64;
     let mut sum = 0.0;
-    for flow in flows.coupled().filter(|flow| !flow.srtt.is_zero()) {
+    for flow in flows.all.iter().filter(|flow| !flow.srtt.is_zero()) {
         let inverse_rtt = 1.0 / flow.srtt.as_nanos() as f64;
         let rate = flow.window_bytes as f64 * inverse_rtt;
         best = best.max(rate * inverse_rtt);

@@ -45,7 +45,7 @@ fn is_measured(flow: &FlowView) -> bool {
 }
 
 fn measured<'a>(flows: &Flows<'a>) -> impl Iterator<Item = &'a FlowView> + Clone + use<'a> {
-    flows.coupled().filter(|flow| is_measured(flow))
+    flows.all.iter().filter(|flow| is_measured(flow))
 }
 
 /// `ℓ/rtt²`, by which paths are compared: ℓ estimates the bytes between two losses, so that its root is the throughput that

@@ -36,14 +36,13 @@ fn mss() -> impl Strategy<Value = u32> {
 }
 
 fn flow() -> impl Strategy<Value = FlowView> {
-    (bytes(), mss(), span(), any::<bool>(), 0..2_u16, (bytes(), bytes())).prop_map(
-        |(window_bytes, mss_bytes, srtt, slow, group, (since_loss, between_losses))| FlowView {
+    (bytes(), mss(), span(), any::<bool>(), (bytes(), bytes())).prop_map(
+        |(window_bytes, mss_bytes, srtt, slow, (since_loss, between_losses))| FlowView {
             window_bytes,
             mss_bytes,
             srtt,
             min_rtt: srtt,
             in_slow_start: slow,
-            group,
             acked_since_loss_bytes: since_loss,
             acked_between_losses_bytes: between_losses,
         },
@@ -97,14 +96,11 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    (mss(), any::<u32>(), any::<u32>(), any::<Option<bool>>()).prop_map(
-        |(mss_bytes, initial, least, hystart)| Config {
-            mss_bytes,
-            initial_window_packets: initial >> 20,
-            min_ssthresh_packets: least % 4,
-            hystart,
-        },
-    )
+    (mss(), any::<u32>(), any::<u32>()).prop_map(|(mss_bytes, initial, least)| Config {
+        mss_bytes,
+        initial_window_packets: initial >> 20,
+        min_ssthresh_packets: least % 4,
+    })
 }
 
 proptest! {

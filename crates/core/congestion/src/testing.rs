@@ -54,7 +54,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(algorithm: Algorithm, rtts_ms: &[u64]) -> Self {
-        Self::with(algorithm, rtts_ms, &Config { hystart: Some(false), ..Config::default() })
+        Self::with(algorithm, rtts_ms, &Config::default())
     }
 
     pub(crate) fn with(algorithm: Algorithm, rtts_ms: &[u64], config: &Config) -> Self {

@@ -50,7 +50,7 @@ struct Undo {
 }
 
 impl Window {
-    /// The initial window; `hystart` says whether the algorithm wants HyStart++ unless the configuration says otherwise.
+    /// The initial window; with `hystart`, HyStart++ (RFC 9406) ends the first slow start when the round-trip time rises.
     pub(crate) fn new(config: &Config, hystart: bool) -> Self {
         let mut window = Self {
             cwnd_bytes: 0,
@@ -65,7 +65,7 @@ impl Window {
             reduced: Reduced::No,
             untouched: true,
             undo: None,
-            hystart: config.hystart.unwrap_or(hystart).then(HyStart::new),
+            hystart: hystart.then(HyStart::new),
         };
         window.cwnd_bytes = window.initial_bytes();
         window

@@ -110,7 +110,7 @@ impl WVegas {
 fn rate_share(window_bytes: f64, rtt: Duration, flows: &Flows<'_>) -> f64 {
     let own_rate = window_bytes / rtt.as_nanos() as f64;
     let own = flows.all.get(flows.own);
-    let others = flows.coupled().filter(|flow| own.is_none_or(|own| !core::ptr::eq(own, *flow)));
+    let others = flows.all.iter().filter(|flow| own.is_none_or(|own| !core::ptr::eq(own, *flow)));
     let other_rates: f64 = others
         .filter(|flow| !flow.srtt.is_zero())
         .map(|flow| flow.window_bytes as f64 / flow.srtt.as_nanos() as f64)

@@ -285,7 +285,7 @@ fn slow_start_packets(connection: &mut Connection, rtts_ms: &[u64]) -> Vec<f64> 
 
 #[test]
 fn hystart_slows_and_then_ends_slow_start_when_the_round_trip_time_rises() {
-    let mut connection = Connection::with(crate::CUBIC, &[40], &Config::default());
+    let mut connection = Connection::new(crate::CUBIC, &[40]);
     let windows = slow_start_packets(&mut connection, &[40, 40, 50, 50, 50, 50, 50, 50]);
     assert_eq!(windows[..2], [20.0, 40.0]);
     // Seven acknowledgments of the third round still count in full, the other 33 by a quarter.
@@ -297,14 +297,14 @@ fn hystart_slows_and_then_ends_slow_start_when_the_round_trip_time_rises() {
     let ssthresh_packets = connection.controllers[0].ssthresh_bytes() as f64 / f64::from(MSS);
     assert_close(ssthresh_packets, windows[6], 0.001, "threshold");
 
-    let mut connection = Connection::new(crate::CUBIC, &[40]);
+    let mut connection = Connection::new(crate::RENO, &[40]);
     let windows = slow_start_packets(&mut connection, &[40, 40, 50, 50]);
     assert_eq!(windows, [20.0, 40.0, 80.0, 160.0], "without it, nothing but loss ends slow start");
 }
 
 #[test]
 fn hystart_is_left_out_after_the_initial_slow_start() {
-    let mut connection = Connection::with(crate::CUBIC, &[40], &Config::default());
+    let mut connection = Connection::new(crate::CUBIC, &[40]);
     connection.controllers[0].set_window(u64::from(MSS), Some(1000 * u64::from(MSS)));
     let windows = slow_start_packets(&mut connection, &[40, 40, 40, 40, 60, 60, 60, 60]);
     assert_eq!(windows[7], 256.0);

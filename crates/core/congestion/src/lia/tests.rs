@@ -217,21 +217,6 @@ fn subflows_without_a_round_trip_time_are_left_out() {
 }
 
 #[test]
-fn only_subflows_of_the_same_group_are_coupled() {
-    let mut grouped = Connection::new(crate::LIA, &[20, 20, 5]);
-    grouped.views[2].group = 1;
-    let mut pair = Connection::new(crate::LIA, &[20, 20]);
-    for connection in [&mut grouped, &mut pair] {
-        connection.avoid_congestion_from(0, 20.0);
-        connection.avoid_congestion_from(1, 20.0);
-        for _ in 0..500 {
-            connection.ack(0, 1);
-        }
-    }
-    assert_eq!(grouped.packets(0), pair.packets(0));
-}
-
-#[test]
 fn leaves_the_congested_path() {
     // The same round-trip time, ten times the loss: far less than half of the traffic stays.
     let mut random = Random(3);

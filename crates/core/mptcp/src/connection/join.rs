@@ -73,7 +73,6 @@ impl Connection {
                 mss_bytes: tcp.mss_bytes(),
                 initial_window_packets: config.tcp.initial_window_packets,
                 min_ssthresh_packets: config.tcp.min_ssthresh_packets,
-                hystart: None,
             };
             tcp.set_controller(polypath_congestion::LIA.build_for(&settings));
         }

@@ -222,7 +222,6 @@ impl Host {
             mss_bytes: u32::from(tcp.mtu_bytes.saturating_sub(overhead)).max(1),
             initial_window_packets: tcp.initial_window_packets,
             min_ssthresh_packets: tcp.min_ssthresh_packets,
-            ..polypath_congestion::Config::default()
         });
         Setup {
             tuple,

@@ -346,7 +346,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             acked_since_loss_bytes: self.delivery.acked_since_loss(),
             acked_between_losses_bytes: self.delivery.acked_between_losses(),
             in_slow_start: window_bytes < ssthresh,
-            group: 0,
         }
     }
 

@@ -169,7 +169,6 @@ impl Host {
                 mss_bytes: u32::from(config.mtu_bytes.saturating_sub(ip_header_bytes + 20)),
                 initial_window_packets: config.initial_window_packets,
                 min_ssthresh_packets: config.min_ssthresh_packets,
-                ..congestion::Config::default()
             }),
             config: config.clone(),
         }
