@@ -26,13 +26,12 @@ impl Sender {
         let one = Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000);
         let other = Endpoint::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80);
         let config = Config { max_aggregate_bytes: 0, pacing: false, timestamps: false, ..Config::default() };
-        let congestion = polypath_congestion::Config { mss_bytes: 1460, ..Default::default() };
         let setup = Setup {
             tuple: FourTuple { local: one, remote: other },
             isn: ISN,
             timestamp_offset: 0,
             config: Arc::new(config),
-            controller: Unlimited::ALGORITHM.build_for(&congestion),
+            congestion: Unlimited::ALGORITHM,
         };
         let now = Instant::from_secs(1);
         let mut sender = Self { tcp: Connection::connect(now, setup), now, sent_bytes: 0 };

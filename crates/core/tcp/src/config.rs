@@ -1,3 +1,6 @@
+use alloc::boxed::Box;
+
+use polypath_congestion::{Algorithm, Controller};
 use polypath_units::Duration;
 
 /// Settings of a TCP connection. Every field has the default of current standards; sizes are in bytes.
@@ -74,6 +77,17 @@ pub struct Config {
     /// sent. The next acceptable segment begins a new row. Two ends that disagree after a forged segment so fall silent.
     /// Default 10.
     pub challenge_acks_in_a_row: u32,
+}
+
+impl Config {
+    /// A congestion control with these settings, for segments of that size.
+    pub(crate) fn controller(&self, algorithm: &Algorithm, mss_bytes: u32) -> Box<dyn Controller> {
+        algorithm.build_for(&polypath_congestion::Config {
+            mss_bytes,
+            initial_window_packets: self.initial_window_packets,
+            min_ssthresh_packets: self.min_ssthresh_packets,
+        })
+    }
 }
 
 impl Default for Config {

@@ -65,10 +65,9 @@ impl Sender {
             local: Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000),
             remote: Endpoint::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80),
         };
-        let congestion = polypath_congestion::Config { mss_bytes: 1460, ..Default::default() };
         let algorithms = polypath_congestion::Algorithm::ALL;
-        let controller = algorithms[usize::from(setup[3]) % algorithms.len()].build_for(&congestion);
-        let setup = Setup { tuple, isn, timestamp_offset: 7, config: Arc::new(config), controller };
+        let congestion = algorithms[usize::from(setup[3]) % algorithms.len()].clone();
+        let setup = Setup { tuple, isn, timestamp_offset: 7, config: Arc::new(config), congestion };
         let mut sender =
             Self { now, tcp: Connection::connect(now, setup), isn, enqueued: 0, sent_end: 0, timestamp: 0 };
         sender.transmit();

@@ -69,12 +69,7 @@ impl Connection {
         let is_uncoupled = !chosen.is_coupled() && !chosen.steers_recovery();
         let is_shared = self.subflows.any(|subflow| access(&subflow.tcp) == access(&tcp));
         if config.lia_on_shared_access && is_uncoupled && is_shared {
-            let settings = polypath_congestion::Config {
-                mss_bytes: tcp.mss_bytes(),
-                initial_window_packets: config.tcp.initial_window_packets,
-                min_ssthresh_packets: config.tcp.min_ssthresh_packets,
-            };
-            tcp.set_controller(polypath_congestion::LIA.build_for(&settings));
+            tcp.set_congestion(&polypath_congestion::LIA);
         }
         tcp
     }

@@ -25,7 +25,7 @@ fn setup(config: &ConnectionConfig, port: u16) -> Setup {
         isn: SeqNumber(1),
         timestamp_offset: 0,
         config: config.tcp.clone(),
-        controller: config.congestion.build_for(&polypath_congestion::Config::default()),
+        congestion: config.congestion.clone(),
     }
 }
 

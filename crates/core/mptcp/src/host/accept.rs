@@ -216,19 +216,12 @@ impl Host {
         config: &Arc<ConnectionConfig>,
         isn_after: Option<SeqNumber>,
     ) -> Setup {
-        let tcp = config.tcp.clone();
-        let overhead = if tuple.local.addr.is_ipv4() { 40 } else { 60 };
-        let controller = config.congestion.build_for(&polypath_congestion::Config {
-            mss_bytes: u32::from(tcp.mtu_bytes.saturating_sub(overhead)).max(1),
-            initial_window_packets: tcp.initial_window_packets,
-            min_ssthresh_packets: tcp.min_ssthresh_packets,
-        });
         Setup {
             tuple,
             isn: self.core.secrets().isn_after(now, &tuple, isn_after),
             timestamp_offset: self.core.secrets().timestamp_offset(&tuple),
-            config: tcp,
-            controller,
+            config: config.tcp.clone(),
+            congestion: config.congestion.clone(),
         }
     }
 

@@ -54,7 +54,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
-use polypath_congestion::Controller;
+use polypath_congestion::{Algorithm, Controller};
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
 
@@ -93,8 +93,8 @@ pub struct Setup {
     pub timestamp_offset: u32,
     /// Settings.
     pub config: Arc<Config>,
-    /// Congestion control, built for the segment size that the path MTU allows.
-    pub controller: Box<dyn Controller>,
+    /// Congestion control. It begins with the segment size that the path MTU allows.
+    pub congestion: Algorithm,
 }
 
 /// A TCP connection as a state machine; `M` is what an [`Extension`] attaches to data.
@@ -152,16 +152,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     fn new(now: Instant, setup: Setup, state: State) -> Self {
-        let Setup { tuple, isn, timestamp_offset, config, controller } = setup;
+        let Setup { tuple, isn, timestamp_offset, config, congestion } = setup;
+        let mtu = PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6());
         let shift = if config.window_scaling { scale_for(config.receive_buffer_bytes) } else { 0 };
         Self {
             tuple,
             lifecycle: Lifecycle::new(state),
             handshake: Handshake::new(now, timestamp_offset, &config),
             send: SendHalf::new(isn),
-            mtu: PathMtu::new(config.mtu_bytes, config.min_mtu_bytes, tuple.local.addr.is_ipv6()),
+            controller: config.controller(&congestion, mtu.own_mss_bytes().into()),
+            mtu,
             departure: Departure::new(now, config.no_delay),
-            controller,
             rtt: RttEstimator::new(&config),
             delivery: Delivery::new(now),
             recovery: Recovery::default(),
@@ -230,9 +231,9 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
     }
 
-    /// Replaces congestion control.
-    pub fn set_controller(&mut self, controller: Box<dyn Controller>) {
-        self.controller = controller;
+    /// Replaces congestion control; the new one knows nothing of what was.
+    pub fn set_congestion(&mut self, algorithm: &Algorithm) {
+        self.controller = self.config.controller(algorithm, self.mss_bytes());
     }
 
     /// Next thing that the owner should know.

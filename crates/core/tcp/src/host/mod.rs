@@ -23,7 +23,6 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use polypath_congestion as congestion;
 use polypath_units::Instant;
 use polypath_wire::{Endpoint, FourTuple, Packet, Payload, SeqNumber};
 use rand_chacha::ChaCha8Rng;
@@ -159,18 +158,12 @@ impl Host {
     }
 
     fn setup(&self, tuple: FourTuple, isn: SeqNumber) -> Setup {
-        let config = &self.config.connection;
-        let ip_header_bytes = if tuple.local.addr.is_ipv4() { 20 } else { 40 };
         Setup {
             tuple,
             isn,
             timestamp_offset: self.core.secrets().timestamp_offset(&tuple),
-            controller: self.config.congestion.build_for(&congestion::Config {
-                mss_bytes: u32::from(config.mtu_bytes.saturating_sub(ip_header_bytes + 20)),
-                initial_window_packets: config.initial_window_packets,
-                min_ssthresh_packets: config.min_ssthresh_packets,
-            }),
-            config: config.clone(),
+            config: self.config.connection.clone(),
+            congestion: self.config.congestion.clone(),
         }
     }
 

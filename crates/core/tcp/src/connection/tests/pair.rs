@@ -60,15 +60,12 @@ pub(super) fn setup(config: &Config, client: bool, isn: u32) -> Setup {
         Endpoint::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80),
     );
     let tuple = FourTuple { local: one, remote: other };
-    let congestion = polypath_congestion::Config { mss_bytes: 1460, ..Default::default() };
     Setup {
         tuple: if client { tuple } else { tuple.reversed() },
         isn: SeqNumber(isn),
         timestamp_offset: isn,
         config: Arc::new(config.clone()),
-        controller: polypath_congestion::Algorithm::by_name("reno")
-            .expect("reno is there")
-            .build_for(&congestion),
+        congestion: polypath_congestion::RENO,
     }
 }
 
