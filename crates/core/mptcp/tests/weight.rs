@@ -107,11 +107,11 @@ impl Pair {
         let (mut sent, mut received) = (0, 0);
         while received < bytes {
             while self.is_writable && sent < bytes {
-                let taken = self.client.send(self.now, from, block.clone()).expect("an open connection");
+                let taken = self.client.send(from, block.clone()).expect("an open connection");
                 sent += taken as u64;
                 self.is_writable = taken == block.len();
             }
-            while let Some(data) = self.server.recv(self.now, to) {
+            while let Some(data) = self.server.recv(to) {
                 received += data.len() as u64;
             }
             self.exchange();

@@ -9,7 +9,7 @@ use polypath_congestion::Unlimited;
 use polypath_tcp::{Config, Connection, Setup};
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    Ecn, Endpoint, FourTuple, Packet, Payload, SackBlock, Segment, SeqNumber, TcpFlags, TcpOption, Transport,
+    Endpoint, FourTuple, Packet, Payload, SackBlock, Segment, SeqNumber, TcpFlags, TcpOption, Transport,
 };
 
 const ISN: SeqNumber = SeqNumber(1000);
@@ -67,7 +67,7 @@ impl Sender {
 
     fn handle(&mut self, mut segment: Segment) {
         self.now += Duration::from_micros(10);
-        black_box(self.tcp.handle_segment(self.now, Ecn::NotCapable, &mut segment, &mut ()));
+        black_box(self.tcp.handle_segment(self.now, &mut segment, &mut ()));
     }
 
     fn acknowledge(&mut self, acked: u32, blocks: &[(u32, u32)]) {

@@ -6,8 +6,7 @@ use core::net::Ipv4Addr;
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    Ecn, Endpoint, FourTuple, Payload, SackBlock, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps,
-    Transport,
+    Endpoint, FourTuple, Payload, SackBlock, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps, Transport,
 };
 
 use crate::{Config, Connection, Setup};
@@ -99,7 +98,7 @@ impl Sender {
     }
 
     fn hear(&mut self, mut segment: Segment) {
-        self.tcp.handle_segment(self.now, Ecn::NotCapable, &mut segment, &mut ());
+        self.tcp.handle_segment(self.now, &mut segment, &mut ());
         while self.tcp.poll().is_some() {}
     }
 

@@ -27,7 +27,7 @@ impl Application<Host> for Server {
         match event {
             StreamEvent::Accepted { .. } | StreamEvent::Writable => {
                 while !self.left.is_empty() {
-                    let taken = stack.send(now, id, self.left.clone()).unwrap_or(0);
+                    let taken = stack.send(id, self.left.clone()).unwrap_or(0);
                     if taken == 0 {
                         return;
                     }
@@ -103,7 +103,7 @@ impl Application<Host> for Client {
         let mut progress = self.progress.borrow_mut();
         match event {
             StreamEvent::Readable => {
-                while let Some(data) = stack.recv(now, id) {
+                while let Some(data) = stack.recv(id) {
                     for slice in data.slices() {
                         progress.add(now, slice);
                     }

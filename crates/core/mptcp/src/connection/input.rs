@@ -1,7 +1,7 @@
 //! Segments that arrive, and their options (RFC 8684 §3).
 
 use polypath_tcp::{Disposition, DropReason, Event as TcpEvent};
-use polypath_wire::{Dss, Ecn, IcmpMessage, MpJoin, MptcpOption, Segment, WireDataSeq};
+use polypath_wire::{Dss, IcmpMessage, MpJoin, MptcpOption, Segment, WireDataSeq};
 
 use super::{Connection, Context, SubflowExtension};
 use crate::identifiers::{AddressId, SubflowId};
@@ -9,13 +9,7 @@ use crate::subflow::{Stage, Subflow};
 
 impl Connection {
     /// A segment for the subflow `id`.
-    pub(crate) fn handle_segment(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: SubflowId,
-        ecn: Ecn,
-        segment: &mut Segment,
-    ) {
+    pub(crate) fn handle_segment(&mut self, cx: &mut Context<'_>, id: SubflowId, segment: &mut Segment) {
         let Some(position) = self.subflows.position(id) else { return };
         if !self.may_enter(position, segment) {
             return;
@@ -30,7 +24,7 @@ impl Connection {
         self.stream.fallback.handle_segment(offset);
         let mut extension = SubflowExtension { stream: &self.stream, state, views, position };
         let (disposition, is_withheld) =
-            tcp.handle_segment_within(cx.now, ecn, segment, &mut extension, cx.challenges);
+            tcp.handle_segment_within(cx.now, segment, &mut extension, cx.challenges);
         cx.mib.challenges_withheld += u64::from(is_withheld);
         let is_back = had_timed_out && tcp.consecutive_timeouts() == 0;
         self.subflows.refresh_view(position);

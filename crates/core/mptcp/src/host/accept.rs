@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use polypath_tcp::{Connection as TcpConnection, ConnectionId, ListenerId, Setup};
 use polypath_units::Instant;
 use polypath_wire::{
-    Ecn, FourTuple, MpCapable, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment, SeqNumber, TcpOption,
+    FourTuple, MpCapable, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment, SeqNumber, TcpOption,
 };
 use rand_core::Rng;
 
@@ -25,7 +25,6 @@ impl Host {
         &mut self,
         now: Instant,
         tuple: FourTuple,
-        ecn: Ecn,
         segment: &mut Segment,
         isn_after: Option<SeqNumber>,
     ) {
@@ -33,7 +32,7 @@ impl Host {
         match (flags.syn(), flags.ack()) {
             _ if flags.rst() => {}
             (true, false) => self.handle_syn(now, tuple, segment, isn_after),
-            (false, true) => self.handle_stray_ack(now, tuple, ecn, segment),
+            (false, true) => self.handle_stray_ack(now, tuple, segment),
             _ => self.refuse(now, tuple, segment, None),
         }
     }
@@ -70,20 +69,20 @@ impl Host {
     }
 
     /// An acknowledgment without a flow: the third ACK of a handshake that left nothing here, or one to refuse.
-    fn handle_stray_ack(&mut self, now: Instant, tuple: FourTuple, ecn: Ecn, segment: &mut Segment) {
+    fn handle_stray_ack(&mut self, now: Instant, tuple: FourTuple, segment: &mut Segment) {
         if self.joins.are_in_use(now) {
             let hmac = segment.options.mptcp().find_map(|option| match option {
                 MptcpOption::Join(MpJoin::Ack { hmac }) => Some(*hmac),
                 _ => None,
             });
             if let Some(hmac) = hmac {
-                return self.accept_join_cookie(now, tuple, ecn, segment, &hmac);
+                return self.accept_join_cookie(now, tuple, segment, &hmac);
             }
         }
         if self.core.strangers().are_cookies_in_use(now)
             && let Some(listener) = self.core.listeners().find(tuple.local)
         {
-            return self.accept_cookie(now, tuple, ecn, segment, listener);
+            return self.accept_cookie(now, tuple, segment, listener);
         }
         self.refuse(now, tuple, segment, None);
     }

@@ -69,7 +69,7 @@ impl Hosted for Connection {
             self.count_received(&mut cx, subflow, counted_bytes(packet));
         }
         let Transport::Tcp(segment) = &mut packet.transport else { return };
-        self.handle_segment(&mut cx, subflow, packet.ip.ecn, segment);
+        self.handle_segment(&mut cx, subflow, segment);
     }
 
     fn handle_icmp(&mut self, call: Call<'_, Resources>, subflow: SubflowId, message: &IcmpMessage) {

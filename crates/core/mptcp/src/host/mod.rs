@@ -59,7 +59,7 @@ const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// Four kinds of method:
 /// - `handle_*` tell it what happened: a packet came, a deadline passed, an address came or went;
 /// - commands of the application: [`Host::listen`], [`Host::connect`], [`Host::send`], [`Host::recv`],
-///   [`Host::shutdown`], [`Host::abort`], [`Host::release`]. Each that does something takes the time, whether it needs it today or not;
+///   [`Host::shutdown`], [`Host::abort`], [`Host::release`];
 /// - `poll_*` say what it wants: after any of the above, call [`Host::poll_transmit`] until it returns `None`, then
 ///   [`Host::poll`] until it returns `None` (and again, if the application did something), then ask
 ///   [`Host::poll_timeout`] when [`Host::handle_timeout`] is due. A `handle_timeout` that comes early does nothing;
@@ -193,7 +193,7 @@ impl Host {
     }
 
     /// Queues data; returns how many bytes the send buffer took. [`Event::Writable`] follows when there is room again.
-    pub fn send(&mut self, _now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
+    pub fn send(&mut self, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
         let connection = self.core.get_mut(id).ok_or(SendError::UnknownConnection)?;
         if connection.is_write_closed() {
             return Err(SendError::Closed);
@@ -213,7 +213,7 @@ impl Host {
     }
 
     /// The next data in order, without copying it; `None` until [`Event::Readable`].
-    pub fn recv(&mut self, _now: Instant, id: ConnectionId) -> Option<Payload> {
+    pub fn recv(&mut self, id: ConnectionId) -> Option<Payload> {
         let payload = self.core.get_mut(id)?.recv()?;
         self.core.mark_ready(id);
         Some(payload)
@@ -271,7 +271,7 @@ impl Host {
             }
             Handled::ByNobody { flow, isn_after } => {
                 let Transport::Tcp(segment) = &mut packet.transport else { return };
-                self.handle_unknown(now, flow, packet.ip.ecn, segment, isn_after);
+                self.handle_unknown(now, flow, segment, isn_after);
             }
             Handled::Entirely => {}
         }

@@ -7,8 +7,7 @@ use polypath_tcp::{
 };
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    Ecn, FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment,
-    TcpOption,
+    FourTuple, MpCapable, MpCapableKeys, MpJoin, MptcpOption, MptcpVersion, ResetReason, Segment, TcpOption,
 };
 
 use super::Host;
@@ -67,7 +66,6 @@ impl Host {
         &mut self,
         now: Instant,
         tuple: FourTuple,
-        ecn: Ecn,
         segment: &mut Segment,
         listener: ListenerId,
     ) {
@@ -105,7 +103,7 @@ impl Host {
             // The third ACK confirms what both agreed on (RFC 8684 §3.1).
             connection.accept_capable(&MpCapable { keys: MpCapableKeys::None, ..capable });
         }
-        self.with(now, id, |connection, cx| connection.handle_segment(cx, SubflowId::INITIAL, ecn, segment));
+        self.with(now, id, |connection, cx| connection.handle_segment(cx, SubflowId::INITIAL, segment));
         if self.core.get(id).is_some_and(Connection::is_half_open) {
             self.core.remove_flow(id, &tuple);
             self.forget(id);
@@ -155,7 +153,6 @@ impl Host {
         &mut self,
         now: Instant,
         tuple: FourTuple,
-        ecn: Ecn,
         segment: &mut Segment,
         hmac: &Hmac160,
     ) {
@@ -191,7 +188,7 @@ impl Host {
             IncomingJoin { remote_id, remote_nonce, local_id, local_nonce, remote_backup, local_backup };
         let subflow = self.add_join(now, id, tuple, tcp, &incoming);
         self.with(now, id, |connection, cx| {
-            connection.handle_segment(cx, subflow, ecn, segment);
+            connection.handle_segment(cx, subflow, segment);
             if connection.is_half_open_join(subflow) {
                 connection.forget_join(subflow);
             }

@@ -36,13 +36,13 @@ impl StreamHost for Host {
         self.poll()
     }
 
-    fn send(&mut self, now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
-        self.send(now, id, data)
+    fn send(&mut self, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
+        self.send(id, data)
     }
 
     #[inline]
-    fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload> {
-        self.recv(now, id)
+    fn recv(&mut self, id: ConnectionId) -> Option<Payload> {
+        self.recv(id)
     }
 
     fn shutdown(&mut self, now: Instant, id: ConnectionId) {

@@ -97,11 +97,11 @@ fn every_piece_that_goes_out_again_counts() {
     network.run_until(network.now + polypath_units::Duration::from_millis(200));
     assert_eq!(network.client.mib().mptcp_retrans, 0);
     network.cut[1] = true;
-    let taken = network.client.send(network.now, client, pattern(0, 300_000).into()).expect("it is open");
+    let taken = network.client.send(client, pattern(0, 300_000).into()).expect("it is open");
     network.run_until(network.now + polypath_units::Duration::from_secs(5));
     let server = network.accepted();
     let mut heard = 0;
-    while let Some(data) = network.server.recv(network.now, server) {
+    while let Some(data) = network.server.recv(server) {
         heard += data.len();
     }
     assert_eq!(heard, taken);
@@ -169,10 +169,10 @@ fn after_a_fallback_data_goes_to_the_subflow_that_fell_back() {
         let server = network.accepted();
         let end = network.now + MINUTE;
         while heard.len() < data.len() && network.now < end && network.step() {
-            if let Ok(taken) = network.client.send(network.now, client, data[sent..].to_vec().into()) {
+            if let Ok(taken) = network.client.send(client, data[sent..].to_vec().into()) {
                 sent += taken;
             }
-            while let Some(piece) = network.server.recv(network.now, server) {
+            while let Some(piece) = network.server.recv(server) {
                 heard.extend(piece.to_vec());
             }
         }

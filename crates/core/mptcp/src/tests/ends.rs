@@ -54,10 +54,10 @@ fn a_fin_of_the_only_subflow_does_not_end_what_this_end_sends() {
             // The application writes for longer than the transfer of what it wrote first.
             if sent < 200_000 || network.now > end - SECOND * 20 && sent < 400_000 {
                 let chunk = Bytes::from(pattern(sent, 10_000));
-                sent += network.client.send(network.now, client, chunk).expect("the stream is open");
+                sent += network.client.send(client, chunk).expect("the stream is open");
             }
             network.run_until(network.now + Duration::from_millis(100));
-            while let Some(data) = network.server.recv(network.now, network.accepted()) {
+            while let Some(data) = network.server.recv(network.accepted()) {
                 received.extend(data.to_vec());
             }
         }
@@ -90,15 +90,15 @@ fn each_direction_may_end_long_before_the_other() {
                 while received.len() < 300_000 {
                     let chunk = Bytes::from(pattern(sent, 10_000));
                     let taken = if is_upload {
-                        network.client.send(network.now, client, chunk)
+                        network.client.send(client, chunk)
                     } else {
-                        network.server.send(network.now, server, chunk)
+                        network.server.send(server, chunk)
                     };
                     sent += taken.expect("this direction is open");
                     network.run_until(network.now + Duration::from_millis(50));
                     let (host, id) =
                         if is_upload { (&mut network.server, server) } else { (&mut network.client, client) };
-                    while let Some(data) = host.recv(network.now, id) {
+                    while let Some(data) = host.recv(id) {
                         received.extend(data.to_vec());
                     }
                 }
@@ -142,7 +142,7 @@ fn a_client_may_close_before_the_first_dss_came() {
                 let limit = if lose == 0 { Duration::from_millis(200) } else { SECOND * 10 };
                 let client = network.connect();
                 // Closed at once, and half-closed.
-                network.client.send(start, client, Bytes::from(pattern(0, upload))).expect("it is open");
+                network.client.send(client, Bytes::from(pattern(0, upload))).expect("it is open");
                 network.client.shutdown(start, client);
                 let mut ends = None;
                 while ends.is_none() && network.now < start + limit && network.step() {
@@ -157,14 +157,14 @@ fn a_client_may_close_before_the_first_dss_came() {
                 }
                 let server = network.accepted();
                 let mut received = Vec::new();
-                while let Some(data) = network.server.recv(network.now, server) {
+                while let Some(data) = network.server.recv(server) {
                     received.extend(data.to_vec());
                 }
                 assert!(received == pattern(0, upload), "{case}");
-                network.server.send(network.now, server, Bytes::from_static(b"answer")).expect("it is open");
+                network.server.send(server, Bytes::from_static(b"answer")).expect("it is open");
                 network.server.shutdown(network.now, server);
                 network.run_until(network.now + SECOND * 5);
-                let answer = network.client.recv(network.now, client).expect("the answer").to_vec();
+                let answer = network.client.recv(client).expect("the answer").to_vec();
                 assert_eq!(answer, b"answer", "{case}");
                 for events in [&network.client_events, &network.server_events] {
                     assert_eq!(
@@ -197,7 +197,7 @@ fn what_ends_a_connection_opens_no_subflow_of_it() {
         network.client.release(network.now, client);
         network.run_until(network.now + Duration::from_millis(50));
         let server = network.accepted();
-        network.server.send(network.now, server, Bytes::from_static(b"late")).expect("it is open");
+        network.server.send(server, Bytes::from_static(b"late")).expect("it is open");
         network.run_until(network.now + MINUTE * 5);
         let log = network.log.join("\n");
         assert_eq!(reasons(&network.client_events), [CloseReason::Aborted], "{log}");
@@ -211,7 +211,7 @@ fn read_slowly(network: &mut Network, pause: Duration) -> (Vec<u8>, Vec<CloseRea
     let (server, mut received) = (network.accepted(), Vec::new());
     for _ in 0..50 {
         network.run_until(network.now + pause);
-        while let Some(data) = network.server.recv(network.now, server) {
+        while let Some(data) = network.server.recv(server) {
             received.extend(data.to_vec());
         }
         if network.server_events.iter().any(|(_, event)| *event == Event::PeerFinished) {
@@ -239,7 +239,7 @@ fn a_released_connection_delivers_for_as_long_as_its_peer_takes() {
         let mut network = Network::new(&[10, 20], mode.clone(), mode, 3);
         let client = network.connect();
         network.run_until(network.now + SECOND);
-        network.client.send(network.now, client, Bytes::from(pattern(0, 60_000))).expect("it is open");
+        network.client.send(client, Bytes::from(pattern(0, 60_000))).expect("it is open");
         network.client.release(network.now, client);
         let began = network.now;
         let (received, reasons) = read_slowly(&mut network, SECOND * 30);
@@ -258,7 +258,7 @@ fn a_released_connection_survives_an_outage_of_a_minute() {
         let client = network.connect();
         network.run_until(network.now + SECOND);
         network.cut[0] = true;
-        network.client.send(network.now, client, Bytes::from(pattern(0, 3_000))).expect("it is open");
+        network.client.send(client, Bytes::from(pattern(0, 3_000))).expect("it is open");
         network.client.release(network.now, client);
         network.run_until(network.now + SECOND * 70);
         network.cut[0] = false;
@@ -275,7 +275,7 @@ fn a_released_connection_whose_peer_takes_nothing_is_given_up() {
         let mut network = Network::new(&[10], mode.clone(), mode, 3);
         let client = network.connect();
         network.run_until(network.now + SECOND);
-        network.client.send(network.now, client, Bytes::from(pattern(0, 60_000))).expect("it is open");
+        network.client.send(client, Bytes::from(pattern(0, 60_000))).expect("it is open");
         network.client.release(network.now, client);
         network.run_until(network.now + limit - SECOND);
         assert_eq!(network.client.connection_count(), 1, "its peer answers probes");
@@ -293,10 +293,7 @@ fn the_gauge_of_connections_falls_as_they_end() {
         for is_orderly in [true, false] {
             let mut network = network(&[10], version, false, 3);
             let client = network.connect();
-            network
-                .client
-                .send(network.now, client, Bytes::from_static(b"hello"))
-                .expect("the stream is open");
+            network.client.send(client, Bytes::from_static(b"hello")).expect("the stream is open");
             network.run_until(network.now + SECOND);
             assert_eq!(gauges(&network), (1, 1));
             let server = network.accepted();

@@ -81,7 +81,7 @@ fn a_million_syns_a_second_delay_nobody() {
             let log = network.log.join("\n");
             assert_eq!(network.client.mib().mp_join_syn_ack_rx, 4, "{log}");
             for id in clients {
-                network.client.send(network.now, id, pattern(0, 100_000).into()).expect("it is open");
+                network.client.send(id, pattern(0, 100_000).into()).expect("it is open");
             }
             network.run_until(network.now + Duration::from_secs(2));
             let is_accepted = |event: &Event| matches!(event, Event::Accepted { .. });
@@ -94,7 +94,7 @@ fn a_million_syns_a_second_delay_nobody() {
             assert_eq!(accepted.len(), 4);
             for id in accepted {
                 let mut received = Vec::new();
-                while let Some(data) = network.server.recv(network.now, id) {
+                while let Some(data) = network.server.recv(id) {
                     received.extend(data.to_vec());
                 }
                 assert!(received == pattern(0, 100_000));
@@ -198,7 +198,7 @@ fn a_million_joins_a_second_keep_nobody_out() {
     assert_eq!(count(&network, joined), 2);
     // Both of them carry data.
     let server = network.accepted();
-    network.server.send(network.now, server, pattern(0, 3_000_000).into()).expect("it is open");
+    network.server.send(server, pattern(0, 3_000_000).into()).expect("it is open");
     network.run_until(network.now + Duration::from_secs(5));
     let sent = network.server.info(server).expect("it is open");
     assert!(sent.subflows.iter().filter(|subflow| subflow.tcp.bytes_sent > 100_000).count() == 2, "{sent:?}");

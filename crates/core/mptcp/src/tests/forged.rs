@@ -337,7 +337,7 @@ fn a_withdrawn_address_costs_the_subflow_whose_path_is_dead_and_no_other() {
             vec![packet]
         });
         let client = network.client_events[0].0;
-        network.client.send(network.now, client, bytes::Bytes::from_static(b"x")).expect("it is open");
+        network.client.send(client, bytes::Bytes::from_static(b"x")).expect("it is open");
         network.run_until(network.now + Duration::from_secs(4));
         let server = network.accepted();
         let is_closed = |(_, event): &&(_, Event)| matches!(event, Event::SubflowClosed { .. });

@@ -36,10 +36,10 @@ fn silent_hosts(config: ConnectionConfig, paths: &[u64]) -> (Network, Last) {
         vec![packet]
     });
     let client = network.connect();
-    network.client.send(network.now, client, pattern(0, 3000).into()).expect("it is open");
+    network.client.send(client, pattern(0, 3000).into()).expect("it is open");
     network.run_until(network.now + Duration::from_secs(2));
     let server = network.accepted();
-    network.server.send(network.now, server, pattern(0, 3000).into()).expect("it is open");
+    network.server.send(server, pattern(0, 3000).into()).expect("it is open");
     network.run_until(network.now + MINUTE);
     (network, last)
 }

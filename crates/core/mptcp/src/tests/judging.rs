@@ -64,10 +64,10 @@ fn a_slow_path_beside_a_fast_one_is_joined_and_brings_nothing() {
     for millisecond in 0..3000 {
         if millisecond < 2000 {
             let block = bytes::Bytes::from(vec![0; 12_500]);
-            sent += network.server.send(network.now, server, block).expect("it lives");
+            sent += network.server.send(server, block).expect("it lives");
         }
         network.run_until(network.now + Duration::from_millis(1));
-        while let Some(data) = network.client.recv(network.now, client) {
+        while let Some(data) = network.client.recv(client) {
             received += data.len();
         }
     }

@@ -292,12 +292,12 @@ fn single_bytes_that_nobody_reads_are_few_pieces() {
     network.run_until(network.now + Duration::from_millis(100));
     let (server, data) = (network.accepted(), network::pattern(0, 4000));
     for byte in &data {
-        let taken = network.client.send(network.now, client, vec![*byte].into());
+        let taken = network.client.send(client, vec![*byte].into());
         assert_eq!(taken, Ok(1));
         network.run_until(network.now + Duration::from_millis(21));
     }
     let (mut pieces, mut received) = (0, Vec::new());
-    while let Some(piece) = network.server.recv(network.now, server) {
+    while let Some(piece) = network.server.recv(server) {
         pieces += 1;
         received.extend(piece.to_vec());
     }

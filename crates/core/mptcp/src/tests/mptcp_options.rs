@@ -86,7 +86,7 @@ fn mp_prio_with_an_identifier_is_of_version_0() {
             }
             vec![packet]
         });
-        network.client.send(network.now, client, Bytes::from_static(b"x")).expect("it is open");
+        network.client.send(client, Bytes::from_static(b"x")).expect("it is open");
         network.run_until(network.now + SECOND);
         let info = network.server.info(network.accepted()).expect("it lives");
         assert_eq!(info.subflows[0].is_backup(), expected, "{version:?} {address_id:?}");

@@ -225,10 +225,10 @@ impl Network {
             {
                 server = Some(self.accepted());
             }
-            read(&mut self.client, self.now, client, &mut at_client);
+            read(&mut self.client, client, &mut at_client);
             if let Some(id) = server {
                 sent_down += write(&mut self.server, self.now, id, sent_down, download);
-                read(&mut self.server, self.now, id, &mut at_server);
+                read(&mut self.server, id, &mut at_server);
             }
             let done = at_server.len() >= upload && at_client.len() >= download;
             let ended =
@@ -248,14 +248,14 @@ impl Network {
 fn write(host: &mut Host, now: Instant, id: ConnectionId, sent: usize, total: usize) -> usize {
     if sent < total {
         let chunk = pattern(sent, (total - sent).min(10_000));
-        return host.send(now, id, Bytes::from(chunk)).unwrap_or(0);
+        return host.send(id, Bytes::from(chunk)).unwrap_or(0);
     }
     host.shutdown(now, id);
     0
 }
 
-fn read(host: &mut Host, now: Instant, id: ConnectionId, into: &mut Vec<u8>) {
-    while let Some(data) = host.recv(now, id) {
+fn read(host: &mut Host, id: ConnectionId, into: &mut Vec<u8>) {
+    while let Some(data) = host.recv(id) {
         into.extend(data.to_vec());
     }
 }

@@ -163,11 +163,11 @@ fn the_first_path_comes_back_before_data_after_another_was_joined() {
         let id = network.connect();
         network.run_until(network.now + Duration::from_secs(5));
         let sent = pattern(0, 100_000);
-        assert_eq!(network.client.send(network.now, id, Bytes::from(sent.clone())), Ok(sent.len()));
+        assert_eq!(network.client.send(id, Bytes::from(sent.clone())), Ok(sent.len()));
         let at_server = network.accepted();
         let mut heard = Vec::new();
         while heard.len() < sent.len() && network.step() {
-            while let Some(data) = network.server.recv(network.now, at_server) {
+            while let Some(data) = network.server.recv(at_server) {
                 heard.extend(data.to_vec());
             }
         }
@@ -193,7 +193,7 @@ fn a_path_that_is_cut_in_the_handshake_may_come_back() {
         });
         let id = network.connect();
         let sent = Bytes::from(pattern(0, 10_000));
-        assert_eq!(network.client.send(network.now, id, sent.clone()), Ok(sent.len()));
+        assert_eq!(network.client.send(id, sent.clone()), Ok(sent.len()));
         network.run_until(network.now + Duration::from_secs(5));
         is_cut.set(false);
         network.run_until(network.now + Duration::from_secs(10));
@@ -201,7 +201,7 @@ fn a_path_that_is_cut_in_the_handshake_may_come_back() {
         assert_eq!((accepted(&network), closed(&network.client_events)), (1, None), "{manager}\n{log}");
         let at_server = network.accepted();
         let mut heard = Vec::new();
-        while let Some(data) = network.server.recv(network.now, at_server) {
+        while let Some(data) = network.server.recv(at_server) {
             heard.extend(data.to_vec());
         }
         assert!(heard == sent, "{manager}\n{log}");
@@ -214,7 +214,7 @@ fn what_was_sent_to_a_server_without_a_connection_is_not_sent_in_another_handsha
         let mut network = dying(version, true);
         let from = network.now;
         let id = network.connect();
-        assert_eq!(network.client.send(network.now, id, Bytes::from_static(b"once")), Ok(4));
+        assert_eq!(network.client.send(id, Bytes::from_static(b"once")), Ok(4));
         while closed(&network.client_events).is_none() && network.step() {}
         let log = network.log.join("\n");
         assert_eq!(closed(&network.client_events), Some(CloseReason::TimedOut), "{log}");
@@ -234,12 +234,12 @@ fn where_nothing_has_left_the_handshake_begins_anew_over_another_path() {
         assert_eq!(accepted(&network), 1, "{log}");
         assert_eq!(closed(&network.client_events), None, "{log}");
         let at_server = network.accepted();
-        network.server.send(network.now, at_server, Bytes::from_static(b"hello")).expect("it is open");
-        network.client.send(network.now, id, Bytes::from_static(b"thanks")).expect("it is open");
+        network.server.send(at_server, Bytes::from_static(b"hello")).expect("it is open");
+        network.client.send(id, Bytes::from_static(b"thanks")).expect("it is open");
         network.run_until(network.now + Duration::from_secs(1));
-        let heard = network.client.recv(network.now, id).map(|data| data.to_vec());
+        let heard = network.client.recv(id).map(|data| data.to_vec());
         assert_eq!(heard.as_deref(), Some(&b"hello"[..]), "{}", network.log.join("\n"));
-        let heard = network.server.recv(network.now, at_server).map(|data| data.to_vec());
+        let heard = network.server.recv(at_server).map(|data| data.to_vec());
         assert_eq!(heard.as_deref(), Some(&b"thanks"[..]), "{}", network.log.join("\n"));
     }
 }
@@ -266,7 +266,7 @@ fn a_silent_server_is_asked_over_its_own_path_first() {
 fn first_flight(delays_ms: &[u64]) -> Vec<String> {
     let mut network = Network::new(delays_ms, ConnectionConfig::default(), ConnectionConfig::default(), 5);
     let client = network.connect();
-    network.client.send(network.now, client, Bytes::from(pattern(0, 5000))).expect("there is room");
+    network.client.send(client, Bytes::from(pattern(0, 5000))).expect("there is room");
     let end = network.now + Duration::from_millis(3 * delays_ms[0]);
     network.run_until(end);
     let sent = network.log.iter().filter(|line| line.contains(" 0> ")).skip(1);

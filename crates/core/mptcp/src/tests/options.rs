@@ -18,7 +18,7 @@ fn modes() -> [ConnectionConfig; 3] {
 fn open(config: ConnectionConfig) -> (Network, ConnectionId, ConnectionId) {
     let mut network = Network::new(&[10], config.clone(), config, 4);
     let client = network.connect();
-    network.client.send(network.now, client, pattern(0, 10).into()).expect("it is opening");
+    network.client.send(client, pattern(0, 10).into()).expect("it is opening");
     run_for(&mut network, 1000);
     let server = network.accepted();
     (network, client, server)
@@ -30,7 +30,7 @@ fn run_for(network: &mut Network, ms: u64) {
 
 fn read(network: &mut Network, server: ConnectionId) -> usize {
     let mut read = 0;
-    while let Some(data) = network.server.recv(network.now, server) {
+    while let Some(data) = network.server.recv(server) {
         read += data.len();
     }
     read
@@ -42,14 +42,14 @@ fn cork_holds_back_what_fills_no_segment_until_it_is_drawn_or_a_while_has_passed
         let (mut network, client, server) = open(mode);
         assert_eq!(read(&mut network, server), 10);
         network.client.set_option(network.now, client, ConnectionOption::Cork(true));
-        network.client.send(network.now, client, pattern(10, 100).into()).expect("it is open");
+        network.client.send(client, pattern(10, 100).into()).expect("it is open");
         run_for(&mut network, 150);
         assert_eq!(read(&mut network, server), 0);
         network.client.set_option(network.now, client, ConnectionOption::Cork(false));
         run_for(&mut network, 11);
         assert_eq!(read(&mut network, server), 100);
         network.client.set_option(network.now, client, ConnectionOption::Cork(true));
-        network.client.send(network.now, client, pattern(110, 3000).into()).expect("it is open");
+        network.client.send(client, pattern(110, 3000).into()).expect("it is open");
         run_for(&mut network, 50);
         let whole = read(&mut network, server);
         assert!((2000..3000).contains(&whole), "{whole} bytes are whole segments");
@@ -66,10 +66,7 @@ fn nagle_can_be_switched() {
             network.client.set_option(network.now, client, ConnectionOption::NoDelay(no_delay));
             let before = network.log.len();
             for part in 0..2 {
-                network
-                    .client
-                    .send(network.now, client, pattern(part * 100, 100).into())
-                    .expect("it is open");
+                network.client.send(client, pattern(part * 100, 100).into()).expect("it is open");
                 network.flush();
             }
             let sent =
@@ -91,7 +88,7 @@ fn the_user_timeout_ends_a_connection_whose_peer_is_silent() {
             Way::ToServer => Vec::from([packet]),
         });
         let began = network.now;
-        network.client.send(network.now, client, pattern(0, 100).into()).expect("it is open");
+        network.client.send(client, pattern(0, 100).into()).expect("it is open");
         let closed = Event::Closed(CloseReason::TimedOut);
         while !network.client_events.iter().any(|(_, event)| *event == closed) && network.now < began + MINUTE
         {
@@ -116,7 +113,7 @@ fn the_user_timeout_ends_a_connection_whose_peer_keeps_its_window_closed() {
             run_for(&mut network, 1000);
             let limit = Duration::from_secs(7);
             network.client.set_option(network.now, client, ConnectionOption::UserTimeout(Some(limit)));
-            network.client.send(network.now, client, pattern(0, 60_000).into()).expect("it is open");
+            network.client.send(client, pattern(0, 60_000).into()).expect("it is open");
             let began = network.now;
             let closed = Event::Closed(CloseReason::TimedOut);
             while !network.client_events.iter().any(|(_, event)| *event == closed)
@@ -163,7 +160,7 @@ fn buffers_can_be_resized() {
     for mode in modes() {
         let (mut network, client, server) = open(mode);
         network.client.set_option(network.now, client, ConnectionOption::SendBufferBytes(5000));
-        let taken = network.client.send(network.now, client, pattern(0, 9000).into()).expect("it is open");
+        let taken = network.client.send(client, pattern(0, 9000).into()).expect("it is open");
         assert_eq!(taken, 5000);
         run_for(&mut network, 1000);
         assert_eq!(read(&mut network, server), 5010);
@@ -171,7 +168,7 @@ fn buffers_can_be_resized() {
         let large = ConnectionOption::SendBufferBytes(1 << 20);
         network.client.set_option(network.now, client, large);
         network.server.set_option(network.now, server, ConnectionOption::ReceiveBufferBytes(1));
-        network.client.send(network.now, client, pattern(0, 600_000).into()).expect("it is open");
+        network.client.send(client, pattern(0, 600_000).into()).expect("it is open");
         run_for(&mut network, 5000);
         let waited = read(&mut network, server);
         run_for(&mut network, 60_000);

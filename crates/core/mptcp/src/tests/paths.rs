@@ -56,14 +56,14 @@ impl Upload {
         let server = network.accepted();
         while network.now < end {
             let block = Bytes::from(pattern(self.sent, 10_000));
-            self.sent += network.client.send(network.now, self.client, block).expect("the connection lives");
+            self.sent += network.client.send(self.client, block).expect("the connection lives");
             self.tick(network, server);
         }
     }
 
     fn tick(&mut self, network: &mut Network, server: ConnectionId) {
         network.run_until(network.now + TICK);
-        while let Some(data) = network.server.recv(network.now, server) {
+        while let Some(data) = network.server.recv(server) {
             assert!(data.to_vec() == pattern(self.received, data.len()), "at {}", self.received);
             self.received += data.len();
             self.last_arrival = network.now;
@@ -218,12 +218,12 @@ fn who_missed_the_last_acknowledgment_hears_it_on_the_next_subflow() {
     network.meddle = std::boxed::Box::new(|way, packet| {
         if way == Way::ToClient && packet.ip.dst == client_addr(0) { std::vec![] } else { std::vec![packet] }
     });
-    network.client.send(network.now, client, Bytes::from(pattern(0, 5_000))).expect("the connection lives");
+    network.client.send(client, Bytes::from(pattern(0, 5_000))).expect("the connection lives");
     network.client.shutdown(network.now, client);
     network.run_until(network.now + SECOND * 20);
     let log = network.log.join("\n");
     let mut received = Vec::new();
-    while let Some(data) = network.server.recv(network.now, server) {
+    while let Some(data) = network.server.recv(server) {
         received.extend(data.to_vec());
     }
     assert!(received == pattern(0, 5_000), "{log}");
@@ -342,7 +342,7 @@ fn a_spent_budget_makes_a_backup_in_all_connections() {
     let end = network.now + SECOND * 2;
     while network.now < end {
         let block = Bytes::from(pattern(upload.sent, 10_000));
-        upload.sent += network.client.send(network.now, upload.client, block).expect("it lives");
+        upload.sent += network.client.send(upload.client, block).expect("it lives");
         upload.tick(&mut network, server);
     }
     let used = network.client.budget_used_bytes(client_addr(0)).expect("a budget");
@@ -357,10 +357,8 @@ fn a_spent_budget_makes_a_backup_in_all_connections() {
     let start = network.log.len();
     let before = upload.received;
     for _ in 0..50 {
-        upload.sent += network
-            .client
-            .send(network.now, upload.client, Bytes::from(pattern(upload.sent, 10_000)))
-            .expect("it lives");
+        upload.sent +=
+            network.client.send(upload.client, Bytes::from(pattern(upload.sent, 10_000))).expect("it lives");
         upload.tick(&mut network, server);
     }
     assert_eq!(users(&network, start), [1]);
@@ -446,10 +444,10 @@ fn what_a_subflow_held_that_is_reset_leaves_at_once_on_another() {
         std::vec![packet]
     });
     for (host, id) in [(&mut network.client, client), (&mut network.server, server)] {
-        host.send(network.now, id, Bytes::from_static(b"x")).expect("the connection lives");
+        host.send(id, Bytes::from_static(b"x")).expect("the connection lives");
     }
     network.run_until(network.now + Duration::from_millis(40));
-    let read = network.client.recv(network.now, client).expect("it left again when its subflow was reset");
+    let read = network.client.recv(client).expect("it left again when its subflow was reset");
     assert_eq!(read.to_vec(), b"x");
 }
 

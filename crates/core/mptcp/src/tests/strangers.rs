@@ -58,15 +58,15 @@ fn whoever_does_not_prove_its_keys_gives_no_data() {
             data.options.dss = Some(Dss { mapping: Some(mapping), ..Dss::default() });
         }
         network.server.handle_packet(network.now, Packet::tcp(stranger(), data));
-        assert!(network.server.recv(network.now, id).is_none(), "a stranger's bytes are read, maps: {maps}");
+        assert!(network.server.recv(id).is_none(), "a stranger's bytes are read, maps: {maps}");
         let fell_back = |event: &(_, Event)| matches!(event.1, Event::FellBack(_));
         network.flush();
         assert!(!network.server_events.iter().any(fell_back), "a stranger ends Multipath TCP, maps: {maps}");
         // The subflow of the peer is there, and carries what it sends.
         let (client, _) = network.client_events[0];
-        network.client.send(network.now, client, vec![1; 50].into()).expect("the connection lives");
+        network.client.send(client, vec![1; 50].into()).expect("the connection lives");
         network.run_until(network.now + MINUTE);
-        let read = network.server.recv(network.now, id).expect("the peer's data arrives");
+        let read = network.server.recv(id).expect("the peer's data arrives");
         assert_eq!(read.to_vec(), [1; 50]);
     }
 }
@@ -141,7 +141,7 @@ fn what_an_infinite_mapping_puts_behind_a_gap_is_bounded() {
     next.payload = vec![7].into();
     network.server.handle_packet(network.now, Packet::tcp(stranger(), next.clone()));
     network.flush();
-    assert!(network.server.recv(network.now, id).is_some());
+    assert!(network.server.recv(id).is_some());
     next.options.dss = say(2, 0);
     for _ in 0..1000 {
         next.payload = vec![7; 8000].into();
@@ -152,5 +152,5 @@ fn what_an_infinite_mapping_puts_behind_a_gap_is_bounded() {
     let info = network.server.info(id).expect("the connection lives");
     assert!(!info.mptcp, "it fell back");
     assert!(info.reassembly_bytes <= info.receive_buffer_bytes, "{info:?}");
-    assert!(network.server.recv(network.now, id).is_none());
+    assert!(network.server.recv(id).is_none());
 }

@@ -50,13 +50,13 @@ fn upload_to_a_sleeper(config: ConnectionConfig, lost: bool, seed: u64) -> Netwo
     let client = network.connect();
     network.run_until(network.now + Duration::from_secs(2));
     let server = network.accepted();
-    network.client.send(network.now, client, pattern(0, 30_000).into()).expect("it is open");
+    network.client.send(client, pattern(0, 30_000).into()).expect("it is open");
     network.run_until(network.now + Duration::from_secs(20));
     if lost {
         network.meddle = Box::new(|way, packet| if way == Way::ToClient { vec![] } else { vec![packet] });
     }
     let mut read = vec![];
-    while let Some(data) = network.server.recv(network.now, server) {
+    while let Some(data) = network.server.recv(server) {
         read.extend(data.to_vec());
     }
     assert!((1000..=10_000).contains(&read.len()), "the window is full: {}", read.len());
@@ -64,7 +64,7 @@ fn upload_to_a_sleeper(config: ConnectionConfig, lost: bool, seed: u64) -> Netwo
     network.meddle = Box::new(|_, packet| vec![packet]);
     let end = network.now + MINUTE * 5;
     while read.len() < 30_000 && network.now < end && network.step() {
-        while let Some(data) = network.server.recv(network.now, server) {
+        while let Some(data) = network.server.recv(server) {
             read.extend(data.to_vec());
         }
     }
@@ -109,13 +109,13 @@ fn a_peer_that_opens_its_window_by_slivers_gets_all_data_and_no_storm() {
             vec![packet]
         });
         // The first says what the window is from now on.
-        network.client.send(network.now, client, pattern(0, 10).into()).expect("it is open");
+        network.client.send(client, pattern(0, 10).into()).expect("it is open");
         network.run_until(network.now + Duration::from_secs(1));
-        network.client.send(network.now, client, pattern(10, 1000).into()).expect("it is open");
+        network.client.send(client, pattern(10, 1000).into()).expect("it is open");
         let before = network.log.len();
         network.run_until(network.now + MINUTE);
         let mut read = vec![];
-        while let Some(data) = network.server.recv(network.now, server) {
+        while let Some(data) = network.server.recv(server) {
             read.extend(data.to_vec());
         }
         assert!(read == pattern(0, 1010), "{} bytes of {plain}\n{}", read.len(), network.log.join("\n"));
@@ -133,7 +133,7 @@ fn a_fallback_while_data_waits_for_more_window_leaves_no_timer_that_is_due_for_e
         network.run_until(network.now + Duration::from_secs(1));
         let server = network.accepted();
         // Six segments fit, and what is left of the window is less than one.
-        network.client.send(network.now, client, pattern(0, 30_000).into()).expect("it is open");
+        network.client.send(client, pattern(0, 30_000).into()).expect("it is open");
         network.run_until(network.now + Duration::from_millis(100));
         network.meddle = Box::new(|way, mut packet| {
             if way == Way::ToClient {
@@ -141,7 +141,7 @@ fn a_fallback_while_data_waits_for_more_window_leaves_no_timer_that_is_due_for_e
             }
             vec![packet]
         });
-        network.server.send(network.now, server, pattern(0, 5).into()).expect("it is open");
+        network.server.send(server, pattern(0, 5).into()).expect("it is open");
         let (end, mut steps) = (network.now + MINUTE, 0);
         while network.now < end && network.step() {
             steps += 1;

@@ -3,7 +3,7 @@
 use core::fmt::Debug;
 
 use polypath_units::Instant;
-use polypath_wire::{Ecn, MAX_OPTIONS_BYTES, Segment, Timestamps};
+use polypath_wire::{MAX_OPTIONS_BYTES, Segment, Timestamps};
 
 use super::{CloseReason, Connection, Disposition, DropReason, Event, State};
 use crate::extension::Extension;
@@ -15,13 +15,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub fn handle_segment<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
-        _ecn: Ecn,
         segment: &mut Segment,
         ext: &mut X,
     ) -> Disposition {
         match self.state() {
             State::Closed => return Disposition::Dropped(DropReason::Closed),
-            State::SynSent => return self.handle_in_syn_sent(now, segment, ext),
+            State::SynSent => return self.handle_in_syn_sent(now, segment),
             _ => {}
         }
         let offset = self.offset_of(segment.seq);
@@ -70,13 +69,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     pub fn handle_segment_within<X: Extension<Mapping = M>>(
         &mut self,
         now: Instant,
-        ecn: Ecn,
         segment: &mut Segment,
         ext: &mut X,
         challenges: &mut ReplyLimit,
     ) -> (Disposition, bool) {
         let owed = self.acks.is_only_challenge();
-        let disposition = self.handle_segment(now, ecn, segment, ext);
+        let disposition = self.handle_segment(now, segment, ext);
         let is_withheld =
             !owed && self.acks.is_only_challenge() && !challenges.allows(now, self.tuple.remote.addr);
         if is_withheld {
@@ -105,12 +103,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
 
     // ---- SYN-SENT (RFC 9293 §3.10.7.3)
 
-    fn handle_in_syn_sent<X: Extension<Mapping = M>>(
-        &mut self,
-        now: Instant,
-        segment: &mut Segment,
-        _ext: &mut X,
-    ) -> Disposition {
+    fn handle_in_syn_sent(&mut self, now: Instant, segment: &mut Segment) -> Disposition {
         let acknowledges = segment.flags.ack();
         if acknowledges && segment.ack != self.send.wire(1) {
             // Of an earlier connection between the same ports that the peer still has: this ends it there (RFC 9293 §3.5.1).

@@ -1,6 +1,6 @@
 //! What comes in: packets and timeouts.
 
-use polypath_wire::{Ecn, Segment, Transport};
+use polypath_wire::{Segment, Transport};
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl Host {
             Handled::ByConnection(id) => self.after_input(id),
             Handled::ByNobody { flow, isn_after } => {
                 let Transport::Tcp(segment) = &mut packet.transport else { return };
-                self.handle_unknown(now, flow, packet.ip.ecn, segment, isn_after);
+                self.handle_unknown(now, flow, segment, isn_after);
             }
             Handled::Entirely => {}
         }
@@ -36,7 +36,6 @@ impl Host {
         &mut self,
         now: Instant,
         tuple: FourTuple,
-        ecn: Ecn,
         segment: &mut Segment,
         isn_after: Option<SeqNumber>,
     ) {
@@ -45,7 +44,7 @@ impl Host {
         match listener {
             Some(listener) if is_syn && !is_ack => self.handle_syn(now, tuple, segment, listener, isn_after),
             Some(listener) if is_ack && !is_syn && self.core.strangers().are_cookies_in_use(now) => {
-                self.handle_cookie(now, tuple, ecn, segment, listener);
+                self.handle_cookie(now, tuple, segment, listener);
             }
             _ => self.core.strangers_mut().refuse(now, tuple, segment, None),
         }
@@ -88,14 +87,7 @@ impl Host {
         self.core.strangers_mut().answer_syn(tuple, answer);
     }
 
-    fn handle_cookie(
-        &mut self,
-        now: Instant,
-        tuple: FourTuple,
-        ecn: Ecn,
-        segment: &mut Segment,
-        listener: ListenerId,
-    ) {
+    fn handle_cookie(&mut self, now: Instant, tuple: FourTuple, segment: &mut Segment, listener: ListenerId) {
         let clock = self.core.secrets().timestamp(now, &tuple);
         let Some((syn, _)) = self.core.strangers_mut().check_cookie(now, tuple, segment, clock) else {
             return;
@@ -109,7 +101,7 @@ impl Host {
         self.core.listeners_mut().admit_always(listener, tuple.remote.addr);
         let setup = self.setup(tuple, segment.ack.sub(1));
         let mut tcp = Connection::resume(now, setup, &syn, self.config.connection.receive_buffer_bytes);
-        tcp.handle_segment(now, ecn, segment, &mut ());
+        tcp.handle_segment(now, segment, &mut ());
         let id = self.core.insert(tuple, (), PlainConnection::half_open(tcp), Some(listener));
         self.after_input(id);
         if self.core.get(id).is_some_and(PlainConnection::is_half_open) {

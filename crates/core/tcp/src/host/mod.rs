@@ -207,7 +207,7 @@ impl Host {
 
     /// Queues data; returns how many bytes the send buffer had space for. If fewer than all,
     /// [`HostEvent::Writable`] tells when to go on.
-    pub fn send(&mut self, _now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
+    pub fn send(&mut self, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
         let taken = self.held_mut(id).ok_or(SendError::UnknownConnection)?.send(data)?;
         if taken > 0 {
             self.core.mark_ready(id);
@@ -216,7 +216,7 @@ impl Host {
     }
 
     /// The data that has arrived in order, if any. Reading opens the receive window.
-    pub fn recv(&mut self, _now: Instant, id: ConnectionId) -> Option<Payload> {
+    pub fn recv(&mut self, id: ConnectionId) -> Option<Payload> {
         let connection = self.held_mut(id)?;
         let payload = connection.recv()?;
         if connection.is_open() {

@@ -294,8 +294,7 @@ impl Hosted for PlainConnection {
     #[inline]
     fn handle_packet(&mut self, call: Call<'_, Counters>, (): (), packet: &mut Packet) {
         let Transport::Tcp(segment) = &mut packet.transport else { return };
-        let (_, is_withheld) =
-            self.tcp.handle_segment_within(call.now, packet.ip.ecn, segment, &mut (), call.challenges);
+        let (_, is_withheld) = self.tcp.handle_segment_within(call.now, segment, &mut (), call.challenges);
         call.resources.challenges_withheld += u64::from(is_withheld);
     }
 

@@ -37,10 +37,10 @@ pub trait StreamHost: fmt::Debug {
     fn poll(&mut self) -> Option<(ConnectionId, Self::Event)>;
 
     /// Queues data; returns how many bytes of it the send buffer took.
-    fn send(&mut self, now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError>;
+    fn send(&mut self, id: ConnectionId, data: Bytes) -> Result<usize, SendError>;
 
     /// The next received data in order, if there is any.
-    fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload>;
+    fn recv(&mut self, id: ConnectionId) -> Option<Payload>;
 
     /// The application sends no more.
     fn shutdown(&mut self, now: Instant, id: ConnectionId);
@@ -82,13 +82,13 @@ impl StreamHost for Host {
         self.poll()
     }
 
-    fn send(&mut self, now: Instant, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
-        self.send(now, id, data)
+    fn send(&mut self, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
+        self.send(id, data)
     }
 
     #[inline]
-    fn recv(&mut self, now: Instant, id: ConnectionId) -> Option<Payload> {
-        self.recv(now, id)
+    fn recv(&mut self, id: ConnectionId) -> Option<Payload> {
+        self.recv(id)
     }
 
     fn shutdown(&mut self, _now: Instant, id: ConnectionId) {

@@ -300,7 +300,7 @@ impl Drop for Sending<'_> {
 async fn next_payload(gateway: &Gateway, id: ConnectionId) -> Result<Option<Payload>, Broken> {
     let payload = std::future::poll_fn(|cx| {
         let state = &mut *gateway.state.borrow_mut();
-        if let Some(payload) = state.host.recv(gateway.clock.now(), id) {
+        if let Some(payload) = state.host.recv(id) {
             return Poll::Ready(Ok(Some(payload)));
         }
         let slot = &mut state.slots[id.index()];
@@ -325,7 +325,7 @@ async fn send_all(gateway: &Gateway, id: ConnectionId, mut data: Bytes) -> Resul
     std::future::poll_fn(|cx| {
         let state = &mut *gateway.state.borrow_mut();
         // Taking less than all makes the host tell when there is room again.
-        let taken = match state.host.send(gateway.clock.now(), id, data.clone()) {
+        let taken = match state.host.send(id, data.clone()) {
             Ok(taken) => taken,
             Err(_) => return Poll::Ready(Err(Broken::Inner)),
         };

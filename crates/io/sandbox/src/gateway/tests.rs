@@ -248,7 +248,7 @@ fn what_a_program_sends_is_acknowledged_at_once() {
     assert_eq!(exchange(&mut program), 1);
     // Beyond the start, when everything is acknowledged at once anyway.
     for sent in 0..100 {
-        let taken = program.send(now, id, Bytes::from_static(&[7; 1000]));
+        let taken = program.send(id, Bytes::from_static(&[7; 1000]));
         assert_eq!((taken, exchange(&mut program)), (Ok(1000), 1), "the segment after {sent}");
     }
 }

@@ -118,12 +118,12 @@ impl StackStream {
 
     /// As [`StackStream::read_payload`].
     pub fn poll_read_payload(&self, cx: &mut Context<'_>) -> Poll<io::Result<Payload>> {
-        self.stack.shared.with(|state, now| {
+        self.stack.shared.with(|state, _| {
             let kept = std::mem::take(&mut stream(state, self.id)?.unread);
             if !kept.is_empty() {
                 return Poll::Ready(Ok(kept));
             }
-            match state.host.recv(now, self.id) {
+            match state.host.recv(self.id) {
                 Some(payload) => Poll::Ready(Ok(payload)),
                 None => poll_end(state, self.id, cx).map_ok(|()| Payload::EMPTY),
             }
@@ -161,7 +161,7 @@ impl StackStream {
         cx: &mut Context<'_>,
         mut next: impl FnMut(usize, usize) -> Option<Bytes>,
     ) -> Poll<io::Result<usize>> {
-        self.stack.shared.with(|state, now| {
+        self.stack.shared.with(|state, _| {
             state.check()?;
             let mut room = usize::try_from(state.host.send_room_bytes(self.id)).unwrap_or(usize::MAX);
             let stream = stream(state, self.id)?;
@@ -177,7 +177,7 @@ impl StackStream {
             while room > 0
                 && let Some(data) = next(sent, room)
             {
-                let taken = state.host.send(now, self.id, data).map_err(|_| io::ErrorKind::BrokenPipe)?;
+                let taken = state.host.send(self.id, data).map_err(|_| io::ErrorKind::BrokenPipe)?;
                 sent += taken;
                 room -= taken;
             }

@@ -207,7 +207,7 @@ impl Traffic {
                 let wanted = (self.allowed_bytes - self.report.sent_bytes).min(CHUNK_BYTES);
                 let chunk = self.send_pattern.slice(self.report.sent_bytes, wanted);
                 let chunk_bytes = chunk.len();
-                let taken = stack.send(now, id, chunk).unwrap_or(0);
+                let taken = stack.send(id, chunk).unwrap_or(0);
                 self.report.sent_bytes += taken as u64;
                 if taken < chunk_bytes {
                     return;
@@ -241,7 +241,7 @@ impl Traffic {
     }
 
     fn drain<S: Stack>(&mut self, now: Instant, stack: &mut S, id: ConnectionId) {
-        while let Some(payload) = stack.recv(now, id) {
+        while let Some(payload) = stack.recv(id) {
             self.receive(now, &payload);
         }
         if let SendPlan::Exchange(exchange) = self.plan.send {

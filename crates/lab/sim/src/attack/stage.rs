@@ -112,8 +112,7 @@ impl Stage {
     }
 
     pub(super) fn write(&mut self, side: Side, id: ConnectionId, data: Bytes) -> usize {
-        let now = self.now;
-        let taken = self.hosts[side as usize].send(now, id, data).unwrap_or(0);
+        let taken = self.hosts[side as usize].send(id, data).unwrap_or(0);
         self.flush();
         taken
     }
@@ -166,7 +165,7 @@ impl Stage {
     }
 
     fn read(&mut self, side: Side, id: ConnectionId) {
-        while let Some(data) = self.hosts[side as usize].recv(self.now, id) {
+        while let Some(data) = self.hosts[side as usize].recv(id) {
             if side == Side::Server {
                 self.received.extend(data.to_vec());
             }

@@ -97,10 +97,10 @@ impl Application {
         }
         let wrote = self.write(now, host);
         let read = match self.pace {
-            Pace::Eager => self.read(now, host, usize::MAX)?,
+            Pace::Eager => self.read(host, usize::MAX)?,
             Pace::Slow(pause) => {
                 let is_due = self.next_read == Instant::FAR_FUTURE || self.next_read <= now;
-                let read = is_due && self.read(now, host, 1)?;
+                let read = is_due && self.read(host, 1)?;
                 if is_due {
                     self.next_read = if read { now + pause } else { Instant::FAR_FUTURE };
                 }
@@ -115,7 +115,7 @@ impl Application {
         let before = self.written_bytes;
         while self.to_write_bytes > 0 && !self.has_shut_down {
             let data = self.writes.slice(self.written_bytes, self.to_write_bytes.min(64 << 10));
-            match host.send(now, self.id, data) {
+            match host.send(self.id, data) {
                 Ok(0) => break,
                 Ok(taken) => {
                     self.written_bytes += taken as u64;
@@ -131,9 +131,9 @@ impl Application {
         self.written_bytes > before
     }
 
-    fn read(&mut self, now: Instant, host: &mut Host, most_pieces: usize) -> Result<bool, Finding> {
+    fn read(&mut self, host: &mut Host, most_pieces: usize) -> Result<bool, Finding> {
         for piece in 0..most_pieces {
-            let Some(data) = host.recv(now, self.id) else {
+            let Some(data) = host.recv(self.id) else {
                 self.at_end |= self.peer_finished;
                 return Ok(piece > 0);
             };

@@ -26,8 +26,8 @@ pub(crate) enum Kind {
 pub(crate) trait Driven {
     fn listen(&mut self, local: Endpoint) -> Result<(), String>;
     fn connect(&mut self, now: Instant, local: IpAddr, remote: Endpoint) -> Result<(), String>;
-    fn write(&mut self, now: Instant, data: Bytes) -> Result<usize, String>;
-    fn read(&mut self, now: Instant) -> Option<Payload>;
+    fn write(&mut self, data: Bytes) -> Result<usize, String>;
+    fn read(&mut self) -> Option<Payload>;
     fn shutdown(&mut self, now: Instant);
     fn close(&mut self, now: Instant);
     fn abort(&mut self, now: Instant);
@@ -84,13 +84,13 @@ impl<T: Tested> Driven for Latest<T> {
         Ok(())
     }
 
-    fn write(&mut self, now: Instant, data: Bytes) -> Result<usize, String> {
+    fn write(&mut self, data: Bytes) -> Result<usize, String> {
         let id = self.id.ok_or("no connection")?;
-        self.host.host().send(now, id, data).map_err(|error| error.to_string())
+        self.host.host().send(id, data).map_err(|error| error.to_string())
     }
 
-    fn read(&mut self, now: Instant) -> Option<Payload> {
-        self.host.host().recv(now, self.id?)
+    fn read(&mut self) -> Option<Payload> {
+        self.host.host().recv(self.id?)
     }
 
     fn shutdown(&mut self, now: Instant) {

@@ -166,16 +166,14 @@ impl Player {
 
     fn write(&mut self, bytes: u64) -> Result<(), String> {
         let data = Bytes::from(keys::stream(self.written, bytes as usize));
-        let now = self.now;
-        let taken = self.host().write(now, data)?;
+        let taken = self.host().write(data)?;
         self.written += taken as u64;
         if taken as u64 == bytes { Ok(()) } else { Err(format!("only {taken} bytes were taken")) }
     }
 
     fn read(&mut self, bytes: u64, changed: bool) -> Result<(), String> {
-        let now = self.now;
         while (self.unread.len() as u64) < bytes.max(1)
-            && let Some(payload) = self.host().read(now)
+            && let Some(payload) = self.host().read()
         {
             self.unread.extend_from_slice(&payload.to_vec());
         }

@@ -188,11 +188,11 @@ impl Pair {
         let started = SystemInstant::now();
         while received < bytes {
             while self.writable && sent < bytes {
-                let taken = self.client.send(self.now, id, block.clone()).map_err(Failure::run)?;
+                let taken = self.client.send(id, block.clone()).map_err(Failure::run)?;
                 sent += taken as u64;
                 self.writable = taken == block.len();
             }
-            while let Some(data) = self.server.recv(self.now, server_id) {
+            while let Some(data) = self.server.recv(server_id) {
                 received += data.len() as u64;
             }
             self.exchange();

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use polypath_units::{Duration, Instant};
 use polypath_wire::{
-    Ecn, FourTuple, IcmpMessage, SackBlock, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps, Transport,
+    FourTuple, IcmpMessage, SackBlock, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps, Transport,
 };
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ impl Victim {
                         echo: tcp.handshake.timestamps().clock(self.now).wrapping_add_signed(echo),
                     });
                 }
-                tcp.handle_segment(self.now, Ecn::NotCapable, &mut segment, &mut ());
+                tcp.handle_segment(self.now, &mut segment, &mut ());
             }
             Happening::TooBig(mtu, seq) => {
                 let message = IcmpMessage::PacketTooBig { mtu, flow: self.flow, seq: quoted(seq) };

@@ -7,9 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{
-    Ecn, Endpoint, FourTuple, IcmpMessage, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps,
-};
+use polypath_wire::{Endpoint, FourTuple, IcmpMessage, Segment, SeqNumber, TcpFlags, TcpOption, Timestamps};
 
 use super::super::{CloseReason, Connection, Disposition, DropReason, Event, State};
 use super::pair::{From, Pair, pass, pattern, setup};
@@ -70,12 +68,12 @@ fn both_may_open_at_once() {
         }
         while let Some(packet) = other.poll_transmit(now, &mut ()) {
             if let polypath_wire::Transport::Tcp(mut segment) = packet.transport {
-                one.handle_segment(now, Ecn::NotCapable, &mut segment, &mut ());
+                one.handle_segment(now, &mut segment, &mut ());
             }
         }
         for packet in from_one {
             if let polypath_wire::Transport::Tcp(mut segment) = packet.transport {
-                other.handle_segment(now, Ecn::NotCapable, &mut segment, &mut ());
+                other.handle_segment(now, &mut segment, &mut ());
             }
         }
     }
@@ -89,10 +87,10 @@ fn a_refused_connection_says_so() {
     let _syn = client.poll_transmit(now, &mut ());
     let mut reset = Segment { flags: TcpFlags::RST.with(TcpFlags::ACK), ..Segment::default() };
     reset.ack = client.isn().add(2);
-    client.handle_segment(now, Ecn::NotCapable, &mut reset, &mut ());
+    client.handle_segment(now, &mut reset, &mut ());
     assert_eq!(client.state(), State::SynSent, "acknowledges something else: ignored");
     reset.ack = client.isn().add(1);
-    client.handle_segment(now, Ecn::NotCapable, &mut reset, &mut ());
+    client.handle_segment(now, &mut reset, &mut ());
     assert_eq!(client.poll(), Some(Event::Closed(CloseReason::Refused)));
 }
 
@@ -126,12 +124,12 @@ fn only_an_exact_reset_resets() {
     let next = pair.client.receive.wire_ack();
     let mut reset = Segment { flags: TcpFlags::RST, seq: next.add(1000), ..Segment::default() };
     let before = pair.log.len();
-    let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut reset, &mut ());
+    let disposition = pair.client.handle_segment(pair.now, &mut reset, &mut ());
     assert_eq!(disposition, Disposition::Dropped(DropReason::Reset));
     pair.flush();
     assert_eq!(pair.sent(From::Client, before), [(".".to_string(), 0)], "a challenge ACK");
     reset.seq = next;
-    pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut reset, &mut ());
+    pair.client.handle_segment(pair.now, &mut reset, &mut ());
     assert_eq!(pair.client.poll(), Some(Event::Closed(CloseReason::Reset)));
 }
 
@@ -142,7 +140,7 @@ fn challenge_acks_are_limited() {
     let before = pair.log.len();
     for _ in 0..100 {
         let mut syn = Segment { flags: TcpFlags::SYN, seq, ..Segment::default() };
-        pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut syn, &mut ());
+        pair.client.handle_segment(pair.now, &mut syn, &mut ());
         pair.flush();
     }
     assert_eq!(pair.sent(From::Client, before).len(), 10);
@@ -157,7 +155,7 @@ fn old_timestamps_are_dropped() {
     segment.payload = pattern(0, 10).into();
     let old = pair.client.handshake.timestamps().recent().wrapping_sub(1);
     segment.options.timestamps = Some(Timestamps { value: old, echo: 0 });
-    let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut segment, &mut ());
+    let disposition = pair.client.handle_segment(pair.now, &mut segment, &mut ());
     assert_eq!(disposition, Disposition::Dropped(DropReason::Paws));
 }
 
@@ -277,12 +275,8 @@ fn acknowledgments_of_what_was_never_sent_are_answered_seldom_and_not_for_ever()
             let ack = pair.client.send.wire(pair.client.send.next()).0.wrapping_add_signed(too_far);
             let (seq, flags) = (pair.client.receive.wire_ack(), TcpFlags::ACK);
             let forged = Segment { seq, ack: SeqNumber(ack), flags, ..Segment::default() };
-            let disposition = pair.client.handle_segment(
-                pair.now,
-                Ecn::NotCapable,
-                &mut with_timestamps(&pair, forged),
-                &mut (),
-            );
+            let disposition =
+                pair.client.handle_segment(pair.now, &mut with_timestamps(&pair, forged), &mut ());
             assert!(!disposition.is_accepted());
             pair.run_for(Duration::from_millis(300));
         }
@@ -291,7 +285,7 @@ fn acknowledgments_of_what_was_never_sent_are_answered_seldom_and_not_for_ever()
         let (seq, ack) = (pair.client.receive.wire_ack(), pair.client.send.wire(pair.client.send.next()));
         let real = Segment { seq, ack, flags: TcpFlags::ACK, window: 1000, ..Segment::default() };
         let real = &mut with_timestamps(&pair, real);
-        assert!(pair.client.handle_segment(pair.now, Ecn::NotCapable, real, &mut ()).is_accepted());
+        assert!(pair.client.handle_segment(pair.now, real, &mut ()).is_accepted());
     }
 }
 
@@ -302,12 +296,12 @@ fn segments_without_the_timestamps_that_were_agreed_are_dropped_but_for_resets()
     let start = pair.log.len();
     let bare =
         Segment { seq, ack, flags: TcpFlags::ACK, payload: pattern(0, 10).into(), ..Segment::default() };
-    let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut bare.clone(), &mut ());
+    let disposition = pair.client.handle_segment(pair.now, &mut bare.clone(), &mut ());
     assert_eq!(disposition, Disposition::Dropped(DropReason::NoTimestamp));
     pair.flush();
     assert_eq!((pair.log.len(), pair.at_client.len()), (start, 0), "silently (RFC 7323 §3.2)");
     let mut reset = Segment { payload: Vec::new().into(), flags: TcpFlags::RST, ..bare };
-    pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut reset, &mut ());
+    pair.client.handle_segment(pair.now, &mut reset, &mut ());
     assert_eq!(pair.client.state(), State::Closed);
 }
 

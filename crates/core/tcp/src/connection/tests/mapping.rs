@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Ecn, SackBlock, Segment, TcpFlags, TcpOption, Transport};
+use polypath_wire::{SackBlock, Segment, TcpFlags, TcpOption, Transport};
 
 use super::super::{Connection, State};
 use super::pair::{pattern, setup};
@@ -39,7 +39,7 @@ fn established(config: &Config) -> (Connection<u16>, Recorder, Instant) {
         Segment { flags: TcpFlags(0x12), ack: tcp.send.wire(1), window: 60_000, ..Segment::default() };
     syn_ack.options.rest.push(TcpOption::SackPermitted);
     syn_ack.options.rest.push(TcpOption::Mss(1460));
-    tcp.handle_segment(now, Ecn::NotCapable, &mut syn_ack, &mut ext);
+    tcp.handle_segment(now, &mut syn_ack, &mut ext);
     assert_eq!(tcp.state(), State::Established);
     while tcp.poll_transmit(now, &mut ext).is_some() {}
     ext.sent.clear();
@@ -75,7 +75,7 @@ fn acknowledge(
         let (start, end) = (tcp.send.wire(start + 1), tcp.send.wire(end + 1));
         ack.options.sack.push(SackBlock { start, end });
     }
-    assert!(tcp.handle_segment(now, Ecn::NotCapable, &mut ack, ext).is_accepted());
+    assert!(tcp.handle_segment(now, &mut ack, ext).is_accepted());
     tcp.check_invariants();
 }
 

@@ -8,7 +8,7 @@ use core::fmt::Debug;
 use core::net::Ipv4Addr;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Ecn, Endpoint, FourTuple, Packet, Payload, Segment, SeqNumber, Transport};
+use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Segment, SeqNumber, Transport};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -235,10 +235,10 @@ impl Pair {
     pub(super) fn deliver(&mut self, from: From, segment: &mut Segment) {
         match (from, &mut self.server) {
             (From::Server, _) => {
-                self.client.handle_segment(self.now, Ecn::NotCapable, segment, &mut ());
+                self.client.handle_segment(self.now, segment, &mut ());
             }
             (From::Client, Some(server)) => {
-                server.handle_segment(self.now, Ecn::NotCapable, segment, &mut ());
+                server.handle_segment(self.now, segment, &mut ());
             }
             (From::Client, none) if segment.flags.syn() => {
                 let setup = setup(&self.server_config, false, 7);

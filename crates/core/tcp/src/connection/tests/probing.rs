@@ -4,7 +4,6 @@ use std::boxed::Box;
 use std::vec;
 
 use polypath_units::Duration;
-use polypath_wire::Ecn;
 
 use super::pair::{From, Pair, pass, pattern};
 use crate::Config;
@@ -128,16 +127,16 @@ fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
         ..Default::default()
     };
     // The first says the window as well.
-    pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut duplicate.clone(), &mut ());
+    pair.client.handle_segment(pair.now, &mut duplicate.clone(), &mut ());
     for number in 1..=2 {
         let start = pair.log.len();
-        pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut duplicate.clone(), &mut ());
+        pair.client.handle_segment(pair.now, &mut duplicate.clone(), &mut ());
         pair.flush();
         assert_eq!(pair.sent(From::Client, start).len(), 1, "duplicate {number} (RFC 3042)");
     }
     let in_flight = pair.client.in_flight_bytes();
     let start = pair.log.len();
-    pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut duplicate.clone(), &mut ());
+    pair.client.handle_segment(pair.now, &mut duplicate.clone(), &mut ());
     pair.flush();
     assert_eq!(pair.log[start].2.seq, pair.client.send.wire(pair.client.send.una()), "the third is a loss");
     assert!(pair.client.ssthresh_bytes() < in_flight / 2, "what went beyond the window does not count");

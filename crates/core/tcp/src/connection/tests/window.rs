@@ -5,7 +5,7 @@ use std::string::ToString;
 use std::vec;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::{Ecn, Segment, SeqNumber, TcpFlags};
+use polypath_wire::{Segment, SeqNumber, TcpFlags};
 
 use super::super::{CloseReason, Connection, Disposition, Event, State};
 use super::pair::{From, Pair, pass, pattern, setup};
@@ -161,7 +161,7 @@ fn a_forged_timestamp_outside_of_the_window_changes_nothing() {
         let mut forged = Segment { flags: TcpFlags::ACK, seq, ack, ..Segment::default() };
         forged.options.timestamps =
             Some(polypath_wire::Timestamps { value: recent.wrapping_add(1 << 30), echo: 0 });
-        let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut forged, &mut ());
+        let disposition = pair.client.handle_segment(pair.now, &mut forged, &mut ());
         assert!(!disposition.is_accepted());
         assert_eq!(pair.client.handshake.timestamps().recent(), recent);
     }
@@ -185,7 +185,7 @@ fn the_acknowledgment_of_a_duplicate_counts() {
         payload: pattern(0, 1000).into(),
         ..Segment::default()
     };
-    let disposition = pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut duplicate, &mut ());
+    let disposition = pair.client.handle_segment(pair.now, &mut duplicate, &mut ());
     assert_eq!(disposition, Disposition::Acknowledged);
     assert_eq!((pair.client.acked_offset(), duplicate.payload.len()), (1000, 1000));
     let before = pair.log.len();
@@ -206,7 +206,7 @@ fn a_half_open_connection_of_the_peer_is_reset() {
         ack: client.isn().sub(777),
         ..Segment::default()
     };
-    client.handle_segment(now, Ecn::NotCapable, &mut old, &mut ());
+    client.handle_segment(now, &mut old, &mut ());
     let packet = client.poll_transmit(now, &mut ()).expect("a reset");
     let polypath_wire::Transport::Tcp(reset) = packet.transport else { panic!("TCP") };
     assert_eq!((reset.flags, reset.seq), (TcpFlags::RST, old.ack));
@@ -257,7 +257,7 @@ fn selective_acknowledgments_go_before_data() {
     let mut ahead =
         Segment { flags: TcpFlags::ACK, seq: next.add(500), ack, window: 1000, ..Segment::default() };
     ahead.payload = pattern(500, 100).into();
-    pair.client.handle_segment(pair.now, Ecn::NotCapable, &mut ahead, &mut ());
+    pair.client.handle_segment(pair.now, &mut ahead, &mut ());
     let before = pair.log.len();
     pair.flush();
     let sent = pair.sent(From::Client, before);
@@ -283,7 +283,7 @@ fn positions_go_on_past_four_gigabytes() {
             match &mut server {
                 None => server = Some(Connection::accept(clock, setup(&config, false, 9), &segment)),
                 Some(server) => {
-                    server.handle_segment(clock, Ecn::NotCapable, &mut segment, &mut ());
+                    server.handle_segment(clock, &mut segment, &mut ());
                 }
             }
         }
@@ -296,7 +296,7 @@ fn positions_go_on_past_four_gigabytes() {
         server.window_may_have_opened(&());
         while let Some(packet) = server.poll_transmit(clock, &mut ()) {
             let polypath_wire::Transport::Tcp(mut segment) = packet.transport else { continue };
-            client.handle_segment(clock, Ecn::NotCapable, &mut segment, &mut ());
+            client.handle_segment(clock, &mut segment, &mut ());
         }
         client.handle_timeout(clock, &mut ());
         server.handle_timeout(clock, &mut ());
@@ -395,7 +395,7 @@ fn a_segment_from_before_the_window_changes_no_window() {
             ..Segment::default()
         };
         old.options.timestamps = timestamps;
-        let disposition = client.handle_segment(now, Ecn::NotCapable, &mut old, &mut ());
+        let disposition = client.handle_segment(now, &mut old, &mut ());
         assert_eq!(disposition, Disposition::Acknowledged);
         assert_eq!(client.peer_window_bytes(), window);
     }

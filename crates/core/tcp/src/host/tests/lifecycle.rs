@@ -246,7 +246,7 @@ fn letting_go_with_data_unread_resets() {
     network.apps[CLIENT].holds = true;
     let (client, server) = pair(&mut network);
     let now = network.now;
-    network.hosts[CLIENT].send(now, client, pattern(100)).unwrap();
+    network.hosts[CLIENT].send(client, pattern(100)).unwrap();
     // The server's application does not run while the data arrives.
     while let Some(packet) = network.hosts[CLIENT].poll_transmit(now) {
         network.hosts[SERVER].handle_packet(now, packet);
@@ -259,9 +259,9 @@ fn letting_go_with_data_unread_resets() {
     assert_eq!(network.hosts[SERVER].population().flows, 0);
     // What has ended stays with the application until it lets go.
     assert_eq!(network.hosts[CLIENT].population().connections, 1);
-    assert_eq!(network.hosts[CLIENT].send(now, client, pattern(1)), Err(SendError::Closed));
+    assert_eq!(network.hosts[CLIENT].send(client, pattern(1)), Err(SendError::Closed));
     network.hosts[CLIENT].release(client);
-    assert_eq!(network.hosts[CLIENT].send(now, client, pattern(1)), Err(SendError::UnknownConnection));
+    assert_eq!(network.hosts[CLIENT].send(client, pattern(1)), Err(SendError::UnknownConnection));
     network.assert_nothing_left();
 }
 
@@ -273,8 +273,7 @@ fn data_for_nobody_resets() {
     network.hosts[SERVER].release(server);
     network.apps[CLIENT].holds = true;
     network.run_for(Duration::from_secs(1));
-    let now = network.now;
-    let _ = network.hosts[CLIENT].send(now, client, pattern(100));
+    let _ = network.hosts[CLIENT].send(client, pattern(100));
     network.run_for(Duration::from_secs(1));
     assert_eq!(network.hosts[SERVER].counters().tcp_abort_on_data, 1);
     assert_eq!(network.hosts[SERVER].population().flows, 0);
@@ -317,7 +316,7 @@ fn the_timer_goes_with_the_connection() {
     network.listen(10);
     let (client, _) = pair(&mut network);
     network.connected = false;
-    network.hosts[CLIENT].send(network.now, client, pattern(100)).unwrap();
+    network.hosts[CLIENT].send(client, pattern(100)).unwrap();
     network.flush();
     assert_eq!(network.hosts[CLIENT].population().timers, 1);
     network.hosts[CLIENT].abort(client);
@@ -361,8 +360,7 @@ fn idle_connections_take_no_part_in_the_work() {
     assert!(!network.hosts[SERVER].core.has_ready(), "an idle connection is not asked for packets");
 
     let carried = network.packets;
-    let now = network.now;
-    network.hosts[CLIENT].send(now, busy, pattern(1_000_000)).unwrap();
+    network.hosts[CLIENT].send(busy, pattern(1_000_000)).unwrap();
     network.flush();
     while network.packets < carried + 50 {
         network.step();

@@ -65,7 +65,7 @@ pub(super) struct Stream {
 }
 
 impl App {
-    fn run(&mut self, now: Instant, host: &mut Host) {
+    fn run(&mut self, host: &mut Host) {
         while let Some((id, event)) = host.poll() {
             self.events.push((id, event));
             let stream = self.streams.entry(id).or_default();
@@ -75,17 +75,17 @@ impl App {
                 HostEvent::Closed(_) => stream.closed = true,
                 HostEvent::Connected | HostEvent::Readable | HostEvent::Writable => {}
             }
-            self.drive(now, host, id);
+            self.drive(host, id);
         }
     }
 
-    fn drive(&mut self, now: Instant, host: &mut Host, id: ConnectionId) {
+    fn drive(&mut self, host: &mut Host, id: ConnectionId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        while let Some(payload) = host.recv(now, id) {
+        while let Some(payload) = host.recv(id) {
             stream.received.extend(payload.to_vec());
         }
         if !stream.to_send.is_empty()
-            && let Ok(count) = host.send(now, id, stream.to_send.clone())
+            && let Ok(count) = host.send(id, stream.to_send.clone())
         {
             let _ = stream.to_send.split_to(count);
         }
@@ -155,11 +155,11 @@ impl Network {
     /// Runs the applications and puts on the wire what the hosts have to send.
     pub(super) fn flush(&mut self) {
         for host in [CLIENT, SERVER] {
-            self.apps[host].run(self.now, &mut self.hosts[host]);
+            self.apps[host].run(&mut self.hosts[host]);
             while let Some(packet) = self.hosts[host].poll_transmit(self.now) {
                 self.carry(1 - host, packet);
             }
-            self.apps[host].run(self.now, &mut self.hosts[host]);
+            self.apps[host].run(&mut self.hosts[host]);
         }
     }
 

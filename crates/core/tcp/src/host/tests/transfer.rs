@@ -87,8 +87,8 @@ fn connections_take_turns() {
     network.run_for(Duration::from_secs(1));
     let now = network.now;
     for &id in &ids {
-        network.hosts[CLIENT].send(now, id, pattern(100)).unwrap();
-        network.hosts[CLIENT].send(now, id, pattern(100_000)).unwrap();
+        network.hosts[CLIENT].send(id, pattern(100)).unwrap();
+        network.hosts[CLIENT].send(id, pattern(100_000)).unwrap();
     }
     let mut ports = alloc::vec::Vec::new();
     for _ in 0..10 {
