@@ -10,6 +10,7 @@ extern crate std;
 
 mod config;
 mod connection;
+mod counters;
 mod crypto;
 mod event;
 #[doc(hidden)]
@@ -19,7 +20,6 @@ mod host;
 pub mod hostile_work;
 mod identifiers;
 mod mapping;
-mod mib;
 mod misbehaviour;
 mod ordered;
 pub mod path_manager;
@@ -35,10 +35,10 @@ mod tests;
 
 pub use config::{ConnectionConfig, HostConfig};
 pub use connection::{ConnectionInfo, MultipathInfo, SubflowInfo};
+pub use counters::Counters;
 pub use crypto::Key;
 pub use event::{CloseReason, Event, FallbackReason, SubflowError};
 pub use host::{ConnectError, Host};
 pub use identifiers::{AddressId, SubflowId};
-pub use mib::Mib;
 pub use polypath_tcp::{ConnectionId, ConnectionOption, SendError};
 pub use reception::JudgePaths;

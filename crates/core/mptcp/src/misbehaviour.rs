@@ -4,8 +4,8 @@
 
 use polypath_wire::ResetReason;
 
+use crate::counters::Counters;
 use crate::event::{CloseReason, SubflowError};
-use crate::mib::Mib;
 
 /// Something that a peer must not do. A middlebox may have done it in the peer's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,16 +165,16 @@ impl Misbehaviour {
     }
 
     /// Counts it, by the name that the kernel has for it.
-    pub(crate) fn count(self, mib: &mut Mib) {
+    pub(crate) fn count(self, counters: &mut Counters) {
         match self {
-            Self::WrongHmacInJoinSynAck => mib.mp_join_syn_ack_hmac_failure += 1,
-            Self::WrongHmacInJoinAck => mib.mp_join_ack_hmac_failure += 1,
-            Self::AddressNotTaken | Self::AddressOfNobody => mib.add_addr_drop += 1,
-            Self::MappingsContradict | Self::MappingWithoutHead => mib.dss_not_matching += 1,
-            Self::DataWithoutMapping { .. } | Self::MappingMergedAway => mib.data_without_mapping += 1,
-            Self::WrongChecksum { .. } => mib.data_csum_err += 1,
+            Self::WrongHmacInJoinSynAck => counters.mp_join_syn_ack_hmac_failure += 1,
+            Self::WrongHmacInJoinAck => counters.mp_join_ack_hmac_failure += 1,
+            Self::AddressNotTaken | Self::AddressOfNobody => counters.add_addr_drop += 1,
+            Self::MappingsContradict | Self::MappingWithoutHead => counters.dss_not_matching += 1,
+            Self::DataWithoutMapping { .. } | Self::MappingMergedAway => counters.data_without_mapping += 1,
+            Self::WrongChecksum { .. } => counters.data_csum_err += 1,
             Self::DataBeyondWindow | Self::DataFinBeforeData | Self::DataFinBeyondWindow => {
-                mib.no_dss_in_window += 1;
+                counters.no_dss_in_window += 1;
             }
             _ => {}
         }

@@ -136,8 +136,8 @@ fn an_idle_connection_with_two_subflows_is_small() {
             pair.connect();
         }
     });
-    assert_eq!(pair.client.flow_count(), CONNECTIONS * usize::from(PATHS));
-    assert_eq!(pair.server.flow_count(), CONNECTIONS * usize::from(PATHS));
+    assert_eq!(pair.client.population().flows, CONNECTIONS * usize::from(PATHS));
+    assert_eq!(pair.server.population().flows, CONNECTIONS * usize::from(PATHS));
     let bytes = held.bytes_current as u64 / (2 * CONNECTIONS as u64);
     println!("{bytes} bytes an end");
     assert!(bytes <= MOST_IDLE_BYTES, "{bytes} bytes an end, at most {MOST_IDLE_BYTES} expected");

@@ -50,7 +50,7 @@ impl Observed for WeakStack {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let Some(stack) = self.upgrade() else { return Vec::new() };
-        stack.mib().iter().chain(stack.driver_counters()).collect()
+        stack.counters().iter().chain(stack.driver_counters()).collect()
     }
 }
 

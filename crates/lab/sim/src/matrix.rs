@@ -188,8 +188,8 @@ pub fn run_traced(case: &Case, outputs: Option<TraceOutputs>) -> Result<Outcome,
     network.run_for(TIME_LIMIT);
     for (name, node) in [("client", net.client), ("server", net.server)] {
         let stack = &network.host(node).stack;
-        if stack.connection_count() + stack.flow_count() + stack.token_count() > 0 {
-            return failure(format!("{name} still has {} flows", stack.flow_count()));
+        if stack.population().connections + stack.population().flows + stack.token_count() > 0 {
+            return failure(format!("{name} still has {} flows", stack.population().flows));
         }
     }
     let trace_hash = network.trace_hash();

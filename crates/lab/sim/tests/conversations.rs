@@ -51,7 +51,10 @@ fn assert_clean(network: &mut Network, net: &ParallelPaths) {
     network.run_for(Duration::from_secs(300));
     for node in [net.client, net.server] {
         let stack = &network.host(node).stack;
-        assert_eq!((stack.connection_count(), stack.flow_count(), stack.token_count()), (0, 0, 0));
+        assert_eq!(
+            (stack.population().connections, stack.population().flows, stack.token_count()),
+            (0, 0, 0)
+        );
     }
 }
 

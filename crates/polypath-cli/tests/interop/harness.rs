@@ -341,8 +341,8 @@ impl Lab {
             let count = counters.get(name).copied().unwrap_or_default();
             assert_eq!(count, 0, "the kernel counts {name} ({})", self.cell);
         }
-        let mib = self.stack.mib();
-        assert_eq!((mib.data_csum_err, mib.fallbacks), (0, 0), "{}", self.cell);
+        let counters = self.stack.counters();
+        assert_eq!((counters.data_csum_err, counters.fallbacks), (0, 0), "{}", self.cell);
     }
 }
 

@@ -114,7 +114,7 @@ fn the_kernel_joins_from_its_second_address() {
         let (mut ours, kernel) = lab.connect().await;
         let info = lab.subflows(&ours, 2).await;
         assert!(info.subflows.iter().any(|subflow| subflow.tuple.remote.addr == cell.kernel_addr(1)));
-        assert_eq!(lab.stack.mib().mp_join_ack_rx, 1);
+        assert_eq!(lab.stack.counters().mp_join_ack_rx, 1);
         exchange(&mut ours, &kernel, MIB, MIB).await;
         lab.assert_clean();
     });
@@ -186,8 +186,11 @@ fn addresses_that_we_announce_are_echoed_joined_and_withdrawn() {
         lab.counts("AddAddr", 1).await;
         let info = lab.subflows(&ours, 2).await;
         assert!(info.subflows.iter().any(|subflow| subflow.tuple.local.addr == cell.our_addr(1)));
-        eventually(|| lab.stack.mib().echo_add >= 1, || format!("our echo counter: {:?}", lab.stack.mib()))
-            .await;
+        eventually(
+            || lab.stack.counters().echo_add >= 1,
+            || format!("our echo counter: {:?}", lab.stack.counters()),
+        )
+        .await;
         exchange(&mut ours, &kernel, MIB, MIB).await;
         lab.stack.remove_path(cell.our_addr(1));
         lab.counts("RmAddr", 1).await;

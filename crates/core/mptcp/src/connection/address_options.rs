@@ -15,7 +15,7 @@ impl Connection {
     /// Asks the peer to use a subflow only when no other works, or the reverse (MP_PRIO).
     pub(crate) fn set_backup(&mut self, cx: &mut Context<'_>, id: SubflowId, backup: bool) {
         let Some(position) = self.subflows.position(id) else { return };
-        cx.mib.mp_prio_tx += 1;
+        cx.counters.mp_prio_tx += 1;
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.state.role.set_backup(backup);
             subflow.state.owed.signal(MptcpOption::Prio { backup, address_id: None });
@@ -47,13 +47,13 @@ impl Connection {
         if let Some(add) = self.stream.negotiation.add_addr(next.id, next.addr, next.port)
             && self.signal(MptcpOption::AddAddr(add))
         {
-            cx.mib.add_addr_tx += 1;
+            cx.counters.add_addr_tx += 1;
         }
     }
 
     /// Tells the peer that an address is gone, on a subflow that does not use it, and closes those that do.
     pub(super) fn withdraw(&mut self, cx: &mut Context<'_>, id: AddressId) {
-        cx.mib.rm_addr_tx += 1;
+        cx.counters.rm_addr_tx += 1;
         for position in 0..self.subflows.len() {
             if self.subflows.get(position).is_some_and(|subflow| subflow.state.role.local_id() == id) {
                 self.reset_subflow(position, SubflowError::Local, ResetReason::UNSPECIFIED);
@@ -81,13 +81,13 @@ impl Connection {
     pub(super) fn handle_add_addr(&mut self, cx: &mut Context<'_>, position: usize, add: &AddAddr) {
         let id = AddressId(add.address_id);
         if add.echo {
-            cx.mib.echo_add += 1;
+            cx.counters.echo_add += 1;
             if self.addresses.handle_echo(id) {
                 self.announce_next(cx);
             }
             return;
         }
-        cx.mib.add_addr += 1;
+        cx.counters.add_addr += 1;
         let is_genuine = self.stream.negotiation.is_genuine(add);
         if !is_genuine || !self.addresses.has_room_for(id, cx.max_announced_addresses) {
             return self.answer(cx, position, Misbehaviour::AddressNotTaken);
@@ -111,7 +111,7 @@ impl Connection {
     }
 
     pub(super) fn handle_remove_addr(&mut self, cx: &mut Context<'_>, remove: &RemoveAddr) {
-        cx.mib.rm_addr += 1;
+        cx.counters.rm_addr += 1;
         for id in remove.address_ids.iter().copied().map(AddressId) {
             self.addresses.handle_withdrawn(id);
             self.outbox.emit(Event::Removed { id });
@@ -131,7 +131,7 @@ impl Connection {
             // Only version 0 has an option of that length.
             return self.answer(cx, position, Misbehaviour::PrioForAddress);
         }
-        cx.mib.mp_prio_rx += 1;
+        cx.counters.mp_prio_rx += 1;
         for (at, subflow) in self.subflows.iter_mut().enumerate() {
             let meant = id.map_or(at == position, |id| subflow.state.role.remote_id() == id);
             if meant {

@@ -19,7 +19,7 @@ impl Connection {
         misbehaviour: Misbehaviour,
         bytes: Payload,
     ) {
-        misbehaviour.count(cx.mib);
+        misbehaviour.count(cx.counters);
         match misbehaviour.consequence() {
             Consequence::Ignore | Consequence::Accept => {}
             Consequence::ForgetDataFin => self.stream.receive.forget_fin(),

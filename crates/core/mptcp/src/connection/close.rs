@@ -205,7 +205,7 @@ impl Connection {
     }
 
     pub(super) fn handle_fastclose(&mut self, cx: &mut Context<'_>, position: usize, key: u64) {
-        cx.mib.mp_fastclose_rx += 1;
+        cx.counters.mp_fastclose_rx += 1;
         if !self.stream.lifecycle.is_mptcp() {
             return;
         }

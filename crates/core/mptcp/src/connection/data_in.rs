@@ -231,7 +231,7 @@ impl Connection {
             self.answer(cx, position, Misbehaviour::DataAfterDataFin { is_told });
         }
         let is_plain = self.stream.lifecycle.is_plain();
-        match self.stream.receive.handle_data(&self.stream.config, cx.mib, is_plain, seq, data) {
+        match self.stream.receive.handle_data(&self.stream.config, cx.counters, is_plain, seq, data) {
             Ok(true) => self.finish_receiving(),
             Ok(false) => {}
             Err(misbehaviour) => self.answer(cx, position, misbehaviour),

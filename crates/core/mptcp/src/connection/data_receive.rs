@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use polypath_wire::{DataSeq, Payload};
 
 use crate::config::ConnectionConfig;
-use crate::mib::Mib;
+use crate::counters::Counters;
 use crate::misbehaviour::Misbehaviour;
 use crate::reassembly::{Inserted, Reassembly};
 use crate::receive_window::{DataArrival, ReceiveBuffer, ReceiveMemory, ReceiveWindow};
@@ -79,7 +79,7 @@ impl DataReceive {
     pub(super) fn handle_data(
         &mut self,
         config: &ConnectionConfig,
-        mib: &mut Mib,
+        counters: &mut Counters,
         is_plain: bool,
         seq: DataSeq,
         mut data: Payload,
@@ -87,16 +87,16 @@ impl DataReceive {
         let end = seq.add(data.len() as u64);
         let next = self.next;
         if !end.after(next) || self.is_finished {
-            mib.duplicate_data += 1;
+            counters.duplicate_data += 1;
             return Ok(false);
         }
         if (seq.after(next) || !is_plain) && end.after(self.taken_edge(config)) {
             return Err(Misbehaviour::DataBeyondWindow);
         }
         if seq.after(next) {
-            mib.ofo_queue += 1;
+            counters.ofo_queue += 1;
             if self.reassembly.insert(seq, data) == Inserted::Duplicate {
-                mib.duplicate_data += 1;
+                counters.duplicate_data += 1;
             }
             return Ok(false);
         }

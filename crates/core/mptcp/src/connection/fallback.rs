@@ -36,7 +36,7 @@ impl Connection {
         if self.stream.negotiation.is_confirmed() || has_joined || self.carrying_count() > 1 {
             return;
         }
-        cx.mib.fallbacks += 1;
+        cx.counters.fallbacks += 1;
         self.fall_back_in_handshake(position, FallbackReason::DssMissing);
     }
 
@@ -66,7 +66,7 @@ impl Connection {
         } else if !subflow.state.ending.is_ending() {
             // It goes with the RST.
             subflow.state.ending.set_fail(data_seq);
-            cx.mib.mp_fail_tx += 1;
+            cx.counters.mp_fail_tx += 1;
         }
         self.answer(cx, position, Misbehaviour::WrongChecksum { is_alone });
     }
@@ -77,7 +77,7 @@ impl Connection {
         if let Some(subflow) = self.subflows.get_mut(position) {
             subflow.state.owed.signal(MptcpOption::Fail { data_seq });
             subflow.tcp.request_ack();
-            cx.mib.mp_fail_tx += 1;
+            cx.counters.mp_fail_tx += 1;
         }
         self.stream.fallback.handle_fail_sent(cx.now);
     }
@@ -94,7 +94,7 @@ impl Connection {
 
     /// The peer could not verify our data.
     pub(super) fn handle_fail(&mut self, cx: &mut Context<'_>, position: usize, data_seq: DataSeq) {
-        cx.mib.mp_fail_rx += 1;
+        cx.counters.mp_fail_rx += 1;
         if data_seq.before(self.stream.send.una()) || data_seq.after(self.stream.send.next()) {
             return self.answer(cx, position, Misbehaviour::FailOfUnsent);
         }
@@ -124,7 +124,7 @@ impl Connection {
         let (id, enqueued) = (subflow.state.id, subflow.tcp.enqueued_offset());
         let found = self.stream.send.place_on(id, enqueued, wanted);
         let (data_seq, offset) = found.unwrap_or_else(|| (self.stream.send.rewind(), enqueued));
-        cx.mib.infinite_map_tx += 1;
+        cx.counters.infinite_map_tx += 1;
         let seen_at = enqueued + 1;
         self.stream.fallback.send(InfiniteMapping { data_seq, offset, seen_at, is_restart: found.is_none() });
         self.become_plain(cx, position, reason);
@@ -132,7 +132,7 @@ impl Connection {
 
     /// No DSS from here on, but for the infinite mapping.
     fn become_plain(&mut self, cx: &mut Context<'_>, position: usize, reason: FallbackReason) {
-        cx.mib.fallbacks += 1;
+        cx.counters.fallbacks += 1;
         self.outbox.ask(Request::ForgetToken);
         self.stream.lifecycle.become_plain();
         self.stream.send.become_plain();
@@ -201,7 +201,7 @@ impl Connection {
         let Some((offset, data_seq)) = self.place_of_infinite(position, mapping) else {
             return self.answer(cx, position, Misbehaviour::InfiniteMappingMisplaced);
         };
-        cx.mib.infinite_map_rx += 1;
+        cx.counters.infinite_map_rx += 1;
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         let (from, bytes) = subflow.rx.release();
         self.start_infinite(cx, position, offset, data_seq, from, bytes);
@@ -293,7 +293,7 @@ impl Connection {
         }
         let fails = segment.options.mptcp().any(|option| matches!(option, MptcpOption::Fail { .. }));
         if fails && self.stream.fallback.ours().is_some() {
-            cx.mib.mp_fail_rx += 1;
+            cx.counters.mp_fail_rx += 1;
             if let Some(subflow) = self.subflows.get_mut(position) {
                 subflow.tcp.request_ack();
             }

@@ -115,13 +115,13 @@ impl Connection {
             },
         };
         if let (None, Some(MpCapable { flags, keys: MpCapableKeys::Sender(key), .. })) = (reason, capable) {
-            cx.mib.mp_capable_syn_ack_rx += 1;
+            cx.counters.mp_capable_syn_ack_rx += 1;
             self.stream.negotiation.handle_flags(&self.stream.config, flags);
             self.set_remote_key(Key(key));
             self.enter_mptcp(cx.now, position);
             self.await_confirmation(cx, position);
         } else {
-            cx.mib.mp_capable_fallback_syn_ack += 1;
+            cx.counters.mp_capable_fallback_syn_ack += 1;
             if let (1, Some(MpCapable { version: 0, keys: MpCapableKeys::Sender(_), .. })) =
                 (version, capable)
                 && let Some(subflow) = self.subflows.get(position)
@@ -142,7 +142,7 @@ impl Connection {
         }
         match subflow.state.stage() {
             Stage::CapableSynAck => {
-                cx.mib.mp_capable_fallback_ack += 1;
+                cx.counters.mp_capable_fallback_ack += 1;
                 self.stream.lifecycle.handle_negotiated();
                 self.fall_back_in_handshake(position, FallbackReason::ThirdAckStripped);
                 self.notify_established();
@@ -173,7 +173,7 @@ impl Connection {
                 if self.stream.negotiation.is_local_key(receiver)
                     && (!knows_peer || self.stream.negotiation.is_remote_key(sender)) =>
             {
-                cx.mib.mp_capable_ack_rx += 1;
+                cx.counters.mp_capable_ack_rx += 1;
                 self.set_remote_key(Key(sender));
                 self.enter_mptcp(cx.now, position);
                 if first.is_none() {
@@ -188,7 +188,7 @@ impl Connection {
                 self.enter_mptcp(cx.now, position);
             }
             _ => {
-                cx.mib.mp_capable_fallback_ack += 1;
+                cx.counters.mp_capable_fallback_ack += 1;
                 self.fall_back_in_handshake(position, FallbackReason::ThirdAckStripped);
             }
         }

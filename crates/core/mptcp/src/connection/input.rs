@@ -25,7 +25,7 @@ impl Connection {
         let mut extension = SubflowExtension { stream: &self.stream, state, views, position };
         let (disposition, is_withheld) =
             tcp.handle_segment_within(cx.now, segment, &mut extension, cx.challenges);
-        cx.mib.challenges_withheld += u64::from(is_withheld);
+        cx.counters.challenges_withheld += u64::from(is_withheld);
         let is_back = had_timed_out && tcp.consecutive_timeouts() == 0;
         self.subflows.refresh_view(position);
         self.scheduling.request();
@@ -166,12 +166,12 @@ impl Connection {
             match option {
                 MptcpOption::Fastclose { receiver_key } => self.handle_fastclose(cx, position, *receiver_key),
                 MptcpOption::Reset { flags, reason } => {
-                    cx.mib.mp_rst_rx += 1;
+                    cx.counters.mp_rst_rx += 1;
                     if let Some(subflow) = self.subflows.get_mut(position) {
                         subflow.state.ending.handle_reset(*flags, *reason);
                     }
                 }
-                MptcpOption::Fail { .. } => cx.mib.mp_fail_rx += 1,
+                MptcpOption::Fail { .. } => cx.counters.mp_fail_rx += 1,
                 _ => {}
             }
         }

@@ -108,7 +108,7 @@ impl Connection {
             self.answer(cx, position, Misbehaviour::JoinWithoutOption);
             return false;
         };
-        cx.mib.mp_join_syn_ack_rx += 1;
+        cx.counters.mp_join_syn_ack_rx += 1;
         if !self.is_peer_hmac(position, nonce, &hmac.to_be_bytes()) {
             self.answer(cx, position, Misbehaviour::WrongHmacInJoinSynAck);
             return false;
@@ -155,7 +155,7 @@ impl Connection {
                 false
             }
             Some(_) => {
-                cx.mib.mp_join_ack_rx += 1;
+                cx.counters.mp_join_ack_rx += 1;
                 self.join_established(cx, position);
                 if let Some(subflow) = self.subflows.get_mut(position) {
                     // The fourth ACK.

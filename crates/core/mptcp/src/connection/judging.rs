@@ -118,7 +118,7 @@ impl Connection {
             let Some(position) = self.subflows.position(id) else { continue };
             match verdict {
                 Verdict::Use(_) => {
-                    cx.mib.paths_tried += 1;
+                    cx.counters.paths_tried += 1;
                     self.ask_priority(cx, position, false);
                 }
                 Verdict::SetAside(_) => self.ask_priority(cx, position, true),
@@ -137,13 +137,13 @@ impl Connection {
         subflow.state.role.set_aside(is_aside);
         let (id, tuple) = (subflow.state.id, subflow.tcp.tuple());
         // While it joins, its third ACK says so; that may have been lost, or left before.
-        cx.mib.mp_prio_tx += 1;
+        cx.counters.mp_prio_tx += 1;
         let backup = is_aside || subflow.state.role.is_backup_here();
         subflow.state.owed.signal(MptcpOption::Prio { backup, address_id: None });
         if subflow.state.stage() == Stage::Established {
             subflow.tcp.request_ack();
         }
-        cx.mib.paths_set_aside += u64::from(is_aside);
+        cx.counters.paths_set_aside += u64::from(is_aside);
         self.outbox.emit(if is_aside {
             Event::SubflowSetAside { subflow: id, tuple }
         } else {
@@ -156,7 +156,7 @@ impl Connection {
         let Some(subflow) = self.subflows.get_mut(position) else { return };
         subflow.state.role.set_aside(true);
         let (id, tuple, local_id) = (subflow.state.id, subflow.tcp.tuple(), subflow.state.role.local_id());
-        cx.mib.paths_set_aside += 1;
+        cx.counters.paths_set_aside += 1;
         self.outbox.emit(Event::SubflowSetAside { subflow: id, tuple });
         self.reset_subflow(position, SubflowError::Local, ResetReason::BAD_PERFORMANCE);
         let is_alone = self.subflows.count(|subflow| subflow.state.role.local_id() == local_id) == 1;

@@ -56,7 +56,7 @@ impl Connection {
         if data.is_empty() {
             return;
         }
-        cx.mib.mptcp_retrans += 1;
+        cx.counters.mptcp_retrans += 1;
         let len_bytes = data.len() as u64;
         self.scheduling.handle_sent(id, seq, len_bytes);
         let end_offset = self.push(cx.now, position, seq, data, repetition);

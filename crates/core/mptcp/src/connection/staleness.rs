@@ -30,7 +30,7 @@ impl Connection {
         }
         if subflow.state.path.become_stale() {
             let subflow = subflow.state.id;
-            cx.mib.subflow_stale += 1;
+            cx.counters.subflow_stale += 1;
             self.notify_path_manager(cx, PathEvent::SubflowStale { subflow });
         }
         self.set_probes(cx.now);
@@ -44,7 +44,7 @@ impl Connection {
             return;
         };
         if subflow.state.path.recover() {
-            cx.mib.subflow_recover += 1;
+            cx.counters.subflow_recover += 1;
             self.notify_path_manager(cx, PathEvent::SubflowRecovered { subflow: id });
         }
     }

@@ -159,9 +159,9 @@ fn states_of_a_subflow() {
 fn states_after_misbehaviour() {
     let mut out = "| what | section | counted as | what follows |\n|---|---|---|---|\n".to_owned();
     for misbehaviour in Misbehaviour::ALL {
-        let mut mib = crate::Mib::default();
-        misbehaviour.count(&mut mib);
-        let counted: Vec<_> = mib.iter().filter(|(_, count)| *count > 0).map(|(name, _)| name).collect();
+        let mut counters = crate::Counters::default();
+        misbehaviour.count(&mut counters);
+        let counted: Vec<_> = counters.iter().filter(|(_, count)| *count > 0).map(|(name, _)| name).collect();
         let (section, consequence) = (misbehaviour.section(), misbehaviour.consequence());
         let counted = counted.join(", ");
         out += &format!("| `{misbehaviour:?}` | {section} | {counted} | `{consequence:?}` |\n");

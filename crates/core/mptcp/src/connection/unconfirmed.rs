@@ -65,7 +65,7 @@ impl Connection {
                 let id = subflow.state.id;
                 subflow.state.path.become_stale();
                 self.opening.ask();
-                cx.mib.subflow_stale += 1;
+                cx.counters.subflow_stale += 1;
                 self.notify_path_manager(cx, PathEvent::SubflowStale { subflow: id });
                 self.notify_path_manager(cx, PathEvent::Wake);
             }

@@ -112,16 +112,16 @@ impl Host {
     ) {
         if self.core.len() >= self.resources.config.max_connections {
             // The client's SYN comes again.
-            self.resources.mib.listen_drops += 1;
+            self.resources.counters.listen_drops += 1;
             return;
         }
         if !self.core.listeners_mut().admit(listener, tuple.remote.addr) {
-            self.resources.mib.listen_overflows += 1;
+            self.resources.counters.listen_overflows += 1;
             return self.answer_with_cookie(now, tuple, segment, listener, capable);
         }
         let config =
             self.listener_configs.get(&listener).unwrap_or(&self.resources.config.connection).clone();
-        self.resources.mib.mp_capable_syn_rx += u64::from(capable.is_some());
+        self.resources.counters.mp_capable_syn_rx += u64::from(capable.is_some());
         let version = capable.and_then(|capable| version_of(&capable, &config));
         let stage = if version.is_some() { Stage::CapableSynAck } else { Stage::Plain };
         let version_in_use = version.unwrap_or_default();
@@ -153,9 +153,9 @@ impl Host {
         join: JoinSyn,
         isn_after: Option<SeqNumber>,
     ) {
-        self.resources.mib.mp_join_syn_rx += 1;
+        self.resources.counters.mp_join_syn_rx += 1;
         let Some(index) = self.tokens.get(join.token) else {
-            self.resources.mib.mp_join_no_token_found += 1;
+            self.resources.counters.mp_join_no_token_found += 1;
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
         let limits = self.resources.config.limits;

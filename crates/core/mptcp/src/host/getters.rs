@@ -1,13 +1,13 @@
 //! What can be asked of a host.
 
-use polypath_tcp::ConnectionId;
+use polypath_tcp::{ConnectionId, Population};
 use polypath_units::Instant;
 use polypath_wire::FourTuple;
 
 use super::Host;
 use crate::config::HostConfig;
 use crate::connection::{Connection, ConnectionInfo};
-use crate::mib::Mib;
+use crate::counters::Counters;
 
 impl Host {
     /// The host's settings.
@@ -18,23 +18,17 @@ impl Host {
 
     /// All counters as of now. O(connections).
     #[must_use]
-    pub fn mib(&self) -> Mib {
+    pub fn counters(&self) -> Counters {
         let established = self.core.iter().filter(|(_, connection)| connection.is_established());
-        let mut mib = Mib { curr_estab: established.count() as u64, ..self.resources.mib };
-        mib.add_strangers(self.core.strangers().counts());
-        mib
+        let mut counters = Counters { curr_estab: established.count() as u64, ..self.resources.counters };
+        counters.add_strangers(self.core.strangers().counts());
+        counters
     }
 
-    /// Connections that are present, those that nobody has released included.
+    /// How much state there is.
     #[must_use]
-    pub fn connection_count(&self) -> usize {
-        self.core.len()
-    }
-
-    /// Flows that lead somewhere: subflows and TIME-WAITs.
-    #[must_use]
-    pub fn flow_count(&self) -> usize {
-        self.core.flow_count()
+    pub fn population(&self) -> Population {
+        self.core.population()
     }
 
     /// Both ends of every subflow.
@@ -52,12 +46,6 @@ impl Host {
     #[must_use]
     pub fn promised_receive_bytes(&self) -> u64 {
         self.resources.memory.promised_bytes()
-    }
-
-    /// Flows in TIME-WAIT.
-    #[must_use]
-    pub fn time_wait_count(&self) -> usize {
-        self.core.strangers().time_wait_count()
     }
 
     /// State of a connection.

@@ -7,15 +7,15 @@ use polypath_wire::{FourTuple, IcmpMessage, Packet, Transport};
 use super::budgets::{Budgets, counted_bytes};
 use crate::config::HostConfig;
 use crate::connection::{Connection, Context};
+use crate::counters::Counters;
 use crate::identifiers::SubflowId;
-use crate::mib::Mib;
 use crate::receive_window::ReceiveMemory;
 
 /// What the connections of a host draw on together.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(super) config: HostConfig,
-    pub(super) mib: Mib,
+    pub(super) counters: Counters,
     /// Promised by receive windows.
     pub(super) memory: ReceiveMemory,
     pub(super) budgets: Budgets,
@@ -24,7 +24,7 @@ pub(crate) struct Resources {
 impl Resources {
     pub(super) fn new(config: HostConfig) -> Self {
         Self {
-            mib: Mib::default(),
+            counters: Counters::default(),
             memory: ReceiveMemory::new(config.receive_memory_bytes),
             budgets: Budgets::new(&config.endpoints),
             config,
@@ -36,10 +36,10 @@ impl<'a> From<Call<'a, Resources>> for Context<'a> {
     #[inline]
     fn from(call: Call<'a, Resources>) -> Self {
         let Call { now, challenges, resources } = call;
-        let Resources { config, mib, memory, budgets } = resources;
+        let Resources { config, counters, memory, budgets } = resources;
         Context {
             now,
-            mib,
+            counters,
             endpoints: &config.endpoints,
             limits: config.limits,
             max_announced_addresses: config.max_announced_addresses,

@@ -177,7 +177,7 @@ impl Host {
         let local_key = self.fresh_key(version);
         let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = polypath_tcp::Connection::connect(now, setup);
-        self.resources.mib.mp_capable_syn_tx += u64::from(config.mptcp);
+        self.resources.counters.mp_capable_syn_tx += u64::from(config.mptcp);
         let birth = ConnectionSetup { config, is_client: true, version, local_key, tcp, stage };
         let id = self.insert(now, birth, None);
         if may_choose {

@@ -71,7 +71,7 @@ impl Host {
             let remembered = self.path_memory.bottleneck_bytes_per_s(now, addr, remote);
             connection.remember_rate(subflow, remembered);
             self.core.add_flow(id, tuple, subflow);
-            self.resources.mib.mp_capable_syn_tx += 1;
+            self.resources.counters.mp_capable_syn_tx += 1;
         }
         self.settle(now, id);
     }

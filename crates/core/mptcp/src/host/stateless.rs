@@ -74,7 +74,7 @@ impl Host {
             return;
         };
         if self.core.len() >= self.resources.config.max_connections {
-            self.resources.mib.listen_drops += 1;
+            self.resources.counters.listen_drops += 1;
             return;
         }
         let config =
@@ -86,7 +86,7 @@ impl Host {
             }
             return;
         }
-        self.resources.mib.syncookies_recv += 1;
+        self.resources.counters.syncookies_recv += 1;
         // Nobody kept the token free meanwhile. If it is taken, the connection is TCP.
         let capable = capable.filter(|(_, version)| self.is_free(Key(secret), *version));
         let (version, stage) = match capable {
@@ -99,7 +99,7 @@ impl Host {
         let birth = ConnectionSetup { config, is_client: false, version, local_key: Key(secret), tcp, stage };
         let id = self.insert(now, birth, Some(listener));
         if let (Some((capable, _)), Some(connection)) = (capable, self.core.get_mut(id)) {
-            self.resources.mib.mp_capable_syn_rx += 1;
+            self.resources.counters.mp_capable_syn_rx += 1;
             // The third ACK confirms what both agreed on (RFC 8684 §3.1).
             connection.accept_capable(&MpCapable { keys: MpCapableKeys::None, ..capable });
         }
@@ -161,7 +161,7 @@ impl Host {
             return self.refuse(now, tuple, segment, Some(ResetReason::MPTCP));
         };
         if !self.join_hmac_limit.allows_many(now, tuple.remote.addr, self.most_hmacs()) {
-            self.resources.mib.join_acks_dropped += 1;
+            self.resources.counters.join_acks_dropped += 1;
             return;
         }
         let (facts, nonces) = self.joins.recall(now, &tuple, peer_isn, isn, timestamps.echo);
@@ -174,7 +174,7 @@ impl Host {
         if !connection.may_take_join(limits) || !connection.note_stateless_join(now, local_nonce) {
             return self.refuse(now, tuple, segment, Some(ResetReason::NO_RESOURCES));
         }
-        self.resources.mib.syncookies_recv += 1;
+        self.resources.counters.syncookies_recv += 1;
         let config = connection.config().clone();
         let window_bytes = connection.receive_window_bytes();
         let setup = Setup {
@@ -203,7 +203,7 @@ impl Host {
         segment: &Segment,
         misbehaviour: Misbehaviour,
     ) {
-        misbehaviour.count(&mut self.resources.mib);
+        misbehaviour.count(&mut self.resources.counters);
         if let Consequence::Reset(_, reason) = misbehaviour.consequence() {
             self.refuse(now, tuple, segment, Some(reason));
         }

@@ -75,7 +75,7 @@ fn a_syn_without_room_leaves_nothing_and_its_third_ack_opens_a_connection() {
     let mut host = server(HostConfig { backlog: 0, ..HostConfig::default() });
     for _ in 0..10 {
         let syn_ack = ask(&mut host, NOW, 5, &syn(77)).expect("an answer");
-        assert_eq!((host.connection_count(), host.flow_count(), host.token_count()), (0, 0, 0));
+        assert_eq!((host.population().connections, host.population().flows, host.token_count()), (0, 0, 0));
         assert_eq!(host.poll_timeout(), None);
         assert!(syn_ack.options.len_bytes() <= polypath_wire::MAX_OPTIONS_BYTES);
     }
@@ -93,7 +93,7 @@ fn a_syn_without_room_leaves_nothing_and_its_third_ack_opens_a_connection() {
     early.options.timestamps =
         Some(Timestamps { value: 1, echo: ack.options.timestamps.unwrap().echo.wrapping_add(1) });
     assert!(is_reset(ask(&mut host, NOW, 5, &early)), "we never sent that timestamp");
-    assert_eq!((host.connection_count(), host.mib().syncookies_failed), (0, 4));
+    assert_eq!((host.population().connections, host.counters().syncookies_failed), (0, 4));
     let answer = ask(&mut host, NOW + Duration::from_secs(60), 5, &ack).expect("an acknowledgment");
     assert!(answer.flags.ack() && !answer.flags.rst() && answer.options.dss.is_some());
     let id = accepted(&mut host).expect("it is open");
@@ -107,7 +107,7 @@ fn a_syn_without_room_leaves_nothing_and_its_third_ack_opens_a_connection() {
     assert_eq!(ask(&mut host, NOW + Duration::from_secs(127), 8, &late).map(|reset| reset.flags), None);
     let reset = ask(&mut host, NOW + Duration::from_secs(1000), 8, &late).expect("a reset");
     assert!(reset.flags.rst());
-    assert_eq!(host.connection_count(), 1);
+    assert_eq!(host.population().connections, 1);
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn a_reused_port_gets_a_later_number() {
     let mut later = 0;
     for port in 1000..1032 {
         let last = close(&mut host, port);
-        assert_eq!(host.time_wait_count(), 1);
+        assert_eq!(host.population().time_waits, 1);
         // At the same instant, the number would be the same.
         let syn_ack = ask(&mut host, NOW, port, &syn(99)).expect("an answer");
-        assert!(syn_ack.flags.syn() && host.time_wait_count() == 0);
+        assert!(syn_ack.flags.syn() && host.population().time_waits == 0);
         later += usize::from(syn_ack.seq.after(last));
     }
     assert_eq!(later, 32);
@@ -168,9 +168,9 @@ fn time_wait_records_are_bounded() {
     for port in 1000..1008 {
         close(&mut host, port);
     }
-    let left = (host.time_wait_count(), host.flow_count(), host.connection_count());
+    let left = (host.population().time_waits, host.population().flows, host.population().connections);
     assert_eq!(left, (3, 3, 0));
-    assert_eq!(host.mib().time_wait_overflow, 5);
+    assert_eq!(host.counters().time_wait_overflow, 5);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn half_open_connections_of_a_closed_listener_leave_no_trace() {
     let end = NOW + Duration::from_secs(100);
     host.handle_timeout(end);
     while host.poll_transmit(end).is_some() {}
-    assert_eq!((host.connection_count(), host.flow_count(), host.token_count()), (0, 0, 0));
+    assert_eq!((host.population().connections, host.population().flows, host.token_count()), (0, 0, 0));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn data_of_a_connection_that_is_gone_opens_no_other() {
     assert_eq!(ask(&mut host, NOW, 5, &data), None);
     let later = NOW + Duration::from_secs(4);
     assert!(ask(&mut host, later, 5, &data).expect("a reset").flags.rst());
-    assert_eq!((host.connection_count(), host.flow_count()), (0, 0));
+    assert_eq!((host.population().connections, host.population().flows), (0, 0));
     // Without timestamps, only the cookie's age is known.
     let mut bare = data.clone();
     bare.options.timestamps = None;
@@ -214,5 +214,5 @@ fn data_of_a_connection_that_is_gone_opens_no_other() {
     // Another segment with the cookie may be of a client whose options do not pass.
     data.options.dss = None;
     assert!(ask(&mut host, NOW, 5, &data).is_none_or(|answer| !answer.flags.rst()));
-    assert_eq!(host.connection_count(), 1);
+    assert_eq!(host.population().connections, 1);
 }

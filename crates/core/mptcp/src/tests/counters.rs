@@ -47,9 +47,13 @@ fn an_mp_fail_that_is_answered_counts_once() {
         network.meddle = corrupting(0, |_, packet| vec![packet]);
         network.exchange(200_000, 0, MINUTE);
         let log = network.log.join("\n");
-        assert_eq!((network.server.mib().mp_fail_tx, said(&network, '<', " fail")), (1, 1), "{log}");
-        assert_eq!((network.server.mib().data_csum_err, network.client.mib().mp_fail_rx), (1, 1), "{log}");
-        assert_eq!(network.client.mib().mp_fail_tx, 0);
+        assert_eq!((network.server.counters().mp_fail_tx, said(&network, '<', " fail")), (1, 1), "{log}");
+        assert_eq!(
+            (network.server.counters().data_csum_err, network.client.counters().mp_fail_rx),
+            (1, 1),
+            "{log}"
+        );
+        assert_eq!(network.client.counters().mp_fail_tx, 0);
     }
 }
 
@@ -70,7 +74,11 @@ fn an_mp_fail_that_is_lost_counts_each_time() {
     let log = network.log.join("\n");
     let sent = said(&network, '<', " fail");
     assert!(sent > 2, "{sent}\n{log}");
-    assert_eq!((network.server.mib().mp_fail_tx, network.server.mib().data_csum_err), (sent, 1), "{log}");
+    assert_eq!(
+        (network.server.counters().mp_fail_tx, network.server.counters().data_csum_err),
+        (sent, 1),
+        "{log}"
+    );
 }
 
 /// Of several subflows one is reset, with an MP_FAIL.
@@ -84,7 +92,11 @@ fn an_mp_fail_with_a_reset_counts_once() {
         assert_eq!(at_server, pattern(0, 3_000_000), "{log}");
         let with_reset = |line: &&std::string::String| line.contains('<') && line.contains(" fail");
         assert_eq!(network.log.iter().filter(with_reset).count(), 1, "{log}");
-        assert_eq!((network.server.mib().mp_fail_tx, network.server.mib().data_csum_err), (1, 1), "{log}");
+        assert_eq!(
+            (network.server.counters().mp_fail_tx, network.server.counters().data_csum_err),
+            (1, 1),
+            "{log}"
+        );
         assert_eq!(fell_back(&network), [None, None]);
     }
 }
@@ -95,7 +107,7 @@ fn every_piece_that_goes_out_again_counts() {
     let mut network = network(&[10, 10], MptcpVersion::V1, false, 8);
     let client = network.connect();
     network.run_until(network.now + polypath_units::Duration::from_millis(200));
-    assert_eq!(network.client.mib().mptcp_retrans, 0);
+    assert_eq!(network.client.counters().mptcp_retrans, 0);
     network.cut[1] = true;
     let taken = network.client.send(client, pattern(0, 300_000).into()).expect("it is open");
     network.run_until(network.now + polypath_units::Duration::from_secs(5));
@@ -105,11 +117,11 @@ fn every_piece_that_goes_out_again_counts() {
         heard += data.len();
     }
     assert_eq!(heard, taken);
-    let sent_again = network.client.mib().mptcp_retrans;
+    let sent_again = network.client.counters().mptcp_retrans;
     let over_dead =
         network.log.iter().filter(|line| line.contains(" 1>") && line.contains("dss lost")).count();
     assert!((1..=2 * over_dead as u64).contains(&sent_again), "{sent_again} of {over_dead}");
-    assert_eq!(network.server.mib().mptcp_retrans, 0);
+    assert_eq!(network.server.counters().mptcp_retrans, 0);
 }
 
 /// Bytes without a mapping on the only subflow: the connection falls back, and from then on none is missed.
@@ -128,10 +140,10 @@ fn data_without_mapping_counts_until_the_connection_falls_back() {
             vec![packet]
         });
         network.exchange(500_000, 0, MINUTE);
-        let mib = network.server.mib();
+        let counters = network.server.counters();
         let log = network.log.join("\n");
         assert_eq!(fell_back(&network)[1], Some(FallbackReason::DssMissing), "{log}");
-        assert_eq!((mib.data_without_mapping, mib.dss_not_matching), (1, 0), "{log}");
+        assert_eq!((counters.data_without_mapping, counters.dss_not_matching), (1, 0), "{log}");
     }
 }
 

@@ -201,7 +201,11 @@ fn what_ends_a_connection_opens_no_subflow_of_it() {
         network.run_until(network.now + MINUTE * 5);
         let log = network.log.join("\n");
         assert_eq!(reasons(&network.client_events), [CloseReason::Aborted], "{log}");
-        assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0), "{log}");
+        assert_eq!(
+            (network.client.population().connections, network.client.population().flows),
+            (0, 0),
+            "{log}"
+        );
     }
 }
 
@@ -247,7 +251,7 @@ fn a_released_connection_delivers_for_as_long_as_its_peer_takes() {
         assert_eq!(reasons, [CloseReason::Finished]);
         assert!(network.now.since(began) > MINUTE * 4, "{}", network.now.since(began));
         network.run_until(network.now + MINUTE * 2);
-        assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0));
+        assert_eq!((network.client.population().connections, network.client.population().flows), (0, 0));
     }
 }
 
@@ -278,9 +282,9 @@ fn a_released_connection_whose_peer_takes_nothing_is_given_up() {
         network.client.send(client, Bytes::from(pattern(0, 60_000))).expect("it is open");
         network.client.release(network.now, client);
         network.run_until(network.now + limit - SECOND);
-        assert_eq!(network.client.connection_count(), 1, "its peer answers probes");
+        assert_eq!(network.client.population().connections, 1, "its peer answers probes");
         network.run_until(network.now + SECOND * 5);
-        assert_eq!((network.client.connection_count(), network.client.flow_count()), (0, 0));
+        assert_eq!((network.client.population().connections, network.client.population().flows), (0, 0));
         assert_eq!(reasons(&network.server_events), [CloseReason::Reset]);
     }
 }
@@ -288,7 +292,8 @@ fn a_released_connection_whose_peer_takes_nothing_is_given_up() {
 /// As Linux counts `MPCurrEstab`: from the handshake until this end has finished, however the connection ends.
 #[test]
 fn the_gauge_of_connections_falls_as_they_end() {
-    let gauges = |network: &Network| (network.client.mib().curr_estab, network.server.mib().curr_estab);
+    let gauges =
+        |network: &Network| (network.client.counters().curr_estab, network.server.counters().curr_estab);
     for version in VERSIONS {
         for is_orderly in [true, false] {
             let mut network = network(&[10], version, false, 3);

@@ -72,14 +72,14 @@ fn a_million_syns_a_second_delay_nobody() {
             let log = network.log.join("\n");
             assert_eq!(count(&network, |event| *event == Event::Connected), 4, "{log}");
             assert_eq!(count(&network, |event| matches!(event, Event::FellBack(_))), 0, "{log}");
-            assert_eq!(network.server.mib().syncookies_recv, 4);
+            assert_eq!(network.server.counters().syncookies_recv, 4);
             let config = HostConfig::default();
-            let held = network.server.connection_count();
+            let held = network.server.population().connections;
             assert!(held <= config.backlog + 4, "{held} connections");
             // All of it is Multipath TCP: keys, checksums, joins.
             flood(&mut network, 200_000, DELAY_MS as u32 * 4, capable_syn);
             let log = network.log.join("\n");
-            assert_eq!(network.client.mib().mp_join_syn_ack_rx, 4, "{log}");
+            assert_eq!(network.client.counters().mp_join_syn_ack_rx, 4, "{log}");
             for id in clients {
                 network.client.send(id, pattern(0, 100_000).into()).expect("it is open");
             }
@@ -114,10 +114,10 @@ fn one_source_leaves_state_for_others() {
     };
     flood(&mut network, 0, 20, from_one_network);
     let config = HostConfig::default();
-    assert_eq!(network.server.connection_count(), config.backlog_per_source);
+    assert_eq!(network.server.population().connections, config.backlog_per_source);
     network.connect();
     network.run_until(network.now + MILLISECOND * 2 * DELAY_MS);
-    assert_eq!(network.server.mib().syncookies_recv, 0, "others are held until their third ACK");
+    assert_eq!(network.server.counters().syncookies_recv, 0, "others are held until their third ACK");
     assert_eq!(count(&network, |event| *event == Event::Connected), 1);
 }
 
@@ -133,7 +133,7 @@ fn a_cookie_loses_nothing_of_the_syn() {
             network.listen_with(backlog);
             network.connect();
             network.run_until(network.now + Duration::from_secs(1));
-            assert_eq!(network.server.mib().syncookies_recv, u64::from(backlog == 0));
+            assert_eq!(network.server.counters().syncookies_recv, u64::from(backlog == 0));
             let info = network.server.info(network.accepted()).expect("it is open");
             assert!(info.mptcp);
             let tcp = &info.subflows[0].tcp;
@@ -193,7 +193,7 @@ fn a_million_joins_a_second_keep_nobody_out() {
     assert_eq!(subflows(&network), 2, "{}", network.log.join("\n"));
     let most = HostConfig::default().max_half_open_joins;
     let held = network.server.info(network.accepted()).expect("it is open").subflows.len();
-    assert!(held <= 2 + most && network.server.flow_count() <= 2 + most, "{held}");
+    assert!(held <= 2 + most && network.server.population().flows <= 2 + most, "{held}");
     let joined = |event: &Event| matches!(event, Event::SubflowEstablished { .. });
     assert_eq!(count(&network, joined), 2);
     // Both of them carry data.
@@ -224,7 +224,7 @@ fn a_third_ack_of_a_stateless_join_opens_one_subflow_once() {
     flood(&mut network, 0, 1, join);
     network.client.add_endpoint(network.now, LocalEndpoint::subflow(client_addr(1), 2));
     network.run_until(network.now + Duration::from_secs(1));
-    assert_eq!((subflows(&network), network.server.mib().syncookies_recv), (2, 1));
+    assert_eq!((subflows(&network), network.server.counters().syncookies_recv), (2, 1));
     network.client.remove_endpoint(network.now, client_addr(1));
     network.run_until(network.now + Duration::from_secs(1));
     assert_eq!(subflows(&network), 1, "{}", network.log.join("\n"));
@@ -237,7 +237,7 @@ fn a_third_ack_of_a_stateless_join_opens_one_subflow_once() {
         network.run_until(network.now + MILLISECOND);
         assert_eq!(subflows(&network), 1, "{}", network.log.join("\n"));
     }
-    assert_eq!(network.server.mib().syncookies_recv, 1);
+    assert_eq!(network.server.counters().syncookies_recv, 1);
 }
 
 /// What a stranger makes up costs HMACs, and so only so many of them are looked at; a client repeats its own.
@@ -263,12 +263,12 @@ fn made_up_third_acks_of_joins_cost_a_bounded_number_of_hmacs() {
         packet
     };
     network.client.add_endpoint(network.now, LocalEndpoint::subflow(client_addr(1), 2));
-    let before = network.server.mib().mp_join_ack_hmac_failure;
+    let before = network.server.counters().mp_join_ack_hmac_failure;
     flood(&mut network, 1000, 1000, made_up);
-    let read = network.server.mib().mp_join_ack_hmac_failure - before;
+    let read = network.server.counters().mp_join_ack_hmac_failure - before;
     // Two HMACs each, up to half more than was asked for, in parts of two seconds.
     assert!(read > 0 && read <= u64::from(per_second) * 3 / 2, "{read}");
-    assert!(network.server.mib().join_acks_dropped > 900_000);
+    assert!(network.server.counters().join_acks_dropped > 900_000);
     network.run_until(network.now + Duration::from_secs(10));
     assert_eq!(subflows(&network), 2, "{}", network.log.len());
 }
@@ -321,7 +321,7 @@ fn answers_to_strangers_wait_in_a_short_queue_and_leave_at_a_bounded_rate() {
     (0..20_000).for_each(|number| host.handle_packet(now, stray(number, number % 1000)));
     let waiting = core::iter::from_fn(|| host.poll_transmit(now)).count();
     assert!(waiting <= max_replies && waiting > 0, "{waiting}");
-    assert!(host.mib().reply_queue_drops > 0);
+    assert!(host.counters().reply_queue_drops > 0);
     let now = Instant::from_secs(11);
     let mut resets_after = |count: u32, sources: u32| {
         let answered = |number| {
@@ -334,7 +334,7 @@ fn answers_to_strangers_wait_in_a_short_queue_and_leave_at_a_bounded_rate() {
     assert!((1..=resets_per_second as usize * 3 / 8 + 1).contains(&to_one), "{to_one}");
     let to_all = resets_after(100_000, 4096);
     assert!((1..=resets_per_second as usize * 3 / 2).contains(&(to_one + to_all)), "{to_all}");
-    assert!(host.mib().resets_withheld > 0);
+    assert!(host.counters().resets_withheld > 0);
 }
 
 /// Forged resets, each just beside the mark, for many connections: what leaves is bounded for the host too.
@@ -364,6 +364,6 @@ fn challenges_are_bounded_for_the_host() {
         // One source gets a quarter of 20 to 60, or all that its connections give.
         let bound = if challenge_acks_per_second == 40 { 1..=16 } else { 400..=500 };
         assert!(bound.contains(&sent), "{sent}");
-        assert_eq!(network.server.mib().challenges_withheld > 0, challenge_acks_per_second == 40);
+        assert_eq!(network.server.counters().challenges_withheld > 0, challenge_acks_per_second == 40);
     }
 }

@@ -343,7 +343,7 @@ fn a_withdrawn_address_costs_the_subflow_whose_path_is_dead_and_no_other() {
         let is_closed = |(_, event): &&(_, Event)| matches!(event, Event::SubflowClosed { .. });
         let closed = |network: &Network| network.server_events.iter().filter(is_closed).count();
         let log = network.log.join("\n");
-        assert_eq!((closed(&network), network.server.mib().rm_addr), (usize::from(is_cut), 1), "{log}");
+        assert_eq!((closed(&network), network.server.counters().rm_addr), (usize::from(is_cut), 1), "{log}");
         // The last one stays, though nothing answers there either.
         network.cut = vec![true; 2];
         network.run_until(network.now + Duration::from_secs(4));

@@ -49,7 +49,7 @@ fn a_peer_of_our_kind_is_left_to_its_own_scheduler() {
     // It joined set aside, and was given free when the first mapping showed what the peer is.
     let said = said.borrow();
     assert!(said.first() == Some(&true) && said.last() == Some(&false), "{said:?}");
-    assert_eq!(network.client.mib().paths_set_aside, 0);
+    assert_eq!(network.client.counters().paths_set_aside, 0);
     assert!(came_over(&network, 1) > 0, "{}", network.log.join("\n"));
 }
 

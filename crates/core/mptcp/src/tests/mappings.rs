@@ -37,7 +37,7 @@ fn exchange_and_count(network: &mut Network, upload: usize, download: usize) -> 
         vec![packet]
     });
     assert_exchanged(network, upload, download, MINUTE);
-    assert_eq!((network.client.mib().mptcp_retrans, network.server.mib().mptcp_retrans), (0, 0));
+    assert_eq!((network.client.counters().mptcp_retrans, network.server.counters().mptcp_retrans), (0, 0));
     *counts.borrow()
 }
 
@@ -108,7 +108,7 @@ fn a_data_ack_that_is_lost_is_said_by_the_next_mapping() {
         });
         assert_exchanged(&mut network, 3_000_000, 100_000, MINUTE);
         assert!(*lost.borrow() > 5, "{}", lost.borrow());
-        assert_eq!(network.server.mib().mptcp_retrans, 0);
+        assert_eq!(network.server.counters().mptcp_retrans, 0);
     }
 }
 
@@ -183,9 +183,9 @@ fn data_whose_mapping_was_merged_away_comes_again() {
                 pending.take().into_iter().chain([packet]).collect()
             });
             assert_exchanged(&mut network, 3_000_000, 10_000, MINUTE);
-            let mib = network.server.mib();
-            assert!(mib.data_without_mapping > 0, "mappings were lost");
-            assert_eq!(mib.dss_not_matching, 0, "those that came are right");
+            let counters = network.server.counters();
+            assert!(counters.data_without_mapping > 0, "mappings were lost");
+            assert_eq!(counters.dss_not_matching, 0, "those that came are right");
             let failed = network.server_events.iter().find_map(|(_, event)| match event {
                 Event::SubflowClosed { error, .. } => *error,
                 _ => None,

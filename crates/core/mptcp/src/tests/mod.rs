@@ -52,7 +52,12 @@ fn assert_exchanged(network: &mut Network, upload: usize, download: usize, limit
     network.run_until(network.now + MINUTE * 3);
     let log = || network.log.join("\n");
     for host in [&network.client, &network.server] {
-        let left = (host.connection_count(), host.flow_count(), host.token_count(), host.time_wait_count());
+        let left = (
+            host.population().connections,
+            host.population().flows,
+            host.token_count(),
+            host.population().time_waits,
+        );
         assert_eq!(left, (0, 0, 0, 0), "connections, flows, tokens, TIME-WAITs\n{}", log());
     }
 }
@@ -84,7 +89,7 @@ fn a_second_path_joins_and_both_carry_data() {
     for version in VERSIONS {
         let mut network = network(&[10, 30], version, true, 2);
         assert_exchanged(&mut network, 3_000_000, 3_000_000, MINUTE);
-        assert_eq!(network.server.mib().mp_join_ack_rx, 1);
+        assert_eq!(network.server.counters().mp_join_ack_rx, 1);
         // Each line is an aggregate of several segments.
         let on_second = network.log.iter().filter(|line| line.contains(" 1") && line.contains("dss")).count();
         assert!(on_second > 50, "the second path carried {on_second} aggregates");
@@ -285,7 +290,7 @@ fn changed_payload_on_a_joined_path_is_noticed_and_sent_again() {
             vec![packet]
         });
         assert_exchanged(&mut network, 500_000, 500_000, MINUTE);
-        assert!(network.server.mib().data_csum_err > 0);
+        assert!(network.server.counters().data_csum_err > 0);
         assert!(network.log.iter().any(|line| line.contains("fail") && line.contains("R")));
     }
 }
@@ -310,7 +315,7 @@ fn changed_payload_on_the_only_path_falls_back_to_what_tcp_would_deliver() {
         assert_eq!(at_client, pattern(0, 200_000));
         let wrong = at_server.iter().zip(pattern(0, 200_000)).filter(|(a, b)| **a != *b).count();
         assert_eq!((at_server.len(), wrong), (200_000, 1), "{}", network.log.join("\n"));
-        assert!(network.server.mib().infinite_map_rx > 0);
+        assert!(network.server.counters().infinite_map_rx > 0);
     }
 }
 
@@ -329,7 +334,10 @@ fn abort_ends_both_ends_at_once() {
         network.server.release(network.now, network.accepted());
         network.flush();
         for host in [&network.client, &network.server] {
-            assert_eq!((host.connection_count(), host.flow_count(), host.token_count()), (0, 0, 0));
+            assert_eq!(
+                (host.population().connections, host.population().flows, host.token_count()),
+                (0, 0, 0)
+            );
         }
     }
 }
@@ -344,7 +352,7 @@ fn the_passive_closer_keeps_no_time_wait() {
     network.run_until(network.now + Duration::from_secs(1));
     network.server.shutdown(network.now, server);
     network.run_until(network.now + Duration::from_secs(2));
-    assert_eq!((network.client.time_wait_count(), network.server.time_wait_count()), (2, 0));
+    assert_eq!((network.client.population().time_waits, network.server.population().time_waits), (2, 0));
 }
 
 #[test]
@@ -471,9 +479,9 @@ fn announced_addresses_that_cannot_be_right_are_ignored() {
         let announced = |(_, event): &&(_, Event)| matches!(event, Event::Announced { .. });
         assert_eq!(network.client_events.iter().find(announced), None, "{log}");
         assert!(!log.contains(" S 0"), "{log}");
-        assert!(network.client.mib().add_addr_drop >= cannot_be.len() as u64);
+        assert!(network.client.counters().add_addr_drop >= cannot_be.len() as u64);
         if version == MptcpVersion::V1 {
-            assert_eq!(network.server.mib().echo_add, cannot_be.len() as u64);
+            assert_eq!(network.server.counters().echo_add, cannot_be.len() as u64);
         }
         // One that can be right is called.
         network.server.add_endpoint(network.now, LocalEndpoint::signal(network::server_addr(1), 7));

@@ -196,7 +196,7 @@ fn an_announcement_is_repeated_until_it_is_echoed() {
             |(_, event): &&(_, Event)| matches!(event, Event::Announced { id, .. } if [7, 9].contains(&id.0));
         let heard = network.client_events.iter().filter(announced).count();
         assert_eq!(heard, if lost == 100 { 0 } else { 2 }, "{}", network.log.join("\n"));
-        let sent = network.server.mib().add_addr_tx;
+        let sent = network.server.counters().add_addr_tx;
         assert!(if lost == 100 { sent <= 24 } else { sent <= 5 + 3 }, "{lost}: {sent}");
     }
 }

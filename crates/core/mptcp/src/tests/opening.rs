@@ -259,7 +259,7 @@ fn a_silent_server_is_asked_over_its_own_path_first() {
     let log = network.log.join("\n");
     let of_join = |what: &str| network.log.iter().position(|line| line.contains(what));
     assert!(of_join("join") > of_join("< TcpFlags(ACK) 0 dss"), "{log}");
-    assert_eq!((accepted(&network), network.server.mib().mp_join_ack_rx), (1, 1), "{log}");
+    assert_eq!((accepted(&network), network.server.counters().mp_join_ack_rx), (1, 1), "{log}");
 }
 
 /// What the client sends over the first path until the server's answer to it can have come, each as payload bytes and option.

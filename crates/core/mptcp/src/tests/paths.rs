@@ -146,7 +146,7 @@ fn make_before_break_hands_over_without_a_gap() {
     upload.longest_gap = Duration::ZERO;
     upload.run_for(&mut network, SECOND * 5);
     assert!(upload.longest_gap <= Duration::from_millis(600), "{:?}", upload.longest_gap);
-    assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 0));
+    assert_eq!((network.client.counters().subflow_stale, network.client.counters().subflow_recover), (1, 0));
     let subflows = upload.subflows(&network);
     let last = subflows.iter().find(|s| s.tuple.local.addr == client_addr(2)).expect("the third subflow");
     assert!(!last.is_backup() && backups_at_server(&network).is_empty());
@@ -283,12 +283,18 @@ fn a_path_that_comes_back_is_used_within_little_more_than_a_second() {
             stale.map(|s| if s.tuple.local.addr == client_addr(0) { 0 } else { 1 }).collect()
         };
         assert_eq!(is_stale(&upload, &network), [path]);
-        assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 0));
+        assert_eq!(
+            (network.client.counters().subflow_stale, network.client.counters().subflow_recover),
+            (1, 0)
+        );
 
         network.cut[path] = false;
         upload.run_for(&mut network, Duration::from_millis(1200));
         assert_eq!(is_stale(&upload, &network), [] as [usize; 0]);
-        assert_eq!((network.client.mib().subflow_stale, network.client.mib().subflow_recover), (1, 1));
+        assert_eq!(
+            (network.client.counters().subflow_stale, network.client.counters().subflow_recover),
+            (1, 1)
+        );
         let start = network.log.len();
         upload.run_for(&mut network, Duration::from_millis(300));
         assert_eq!(users(&network, start), [0, 1], "new data goes over both");
@@ -322,7 +328,7 @@ fn a_stale_loss_count_of_zero_means_never() {
     let mut upload = Upload::start(&mut network);
     network.cut[0] = true;
     upload.run_for(&mut network, SECOND * 10);
-    assert_eq!(network.client.mib().subflow_stale, 0);
+    assert_eq!(network.client.counters().subflow_stale, 0);
     assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
 }
 
@@ -466,7 +472,7 @@ fn the_address_that_is_joined_says_if_it_is_a_backup() {
             let joined = info.subflows.iter().find(|subflow| subflow.tuple.local.addr == client_addr(1));
             assert_eq!(joined.map(|subflow| subflow.is_backup()), Some(backup), "{}", network.log.join("\n"));
             assert_eq!(backups_at_server(&network), if backup { std::vec![1] } else { std::vec![] });
-            assert_eq!(network.server.mib().syncookies_recv, u64::from(max_half_open_joins == 0));
+            assert_eq!(network.server.counters().syncookies_recv, u64::from(max_half_open_joins == 0));
         }
     }
 }

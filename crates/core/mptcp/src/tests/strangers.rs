@@ -89,7 +89,7 @@ fn a_syn_ack_in_place_of_the_third_ack_leaves_nothing_half_open() {
     let isn = ask_to_join(&mut network, id);
     cross(&mut network, isn);
     assert_eq!(network.server.info(id).expect("it lives").subflows.len(), 1);
-    assert_eq!(network.server.flow_count(), 1);
+    assert_eq!(network.server.population().flows, 1);
     let mut syn = Segment { flags: TcpFlags::SYN, window: 1000, ..Segment::default() };
     let capable = MpCapable { version: 1, flags: MpCapable::HMAC, keys: MpCapableKeys::None };
     syn.options.rest.push(TcpOption::Mptcp(MptcpOption::Capable(capable)));

@@ -9,6 +9,7 @@ use polypath_wire::{Endpoint, FourTuple, IcmpMessage, Packet, Transport};
 use super::connection_id::ConnectionId;
 use super::flow_index::FlowIndex;
 use super::hosted::{Call, Handled, Hosted};
+use super::population::Population;
 use super::secrets::HostSecrets;
 use super::strangers::Strangers;
 use super::time_wait::TimeWaitNumbers;
@@ -244,16 +245,17 @@ impl<C: Hosted> HostCore<C> {
         self.connections.places()
     }
 
-    /// Connections whose handshake with a listener is under way.
+    /// How much state there is.
     #[must_use]
-    pub(crate) fn half_open_count(&self) -> usize {
-        self.half_open
-    }
-
-    /// Timers of connections and of TIME-WAIT records.
-    #[must_use]
-    pub(crate) fn timer_count(&self) -> usize {
-        self.timers.len() + self.strangers.timer_count()
+    pub fn population(&self) -> Population {
+        Population {
+            connections: self.connections.len(),
+            half_open: self.half_open,
+            time_waits: self.strangers.time_wait_count(),
+            flows: self.flows.len(),
+            timers: self.timers.len() + self.strangers.timer_count(),
+            listeners: self.listeners.len(),
+        }
     }
 
     // ---- flows
@@ -312,12 +314,6 @@ impl<C: Hosted> HostCore<C> {
     #[must_use]
     pub fn has_flow(&self, flow: &FourTuple) -> bool {
         self.flows.find(flow, |end| end.is_of(flow, &self.connections, &self.strangers)).is_some()
-    }
-
-    /// Flows that lead somewhere.
-    #[must_use]
-    pub fn flow_count(&self) -> usize {
-        self.flows.len()
     }
 
     /// A flow from a local port of that range (RFC 6056 §3.3.3) which leads nowhere yet, and from an endpoint that `may_use` allows.

@@ -10,6 +10,7 @@ mod hosted;
 mod input;
 mod lifecycle;
 mod plain;
+mod population;
 mod reset;
 mod secrets;
 mod strangers;
@@ -38,6 +39,7 @@ pub use event::{ConnectError, HostEvent, SendError};
 pub use host_core::HostCore;
 pub use hosted::{Call, Handled, Hosted};
 use plain::PlainConnection;
+pub use population::Population;
 pub use reset::{ReplyLimit, reset_in_reply};
 pub use secrets::{HostSecrets, TupleHash};
 pub use strangers::{StrangerCounts, StrangerLimits, Strangers};
@@ -111,7 +113,7 @@ impl Host {
     }
 
     /// Stops listening. Its half-open connections are reset; accepted ones go on. O(connections).
-    pub fn unlisten(&mut self, id: ListenerId) {
+    pub fn close_listener(&mut self, id: ListenerId) {
         if self.core.listeners_mut().remove(id).is_none() {
             return;
         }
@@ -205,7 +207,7 @@ impl Host {
         self.core.poll_timeout()
     }
 
-    /// Queues data; returns how many bytes the send buffer had space for. If fewer than all,
+    /// Queues data; returns how many bytes the send buffer had room for. If fewer than all,
     /// [`HostEvent::Writable`] tells when to go on.
     pub fn send(&mut self, id: ConnectionId, data: Bytes) -> Result<usize, SendError> {
         let taken = self.held_mut(id).ok_or(SendError::UnknownConnection)?.send(data)?;
@@ -280,8 +282,8 @@ impl Host {
 
     /// Bytes that [`Host::send`] would take now; zero if the connection is released or closed for sending.
     #[must_use]
-    pub fn send_space_bytes(&self, id: ConnectionId) -> u64 {
-        self.held(id).map_or(0, PlainConnection::send_space_bytes)
+    pub fn send_room_bytes(&self, id: ConnectionId) -> u64 {
+        self.held(id).map_or(0, PlainConnection::send_room_bytes)
     }
 
     /// All counters as of now. O(connections).
@@ -301,14 +303,7 @@ impl Host {
     /// How much state there is.
     #[must_use]
     pub fn population(&self) -> Population {
-        Population {
-            connections: self.core.len(),
-            half_open: self.core.half_open_count(),
-            time_waits: self.core.strangers().time_wait_count(),
-            flows: self.core.flow_count(),
-            timers: self.core.timer_count(),
-            listeners: self.core.listeners().len(),
-        }
+        self.core.population()
     }
 
     /// The application's connection of that id.
@@ -319,21 +314,4 @@ impl Host {
     fn held_mut(&mut self, id: ConnectionId) -> Option<&mut PlainConnection> {
         self.core.get_mut(id).filter(|connection| connection.is_held())
     }
-}
-
-/// How much state a [`Host`] has; everything is zero when all connections are gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Population {
-    /// Connections, half-open ones and those included that have ended and are not released.
-    pub connections: usize,
-    /// Connections from outside whose handshake is under way.
-    pub half_open: usize,
-    /// TIME-WAIT records.
-    pub time_waits: usize,
-    /// Entries of the flow table.
-    pub flows: usize,
-    /// Timers of connections and of TIME-WAIT records.
-    pub timers: usize,
-    /// Listeners.
-    pub listeners: usize,
 }

@@ -88,7 +88,7 @@ impl PlainConnection {
         if !self.may_finish() {
             return Err(SendError::Closed);
         }
-        let len = data.len().min(self.buffer_space_bytes().min(MAX_SEND_BYTES) as usize);
+        let len = data.len().min(self.buffer_room_bytes().min(MAX_SEND_BYTES) as usize);
         self.wants_writable = len < data.len();
         if len > 0 {
             data.truncate(len);
@@ -98,11 +98,11 @@ impl PlainConnection {
     }
 
     /// Bytes that [`PlainConnection::send`] would take.
-    pub(super) fn send_space_bytes(&self) -> u64 {
-        if self.may_finish() { self.buffer_space_bytes() } else { 0 }
+    pub(super) fn send_room_bytes(&self) -> u64 {
+        if self.may_finish() { self.buffer_room_bytes() } else { 0 }
     }
 
-    fn buffer_space_bytes(&self) -> u64 {
+    fn buffer_room_bytes(&self) -> u64 {
         let held = self.tcp.enqueued_offset().saturating_sub(self.tcp.acked_offset());
         self.tcp.send_buffer_bytes().saturating_sub(held)
     }
@@ -243,7 +243,7 @@ impl PlainConnection {
             }
         }
         // As Linux: a third of the buffer must be free, so that a writer wakes for more than a segment.
-        let has_space = || self.buffer_space_bytes() >= self.tcp.send_buffer_bytes() / 3;
+        let has_space = || self.buffer_room_bytes() >= self.tcp.send_buffer_bytes() / 3;
         if self.wants_writable && !self.is_closed && has_space() {
             self.wants_writable = false;
             return Some(HostEvent::Writable);

@@ -190,7 +190,7 @@ impl Strangers {
 
     /// Flows in TIME-WAIT.
     #[must_use]
-    pub fn time_wait_count(&self) -> usize {
+    pub(crate) fn time_wait_count(&self) -> usize {
         self.time_waits.len()
     }
 

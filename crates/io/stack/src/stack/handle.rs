@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{
-    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Event, HostConfig, Mib,
+    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Counters, Event, HostConfig,
 };
 #[cfg(feature = "tun")]
 use polypath_system::tun::Tun;
@@ -132,8 +132,8 @@ impl Stack {
 
     /// Counters, by the kernel's names.
     #[must_use]
-    pub fn mib(&self) -> Mib {
-        self.shared.with(|state, _| state.host.mib())
+    pub fn counters(&self) -> Counters {
+        self.shared.with(|state, _| state.host.counters())
     }
 
     /// The paths that peers were asked not to use, since they held up the rest or would have, by name, or address where they have none.
@@ -180,7 +180,7 @@ impl Stack {
     /// Waits until every connection that was let go is closed in order; at most `limit`.
     pub async fn drain(&self, limit: Duration) {
         let drained = async {
-            while self.shared.with(|state, _| state.host.connection_count()) > 0 {
+            while self.shared.with(|state, _| state.host.population().connections) > 0 {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
         };

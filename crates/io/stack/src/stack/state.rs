@@ -177,7 +177,8 @@ impl StackShared {
 
     /// Nobody holds the stack, and nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
-        self.handles.load(Ordering::Acquire) == 0 && self.peek(|state| state.host.connection_count() == 0)
+        self.handles.load(Ordering::Acquire) == 0
+            && self.peek(|state| state.host.population().connections == 0)
     }
 
     /// The driver failed: nothing moves any more, and everybody is told.

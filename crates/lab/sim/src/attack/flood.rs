@@ -47,7 +47,7 @@ pub(super) fn syns() -> Vec<Attack> {
     let (mut received_bytes, mut most_held) = (0, 0);
     for ms in 0..FLOOD_MS {
         received_bytes += flood(&mut stage, ms, |number| capable_syn(number, server()));
-        most_held = most_held.max(stage.server().connection_count());
+        most_held = most_held.max(stage.server().population().connections);
         if ms % 25 == 0 && ms < 800 {
             let now = stage.now;
             asked.extend(stage.connect().map(|id| (now, id)));

@@ -24,7 +24,8 @@ pub(super) fn after_step(hosts: &[Host; 2], applications: &[Application], side: 
         memory_is_bounded(host, application, &info)?;
     }
     // What a window promised once is taken later, too: of each connection as much again, with what every connection has.
-    let most = 2 * host.config().receive_memory_bytes + host.connection_count() as u64 * INITIAL_WINDOW_BYTES;
+    let most =
+        2 * host.config().receive_memory_bytes + host.population().connections as u64 * INITIAL_WINDOW_BYTES;
     if host.promised_receive_bytes() > most {
         let details = format!("{side:?}: {} bytes promised of {most}", host.promised_receive_bytes());
         return Err(Finding::new(FindingKind::Memory, details));
@@ -135,7 +136,7 @@ fn is_lost(application: &Application) -> bool {
 /// Without timestamps, a segment that overtakes the third ACK with a SYN cookie looks as one of a connection that is gone, and is
 /// reset (RFC 9293 §3.5.1).
 fn may_overtake_a_cookie(setup: &Setup, hosts: &[Host; 2]) -> bool {
-    let cookies = hosts[Side::Server.index()].mib().syncookies_sent;
+    let cookies = hosts[Side::Server.index()].counters().syncookies_sent;
     cookies > 0 && !setup.have_timestamps()
 }
 
@@ -149,10 +150,10 @@ pub(super) fn empty(hosts: &[Host; 2]) -> Result<(), Finding> {
     for side in [Side::Client, Side::Server] {
         let host = &hosts[side.index()];
         let counts = [
-            ("connections", host.connection_count() as u64),
-            ("flows", host.flow_count() as u64),
+            ("connections", host.population().connections as u64),
+            ("flows", host.population().flows as u64),
             ("tokens", host.token_count() as u64),
-            ("TIME-WAITs", host.time_wait_count() as u64),
+            ("TIME-WAITs", host.population().time_waits as u64),
             ("promised bytes", host.promised_receive_bytes()),
             ("timers", u64::from(host.poll_timeout().is_some())),
         ];

@@ -214,10 +214,10 @@ impl Observer<'_> {
         for (name, end) in [("client", self.ends.opener), ("server", self.ends.acceptor)] {
             let stack = &network.host(end.node).stack;
             let counts = [
-                ("connections", stack.connection_count()),
-                ("flows", stack.flow_count()),
+                ("connections", stack.population().connections),
+                ("flows", stack.population().flows),
                 ("tokens", stack.token_count()),
-                ("TIME-WAITs", stack.time_wait_count()),
+                ("TIME-WAITs", stack.population().time_waits),
             ];
             if counts.iter().any(|(_, count)| *count > 0) {
                 let details = format!("{name} still has {counts:?}; {}", self.describe(network));

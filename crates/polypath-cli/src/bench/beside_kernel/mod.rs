@@ -250,7 +250,7 @@ impl BesideKernel {
             }
         };
         let connection = polypath_mptcp::ConnectionConfig { judge_paths, ..stack::default_connection() };
-        let counted = |stack: &polypath_stack::Stack| stack.mib().paths_set_aside;
+        let counted = |stack: &polypath_stack::Stack| stack.counters().paths_set_aside;
         Ok(scene.by_us(connection, way, set.bytes, limit, counted).await?)
     }
 

@@ -110,9 +110,9 @@ impl Pair {
             }
         }
         self.rest(connections as usize);
-        let subflows = self.client.flow_count();
+        let subflows = self.client.population().flows;
         let expected = connections as usize * usize::from(PATHS);
-        if subflows != expected || self.server.flow_count() != expected {
+        if subflows != expected || self.server.population().flows != expected {
             return Err(Failure::run(format!(
                 "only {subflows} subflows of {connections} connections came up"
             )));
@@ -124,7 +124,7 @@ impl Pair {
     /// both paths; what the client then does not need, it resets no faster than a host resets strangers, and the rest times out.
     fn rest(&mut self, connections: usize) {
         self.settle();
-        while self.server.connection_count() > connections {
+        while self.server.population().connections > connections {
             let timeouts = [self.client.poll_timeout(), self.server.poll_timeout()];
             let Some(next) = timeouts.into_iter().flatten().min() else { return };
             self.now = self.now.max(next);
@@ -228,7 +228,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let result = StateResult {
         connections: arguments.connections,
-        subflows: loaded.client.flow_count(),
+        subflows: loaded.client.population().flows,
         bytes_per_connection: used / (2.0 * f64::from(arguments.connections)),
         packet_ns_empty: median(empty_ns),
         packet_ns_loaded: median(loaded_ns),

@@ -335,7 +335,7 @@ fn a_listener_that_goes_takes_its_half_open_connections_along() {
         network.inject(SERVER, tuple, segment);
     }
     assert_eq!(network.hosts[SERVER].population().half_open, 5);
-    network.hosts[SERVER].unlisten(listener);
+    network.hosts[SERVER].close_listener(listener);
     network.flush();
     let population = network.hosts[SERVER].population();
     assert_eq!((population.half_open, population.connections, population.listeners), (0, 1, 0));

@@ -33,7 +33,7 @@ fn random_applications_leave_nothing() {
             let app = &mut network.apps[host];
             app.finished.extend(core::mem::take(&mut app.streams).into_values());
         }
-        network.hosts[SERVER].unlisten(listener);
+        network.hosts[SERVER].close_listener(listener);
         network.run_to_end();
         network.assert_nothing_left();
         for app in &network.apps {
@@ -61,7 +61,7 @@ fn act(network: &mut Network, below: &mut impl FnMut(u32) -> u32, listener: &mut
         }
         (6, _) => network.connected = !network.connected,
         (7, _) => {
-            network.hosts[SERVER].unlisten(*listener);
+            network.hosts[SERVER].close_listener(*listener);
             let config = ListenConfig { backlog: below(8) as usize, ..ListenConfig::default() };
             *listener = network.hosts[SERVER].listen(endpoint(SERVER, PORT), config).expect("it is free");
         }

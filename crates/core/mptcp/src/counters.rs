@@ -6,11 +6,11 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
         /// Counters of a host.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Mib {
+        pub struct Counters {
             $($(#[$doc])* pub $field: u64,)*
         }
 
-        impl Mib {
+        impl Counters {
             /// All counters with the kernel's names.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$(($name, self.$field)),*].into_iter()
@@ -122,7 +122,7 @@ counters! {
     resets_withheld = "ResetsWithheld",
 }
 
-impl Mib {
+impl Counters {
     /// Takes over what the host's strangers have counted.
     pub(crate) fn add_strangers(&mut self, strangers: StrangerCounts) {
         self.syncookies_sent += strangers.cookies_sent;
