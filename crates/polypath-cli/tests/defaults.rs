@@ -1,6 +1,7 @@
 //! `docs/defaults.md`, the documentation of each setting and the help of the command say what the code does.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
@@ -73,6 +74,12 @@ impl InWords for Option<Duration> {
     }
 }
 
+impl InWords for RangeInclusive<u16> {
+    fn in_words(&self) -> String {
+        format!("{} to {}", number((*self.start()).into()), number((*self.end()).into()))
+    }
+}
+
 impl InWords for MptcpVersion {
     fn in_words(&self) -> String {
         if *self == Self::V0 { "0" } else { "1" }.into()
@@ -121,9 +128,19 @@ fn connection() -> Settings {
 
 fn host() -> Settings {
     settings!(HostConfig, HostConfig::default();
-        max_connections, backlog, backlog_per_source, max_half_open_joins, max_time_wait, max_replies,
+        ephemeral_ports, max_connections, backlog, backlog_per_source, max_half_open_joins, max_time_wait, max_replies,
         resets_per_second, challenge_acks_per_second, join_hmacs_per_second, receive_memory_bytes,
         max_announced_addresses; connection, endpoints, limits)
+}
+
+fn tcp_host() -> Settings {
+    settings!(polypath_tcp::HostConfig, polypath_tcp::HostConfig::default();
+        congestion, ephemeral_ports, max_connections, max_time_wait, max_replies, resets_per_second,
+        challenge_acks_per_second; connection)
+}
+
+fn tcp_listener() -> Settings {
+    settings!(polypath_tcp::ListenConfig, polypath_tcp::ListenConfig::default(); backlog, backlog_per_source;)
 }
 
 fn limits() -> Settings {
@@ -184,6 +201,8 @@ fn the_document_states_the_defaults() {
         ("A host", host()),
         ("Limits of path managers", limits()),
         ("TCP, and each subflow", tcp()),
+        ("A host of TCP alone", tcp_host()),
+        ("A listener of TCP alone", tcp_listener()),
         ("Scenario files", scenario()),
     ] {
         let expected: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -215,6 +234,8 @@ fn each_setting_states_its_default() {
         ("crates/core/mptcp/src/config.rs", host()),
         ("crates/core/mptcp/src/path_manager/mod.rs", limits()),
         ("crates/core/tcp/src/config.rs", tcp()),
+        ("crates/core/tcp/src/host/config.rs", tcp_host()),
+        ("crates/core/tcp/src/listener.rs", tcp_listener()),
     ] {
         let source = read(file);
         for (field, value) in settings {

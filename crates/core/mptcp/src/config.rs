@@ -1,5 +1,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
@@ -121,6 +122,8 @@ pub struct HostConfig {
     pub endpoints: Vec<LocalEndpoint>,
     /// Limits for the path manager.
     pub limits: Limits,
+    /// Local ports of connections and subflows that don't name one. Default 49 152 to 65 535 (RFC 6335 §6).
+    pub ephemeral_ports: RangeInclusive<u16>,
     /// Most connections; further SYNs are dropped. Default 1 048 576.
     pub max_connections: usize,
     /// Most half-open incoming connections per listener, about 3 KB each. Further SYNs, MP_CAPABLE included, are answered with a
@@ -160,6 +163,7 @@ impl Default for HostConfig {
             connection: Arc::new(ConnectionConfig::default()),
             endpoints: Vec::new(),
             limits: Limits::default(),
+            ephemeral_ports: 49_152..=65_535,
             max_connections: 1 << 20,
             backlog: 4096,
             backlog_per_source: 1024,

@@ -51,9 +51,6 @@ use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
 
-/// Ephemeral ports (RFC 6335 §6).
-const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
-
 /// A Multipath TCP host as a state machine: it has no socket, no clock, no task.
 ///
 /// Four kinds of method:

@@ -9,7 +9,7 @@ use polypath_wire::{Endpoint, FourTuple};
 use rand_core::Rng;
 
 use super::path_memory::{Advice, MOST_CANDIDATES};
-use super::{ConnectError, EPHEMERAL_PORTS, Host};
+use super::{ConnectError, Host};
 use crate::identifiers::AddressId;
 use crate::path_manager::LocalEndpoint;
 
@@ -89,9 +89,9 @@ impl Host {
             let tuple = FourTuple { local, remote };
             return if self.core.has_flow(&tuple) { Err(ConnectError::InUse(tuple)) } else { Ok(tuple) };
         }
-        self.core
-            .ephemeral_flow(local.addr, remote, &EPHEMERAL_PORTS, |_, _| true)
-            .ok_or(ConnectError::NoPort(remote))
+        let ports = &self.resources.config.ephemeral_ports;
+        let flow = self.core.ephemeral_flow(local.addr, remote, ports, |_, _| true);
+        flow.ok_or(ConnectError::NoPort(remote))
     }
 }
 

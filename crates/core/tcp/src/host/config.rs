@@ -11,7 +11,7 @@ use crate::Config;
 pub struct HostConfig {
     /// Settings of its connections, shared by all.
     pub connection: Arc<Config>,
-    /// Congestion control of its connections. Default CUBIC (RFC 9438).
+    /// Congestion control of its connections. Default `cubic` (RFC 9438).
     pub congestion: Algorithm,
     /// Local ports of connections that don't name one. Default 32 768 to 60 999, as Linux.
     pub ephemeral_ports: RangeInclusive<u16>,
