@@ -64,6 +64,7 @@ mod stateless_joins;
 mod states_tests;
 mod stream;
 mod subflow_end;
+mod subflow_table;
 mod subflows;
 mod timers;
 mod unconfirmed;

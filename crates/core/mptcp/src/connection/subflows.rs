@@ -1,12 +1,12 @@
 //! The subflows of a connection, in one table.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use polypath_congestion::FlowView;
 use polypath_tcp::Connection as TcpConnection;
 use polypath_units::Duration;
 
+use super::subflow_table::SubflowTable;
 use crate::identifiers::SubflowId;
 use crate::mapping::Mapping;
 use crate::sent_chunk::SentChunk;
@@ -16,12 +16,7 @@ use crate::subflow::Subflow;
 /// behind it move up. What is kept for longer is the identifier.
 #[derive(Debug, Default)]
 pub(super) struct Subflows {
-    // Boxed: a subflow is large and the table is reordered when one goes.
-    #[allow(clippy::vec_box, reason = "see above")]
-    table: Vec<Box<Subflow>>,
-    /// What coupled congestion control sees of the subflow at the same position: as it was after its last segment or timeout, see
-    /// [`Flows::all`](polypath_congestion::Flows::all).
-    views: Vec<FlowView>,
+    table: SubflowTable,
     next_id: SubflowId,
     /// Position of the subflow that sends next.
     turn: usize,
@@ -35,21 +30,13 @@ impl Subflows {
             id = id.next();
         }
         self.next_id = id.next();
-        let subflow = Box::new(make(id));
-        self.views.push(subflow.tcp.flow_view());
-        self.table.push(subflow);
+        self.table.push(Box::new(make(id)));
         id
     }
 
     /// Takes out the subflow at `position`.
     pub(super) fn remove(&mut self, position: usize) -> Option<Box<Subflow>> {
-        if position >= self.table.len() {
-            return None;
-        }
-        if position < self.views.len() {
-            self.views.remove(position);
-        }
-        Some(self.table.remove(position))
+        self.table.remove(position)
     }
 
     /// Takes out the last.
@@ -62,7 +49,7 @@ impl Subflows {
     /// Where the subflow `id` is.
     #[inline]
     pub(super) fn position(&self, id: SubflowId) -> Option<usize> {
-        self.table.iter().position(|subflow| subflow.state.id == id)
+        self.iter().position(|subflow| subflow.state.id == id)
     }
 
     /// Where the first is of which this holds.
@@ -72,12 +59,12 @@ impl Subflows {
 
     #[inline]
     pub(super) fn get(&self, position: usize) -> Option<&Subflow> {
-        self.table.get(position).map(|subflow| &**subflow)
+        self.table.get(position)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut Subflow> {
-        self.table.get_mut(position).map(|subflow| &mut **subflow)
+        self.table.get_mut(position)
     }
 
     /// The subflow `id`.
@@ -104,15 +91,13 @@ impl Subflows {
     /// The subflow at `position`, and what coupled congestion control sees of all.
     #[inline]
     pub(super) fn with_views(&mut self, position: usize) -> Option<(&mut Subflow, &[FlowView])> {
-        Some((self.table.get_mut(position)?, &self.views))
+        self.table.with_views(position)
     }
 
     /// The subflow at `position` has handled something that may have changed its window or round-trip time.
     #[inline]
     pub(super) fn refresh_view(&mut self, position: usize) {
-        if let (Some(view), Some(subflow)) = (self.views.get_mut(position), self.table.get(position)) {
-            *view = subflow.tcp.flow_view();
-        }
+        self.table.refresh_view(position);
     }
 
     // ---- all of them
@@ -123,17 +108,17 @@ impl Subflows {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.table.len() == 0
     }
 
     #[inline]
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Subflow> + ExactSizeIterator {
-        self.table.iter().map(|subflow| &**subflow)
+        self.table.iter()
     }
 
     #[inline]
     pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Subflow> + ExactSizeIterator {
-        self.table.iter_mut().map(|subflow| &mut **subflow)
+        self.table.iter_mut()
     }
 
     #[inline]
@@ -181,6 +166,6 @@ impl Subflows {
 
     /// Gives back the memory that an idle connection does not need.
     pub(super) fn trim(&mut self) {
-        self.views.shrink_to(0);
+        self.table.trim();
     }
 }
