@@ -8,8 +8,8 @@ use core::net::IpAddr;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{FourTuple, MptcpVersion};
 
-use super::asked_subflows::AskedSubflows;
-use crate::identifiers::AddressId;
+use super::asked_subflows::{Asked, AskedSubflows};
+use crate::identifiers::{AddressId, SubflowId};
 use crate::path_manager::{PathAction, PathEvent, PathManager, PathView, RemoteAddress};
 
 /// How often an ADD_ADDR is sent while no echo comes: over four minutes, each time after twice as long. Version 0 has no echo.
@@ -183,9 +183,31 @@ impl Addresses {
         self.announced.retain(|address| address.id != id);
     }
 
-    /// Subflows that are asked whether they still work.
-    pub(super) const fn asked_mut(&mut self) -> &mut AskedSubflows {
-        &mut self.asked
+    // ---- subflows that are asked whether they still work
+
+    /// A subflow is asked already.
+    pub(super) fn is_asked(&self, id: SubflowId) -> bool {
+        self.asked.is_asked(id)
+    }
+
+    /// See [`AskedSubflows::ask`].
+    pub(super) fn ask(&mut self, id: SubflowId, now: Instant, due_at: Instant) {
+        self.asked.ask(id, now, due_at);
+    }
+
+    /// See [`AskedSubflows::unanswered`].
+    pub(super) fn unanswered(&self, now: Instant) -> Option<Asked> {
+        self.asked.unanswered(now)
+    }
+
+    /// See [`AskedSubflows::ask_again`].
+    pub(super) fn ask_again(&mut self, id: SubflowId, due_at: Instant) {
+        self.asked.ask_again(id, due_at);
+    }
+
+    /// See [`AskedSubflows::stop_asking`].
+    pub(super) fn stop_asking(&mut self, id: SubflowId) {
+        self.asked.stop_asking(id);
     }
 
     // ---- timers

@@ -43,22 +43,23 @@ impl AskedSubflows {
         self.asked.push(Asked { subflow, since: now, probes: 1, due_at });
     }
 
-    /// Deadlines passed. `ask_again` may send another probe, and says when that counts as unanswered.
-    pub(super) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        mut ask_again: impl FnMut(&Asked) -> Option<Instant>,
-    ) {
-        let mut at = 0;
-        while let Some(asked) = self.asked.get_mut(at) {
-            if asked.due_at > now {
-                at += 1;
-            } else if let Some(due_at) = ask_again(asked) {
-                asked.probes += 1;
-                asked.due_at = due_at;
-            } else {
-                self.asked.swap_remove(at);
-            }
+    /// One whose latest probe was not answered in time: it is to be asked again, or no more.
+    pub(super) fn unanswered(&self, now: Instant) -> Option<Asked> {
+        self.asked.iter().find(|asked| asked.due_at <= now).copied()
+    }
+
+    /// Another probe leaves; it is answered by `due_at`.
+    pub(super) fn ask_again(&mut self, id: SubflowId, due_at: Instant) {
+        if let Some(asked) = self.asked.iter_mut().find(|asked| asked.subflow == id) {
+            asked.probes += 1;
+            asked.due_at = due_at;
+        }
+    }
+
+    /// There is nothing more to ask.
+    pub(super) fn stop_asking(&mut self, id: SubflowId) {
+        if let Some(at) = self.asked.iter().position(|asked| asked.subflow == id) {
+            self.asked.swap_remove(at);
         }
     }
 

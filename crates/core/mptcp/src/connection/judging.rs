@@ -57,25 +57,21 @@ impl Connection {
     }
 
     fn add_to_reception(&mut self, now: Instant, position: usize) {
-        let (Some(subflow), Some(reception)) = (self.subflows.get(position), self.path_judge.reception_mut())
-        else {
-            return;
-        };
+        let Some(subflow) = self.subflows.get(position) else { return };
         let joins_as = match &subflow.state {
             state if state.role.is_backup() => JoinsAs::Backup,
             state if state.role.is_aside() => JoinsAs::Aside,
             _ => JoinsAs::Regular,
         };
         let tuple = subflow.tcp.tuple();
-        reception.add(now, subflow.state.id, (tuple.local.addr, tuple.remote), subflow.tcp.srtt(), joins_as);
+        let pair = (tuple.local.addr, tuple.remote);
+        self.path_judge.add(now, subflow.state.id, pair, subflow.tcp.srtt(), joins_as);
     }
 
     /// A subflow ended.
     pub(super) fn judge_loss(&mut self, cx: &mut Context<'_>, id: SubflowId) {
-        if let Some(reception) = self.path_judge.reception_mut() {
-            reception.remove(cx.now, id);
-            self.follow_verdicts(cx);
-        }
+        self.path_judge.remove(cx.now, id);
+        self.follow_verdicts(cx);
     }
 
     /// Data came over a subflow.
@@ -86,12 +82,12 @@ impl Connection {
         segment: &Segment,
         bytes: u64,
     ) {
-        let (Some(reception), Some(subflow)) = (self.path_judge.reception_mut(), self.subflows.get(position))
-        else {
+        if !self.path_judge.is_measuring() {
             return;
-        };
+        }
+        let Some(subflow) = self.subflows.get(position) else { return };
         let next = self.stream.receive.next();
-        reception.on_arrival(PathArrival {
+        self.path_judge.handle_arrival(PathArrival {
             now: cx.now,
             subflow: subflow.state.id,
             rtt: subflow.tcp.receiver_rtt(cx.now, segment).filter(|rtt| *rtt > COARSE),
@@ -104,16 +100,13 @@ impl Connection {
     }
 
     pub(super) fn judge_timeout(&mut self, cx: &mut Context<'_>) {
-        if let Some(reception) = self.path_judge.reception_mut()
-            && reception.next_timeout() <= cx.now
-        {
-            reception.handle_timeout(cx.now);
+        if self.path_judge.handle_timeout(cx.now) {
             self.follow_verdicts(cx);
         }
     }
 
     pub(super) fn follow_verdicts(&mut self, cx: &mut Context<'_>) {
-        while let Some(verdict) = self.path_judge.reception_mut().and_then(|reception| reception.poll()) {
+        while let Some(verdict) = self.path_judge.poll() {
             let (Verdict::Use(id) | Verdict::SetAside(id) | Verdict::Close(id)) = verdict;
             let Some(position) = self.subflows.position(id) else { continue };
             match verdict {

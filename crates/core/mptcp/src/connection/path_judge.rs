@@ -6,7 +6,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use crate::identifiers::SubflowId;
-use crate::reception::{JudgePaths, Reception};
+use crate::reception::{JoinsAs, JudgePaths, Pair, PathArrival, Reception, Verdict};
 
 /// The judge, where there is one.
 #[derive(Debug, Default)]
@@ -60,10 +60,43 @@ impl PathJudge {
         stops
     }
 
-    /// What judges, if something does.
+    /// Something is measured.
     #[inline]
-    pub(super) fn reception_mut(&mut self) -> Option<&mut Reception> {
-        self.reception.as_deref_mut()
+    pub(super) fn is_measuring(&self) -> bool {
+        self.reception.is_some()
+    }
+
+    /// See [`Reception::add`].
+    pub(super) fn add(&mut self, now: Instant, id: SubflowId, pair: Pair, rtt: Duration, joins_as: JoinsAs) {
+        if let Some(reception) = &mut self.reception {
+            reception.add(now, id, pair, rtt, joins_as);
+        }
+    }
+
+    /// A subflow ended.
+    pub(super) fn remove(&mut self, now: Instant, id: SubflowId) {
+        if let Some(reception) = &mut self.reception {
+            reception.remove(now, id);
+        }
+    }
+
+    /// Data came over a subflow.
+    pub(super) fn handle_arrival(&mut self, arrival: PathArrival) {
+        if let Some(reception) = &mut self.reception {
+            reception.on_arrival(arrival);
+        }
+    }
+
+    /// True if it was due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let due = self.reception.as_mut().filter(|reception| reception.next_timeout() <= now);
+        due.map(|reception| reception.handle_timeout(now)).is_some()
+    }
+
+    /// What follows from what was measured.
+    #[inline]
+    pub(super) fn poll(&mut self) -> Option<Verdict> {
+        self.reception.as_mut()?.poll()
     }
 
     /// What a subflow held up so far: for how long, and in byte seconds.

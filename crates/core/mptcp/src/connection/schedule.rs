@@ -230,11 +230,9 @@ impl Connection {
     }
 
     fn penalize(&mut self, id: Option<SubflowId>, ssthresh: bool) {
-        let Some(subflow) = id.and_then(|id| self.subflows.find_mut(id)) else {
-            return;
-        };
-        let half = subflow.tcp.window_bytes() / 2;
-        subflow.tcp.controller_mut().set_window(half, ssthresh.then_some(half));
+        if let Some(subflow) = id.and_then(|id| self.subflows.find_mut(id)) {
+            subflow.tcp.halve_window(ssthresh);
+        }
     }
 
     /// Data waits, nothing is in flight that would bring news, and nothing was allowed to leave: a subflow gets some of it, and

@@ -17,20 +17,22 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 impl Connection {
     /// Asks the subflows to the address `id` of the peer whether they still work.
     pub(super) fn probe_withdrawn(&mut self, now: Instant, id: AddressId) {
-        let asked = self.addresses.asked_mut();
         for subflow in self.subflows.iter_mut() {
             let is_meant = subflow.state.role.remote_id() == id && subflow.is_in_use();
-            if is_meant && !asked.is_asked(subflow.state.id) {
+            if is_meant && !self.addresses.is_asked(subflow.state.id) {
                 subflow.tcp.request_probe();
-                asked.ask(subflow.state.id, now, now + wait(subflow));
+                self.addresses.ask(subflow.state.id, now, now + wait(subflow));
             }
         }
     }
 
     pub(super) fn withdrawn_timeout(&mut self, now: Instant) {
-        let mut subflows = core::mem::take(self.addresses.asked_mut());
-        subflows.handle_timeout(now, |asked| self.ask_again(now, asked));
-        *self.addresses.asked_mut() = subflows;
+        while let Some(asked) = self.addresses.unanswered(now) {
+            match self.ask_again(now, &asked) {
+                Some(due_at) => self.addresses.ask_again(asked.subflow, due_at),
+                None => self.addresses.stop_asking(asked.subflow),
+            }
+        }
     }
 
     /// Sends the next probe where none was answered, and says until when it is to be; `None` if there is nothing more to ask.

@@ -83,7 +83,7 @@ impl Subflow {
             window_bytes = window_bytes.min((rate as f64 * round_trip_s) as u64);
         }
         if window_bytes > initial_bytes {
-            self.tcp.controller_mut().set_window(window_bytes, None);
+            self.tcp.catch_up_to(window_bytes);
         }
     }
 

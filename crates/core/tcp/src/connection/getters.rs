@@ -355,11 +355,6 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         &*self.controller
     }
 
-    /// Congestion control, to be steered from outside.
-    pub fn controller_mut(&mut self) -> &mut dyn Controller {
-        &mut *self.controller
-    }
-
     /// Everything that a TIME-WAIT record needs.
     #[must_use]
     pub fn time_wait_numbers(&self) -> TimeWaitNumbers {

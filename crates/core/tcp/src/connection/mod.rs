@@ -236,6 +236,18 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.controller = self.config.controller(algorithm, self.mss_bytes());
     }
 
+    /// Goes on as if slow start had brought the congestion window to this.
+    pub fn catch_up_to(&mut self, window_bytes: u64) {
+        self.controller.set_window(window_bytes, None);
+    }
+
+    /// Halves the congestion window, and makes it the slow-start threshold if that is meant too: a scheduler penalizes a flow that holds
+    /// up the others (Paasch 4.2.1).
+    pub fn halve_window(&mut self, sets_threshold: bool) {
+        let half_bytes = self.controller.window_bytes() / 2;
+        self.controller.set_window(half_bytes, sets_threshold.then_some(half_bytes));
+    }
+
     /// Next thing that the owner should know.
     #[must_use]
     #[inline]

@@ -191,7 +191,7 @@ fn an_idle_connection_is_small() {
 fn a_window_of_one_segment_grows_by_a_shorter_one() {
     let config = Config { pacing: false, no_delay: true, ..Config::default() };
     let (mut tcp, mut ext, now) = established(&config);
-    tcp.controller_mut().set_window(1460, None);
+    tcp.controller.set_window(1460, None);
     tcp.enqueue(pattern(0, 200).into(), 1);
     drain(&mut tcp, &mut ext, now);
     let sent = tcp.sent_offset();
@@ -204,7 +204,7 @@ fn a_window_of_one_segment_grows_by_a_shorter_one() {
 fn short_mappings_fill_a_window_of_one_segment() {
     let config = Config { pacing: false, no_delay: true, ..Config::default() };
     let (mut tcp, mut ext, now) = established(&config);
-    tcp.controller_mut().set_window(1460, None);
+    tcp.controller.set_window(1460, None);
     for id in 0..20 {
         tcp.enqueue(pattern(usize::from(id) * 200, 200).into(), id);
     }
