@@ -324,15 +324,15 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         self.acks.owe();
-        let step = self.lifecycle.handle_peer_fin();
-        self.go_on_after(now, step);
+        let after = self.lifecycle.handle_peer_fin(now + self.config.time_wait);
+        self.go_on_after(after);
     }
 
     /// Our FIN was acknowledged.
     fn follow_our_fin(&mut self, now: Instant) {
         if self.send.is_fin_acked() {
-            let step = self.lifecycle.handle_fin_acked();
-            self.go_on_after(now, step);
+            let after = self.lifecycle.handle_fin_acked(now + self.config.time_wait);
+            self.go_on_after(after);
         }
     }
 }

@@ -39,15 +39,15 @@ impl State {
     }
 }
 
-/// What follows from a FIN that came or was acknowledged.
+/// What came of a FIN that came or was acknowledged, for those that the end concerns too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterFin {
     /// The connection goes on.
-    Stay,
+    GoesOn,
     /// Both ends have finished, and the last acknowledgment may be lost.
     TimeWait,
     /// Both ends have finished, and know it.
-    Close,
+    Closed,
 }
 
 /// The state, what the owner has not heard, and the RSTs that end it.
@@ -85,52 +85,62 @@ impl Lifecycle {
 
     /// Both ends opened at once (RFC 9293 §3.5, figure 7).
     pub(super) fn become_syn_received(&mut self) {
+        debug_assert_eq!(self.state, State::SynSent, "it waits for the answer to its SYN");
         self.state = State::SynReceived;
     }
 
     /// Both SYNs were acknowledged.
     pub(super) fn become_established(&mut self) {
+        debug_assert!(matches!(self.state, State::SynSent | State::SynReceived), "{:?}", self.state);
         self.state = State::Established;
         self.events.report(Event::Connected);
     }
 
     /// Our FIN leaves.
     pub(super) fn handle_fin_sent(&mut self) {
+        debug_assert!(matches!(self.state, State::Established | State::CloseWait), "{:?}", self.state);
         self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
     }
 
-    /// The peer's FIN came, and everything before it.
-    pub(super) fn handle_peer_fin(&mut self) -> AfterFin {
+    /// The peer's FIN came, and everything before it. What TIME-WAIT follows ends then.
+    pub(super) fn handle_peer_fin(&mut self, time_wait_until: Instant) -> AfterFin {
+        debug_assert!(!matches!(self.state, State::SynSent | State::SynReceived), "{:?}", self.state);
         self.events.report(Event::PeerFinished);
         match self.state {
             State::Established => self.state = State::CloseWait,
             State::FinWait1 => self.state = State::Closing,
-            State::FinWait2 => return AfterFin::TimeWait,
+            State::FinWait2 => return self.wait_until(time_wait_until),
             _ => {}
         }
-        AfterFin::Stay
+        AfterFin::GoesOn
     }
 
-    /// Our FIN was acknowledged, now or before.
+    /// Our FIN was acknowledged, now or before. What TIME-WAIT follows ends then.
     #[inline]
-    pub(super) fn handle_fin_acked(&mut self) -> AfterFin {
+    pub(super) fn handle_fin_acked(&mut self, time_wait_until: Instant) -> AfterFin {
+        debug_assert!(!matches!(self.state, State::SynSent | State::SynReceived), "{:?}", self.state);
         match self.state {
             State::FinWait1 => self.state = State::FinWait2,
-            State::Closing => return AfterFin::TimeWait,
-            State::LastAck => return AfterFin::Close,
+            State::Closing => return self.wait_until(time_wait_until),
+            State::LastAck => {
+                self.become_closed(CloseReason::Finished);
+                return AfterFin::Closed;
+            }
             _ => {}
         }
-        AfterFin::Stay
+        AfterFin::GoesOn
     }
 
     /// Waits for what may still travel.
-    pub(super) fn become_time_wait(&mut self, until: Instant) {
+    fn wait_until(&mut self, until: Instant) -> AfterFin {
         self.state = State::TimeWait;
         self.time_wait = until;
+        AfterFin::TimeWait
     }
 
     /// A FIN came again: it waits anew (RFC 9293 §3.10.7.4, eighth).
     pub(super) fn extend_time_wait(&mut self, until: Instant) {
+        debug_assert_eq!(self.state, State::TimeWait);
         self.time_wait = until;
     }
 
@@ -202,29 +212,29 @@ mod tests {
             Acked,
             Received,
         }
-        use AfterFin::{Close, Stay, TimeWait};
+        use AfterFin::{Closed, GoesOn, TimeWait};
         use Fin::{Acked, Received, Sent};
         let cases: [[(Fin, State, AfterFin); 3]; 4] = [
             [
-                (Sent, State::FinWait1, Stay),
-                (Acked, State::FinWait2, Stay),
-                (Received, State::FinWait2, TimeWait),
+                (Sent, State::FinWait1, GoesOn),
+                (Acked, State::FinWait2, GoesOn),
+                (Received, State::TimeWait, TimeWait),
             ],
             [
-                (Sent, State::FinWait1, Stay),
-                (Received, State::Closing, Stay),
-                (Acked, State::Closing, TimeWait),
+                (Sent, State::FinWait1, GoesOn),
+                (Received, State::Closing, GoesOn),
+                (Acked, State::TimeWait, TimeWait),
             ],
             [
-                (Received, State::CloseWait, Stay),
-                (Sent, State::LastAck, Stay),
-                (Acked, State::LastAck, Close),
+                (Received, State::CloseWait, GoesOn),
+                (Sent, State::LastAck, GoesOn),
+                (Acked, State::Closed, Closed),
             ],
             // Our data is acknowledged in the same segment that brings the FIN.
             [
-                (Received, State::CloseWait, Stay),
-                (Acked, State::CloseWait, Stay),
-                (Sent, State::LastAck, Stay),
+                (Received, State::CloseWait, GoesOn),
+                (Acked, State::CloseWait, GoesOn),
+                (Sent, State::LastAck, GoesOn),
             ],
         ];
         for case in cases {
@@ -234,10 +244,10 @@ mod tests {
                 let step = match fin {
                     Sent => {
                         lifecycle.handle_fin_sent();
-                        Stay
+                        GoesOn
                     }
-                    Acked => lifecycle.handle_fin_acked(),
-                    Received => lifecycle.handle_peer_fin(),
+                    Acked => lifecycle.handle_fin_acked(Instant::from_secs(60)),
+                    Received => lifecycle.handle_peer_fin(Instant::from_secs(60)),
                 };
                 assert_eq!((lifecycle.state(), step), (state, after));
             }
@@ -248,12 +258,16 @@ mod tests {
     fn the_owner_hears_of_the_end_once_the_reset_has_left() {
         let mut lifecycle = Lifecycle::new(State::SynReceived);
         lifecycle.become_established();
-        lifecycle.become_time_wait(Instant::from_secs(9));
+        lifecycle.handle_fin_sent();
+        lifecycle.handle_fin_acked(Instant::from_secs(9));
+        lifecycle.handle_peer_fin(Instant::from_secs(9));
+        assert_eq!((lifecycle.state(), lifecycle.poll_timeout()), (State::TimeWait, Instant::from_secs(9)));
         assert!(lifecycle.become_closed(CloseReason::Aborted));
         assert!(!lifecycle.become_closed(CloseReason::Finished));
         lifecycle.send_reset();
         assert_eq!(lifecycle.poll_timeout(), Instant::FAR_FUTURE);
         assert_eq!(lifecycle.poll_event(), Some(Event::Connected));
+        assert_eq!(lifecycle.poll_event(), Some(Event::PeerFinished));
         assert_eq!(lifecycle.poll_event(), None);
         assert!(lifecycle.poll_reset() && !lifecycle.poll_reset());
         assert_eq!(lifecycle.poll_event(), Some(Event::Closed(CloseReason::Aborted)));

@@ -273,13 +273,17 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// The connection is over: nothing is owed any longer, and no timer runs.
     fn close(&mut self, reason: CloseReason) {
         if self.lifecycle.become_closed(reason) {
-            self.stop_timers();
-            self.stall.cancel();
-            self.acks.forget();
-            self.handshake.cancel_syn();
-            self.keepalive.cancel_probe();
-            self.recovery.cancel_tail_probe();
+            self.forget_what_is_owed();
         }
+    }
+
+    fn forget_what_is_owed(&mut self) {
+        self.stop_timers();
+        self.stall.cancel();
+        self.acks.forget();
+        self.handshake.cancel_syn();
+        self.keepalive.cancel_probe();
+        self.recovery.cancel_tail_probe();
     }
 
     fn close_after_reset(&mut self, reason: CloseReason) {
@@ -287,16 +291,13 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.lifecycle.send_reset();
     }
 
-    /// What a FIN that came or was acknowledged leads to.
+    /// What a FIN that came or was acknowledged leads to, beside the state.
     #[inline]
-    fn go_on_after(&mut self, now: Instant, step: AfterFin) {
-        match step {
-            AfterFin::Stay => {}
-            AfterFin::TimeWait => {
-                self.stop_timers();
-                self.lifecycle.become_time_wait(now + self.config.time_wait);
-            }
-            AfterFin::Close => self.close(CloseReason::Finished),
+    fn go_on_after(&mut self, fin: AfterFin) {
+        match fin {
+            AfterFin::GoesOn => {}
+            AfterFin::TimeWait => self.stop_timers(),
+            AfterFin::Closed => self.forget_what_is_owed(),
         }
     }
 

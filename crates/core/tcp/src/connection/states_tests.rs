@@ -8,7 +8,7 @@ use std::string::String;
 use polypath_units::Instant;
 
 use super::event::CloseReason;
-use super::lifecycle::{AfterFin, Lifecycle, State};
+use super::lifecycle::{Lifecycle, State};
 
 const STATES: [State; 10] = [
     State::SynSent,
@@ -23,16 +23,8 @@ const STATES: [State; 10] = [
     State::Closed,
 ];
 
-/// What a connection does after a FIN, as far as its state goes.
-fn go_on_after(lifecycle: &mut Lifecycle, step: AfterFin) {
-    match step {
-        AfterFin::Stay => {}
-        AfterFin::TimeWait => lifecycle.become_time_wait(Instant::ZERO),
-        AfterFin::Close => {
-            lifecycle.become_closed(CloseReason::Finished);
-        }
-    }
-}
+/// States in which both SYNs have been exchanged, and the end.
+const AFTER_SYNS: &[State] = STATES.split_at(2).1;
 
 #[test]
 fn states_of_tcp() {
@@ -46,13 +38,11 @@ fn states_of_tcp() {
             Lifecycle::become_established,
         ),
         ("FIN sent", &[State::Established, State::CloseWait], Lifecycle::handle_fin_sent),
-        ("FIN acknowledged", &STATES, |it| {
-            let step = it.handle_fin_acked();
-            go_on_after(it, step);
+        ("FIN acknowledged", AFTER_SYNS, |it| {
+            it.handle_fin_acked(Instant::ZERO);
         }),
-        ("peer's FIN", &STATES, |it| {
-            let step = it.handle_peer_fin();
-            go_on_after(it, step);
+        ("peer's FIN", AFTER_SYNS, |it| {
+            it.handle_peer_fin(Instant::ZERO);
         }),
         ("reset, abort, timeout", &STATES, |it| {
             it.become_closed(CloseReason::Aborted);
