@@ -171,7 +171,7 @@ impl Connection {
     /// The connection is over for `reason`; what is left of subflows is reset.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         let is_client = self.stream.negotiation.is_client();
-        if !self.stream.lifecycle.become_closed(reason, is_client) {
+        if !self.stream.lifecycle.become_closed(is_client) {
             return;
         }
         self.outbox.ask(Request::ForgetToken);

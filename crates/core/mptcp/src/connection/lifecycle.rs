@@ -4,7 +4,6 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use crate::config::ConnectionConfig;
-use crate::event::CloseReason;
 
 /// Who finished first, and whose last subflow was reset, answers for so long a peer that joins again as it missed the
 /// acknowledgment of its DATA_FIN. Where subflows end in order, their TIME-WAIT does that (RFC 8684, Appendix C).
@@ -62,7 +61,7 @@ pub(super) struct Lifecycle {
     stalled_with: Option<(DataSeq, bool)>,
     mode: Mode,
     streams: Streams,
-    closed: Option<CloseReason>,
+    is_closed: bool,
     /// The peer's DATA_FIN arrived before ours was sent: TIME-WAIT is the peer's.
     is_passive: bool,
     /// The application knows that the connection is open.
@@ -88,7 +87,7 @@ impl Lifecycle {
             stalled_with: None,
             mode,
             streams: Streams::Established,
-            closed: None,
+            is_closed: false,
             is_passive: false,
             is_announced: false,
             is_negotiated: false,
@@ -154,7 +153,8 @@ impl Lifecycle {
         }
     }
 
-    /// A DATA_FIN of the peer's tells where its stream ends, `is_first` if ours has not left.
+    /// A DATA_FIN of the peer's tells where its stream ends, `is_first` if ours has not left: what is missing before it may come after
+    /// ours has.
     pub(super) fn handle_peer_end_known(&mut self, is_first: bool) {
         self.is_passive = is_first;
     }
@@ -181,11 +181,11 @@ impl Lifecycle {
     }
 
     /// It is over; false if it was before. Nobody will let go of what the application never heard of.
-    pub(super) fn become_closed(&mut self, reason: CloseReason, is_client: bool) -> bool {
-        if self.closed.is_some() {
+    pub(super) fn become_closed(&mut self, is_client: bool) -> bool {
+        if self.is_closed {
             return false;
         }
-        self.closed = Some(reason);
+        self.is_closed = true;
         self.is_released |= !self.is_announced && !is_client;
         self.stop_timers();
         true
@@ -233,7 +233,7 @@ impl Lifecycle {
 
     #[inline]
     pub(super) const fn is_closed(&self) -> bool {
-        self.closed.is_some()
+        self.is_closed
     }
 
     #[inline]
@@ -253,7 +253,7 @@ impl Lifecycle {
 
     /// Nothing more can be written.
     pub(super) const fn is_write_closed(&self) -> bool {
-        self.is_write_closed || self.closed.is_some()
+        self.is_write_closed || self.is_closed
     }
 
     pub(super) const fn is_released(&self) -> bool {
@@ -332,7 +332,7 @@ impl Lifecycle {
     /// There is something to watch at all.
     #[inline]
     pub(super) fn watches_progress(&self, config: &ConnectionConfig) -> bool {
-        (self.is_released || config.tcp.user_timeout.is_some()) && self.closed.is_none()
+        (self.is_released || config.tcp.user_timeout.is_some()) && !self.is_closed
     }
 
     /// Nothing is watched, until something is anew.
