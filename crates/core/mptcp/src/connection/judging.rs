@@ -64,8 +64,8 @@ impl Connection {
             _ => JoinsAs::Regular,
         };
         let tuple = subflow.tcp.tuple();
-        let pair = (tuple.local.addr, tuple.remote);
-        self.path_judge.add(now, subflow.state.id, pair, subflow.tcp.srtt(), joins_as);
+        let key = (tuple.local.addr, tuple.remote);
+        self.path_judge.add(now, subflow.state.id, key, subflow.tcp.srtt(), joins_as);
     }
 
     /// A subflow ended.

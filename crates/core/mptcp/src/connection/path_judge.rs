@@ -6,7 +6,7 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use crate::identifiers::SubflowId;
-use crate::reception::{JoinsAs, JudgePaths, Pair, PathArrival, Reception, Verdict};
+use crate::reception::{JoinsAs, JudgePaths, PathArrival, PathKey, Reception, Verdict};
 
 /// The judge, where there is one.
 #[derive(Debug, Default)]
@@ -67,9 +67,16 @@ impl PathJudge {
     }
 
     /// See [`Reception::add`].
-    pub(super) fn add(&mut self, now: Instant, id: SubflowId, pair: Pair, rtt: Duration, joins_as: JoinsAs) {
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        id: SubflowId,
+        key: PathKey,
+        rtt: Duration,
+        joins_as: JoinsAs,
+    ) {
         if let Some(reception) = &mut self.reception {
-            reception.add(now, id, pair, rtt, joins_as);
+            reception.add(now, id, key, rtt, joins_as);
         }
     }
 

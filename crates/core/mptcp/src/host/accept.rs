@@ -136,9 +136,9 @@ impl Host {
         }
         let local_key = local_key.unwrap_or_else(|| self.fresh_key(version_in_use));
         let tcp = TcpConnection::accept(now, setup, segment);
-        let birth =
+        let connection =
             ConnectionSetup { config, is_client: false, version: version_in_use, local_key, tcp, stage };
-        let id = self.insert(now, birth, Some(listener));
+        let id = self.insert(now, connection, Some(listener));
         if let (Some(capable), Some(_), Some(connection)) = (capable, version, self.core.get_mut(id)) {
             connection.accept_capable(&capable);
         }
@@ -241,12 +241,12 @@ impl Host {
     pub(super) fn insert(
         &mut self,
         now: Instant,
-        birth: ConnectionSetup,
+        setup: ConnectionSetup,
         listener: Option<ListenerId>,
     ) -> ConnectionId {
-        let tuple = birth.tcp.tuple();
-        let is_mptcp = birth.stage != Stage::Plain;
-        let mut connection = Connection::new(birth);
+        let tuple = setup.tcp.tuple();
+        let is_mptcp = setup.stage != Stage::Plain;
+        let mut connection = Connection::new(setup);
         connection.remember_rate(
             SubflowId::INITIAL,
             self.path_memory.bottleneck_bytes_per_s(now, tuple.local.addr, tuple.remote.addr),

@@ -175,8 +175,8 @@ impl Host {
         let setup = self.tcp_setup(now, tuple, &config, None);
         let tcp = polypath_tcp::Connection::connect(now, setup);
         self.resources.counters.mp_capable_syn_tx += u64::from(config.mptcp);
-        let birth = ConnectionSetup { config, is_client: true, version, local_key, tcp, stage };
-        let id = self.insert(now, birth, None);
+        let connection = ConnectionSetup { config, is_client: true, version, local_key, tcp, stage };
+        let id = self.insert(now, connection, None);
         if may_choose {
             let waiting = advice.as_ref().map_or(&[][..], |advice| &advice.worse);
             self.race(now, id, tuple, waiting);

@@ -96,8 +96,9 @@ impl Host {
         let setup = Setup { isn: segment.ack.sub(1), ..self.tcp_setup(now, tuple, &config, None) };
         let tcp = TcpConnection::resume(now, setup, &syn, config.first_window_bytes());
         self.core.listeners_mut().admit_always(listener, tuple.remote.addr);
-        let birth = ConnectionSetup { config, is_client: false, version, local_key: Key(secret), tcp, stage };
-        let id = self.insert(now, birth, Some(listener));
+        let local_key = Key(secret);
+        let connection = ConnectionSetup { config, is_client: false, version, local_key, tcp, stage };
+        let id = self.insert(now, connection, Some(listener));
         if let (Some((capable, _)), Some(connection)) = (capable, self.core.get_mut(id)) {
             self.resources.counters.mp_capable_syn_rx += 1;
             // The third ACK confirms what both agreed on (RFC 8684 §3.1).

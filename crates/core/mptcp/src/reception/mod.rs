@@ -22,7 +22,7 @@
 //! room while the other's first burst comes; later where it would keep a fast path waiting. After each failure it counts twice. When
 //! nothing else brings data, a path is used at once.
 
-mod path;
+mod judged_path;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +32,8 @@ use alloc::vec::Vec;
 use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
-pub(crate) use path::Pair;
-use path::{Path, Role};
+pub(crate) use judged_path::PathKey;
+use judged_path::{JudgedPath, Usage};
 
 use crate::identifiers::SubflowId;
 
@@ -130,7 +130,7 @@ const MOST_RECORDS: usize = 16;
 /// The paths of a connection as a receiver judges them.
 #[derive(Debug)]
 pub(crate) struct Reception {
-    paths: Vec<Path>,
+    paths: Vec<JudgedPath>,
     records: Vec<Record>,
     verdicts: VecDeque<Verdict>,
     tick_since: Instant,
@@ -149,7 +149,7 @@ pub(crate) struct Reception {
 /// What is known of a path, whatever subflow it has.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    pair: Pair,
+    path: PathKey,
     failures: u32,
     /// What the last trial cost.
     cost_bytes: f64,
@@ -178,22 +178,29 @@ impl Reception {
     // ---- what happens
 
     /// A subflow is ready for data, or about to be.
-    pub(crate) fn add(&mut self, now: Instant, id: SubflowId, pair: Pair, rtt: Duration, joins_as: JoinsAs) {
-        let role = match joins_as {
-            JoinsAs::Regular => Role::InUse,
-            JoinsAs::Aside => Role::Aside,
-            JoinsAs::Backup => Role::Backup,
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        id: SubflowId,
+        key: PathKey,
+        rtt: Duration,
+        joins_as: JoinsAs,
+    ) {
+        let usage = match joins_as {
+            JoinsAs::Regular => Usage::InUse,
+            JoinsAs::Aside => Usage::Aside,
+            JoinsAs::Backup => Usage::Backup,
         };
-        if self.paths.iter().any(|path| path.id == id) {
+        if self.paths.iter().any(|path| path.id() == id) {
             return;
         }
-        self.paths.push(Path::new(now, id, pair, role, rtt, self.next));
+        self.paths.push(JudgedPath::new(now, id, key, usage, rtt, self.next));
         self.look_for_trial(now);
     }
 
     /// A subflow ended.
     pub(crate) fn remove(&mut self, now: Instant, id: SubflowId) {
-        self.paths.retain(|path| path.id != id);
+        self.paths.retain(|path| path.id() != id);
         self.look_for_trial(now);
     }
 
@@ -205,7 +212,7 @@ impl Reception {
         self.next = next;
         self.waiting_bytes = waiting_bytes;
         self.most_waiting_bytes = self.most_waiting_bytes.max(waiting_bytes);
-        let path = self.paths.iter_mut().find(|path| path.id == subflow);
+        let path = self.paths.iter_mut().find(|path| path.id() == subflow);
         if path.is_some_and(|path| path.arrive(now, rtt, bytes, newest)) {
             self.set_thin_aside(now);
         }
@@ -233,8 +240,8 @@ impl Reception {
 
     /// How long data waited for a subflow's, and how much of it, in byte seconds.
     pub(crate) fn held_up(&self, id: SubflowId) -> (Duration, f64) {
-        let held = self.paths.iter().find(|path| path.id == id).map(|path| path.held);
-        held.map_or((Duration::ZERO, 0.0), |held| (held.time, held.byte_seconds))
+        let path = self.paths.iter().find(|path| path.id() == id);
+        path.map_or((Duration::ZERO, 0.0), JudgedPath::held_up)
     }
 
     /// What to do.
@@ -247,7 +254,7 @@ impl Reception {
     fn tick(&self) -> Duration {
         self.best().map_or(LEAST_TICK, |at| {
             let for_bytes = Duration::from_secs_f64(TICK_BYTES / self.rate(at).max(1.0)).min(LONGEST_TICK);
-            self.paths[at].min_rtt.max(for_bytes).max(LEAST_TICK)
+            self.paths[at].min_rtt().max(for_bytes).max(LEAST_TICK)
         })
     }
 
@@ -258,7 +265,7 @@ impl Reception {
     }
 
     fn rate(&self, at: usize) -> f64 {
-        self.paths[at].peak
+        self.paths[at].rate()
     }
 
     /// Data has waited since the last look: for the path that has come least far.
@@ -269,14 +276,9 @@ impl Reception {
             return;
         }
         let waiting_bytes = self.waiting_bytes;
-        let may_hold = |path: &&mut Path| match path.role {
-            Role::Backup => false,
-            Role::Aside => path.was_used,
-            Role::InUse | Role::OnTrial { .. } => true,
-        };
-        let late = self.paths.iter_mut().filter(may_hold);
+        let late = self.paths.iter_mut().filter(|path| path.may_hold_data());
         if let Some(path) =
-            late.reduce(|one, other| if other.newest.before(one.newest) { other } else { one })
+            late.reduce(|one, other| if other.newest().before(one.newest()) { other } else { one })
         {
             path.hold_up(time, waiting_bytes);
         }
@@ -288,12 +290,12 @@ impl Reception {
         let best = self.best();
         let overdraft_bytes = self.overdraft_bytes();
         if let Some(best) = best {
-            let usual = self.paths[best].usual * tick.as_secs_f64();
+            let usual = self.paths[best].usual_rate() * tick.as_secs_f64();
             let missed = usual - self.paths[best].tick_bytes() as f64;
             for (at, path) in self.paths.iter_mut().enumerate() {
-                if at != best && path.role != Role::Backup {
+                if at != best && !path.is_backup() {
                     let good = path.tick_bytes() as f64 - missed * path.blame(tick);
-                    path.balance = (path.balance + good).min(overdraft_bytes);
+                    path.settle(good, overdraft_bytes);
                 }
             }
         }
@@ -326,7 +328,7 @@ impl Reception {
 
     /// How long the best path goes on while data waits, in seconds: until the sender has no room.
     fn room_s(&self, best: usize) -> f64 {
-        let rtt_s = self.paths[best].rtt.as_secs_f64();
+        let rtt_s = self.paths[best].rtt().as_secs_f64();
         let least_bytes = LEAST_ROOM_BYTES.max(self.most_waiting_bytes as f64);
         (ROOM_RTTS * rtt_s).max(least_bytes / self.rate(best).max(1.0))
     }
@@ -346,14 +348,12 @@ impl Reception {
             if at == best || !path.brings() {
                 continue;
             }
-            if path.balance < -overdraft_bytes {
+            if path.balance_bytes() < -overdraft_bytes {
                 self.set_aside(now, at, best, 1);
-            } else if matches!(path.role, Role::OnTrial { since } if now.since(since) > path.rtt * 8)
-                && path.balance > 0.0
-            {
-                self.paths[at].role = Role::InUse;
-                let pair = self.paths[at].pair;
-                self.records.retain(|record| record.pair != pair);
+            } else if path.is_trial_over(now) && path.balance_bytes() > 0.0 {
+                self.paths[at].accept_trial();
+                let key = self.paths[at].key();
+                self.records.retain(|record| record.path != key);
             }
         }
     }
@@ -361,7 +361,7 @@ impl Reception {
     /// Whether a path of such a rate is worth its use beside the best one in a transfer that lasts so long from now on. At the end, the
     /// whole waits for its last burst; and if that lasts longer than the sender has room, so it does for every burst.
     fn is_worth(&self, at: usize, rate: f64, best: usize, rest_s: f64) -> bool {
-        let rtt_s = |at: usize| self.paths[at].min_rtt.as_secs_f64();
+        let rtt_s = |at: usize| self.paths[at].min_rtt().as_secs_f64();
         let best_rate = self.rate(best).max(1.0);
         let end_s = BURST_BYTES / rate.max(1.0) - BURST_BYTES / best_rate + rtt_s(at) - rtt_s(best);
         let gain_s = rate / best_rate * rest_s.max(LEAST_REST_S);
@@ -386,65 +386,64 @@ impl Reception {
     fn set_aside(&mut self, now: Instant, at: usize, best: usize, failures: u32) {
         let closes = self.is_better_closed(now, at, best);
         let path = &mut self.paths[at];
-        let cost_bytes = (-path.balance).max(0.0);
-        path.role = Role::Aside;
-        path.balance = 0.0;
+        let cost_bytes = path.set_aside();
         self.spent_bytes += cost_bytes;
-        let (id, pair, rate) = (path.id, path.pair, path.known_rate());
+        let (id, key, rate) = (path.id(), path.key(), path.known_rate());
         self.verdicts.push_back(if closes { Verdict::Close(id) } else { Verdict::SetAside(id) });
-        let failures = self.record(pair).map_or(0, |record| record.failures) + failures;
-        self.records.retain(|record| record.pair != pair);
+        let failures = self.record(key).map_or(0, |record| record.failures) + failures;
+        self.records.retain(|record| record.path != key);
         if self.records.len() >= MOST_RECORDS {
             self.records.remove(0);
         }
-        self.records.push(Record { pair, failures, cost_bytes, rate, since: now });
+        self.records.push(Record { path: key, failures, cost_bytes, rate, since: now });
     }
 
     /// What a path still holds comes late, and the rest waits for it once the sender has no room. If the subflow is closed it comes over
     /// the best path, but behind everything that the sender has made ready there.
     fn is_better_closed(&self, now: Instant, at: usize, best: usize) -> bool {
         let best_path = &self.paths[best];
-        let best_rtt_s = best_path.rtt.as_secs_f64();
-        let is_waiting = self.waiting_bytes > 0 && now.since(best_path.last_arrival) > best_path.rtt;
+        let best_rtt_s = best_path.rtt().as_secs_f64();
+        let is_waiting = self.waiting_bytes > 0 && now.since(best_path.last_arrival()) > best_path.rtt();
         let room_s = if is_waiting { 0.0 } else { self.room_s(best) };
         BURST_BYTES / self.rate(at).max(1.0) - room_s > CLOSING_RTTS * best_rtt_s
     }
 
-    fn record(&self, pair: Pair) -> Option<&Record> {
-        self.records.iter().find(|record| record.pair == pair)
+    fn record(&self, key: PathKey) -> Option<&Record> {
+        self.records.iter().find(|record| record.path == key)
     }
 
     /// Uses a path that is set aside, if that costs little or nothing else works.
     fn look_for_trial(&mut self, now: Instant) {
         let Some(best) = self.best() else {
             // Nothing else: whatever there is.
-            let aside = self.paths.iter().position(|path| path.role == Role::Aside);
-            return aside.into_iter().for_each(|at| self.start(at, Role::InUse));
+            let aside = self.paths.iter().position(JudgedPath::is_aside);
+            return aside.into_iter().for_each(|at| self.start(at, Usage::InUse));
         };
         if self.is_silent(now)
-            && let Some(at) = self.paths.iter().position(|path| {
-                path.role == Role::Aside && path.last_arrival > self.paths[best].last_arrival
-            })
+            && let Some(at) = self
+                .paths
+                .iter()
+                .position(|path| path.is_aside() && path.last_arrival() > self.paths[best].last_arrival())
         {
-            return self.start(at, Role::InUse);
+            return self.start(at, Usage::InUse);
         }
-        if self.paths.iter().any(|path| matches!(path.role, Role::OnTrial { .. })) {
+        if self.paths.iter().any(JudgedPath::is_on_trial) {
             return;
         }
         // A path thinner than usual is hardly the best one: what another brings more is missed meanwhile, unless it has failed.
         let lack = (1.0 - self.rate(best) / ASSUMED_RATE).max(0.0);
         let missed_bytes = lack * lack * ASSUMED_RATE * now.since(self.since).as_secs_f64();
         let cost_bytes = |at: usize| {
-            let failed = self.record(self.paths[at].pair).is_some_and(|record| record.failures > 0);
+            let failed = self.record(self.paths[at].key()).is_some_and(|record| record.failures > 0);
             self.cost_bytes(now, at, best) - if failed { 0.0 } else { missed_bytes }
         };
-        let aside = (0..self.paths.len()).filter(|at| self.paths[*at].role == Role::Aside);
+        let aside = (0..self.paths.len()).filter(|at| self.paths[*at].is_aside());
         let cheapest = aside.map(|at| (at, cost_bytes(at)));
         let cheapest = cheapest.min_by(|(_, one), (_, other)| one.total_cmp(other));
         if let Some((at, cost_bytes)) = cheapest
             && cost_bytes <= self.credit_bytes()
         {
-            self.start(at, Role::OnTrial { since: now });
+            self.start(at, Usage::OnTrial { since: now });
         }
     }
 
@@ -453,17 +452,17 @@ impl Reception {
         self.paths.iter().filter(|path| path.brings()).all(|path| path.is_silent(now))
     }
 
-    fn start(&mut self, at: usize, role: Role) {
+    fn start(&mut self, at: usize, usage: Usage) {
         let next = self.next;
         let path = &mut self.paths[at];
-        path.begin(role, next);
-        self.verdicts.push_back(Verdict::Use(path.id));
+        path.begin(usage, next);
+        self.verdicts.push_back(Verdict::Use(path.id()));
     }
 
     /// What a trial may cost: what the best path would bring while the rest waits for the other.
     fn cost_bytes(&self, now: Instant, at: usize, best: usize) -> f64 {
-        let (rtt_s, best_rtt_s) = (self.paths[at].rtt.as_secs_f64(), self.paths[best].rtt.as_secs_f64());
-        let record = self.record(self.paths[at].pair);
+        let (rtt_s, best_rtt_s) = (self.paths[at].rtt().as_secs_f64(), self.paths[best].rtt().as_secs_f64());
+        let record = self.record(self.paths[at].key());
         let rest_s = now.since(self.since).as_secs_f64();
         let wait_s =
             match record.filter(|record| now.since(record.since) < FRESH).and_then(|record| record.rate) {
@@ -473,7 +472,7 @@ impl Reception {
                     let failures = self.rate(best) / (self.rate(best) + ASSUMED_RATE);
                     let burst_s = BURST_RTTS * rtt_s + BURST_BYTES / ASSUMED_LEAST_RATE;
                     // Its first flight shows what it is, and if that is little, it is closed.
-                    let until_known_s = 1.5 * rtt_s + path::TRAIN_BYTES as f64 / ASSUMED_RATE;
+                    let until_known_s = 1.5 * rtt_s + judged_path::TRAIN_BYTES as f64 / ASSUMED_RATE;
                     let if_closed_s =
                         (until_known_s - self.room_s(best)).max(0.0) + CLOSING_RTTS * best_rtt_s;
                     failures * if_closed_s.min(burst_s - self.room_s(best))

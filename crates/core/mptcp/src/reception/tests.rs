@@ -6,7 +6,7 @@ use polypath_wire::Endpoint;
 
 const MS: u64 = 1_000_000;
 
-fn pair(number: u8) -> Pair {
+fn key(number: u8) -> PathKey {
     ([10, 0, number, 1].into(), Endpoint::new([10, 9, 9, 9].into(), 80))
 }
 
@@ -21,12 +21,12 @@ struct Bench {
 impl Bench {
     fn new(rtt_ms: u64) -> Self {
         let mut reception = Reception::new(Instant::ZERO, DataSeq(0));
-        reception.add(Instant::ZERO, SubflowId(0), pair(0), Duration::from_millis(rtt_ms), JoinsAs::Regular);
+        reception.add(Instant::ZERO, SubflowId(0), key(0), Duration::from_millis(rtt_ms), JoinsAs::Regular);
         Self { reception, now: Instant::ZERO, next: 0, verdicts: Vec::new() }
     }
 
     fn join(&mut self, id: u8, rtt_ms: u64, joins_as: JoinsAs) {
-        self.reception.add(self.now, SubflowId(id), pair(id), Duration::from_millis(rtt_ms), joins_as);
+        self.reception.add(self.now, SubflowId(id), key(id), Duration::from_millis(rtt_ms), joins_as);
         self.collect();
     }
 
@@ -302,7 +302,7 @@ fn a_first_flight_tells_the_rate_of_the_bottleneck() {
         bench.silence(12);
         bench.in_order(&[(1, 1460)]);
     }
-    let rate = bench.reception.paths[1].train.rate().expect("it is over");
+    let rate = bench.reception.paths[1].first_flight_rate().expect("it is over");
     assert!((105e3..=120e3).contains(&rate), "{rate}");
 }
 

@@ -8,7 +8,7 @@ use polypath_wire::{DataSeq, Endpoint};
 use crate::identifiers::SubflowId;
 
 /// Both addresses of a subflow: what a path is known by when its subflow is closed and another one opened.
-pub(crate) type Pair = (IpAddr, Endpoint);
+pub(crate) type PathKey = (IpAddr, Endpoint);
 
 /// A rate is that of so many ticks, so that the turns that processes take do not count.
 const RATE_TICKS: usize = 4;
@@ -23,20 +23,20 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// A subflow that may bring data.
 #[derive(Debug)]
-pub(super) struct Path {
-    pub(super) id: SubflowId,
-    pub(super) pair: Pair,
-    pub(super) role: Role,
+pub(super) struct JudgedPath {
+    id: SubflowId,
+    key: PathKey,
+    usage: Usage,
     /// It may hold data: it was not set aside all the time.
-    pub(super) was_used: bool,
+    was_used: bool,
     /// Round-trip time with what stands in queues now.
-    pub(super) rtt: Duration,
-    pub(super) min_rtt: Duration,
+    rtt: Duration,
+    min_rtt: Duration,
     /// The least of this tick: what was sent after a wait shows more.
     tick_rtt: Option<Duration>,
     /// After the newest data that it brought.
-    pub(super) newest: DataSeq,
-    pub(super) last_arrival: Instant,
+    newest: DataSeq,
+    last_arrival: Instant,
     /// Brought in this tick.
     tick_bytes: u64,
     /// Time of this tick in which others' data waited for its own.
@@ -47,28 +47,27 @@ pub(super) struct Path {
     /// Since it was last tried.
     average: Average,
     /// The best rate that it showed, in bytes a second.
-    pub(super) peak: f64,
+    peak: f64,
     /// What it brings on average when nothing holds it up, in bytes a second.
-    pub(super) usual: f64,
+    usual: f64,
     /// What it brought, less what the best path did not bring while it waited for this one, in bytes.
-    pub(super) balance: f64,
-    pub(super) brought_bytes: u64,
-    pub(super) held: Held,
-    pub(super) train: Train,
+    balance: f64,
+    held: Held,
+    train: Train,
 }
 
 /// What waited for data of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Held {
+struct Held {
     /// How long something did.
-    pub(super) time: Duration,
+    time: Duration,
     /// How much did, times how long, in byte seconds.
-    pub(super) byte_seconds: f64,
+    byte_seconds: f64,
 }
 
 /// What a path is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum Usage {
     /// The peer may send over it as it likes.
     InUse,
     /// So it may, to find out what that brings.
@@ -79,20 +78,20 @@ pub(super) enum Role {
     Backup,
 }
 
-impl Path {
+impl JudgedPath {
     pub(super) fn new(
         now: Instant,
         id: SubflowId,
-        pair: Pair,
-        role: Role,
+        key: PathKey,
+        usage: Usage,
         rtt: Duration,
         next: DataSeq,
     ) -> Self {
         Self {
             id,
-            pair,
-            role,
-            was_used: role == Role::InUse,
+            key,
+            usage,
+            was_used: usage == Usage::InUse,
             rtt,
             min_rtt: rtt,
             tick_rtt: None,
@@ -106,15 +105,14 @@ impl Path {
             peak: 0.0,
             usual: 0.0,
             balance: 0.0,
-            brought_bytes: 0,
             held: Held::default(),
             train: Train::default(),
         }
     }
 
     /// What it brings from now on counts.
-    pub(super) fn begin(&mut self, role: Role, next: DataSeq) {
-        self.role = role;
+    pub(super) fn begin(&mut self, usage: Usage, next: DataSeq) {
+        self.usage = usage;
         self.was_used = true;
         self.balance = 0.0;
         self.newest = next;
@@ -122,9 +120,105 @@ impl Path {
         self.average = Average::default();
     }
 
+    // ---- what becomes of it
+
+    /// It brought so much more than it cost, or less; the sum is no more than `most_bytes`.
+    pub(super) fn settle(&mut self, good_bytes: f64, most_bytes: f64) {
+        self.balance = (self.balance + good_bytes).min(most_bytes);
+    }
+
+    /// The trial has shown that it is of use.
+    pub(super) fn accept_trial(&mut self) {
+        self.usage = Usage::InUse;
+    }
+
+    /// The peer is asked to send over the others; returns what the path has cost, in bytes.
+    pub(super) fn set_aside(&mut self) -> f64 {
+        self.usage = Usage::Aside;
+        (-core::mem::take(&mut self.balance)).max(0.0)
+    }
+
+    // ---- what holds
+
+    pub(super) fn id(&self) -> SubflowId {
+        self.id
+    }
+
+    pub(super) fn key(&self) -> PathKey {
+        self.key
+    }
+
+    pub(super) fn is_aside(&self) -> bool {
+        self.usage == Usage::Aside
+    }
+
+    pub(super) fn is_backup(&self) -> bool {
+        self.usage == Usage::Backup
+    }
+
+    pub(super) fn is_on_trial(&self) -> bool {
+        matches!(self.usage, Usage::OnTrial { .. })
+    }
+
+    /// It has been tried for long enough.
+    pub(super) fn is_trial_over(&self, now: Instant) -> bool {
+        matches!(self.usage, Usage::OnTrial { since } if now.since(since) > self.rtt * 8)
+    }
+
+    /// Data that is missing may be on its way over it.
+    pub(super) fn may_hold_data(&self) -> bool {
+        match self.usage {
+            Usage::Backup => false,
+            Usage::Aside => self.was_used,
+            Usage::InUse | Usage::OnTrial { .. } => true,
+        }
+    }
+
+    pub(super) fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
+    pub(super) fn min_rtt(&self) -> Duration {
+        self.min_rtt
+    }
+
+    pub(super) fn newest(&self) -> DataSeq {
+        self.newest
+    }
+
+    pub(super) fn last_arrival(&self) -> Instant {
+        self.last_arrival
+    }
+
+    /// The best rate that it showed, in bytes a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.peak
+    }
+
+    /// What it brings on average when nothing holds it up, in bytes a second.
+    pub(super) fn usual_rate(&self) -> f64 {
+        self.usual
+    }
+
+    /// What it brought, less what it cost, in bytes.
+    pub(super) fn balance_bytes(&self) -> f64 {
+        self.balance
+    }
+
+    /// How long something waited for it, and how much did, times how long, in byte seconds.
+    pub(super) fn held_up(&self) -> (Duration, f64) {
+        (self.held.time, self.held.byte_seconds)
+    }
+
+    /// What its first flight showed to be the bottleneck's rate, in bytes a second.
+    #[cfg(test)]
+    pub(super) fn first_flight_rate(&self) -> Option<f64> {
+        self.train.rate()
+    }
+
     /// Data is expected from it.
     pub(super) fn brings(&self) -> bool {
-        matches!(self.role, Role::InUse | Role::OnTrial { .. })
+        matches!(self.usage, Usage::InUse | Usage::OnTrial { .. })
     }
 
     /// Returns whether that was the end of its first flight: from now on its rate is known.
@@ -135,7 +229,6 @@ impl Path {
         bytes: u64,
         newest: DataSeq,
     ) -> bool {
-        self.brought_bytes += bytes;
         self.tick_bytes += bytes;
         self.newest = self.newest.max(newest);
         self.last_arrival = now;
@@ -237,7 +330,7 @@ impl Average {
 
 /// The first flight of a path: its packets leave together and arrive as far apart as the bottleneck sends them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Train {
+struct Train {
     first: Option<(Instant, Instant)>,
     bytes_after_first: u64,
     is_over: bool,
@@ -278,7 +371,7 @@ impl Train {
 
     /// The rate of the bottleneck by what has arrived, in bytes a second; what came within [`LEAST_TRAIN`] may as well have waited for this
     /// process, and is counted as if it had taken that.
-    pub(super) fn rate(&self) -> Option<f64> {
+    fn rate(&self) -> Option<f64> {
         let (first, last) = self.first.filter(|_| self.is_over)?;
         Some(self.bytes_after_first as f64 / last.since(first).max(LEAST_TRAIN).as_secs_f64())
     }
