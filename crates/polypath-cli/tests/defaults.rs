@@ -104,7 +104,7 @@ macro_rules! names_in_words {
 }
 
 names_in_words!(
-    polypath_congestion::Algorithm,
+    polypath_congestion::Policy,
     polypath_mptcp::scheduler::Policy,
     polypath_mptcp::path_manager::Policy
 );

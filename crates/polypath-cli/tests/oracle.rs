@@ -126,7 +126,7 @@ fn run(case: Case, folder: &Path) -> (PathBuf, String, BTreeSet<u32>) {
         .with(link.clone(), link.clone());
         if let Some(name) = case.middlebox {
             let mut chain = Chain::new();
-            chain.push(middlebox::Kind::by_name(name).expect("a box of that name").build_for(&3));
+            chain.push(middlebox::Policy::by_name(name).expect("a box of that name").build_for(&3));
             spec = spec.with_boxes(BoxPosition::Second, chain);
         }
         builder.link(spec);

@@ -1,7 +1,7 @@
-use polypath::link::impairment::{Fate, Impairment, Model, Numbers, Passing, Random};
+use polypath::link::impairment::{Fate, Impairment, Numbers, Passing, Policy, Random};
 
 /// A link impairment: losses come in bursts of so many packets, which begin with this probability at each packet.
-pub const BURSTS: Model = Model::with_parameter(
+pub const BURSTS: Policy = Policy::with_parameter(
     "bursts",
     ("packets,share", Numbers::new([3.0, 0.01])),
     ("a number of packets, then a share of 0 to 1 such as 1%", is_sensible),

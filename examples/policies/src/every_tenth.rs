@@ -3,14 +3,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use polypath::link::QueueLimit;
-use polypath::link::queue::{Discipline, Dropped, Queue, Queued};
+use polypath::link::queue::{Dropped, Policy, Queue, Queued};
 use polypath::units::{BitRate, Instant};
 
 /// A queue discipline that carries something of the program's: loses every tenth packet that waits, and has no limit. All its queues count
 /// together what they lose.
 #[must_use]
-pub fn every_tenth(lost_packets: Arc<AtomicU64>) -> Discipline {
-    Discipline::from_fn("every-tenth", move |_| {
+pub fn every_tenth(lost_packets: Arc<AtomicU64>) -> Policy {
+    Policy::from_fn("every-tenth", move |_| {
         let lost_packets = Arc::clone(&lost_packets);
         Box::new(EveryTenth { waiting: VecDeque::new(), bytes: 0, count: 0, lost_packets })
     })

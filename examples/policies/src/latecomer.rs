@@ -2,15 +2,15 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-use polypath::link::middlebox::{Direction, Kind, Middlebox, Outputs};
+use polypath::link::middlebox::{Direction, Middlebox, Outputs, Policy};
 use polypath::units::{Duration, Instant};
 use polypath::wire::Packet;
 
 /// The box by name, with a parameter that only it knows how to read: `latecomer`, which takes half a second, `latecomer:2s`.
 #[must_use]
-pub fn latecomer() -> Kind {
+pub fn latecomer() -> Policy {
     let default = StartUp(Duration::from_millis(500));
-    Kind::with_own_parameter("latecomer", ("time", default), str::parse::<StartUp>, |_, takes| {
+    Policy::with_own_parameter("latecomer", ("time", default), str::parse::<StartUp>, |_, takes| {
         Box::new(Latecomer::new(takes.0))
     })
 }

@@ -1,14 +1,14 @@
 use std::num::NonZeroU64;
 
-use polypath::congestion::{Ack, Algorithm, Controller, Flows};
+use polypath::congestion::{Ack, Controller, Flows, Policy};
 use polypath::units::Instant;
 
 /// A congestion control with a parameter, which is of a type that the standard library reads: a window of so many segments, whatever
 /// happens. `steady`, `steady:50`.
 #[must_use]
-pub fn steady() -> Algorithm {
+pub fn steady() -> Policy {
     let default = NonZeroU64::MIN.saturating_add(29);
-    Algorithm::with_own_parameter("steady", ("packets", default), str::parse, |config, packets| {
+    Policy::with_own_parameter("steady", ("packets", default), str::parse, |config, packets| {
         Box::new(Steady { packets: *packets, mss_bytes: config.mss_bytes.into() })
     })
 }
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    fn find(text: &str) -> Result<Algorithm, String> {
+    fn find(text: &str) -> Result<Policy, String> {
         Policies::default().with(steady()).find::<Algorithms>(text).map_err(|error| error.to_string())
     }
 

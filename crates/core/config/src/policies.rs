@@ -25,7 +25,7 @@ macro_rules! kinds {
         ///
         /// ```
         /// use polypath_config::Policies;
-        /// use polypath_link::impairment::{Fate, Impairment, Model, Passing, Random};
+        /// use polypath_link::impairment::{Fate, Impairment, Passing, Policy, Random};
         /// use polypath_mptcp::scheduler;
         ///
         /// #[derive(Debug)]
@@ -37,8 +37,8 @@ macro_rules! kinds {
         ///     }
         /// }
         ///
-        /// let policies = Policies::default().with(Model::new("void", |_| Box::new(Void)));
-        /// let impairment: Model = policies.find("void").unwrap();
+        /// let policies = Policies::default().with(Policy::new("void", |_| Box::new(Void)));
+        /// let impairment: Policy = policies.find("void").unwrap();
         /// let scheduler: scheduler::Policy = policies.find("lowest-rtt").unwrap();
         /// let error = policies.find::<polypath_link::queue::Disciplines>("void").unwrap_err();
         /// assert_eq!(error.to_string(), "no queue discipline \"void\"; expected one of drop-tail");

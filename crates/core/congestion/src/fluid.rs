@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::Algorithm;
+use crate::Policy;
 use crate::testing::{Connection, MSS};
 
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ struct Path {
 
 /// The mean change of each window in a second, in segments: what the controllers do with acknowledgments and losses in
 /// their proportion.
-fn drift(algorithm: &Algorithm, paths: &[Path], windows: &[f64]) -> Vec<f64> {
+fn drift(algorithm: &Policy, paths: &[Path], windows: &[f64]) -> Vec<f64> {
     let rtts_ms: Vec<u64> = paths.iter().map(|path| path.rtt_ms).collect();
     let fresh = || {
         let mut connection = Connection::new(algorithm.clone(), &rtts_ms);
@@ -42,7 +42,7 @@ fn drift(algorithm: &Algorithm, paths: &[Path], windows: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-fn resting_windows(algorithm: &Algorithm, paths: &[Path]) -> Vec<f64> {
+fn resting_windows(algorithm: &Policy, paths: &[Path]) -> Vec<f64> {
     let mut windows = Vec::from_iter(paths.iter().map(|_| 30.0));
     for step in 0..40_000 {
         let pace = if step < 20_000 { 0.02 } else { 0.002 };
@@ -102,7 +102,7 @@ fn two_paths_rest_where_the_equations_balance() {
     for losses in [[0.001, 0.0011], [0.001, 0.002], [0.0005, 0.004], [0.002, 0.01]] {
         let paths = losses.map(|loss| Path { rtt_ms: 50, loss });
         for name in ["lia", "olia", "balia"] {
-            let windows = resting_windows(&crate::Algorithm::by_name(name).expect(name), &paths);
+            let windows = resting_windows(&crate::Policy::by_name(name).expect(name), &paths);
             let expected = predicted(name, paths);
             for r in 0..2 {
                 let rate = windows[r] / 0.05;
@@ -127,7 +127,7 @@ fn a_connection_has_at_least_what_one_tcp_has_on_its_best_path() {
         let paths = [0, 1].map(|r| Path { rtt_ms: rtts_ms[r], loss: losses[r] });
         let best = paths.map(one_tcp).into_iter().fold(0.0, f64::max);
         for name in ["lia", "olia", "balia"] {
-            let windows = resting_windows(&crate::Algorithm::by_name(name).expect(name), &paths);
+            let windows = resting_windows(&crate::Policy::by_name(name).expect(name), &paths);
             let total: f64 = (0..2).map(|r| windows[r] * 1e3 / paths[r].rtt_ms as f64).sum();
             std::println!("{name} {rtts_ms:?} {losses:?}: {:.3} of one TCP on the best path", total / best);
             assert!((0.9..1.1).contains(&(total / best)), "{name} {rtts_ms:?} {losses:?}: {total} of {best}");

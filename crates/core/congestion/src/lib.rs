@@ -5,18 +5,18 @@
 //! Everything an algorithm decides comes out of [`Controller::window_bytes`] and [`Controller::pacing_rate`]; both are
 //! obeyed.
 //!
-//! Users choose an [`Algorithm`] by its name; a connection builds one [`Controller`] of it per subflow:
+//! Users choose a [`Policy`] by its name; a connection builds one [`Controller`] of it per subflow:
 //!
 //! ```
-//! use polypath_congestion::{Algorithm, Config};
+//! use polypath_congestion::{Policy, Config};
 //!
-//! let algorithm = Algorithm::by_name("lia").ok_or("no such algorithm")?;
+//! let algorithm = Policy::by_name("lia").ok_or("no such algorithm")?;
 //! let controller = algorithm.build_for(&Config { mss_bytes: 1448, ..Config::default() });
 //! assert_eq!(controller.window_bytes(), 10 * 1448);
 //! # Ok::<(), &str>(())
 //! ```
 //!
-//! A new algorithm is one file, which implements [`Controller`], and one line in the table of names, [`Algorithm::ALL`].
+//! A new algorithm is one file, which implements [`Controller`], and one line in the table of names, [`Policy::ALL`].
 #![no_std]
 
 extern crate alloc;
@@ -51,7 +51,7 @@ pub use cubic::Cubic;
 pub use lia::Lia;
 pub use mock::{Call, Mock};
 pub use olia::Olia;
-pub use registry::{Algorithm, Algorithms, CUBIC, LIA, RENO, UnknownAlgorithm};
+pub use registry::{Algorithms, CUBIC, LIA, Policy, RENO, UnknownPolicy};
 pub use reno::Reno;
 pub use unlimited::Unlimited;
 pub use wvegas::WVegas;

@@ -4,7 +4,7 @@ use core::any::Any;
 
 use polypath_units::{BitRate, Instant};
 
-use crate::{Ack, Algorithm, Config, Controller, FlowView, Flows};
+use crate::{Ack, Config, Controller, FlowView, Flows, Policy};
 
 /// One call that a [`Mock`] received.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub struct Mock {
 
 impl Mock {
     /// The algorithm, to be handed where one is chosen. Not in the table of names.
-    pub const ALGORITHM: Algorithm = Algorithm::new("mock", |config| Box::new(Self::new(config)));
+    pub const ALGORITHM: Policy = Policy::new("mock", |config| Box::new(Self::new(config)));
 
     /// One with the initial window and an empty record.
     #[must_use]

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::window::MAX_WINDOW_BYTES;
-use crate::{Ack, Algorithm, Config, FlowView, Flows, RateSample};
+use crate::{Ack, Config, FlowView, Flows, Policy, RateSample};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -110,7 +110,7 @@ proptest! {
     /// largest.
     #[test]
     fn windows_stay_in_range(config in config(), ops in vec(op(), 1..80)) {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Policy::ALL {
             let mut controller = algorithm.build_for(&config);
             let mut mss_bytes = config.mss_bytes;
             let mut now = Instant::ZERO;

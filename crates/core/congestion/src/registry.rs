@@ -13,22 +13,22 @@ use crate::wvegas::WVegas;
 
 /// A congestion control by name: `reno`, `cubic`, `lia`. [`Named::build_for`] makes one instance, for one subflow.
 ///
-/// A new one is one file and one line in [`Algorithm::ALL`].
-pub type Algorithm = Named<Algorithms>;
+/// A new one is one file and one line in [`Policy::ALL`].
+pub type Policy = Named<Algorithms>;
 
 /// A name that is no congestion control's.
-pub type UnknownAlgorithm = named::UnknownPolicy<Algorithms>;
+pub type UnknownPolicy = named::UnknownPolicy<Algorithms>;
 
 /// The kind of policy that a congestion control is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithms;
 
 /// The default, of plain TCP and of each subflow.
-pub const CUBIC: Algorithm = Algorithm::new("cubic", |config| Box::new(Cubic::new(config)));
+pub const CUBIC: Policy = Policy::new("cubic", |config| Box::new(Cubic::new(config)));
 /// What subflows get by default that share a bottleneck (RFC 6356).
-pub const LIA: Algorithm = Algorithm::new("lia", |config| Box::new(Lia::new(config)));
+pub const LIA: Policy = Policy::new("lia", |config| Box::new(Lia::new(config)));
 /// The textbook algorithm.
-pub const RENO: Algorithm = Algorithm::new("reno", |config| Box::new(Reno::new(config)));
+pub const RENO: Policy = Policy::new("reno", |config| Box::new(Reno::new(config)));
 
 impl Kind for Algorithms {
     type Instance = dyn Controller;
@@ -36,15 +36,15 @@ impl Kind for Algorithms {
     type Parameter = NoParameter;
 
     const WHAT: &'static str = "congestion control";
-    const DEFAULT: &'static Algorithm = &CUBIC;
-    const ALL: &'static [Algorithm] = &[
+    const DEFAULT: &'static Policy = &CUBIC;
+    const ALL: &'static [Policy] = &[
         RENO,
         CUBIC,
         LIA,
-        Algorithm::new("olia", |config| Box::new(Olia::new(config))),
-        Algorithm::new("balia", |config| Box::new(Balia::new(config))),
-        Algorithm::new("wvegas", |config| Box::new(WVegas::new(config))),
-        Algorithm::new("bbr", |config| Box::new(Bbr::new(config))),
+        Policy::new("olia", |config| Box::new(Olia::new(config))),
+        Policy::new("balia", |config| Box::new(Balia::new(config))),
+        Policy::new("wvegas", |config| Box::new(WVegas::new(config))),
+        Policy::new("bbr", |config| Box::new(Bbr::new(config))),
     ];
 }
 
@@ -54,20 +54,20 @@ mod tests {
 
     #[test]
     fn every_name_builds_the_algorithm_of_that_name() {
-        for name in Algorithm::names() {
-            let algorithm = Algorithm::by_name(name).expect(name);
+        for name in Policy::names() {
+            let algorithm = Policy::by_name(name).expect(name);
             assert_eq!(algorithm.name(), name);
             assert_eq!(algorithm.build_for(&Config::default()).name(), name);
             assert_eq!(name, name.to_ascii_lowercase());
         }
-        assert!(Algorithm::names().eq(["reno", "cubic", "lia", "olia", "balia", "wvegas", "bbr"]));
-        assert_eq!(Algorithm::by_name("CUBIC"), Some(CUBIC));
-        assert_eq!(Algorithm::by_name("nonsense"), None);
+        assert!(Policy::names().eq(["reno", "cubic", "lia", "olia", "balia", "wvegas", "bbr"]));
+        assert_eq!(Policy::by_name("CUBIC"), Some(CUBIC));
+        assert_eq!(Policy::by_name("nonsense"), None);
     }
 
     #[test]
     fn a_new_flow_starts_with_the_initial_window_and_no_threshold() {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Policy::ALL {
             let config = Config { mss_bytes: 1000, initial_window_packets: 4, ..Config::default() };
             let controller = algorithm.build_for(&config);
             assert_eq!(controller.window_bytes(), 4000, "{algorithm}");

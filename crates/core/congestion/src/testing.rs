@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use polypath_units::{Duration, Instant};
 
-use crate::{Ack, Algorithm, Config, Controller, FlowView, Flows};
+use crate::{Ack, Config, Controller, FlowView, Flows, Policy};
 
 pub(crate) const MSS: u32 = 1460;
 
@@ -53,11 +53,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(algorithm: Algorithm, rtts_ms: &[u64]) -> Self {
+    pub(crate) fn new(algorithm: Policy, rtts_ms: &[u64]) -> Self {
         Self::with(algorithm, rtts_ms, &Config::default())
     }
 
-    pub(crate) fn with(algorithm: Algorithm, rtts_ms: &[u64], config: &Config) -> Self {
+    pub(crate) fn with(algorithm: Policy, rtts_ms: &[u64], config: &Config) -> Self {
         let view = |&rtt_ms| {
             let rtt = Duration::from_millis(rtt_ms);
             FlowView { mss_bytes: MSS, srtt: rtt, min_rtt: rtt, ..FlowView::default() }

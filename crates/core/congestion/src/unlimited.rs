@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 
 use polypath_units::Instant;
 
-use crate::{Ack, Algorithm, Config, Controller, Flows};
+use crate::{Ack, Config, Controller, Flows, Policy};
 
 /// No congestion control at all: the receiver's window alone limits. For tests and for links that are the sender's own;
 /// not in the table of names, because on a shared network it does harm.
@@ -11,7 +11,7 @@ pub struct Unlimited;
 
 impl Unlimited {
     /// The algorithm, to be handed where one is chosen.
-    pub const ALGORITHM: Algorithm = Algorithm::new("unlimited", |_: &Config| Box::new(Self));
+    pub const ALGORITHM: Policy = Policy::new("unlimited", |_: &Config| Box::new(Self));
 }
 
 impl Controller for Unlimited {
@@ -55,6 +55,6 @@ mod tests {
         let mut controller = Unlimited::ALGORITHM.build_for(&Config::default());
         controller.set_window(1, Some(1));
         assert_eq!(controller.window_bytes(), u64::MAX);
-        assert_eq!(crate::Algorithm::by_name("unlimited"), None);
+        assert_eq!(crate::Policy::by_name("unlimited"), None);
     }
 }

@@ -3,8 +3,8 @@ use core::net::IpAddr;
 
 use polypath_units::{BitRate, Duration, Instant};
 
-use crate::impairment::{Jitter, Model, Reordering};
-use crate::queue::{Discipline, QueueLimit};
+use crate::impairment::{self, Jitter, Reordering};
+use crate::queue::{self, QueueLimit};
 
 /// What one direction of a line does to packets. The default passes everything at once.
 ///
@@ -23,14 +23,14 @@ pub struct LinkConfig {
     /// How much may wait for the transmitter. Default 1000 packets.
     pub queue: QueueLimit,
     /// What decides about waiting packets. Default drop-tail.
-    pub discipline: Discipline,
+    pub discipline: queue::Policy,
     /// Probability that a packet arrives twice. The copy uses no capacity.
     pub duplicate: f64,
     /// Packets that others overtake.
     pub reorder: Reordering,
     /// What else happens to packets, by name: behind loss, jitter, reordering and duplication, in this order. Of two with one name
     /// the later one counts.
-    pub impairments: Vec<Model>,
+    pub impairments: Vec<impairment::Policy>,
     /// Longest IP packet in bytes; `None` is unlimited. A longer one with "don't fragment" is dropped and its
     /// sender told (RFC 1191, RFC 8201). A longer one without passes whole, in place of its fragments.
     pub mtu_bytes: Option<u32>,
@@ -54,7 +54,7 @@ impl Default for LinkConfig {
             jitter: Jitter::NONE,
             loss: Loss::None,
             queue: QueueLimit::Packets(1000),
-            discipline: Discipline::default(),
+            discipline: queue::Policy::default(),
             duplicate: 0.0,
             reorder: Reordering::NONE,
             impairments: Vec::new(),
@@ -133,9 +133,9 @@ pub enum Change {
     /// The link goes down; see [`OnDown`].
     Down,
     /// Another impairment begins; one of the same name ends with that.
-    Begin(Model),
+    Begin(impairment::Policy),
     /// The impairment of this name ends, whatever its numbers.
-    End(Model),
+    End(impairment::Policy),
     /// The random generator starts again from the link's seed: what runs after a warm-up has the luck of what runs without.
     RestartRandom,
 }

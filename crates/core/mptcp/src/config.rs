@@ -26,7 +26,7 @@ pub struct ConnectionConfig {
     /// Congestion control. Default `cubic`: each path is used as TCP would use it, which is no slower than TCP over the
     /// best of them even where losses are random. Coupled algorithms (`lia`, `olia`, `balia`) take no more than one TCP where
     /// paths meet in one bottleneck, and give up most of a lossy path (RFC 6356).
-    pub congestion: polypath_congestion::Algorithm,
+    pub congestion: polypath_congestion::Policy,
     /// A further subflow that shares the client's address with an earlier one shares its access link too. It gets `lia`, coupled with
     /// all others, **in place of `congestion`**, if that is uncoupled and does not steer recovery itself: two of CUBIC would take twice
     /// their share of the link. Where a user has named a congestion control, turn this off, as files and the command's options do.

@@ -1,6 +1,6 @@
 use alloc::boxed::Box;
 
-use polypath_congestion::{Algorithm, Controller};
+use polypath_congestion::{self as congestion, Controller};
 use polypath_units::Duration;
 
 /// Settings of a TCP connection. Every field has the default of current standards; sizes are in bytes.
@@ -81,8 +81,8 @@ pub struct Config {
 
 impl Config {
     /// A congestion control with these settings, for segments of that size.
-    pub(crate) fn controller(&self, algorithm: &Algorithm, mss_bytes: u32) -> Box<dyn Controller> {
-        algorithm.build_for(&polypath_congestion::Config {
+    pub(crate) fn controller(&self, algorithm: &congestion::Policy, mss_bytes: u32) -> Box<dyn Controller> {
+        algorithm.build_for(&congestion::Config {
             mss_bytes,
             initial_window_packets: self.initial_window_packets,
             min_ssthresh_packets: self.min_ssthresh_packets,

@@ -64,7 +64,7 @@ impl Sender {
             local: Endpoint::new(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000),
             remote: Endpoint::new(Ipv4Addr::new(10, 0, 0, 2).into(), 80),
         };
-        let algorithms = polypath_congestion::Algorithm::ALL;
+        let algorithms = polypath_congestion::Policy::ALL;
         let congestion = algorithms[usize::from(setup[3]) % algorithms.len()].clone();
         let setup = Setup { tuple, isn, timestamp_offset: 7, config: Arc::new(config), congestion };
         let mut sender =

@@ -18,7 +18,7 @@ pub struct EmulatedLink {
     /// From `b` to `a`.
     pub backward: LinkConfig,
     /// From `a` to `b`; packets meet them before the link itself.
-    pub middleboxes: Vec<middlebox::Kind>,
+    pub middleboxes: Vec<middlebox::Policy>,
     /// Source of everything random.
     pub seed: u64,
 }

@@ -173,7 +173,7 @@ async fn a_middlebox_that_strips_options_makes_the_kernel_fall_back() {
         return;
     }
     let testbed = Testbed::with_middle(2).unwrap();
-    let strip = middlebox::Kind::by_name("strip-mptcp-syn").unwrap();
+    let strip = middlebox::Policy::by_name("strip-mptcp-syn").unwrap();
     let stripping = EmulatedLink { middleboxes: vec![strip], ..line(1, LinkConfig::default()) };
     let _emulation = start(&testbed, vec![line(0, LinkConfig::default()), stripping]);
     let client = KernelEngine::new().in_namespace(testbed.client.clone());

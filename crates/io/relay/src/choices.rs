@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use polypath_congestion::{Algorithm, UnknownAlgorithm};
+use polypath_congestion as congestion;
 use polypath_mptcp::{ConnectionConfig, scheduler};
 use polypath_netsetup::uplinks::UplinkOptions;
 use polypath_netsetup::{GuardianCommand, SetupOptions};
@@ -48,7 +48,7 @@ pub struct RelayChoices {
     interfaces: Vec<String>,
     backups: Vec<String>,
     scheduler: Option<String>,
-    congestion: Option<Algorithm>,
+    congestion: Option<congestion::Policy>,
     announced: Vec<(IpAddr, Option<u16>)>,
     udp_port: Option<u16>,
     is_reachable: bool,
@@ -210,9 +210,10 @@ pub fn scheduler_named(name: &str) -> Result<scheduler::Policy, String> {
 }
 
 /// The congestion control of a name, or what was expected.
-pub fn congestion_named(name: &str) -> Result<Algorithm, String> {
-    name.parse()
-        .map_err(|error: UnknownAlgorithm| format!("one of the congestion controls {}", error.expected()))
+pub fn congestion_named(name: &str) -> Result<congestion::Policy, String> {
+    name.parse().map_err(|error: congestion::UnknownPolicy| {
+        format!("one of the congestion controls {}", error.expected())
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_link::{LinkConfig, QueueLimit};
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_units::{BitRate, Duration, Instant};
@@ -26,7 +26,7 @@ pub struct BenchConfig {
     /// Simulated time that is left out of utilisation and goodput: slow start.
     pub warm_up: Duration,
     /// Congestion control.
-    pub congestion: Algorithm,
+    pub congestion: congestion::Policy,
     /// Multipath TCP, or plain TCP over the first path.
     pub mptcp: bool,
     /// Seed.

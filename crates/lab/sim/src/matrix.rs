@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use polypath_config::Policies;
 use polypath_link::middlebox::{
-    Chain, Direction, EditTarget, Kind, Middleboxes, Rewrite, RewriteLength, RewriteLengthConfig,
+    self, Chain, Direction, EditTarget, Middleboxes, Rewrite, RewriteLength, RewriteLengthConfig,
     RewritePayload, RewritePayloadConfig,
 };
 use polypath_link::{LinkConfig, QueueLimit};
@@ -43,7 +43,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Boxes, from the client's end.
-    pub(crate) boxes: Vec<Kind>,
+    pub(crate) boxes: Vec<middlebox::Policy>,
     /// On which paths.
     pub(crate) place: Place,
     /// At the client's end of the path, else at the server's.
@@ -63,7 +63,7 @@ impl fmt::Display for Case {
         };
         let side = if self.at_client { "client" } else { "server" };
         let version = if self.version == MptcpVersion::V0 { 0 } else { 1 };
-        let boxes: Vec<&str> = self.boxes.iter().map(Kind::name).collect();
+        let boxes: Vec<&str> = self.boxes.iter().map(middlebox::Policy::name).collect();
         write!(f, "{} {place} {side} v{version}", boxes.join("+"))
     }
 }
@@ -108,12 +108,12 @@ const LATE_OFFSET: u64 = 100_000;
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// The rewriting boxes a second time, late in the transfer.
-const LATE: [Kind; 2] = [
-    Kind::new("rewrite-payload-late", |_| {
+const LATE: [middlebox::Policy; 2] = [
+    middlebox::Policy::new("rewrite-payload-late", |_| {
         let target = late(LATE_OFFSET);
         Box::new(RewritePayload::new(RewritePayloadConfig { target, ..RewritePayloadConfig::default() }))
     }),
-    Kind::new("rewrite-length-late", |_| {
+    middlebox::Policy::new("rewrite-length-late", |_| {
         // Apart, so that a pair of them does not edit the same bytes.
         let target = late(LATE_OFFSET + 5_000);
         Box::new(RewriteLength::new(RewriteLengthConfig { target, ..RewriteLengthConfig::default() }))
@@ -128,7 +128,7 @@ const fn late(offset: u64) -> EditTarget {
 pub fn cases(policies: &Policies) -> Vec<Case> {
     const PLACES: [Place; 3] = [Place::First, Place::Joined, Place::Both];
     const VERSIONS: [MptcpVersion; 2] = [MptcpVersion::V0, MptcpVersion::V1];
-    let boxes: Vec<Kind> = policies.all::<Middleboxes>().cloned().chain(LATE).collect();
+    let boxes: Vec<middlebox::Policy> = policies.all::<Middleboxes>().cloned().chain(LATE).collect();
     let mut cases = Vec::new();
     for known in &boxes {
         for place in PLACES {
@@ -236,8 +236,8 @@ fn compare(sent: &[u8], received: &[u8], rewrites: &[Rewrite]) -> Result<(), usi
 }
 
 /// The box is one that changes data, or somebody else's.
-fn may_rewrite(known: &Kind) -> bool {
-    known.name().starts_with("rewrite") || Kind::by_name(known.name()).is_none()
+fn may_rewrite(known: &middlebox::Policy) -> bool {
+    known.name().starts_with("rewrite") || middlebox::Policy::by_name(known.name()).is_none()
 }
 
 fn build(case: &Case, outputs: Option<TraceOutputs>) -> (Network, ParallelPaths, Ends) {
@@ -347,7 +347,9 @@ mod tests {
     fn boxes_do_something() {
         // Without a box there is no fallback; with options stripped from the first SYN there is.
         let cases = cases(&Policies::default());
-        let case = |name| cases.iter().find(|case| case.boxes == [Kind::by_name(name).unwrap()]).unwrap();
+        let case = |name| {
+            cases.iter().find(|case| case.boxes == [middlebox::Policy::by_name(name).unwrap()]).unwrap()
+        };
         assert_eq!(run(case("nat")).unwrap().fell_back, None);
         assert!(run(case("strip-mptcp-syn")).unwrap().fell_back.is_some());
     }

@@ -4,7 +4,7 @@
 //! devices over emulated paths, and one by the kernel's Multipath TCP over the same. All three count what the receiving
 //! application got from the opening of the connection to the end of the time.
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_lab::design::wsp;
 use polypath_lab::run::{BackendError, Buffer};
 use polypath_lab::{Outcome, PathSet, PathSpec, Variant, Workload, run_set};
@@ -32,7 +32,7 @@ pub(crate) struct BackendsConfig {
     /// How long each transfer takes.
     pub duration: Duration,
     /// Congestion control of our stack.
-    pub congestion: Algorithm,
+    pub congestion: congestion::Policy,
     /// Scheduler of our stack.
     pub scheduler: scheduler::Policy,
     /// Probability of loss on each path, 0 to 1.

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Child, Command, Stdio};
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_system::{Namespace, Netlink};
 use polypath_testbed::{Side, Testbed};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(super) struct Ground {
     pub(super) paths: u8,
     pub(super) mtu_bytes: Option<u16>,
     /// Of our engines; theirs if not given.
-    pub(super) congestion: Option<Algorithm>,
+    pub(super) congestion: Option<congestion::Policy>,
     /// The path that the connection is opened over.
     pub(super) initial_path: u8,
 }

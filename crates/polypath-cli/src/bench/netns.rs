@@ -8,7 +8,7 @@ use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
 use polypath_lab::experiment::{Job, Topology};
 use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, VariantKind};
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
-use polypath_link::queue::Discipline;
+use polypath_link::queue;
 use polypath_mptcp::scheduler;
 use polypath_testbed::{Side, Testbed};
 
@@ -69,7 +69,7 @@ impl Netns {
         if !(1..=MOST_PATHS).contains(&set.paths.len()) {
             return Err(unfit(format!("{} paths; this backend has 1 to {MOST_PATHS}", set.paths.len())));
         }
-        if set.line.discipline != Discipline::default() {
+        if set.line.discipline != queue::Policy::default() {
             return Err(unfit(format!(
                 "links in real time have no queue discipline {}",
                 set.line.discipline

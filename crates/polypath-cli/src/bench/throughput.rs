@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_testbed::Testbed;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub(crate) struct ThroughputConfig {
     /// MTU of the interfaces, in bytes; 1500 if not given.
     pub mtu_bytes: Option<u16>,
     /// Congestion control of our engines; theirs if not given. The kernel's has its own.
-    pub congestion: Option<Algorithm>,
+    pub congestion: Option<congestion::Policy>,
 }
 
 /// One run of one contender.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polypath_config::{Policies, PolicyKind};
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_control::offer;
 use polypath_mptcp::{ConnectionConfig, JudgePaths, path_manager, scheduler};
 use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
@@ -83,7 +83,7 @@ enum Kind {
 struct ChosenPolicies {
     scheduler: Option<scheduler::Policy>,
     path_manager: Option<path_manager::Policy>,
-    congestion: Option<Algorithm>,
+    congestion: Option<congestion::Policy>,
 }
 
 fn optional<K: PolicyKind>(

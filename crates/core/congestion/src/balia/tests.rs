@@ -2,11 +2,11 @@ use alloc::vec::Vec;
 
 use polypath_units::Duration;
 
-use crate::Algorithm;
+use crate::Policy;
 use crate::testing::{Connection, MSS, Random, assert_close};
 
-fn balia() -> Algorithm {
-    crate::Algorithm::by_name("balia").expect("in the table")
+fn balia() -> Policy {
+    crate::Policy::by_name("balia").expect("in the table")
 }
 
 /// The equations in segments and seconds: `(growth per acknowledged segment, decrease at a loss)`.

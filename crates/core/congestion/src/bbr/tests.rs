@@ -475,7 +475,7 @@ fn bursts_of_acknowledgments_are_kept_on_top() {
 #[test]
 fn is_built_by_its_name_and_is_equal_in_equal_runs() {
     assert_eq!(
-        crate::Algorithm::by_name("bbr").map(|algorithm| algorithm.build_for(&Config::default()).name()),
+        crate::Policy::by_name("bbr").map(|algorithm| algorithm.build_for(&Config::default()).name()),
         Some("bbr")
     );
     let run = || {

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use polypath_units::Duration;
 
-use crate::Algorithm;
+use crate::Policy;
 use crate::testing::{Connection, MSS, Random, assert_close};
 
 /// RFC 6356 §3 in segments, one acknowledged segment after the other.
@@ -143,7 +143,7 @@ fn a_single_flow_is_reno() {
 
 /// Mean total window under random loss of one segment in `one_in`, every flow being acknowledged in proportion to its
 /// window (equal round-trip times).
-fn mean_total_packets(algorithm: Algorithm, rtts_ms: &[u64], one_in: u64) -> f64 {
+fn mean_total_packets(algorithm: Policy, rtts_ms: &[u64], one_in: u64) -> f64 {
     let mut random = Random(11);
     let mut connection = Connection::new(algorithm, rtts_ms);
     let mut sum = 0.0;

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 use polypath_units::Duration;
 
 use super::*;
-use crate::Algorithm;
+use crate::Policy;
 use crate::testing::{Connection, MSS, Random, assert_close};
 
-fn olia() -> Algorithm {
-    crate::Algorithm::by_name("olia").expect("in the table")
+fn olia() -> Policy {
+    crate::Policy::by_name("olia").expect("in the table")
 }
 
 /// The equations in segments and seconds, straight from the draft.

@@ -4,7 +4,7 @@ use crate::testing::{Connection, MSS, Random, ack, assert_close};
 const BASE_MS: u64 = 40;
 
 fn connection(rtts_ms: &[u64]) -> Connection {
-    let mut connection = Connection::new(crate::Algorithm::by_name("wvegas").expect("in the table"), rtts_ms);
+    let mut connection = Connection::new(crate::Policy::by_name("wvegas").expect("in the table"), rtts_ms);
     // The base round-trip time becomes known.
     for (flow, rtt_ms) in rtts_ms.iter().enumerate() {
         connection.avoid_congestion_from(flow, 20.0);

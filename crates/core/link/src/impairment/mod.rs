@@ -1,14 +1,14 @@
 //! Impairments: what happens to packets on a line besides its rate and delay. One file per model.
 //!
 //! The usual ones have a place of their own in [`LinkConfig`](crate::LinkConfig). Any other, from here or from a crate of somebody
-//! else, is a [`Model`] in [`LinkConfig::impairments`](crate::LinkConfig::impairments):
+//! else, is a [`Policy`] in [`LinkConfig::impairments`](crate::LinkConfig::impairments):
 //!
 //! ```
-//! use polypath_link::impairment::{Fate, Impairment, Model, Passing, Random};
+//! use polypath_link::impairment::{Fate, Impairment, Policy, Passing, Random};
 //! use polypath_link::LinkConfig;
 //!
 //! /// Loses every packet of a certain size and more.
-//! const NO_LARGE_ONES: Model = Model::new("no-large-ones", |_| Box::new(NoLargeOnes));
+//! const NO_LARGE_ONES: Policy = Policy::new("no-large-ones", |_| Box::new(NoLargeOnes));
 //!
 //! #[derive(Debug)]
 //! struct NoLargeOnes;
@@ -42,7 +42,7 @@ pub use gilbert_elliott::GilbertElliott;
 pub use jitter::{Jitter, JitterKind};
 pub use numbers::Numbers;
 pub use random_loss::RandomLoss;
-pub use registry::{Impairments, Model, UnknownModel};
+pub use registry::{Impairments, Policy, UnknownPolicy};
 pub use reordering::Reordering;
 
 /// Something that happens to packets on a line: loss, late arrival, duplication. One instance for a direction of a link.

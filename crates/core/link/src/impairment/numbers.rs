@@ -5,7 +5,7 @@ use polypath_units::Duration;
 
 const MOST: usize = 4;
 
-/// What follows the name of a [`Model`](super::Model): one to four numbers with commas between them. Shares may be written with a percent sign and
+/// What follows the name of a [`Policy`](super::Policy): one to four numbers with commas between them. Shares may be written with a percent sign and
 /// times with a unit: `1%` is 0.01, `5ms` is 0.005.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Numbers {

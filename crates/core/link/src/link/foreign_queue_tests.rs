@@ -6,7 +6,7 @@ use polypath_units::BitRate;
 
 use super::tests::{line, ms, run, send, span};
 use super::*;
-use crate::queue::{DROP_TAIL, Discipline, Dropped, Queue};
+use crate::queue::{self, DROP_TAIL, Dropped, Queue};
 
 /// Drops on the way out and refuses idle passage, as CoDel and RED may.
 #[derive(Debug)]
@@ -39,14 +39,14 @@ impl Queue for EverySecond {
 #[test]
 fn other_disciplines_fit_behind_the_trait() {
     let discipline =
-        Discipline::new("every-second", |_| Box::new(EverySecond { waiting: VecDeque::new(), count: 0 }));
+        queue::Policy::new("every-second", |_| Box::new(EverySecond { waiting: VecDeque::new(), count: 0 }));
     let mut link = Link::new(LinkConfig { discipline, ..line(10) }, 1);
     send(&mut link, ms(0), 0..7);
     // 0 finds the link idle and is refused, 1 is sent; of 2 to 6 every second one goes.
     assert_eq!(run(&mut link, ms(100)), [(ms(11), 1), (ms(12), 3), (ms(13), 5)]);
     assert_eq!(link.stats().queue_drops, 4);
-    assert_eq!(Discipline::by_name("Drop-Tail").unwrap().name(), "drop-tail");
-    assert!(Discipline::by_name("every-second").is_none());
+    assert_eq!(queue::Policy::by_name("Drop-Tail").unwrap().name(), "drop-tail");
+    assert!(queue::Policy::by_name("every-second").is_none());
 }
 
 /// Our drop-tail queue behind the trait, as the queue of somebody who wraps it.
@@ -73,7 +73,7 @@ impl Queue for Wrapped {
 
 #[test]
 fn a_drop_tail_queue_behind_the_trait_is_the_same() {
-    let wrapped = Discipline::new("wrapped", |settings| Box::new(Wrapped(DROP_TAIL.build_for(settings))));
+    let wrapped = queue::Policy::new("wrapped", |settings| Box::new(Wrapped(DROP_TAIL.build_for(settings))));
     let course = |discipline| {
         let mut link = Link::new(LinkConfig { discipline, queue: QueueLimit::Delay(span(4)), ..line(10) }, 1);
         send(&mut link, ms(0), 0..20);
@@ -161,12 +161,12 @@ fn drive(link: &mut Link, end: Instant) -> usize {
 #[test]
 fn a_queue_that_breaks_its_promises_keeps_no_driver_busy() {
     let disciplines = [
-        (Fault::KeepsAll, Discipline::new("bad", |_| bad(Fault::KeepsAll))),
-        (Fault::KeepsAtTimes, Discipline::new("bad", |_| bad(Fault::KeepsAtTimes))),
-        (Fault::GivesMore, Discipline::new("bad", |_| bad(Fault::GivesMore))),
-        (Fault::Boasts, Discipline::new("bad", |_| bad(Fault::Boasts))),
-        (Fault::Hides, Discipline::new("bad", |_| bad(Fault::Hides))),
-        (Fault::Swallows, Discipline::new("bad", |_| bad(Fault::Swallows))),
+        (Fault::KeepsAll, queue::Policy::new("bad", |_| bad(Fault::KeepsAll))),
+        (Fault::KeepsAtTimes, queue::Policy::new("bad", |_| bad(Fault::KeepsAtTimes))),
+        (Fault::GivesMore, queue::Policy::new("bad", |_| bad(Fault::GivesMore))),
+        (Fault::Boasts, queue::Policy::new("bad", |_| bad(Fault::Boasts))),
+        (Fault::Hides, queue::Policy::new("bad", |_| bad(Fault::Hides))),
+        (Fault::Swallows, queue::Policy::new("bad", |_| bad(Fault::Swallows))),
     ];
     for rate in [Some(BitRate::from_mbps(12)), None] {
         for (fault, discipline) in disciplines.clone() {

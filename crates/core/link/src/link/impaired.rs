@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::impairment::{
-    Duplication, Fate, GilbertElliott, Impairment, Jitter, Model, Passing, Random, RandomLoss, Reordering,
+    self, Duplication, Fate, GilbertElliott, Impairment, Jitter, Passing, Random, RandomLoss, Reordering,
 };
 use crate::{LinkConfig, Loss};
 
@@ -12,7 +12,7 @@ pub(super) struct ActingImpairments {
     /// Those of [`Usual`], in that order, which is the order in which they draw random numbers.
     usual: [Option<Box<dyn Impairment>>; Usual::COUNT],
     /// Those with a name, which come behind.
-    named: Vec<(Model, Box<dyn Impairment>)>,
+    named: Vec<(impairment::Policy, Box<dyn Impairment>)>,
     random: Random,
     seed: u64,
 }
@@ -75,7 +75,7 @@ impl ActingImpairments {
     }
 
     /// One with a name begins, in place of the one of this name, if there is one.
-    pub(super) fn begin(&mut self, model: &Model) {
+    pub(super) fn begin(&mut self, model: &impairment::Policy) {
         let new = (model.clone(), model.build());
         match self.named.iter_mut().find(|(acting, _)| acting.name() == model.name()) {
             Some(place) => *place = new,
@@ -84,7 +84,7 @@ impl ActingImpairments {
     }
 
     /// The one of this name ends, if there is one.
-    pub(super) fn end(&mut self, model: &Model) {
+    pub(super) fn end(&mut self, model: &impairment::Policy) {
         self.named.retain(|(acting, _)| acting.name() != model.name());
     }
 

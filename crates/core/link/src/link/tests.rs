@@ -5,7 +5,7 @@ use polypath_units::BitRate;
 use polypath_wire::{IcmpMessage, SeqNumber, TcpFlags, Transport};
 
 use super::*;
-use crate::impairment::{Impairment, Model, Numbers, Random};
+use crate::impairment::{self, Impairment, Numbers, Random};
 use crate::testing::{FLOW, data, data_segment, datagram, segment_of, tag_of};
 use crate::{Jitter, Loss, Reordering};
 
@@ -480,7 +480,7 @@ impl Impairment for EveryNth {
     }
 }
 
-const EVERY_NTH: Model = Model::with_parameter(
+const EVERY_NTH: impairment::Policy = impairment::Policy::with_parameter(
     "every-nth",
     ("n", Numbers::new([3.0])),
     ("1 or more", |numbers| numbers.get(0, 3.0) >= 1.0),
@@ -500,7 +500,7 @@ fn other_impairments_fit_behind_the_trait_and_come_and_go() {
     assert_eq!(arrived(0, &[]), [0, 0, 1, 3, 3, 4]);
     assert_eq!(arrived(100, &[]), [1, 1, 2, 4, 4], "the sixth and the ninth are lost");
     assert_eq!(arrived(200, &[Change::RestartRandom]), [0, 0, 1, 3, 3, 4]);
-    let other = Model::by_name("duplicate:100%").unwrap();
+    let other = impairment::Policy::by_name("duplicate:100%").unwrap();
     assert_eq!(
         arrived(300, &[Change::Begin(other.clone()), Change::End(EVERY_NTH)]),
         [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
@@ -513,7 +513,7 @@ fn other_impairments_fit_behind_the_trait_and_come_and_go() {
 fn an_impairment_by_name_draws_what_the_setting_draws() {
     let course = |config: LinkConfig| stream(&mut Link::new(LinkConfig { ..config }, 7), 5000);
     let by_name = |name: &str| {
-        course(LinkConfig { impairments: alloc::vec![Model::by_name(name).unwrap()], ..line(5) })
+        course(LinkConfig { impairments: alloc::vec![impairment::Policy::by_name(name).unwrap()], ..line(5) })
     };
     let loss = Loss::GilbertElliott { p: 0.02, r: 0.3, bad_loss: 0.8, good_loss: 0.01 };
     assert_eq!(by_name("gilbert-elliott:2%,30%,80%,1%"), course(LinkConfig { loss, ..line(5) }));

@@ -2,7 +2,7 @@
 //!
 //! A box is a sans-IO state machine that sees both directions; [`Chain`] puts several behind each other. Each
 //! is built from its own configuration and a seed, or by name with settings that show its behavior: see
-//! [`Kind`].
+//! [`Policy`].
 
 mod ack_proxy;
 mod chain;
@@ -42,7 +42,7 @@ pub use flows::Flows;
 pub use mirror_synack::MirrorSynAck;
 pub use nat::{Nat, NatConfig};
 pub use randomize_isn::RandomizeIsn;
-pub use registry::{Kind, Middleboxes, UnknownKind};
+pub use registry::{Middleboxes, Policy, UnknownPolicy};
 pub use reorder::{Reorder, ReorderConfig};
 pub use rewrite_length::{RewriteLength, RewriteLengthConfig};
 pub use rewrite_payload::{RewritePayload, RewritePayloadConfig};

@@ -10,7 +10,7 @@ use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Packet;
 
 pub(crate) use drop_tail::DropTail;
-pub use registry::{DROP_TAIL, Discipline, Disciplines, QueueSettings, UnknownDiscipline};
+pub use registry::{DROP_TAIL, Disciplines, Policy, QueueSettings, UnknownPolicy};
 
 /// How much may wait for the transmitter. The packet being sent does not count, and a packet that finds
 /// nothing waiting is always let in.
@@ -176,7 +176,7 @@ impl<P> Guarded<P> {
 }
 
 impl AnyQueue<Packet> {
-    pub(crate) fn new(discipline: &Discipline, settings: &QueueSettings) -> Self {
+    pub(crate) fn new(discipline: &Policy, settings: &QueueSettings) -> Self {
         let queue = discipline.build_for(settings);
         if queue.is_drop_tail(sealed::Ours) {
             return Self::DropTail(DropTail::new(settings.limit, settings.rate));

@@ -8,11 +8,11 @@ use super::{Queue, QueueLimit};
 
 /// A queueing discipline by name. The default is [`DROP_TAIL`].
 ///
-/// A new one is one file and one line in [`Discipline::ALL`].
-pub type Discipline = Named<Disciplines>;
+/// A new one is one file and one line in [`Policy::ALL`].
+pub type Policy = Named<Disciplines>;
 
 /// A name that is no discipline's.
-pub type UnknownDiscipline = named::UnknownPolicy<Disciplines>;
+pub type UnknownPolicy = named::UnknownPolicy<Disciplines>;
 
 /// The kind of policy that a queueing discipline is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct QueueSettings {
 }
 
 /// First in, first out; what finds the queue full is dropped.
-pub const DROP_TAIL: Discipline = Discipline::new("drop-tail", |settings| {
+pub const DROP_TAIL: Policy = Policy::new("drop-tail", |settings| {
     let QueueSettings { limit, rate, .. } = *settings;
     Box::new(DropTailQueue::new(limit, rate))
 });
@@ -41,5 +41,5 @@ impl Kind for Disciplines {
     type Parameter = NoParameter;
 
     const WHAT: &'static str = "queue discipline";
-    const ALL: &'static [Discipline] = &[DROP_TAIL];
+    const ALL: &'static [Policy] = &[DROP_TAIL];
 }

@@ -54,7 +54,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
-use polypath_congestion::{Algorithm, Controller};
+use polypath_congestion::{self as congestion, Controller};
 use polypath_units::Instant;
 use polypath_wire::{FourTuple, IcmpMessage, Payload, Segment, SeqNumber};
 
@@ -94,7 +94,7 @@ pub struct Setup {
     /// Settings.
     pub config: Arc<Config>,
     /// Congestion control. It begins with the segment size that the path MTU allows.
-    pub congestion: Algorithm,
+    pub congestion: congestion::Policy,
 }
 
 /// A TCP connection as a state machine; `M` is what an [`Extension`] attaches to data.
@@ -232,7 +232,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// Replaces congestion control; the new one knows nothing of what was.
-    pub fn set_congestion(&mut self, algorithm: &Algorithm) {
+    pub fn set_congestion(&mut self, algorithm: &congestion::Policy) {
         self.controller = self.config.controller(algorithm, self.mss_bytes());
     }
 

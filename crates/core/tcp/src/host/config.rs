@@ -2,7 +2,7 @@ use core::ops::RangeInclusive;
 
 use alloc::sync::Arc;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 
 use crate::Config;
 
@@ -12,7 +12,7 @@ pub struct HostConfig {
     /// Settings of its connections, shared by all.
     pub connection: Arc<Config>,
     /// Congestion control of its connections. Default `cubic` (RFC 9438).
-    pub congestion: Algorithm,
+    pub congestion: congestion::Policy,
     /// Local ports of connections that don't name one. Default 32 768 to 60 999, as Linux.
     pub ephemeral_ports: RangeInclusive<u16>,
     /// Most connections at a time, half-open and closed ones that the application still holds included.

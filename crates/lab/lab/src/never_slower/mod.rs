@@ -10,7 +10,7 @@ mod writers;
 
 use std::num::NonZeroUsize;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_units::Duration;
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub struct NeverSlower {
     /// Over all paths; its initial path is set here.
     pub multipath: Variant,
     /// Congestion control of plain TCP over each path.
-    pub single_path: Algorithm,
+    pub single_path: congestion::Policy,
     /// With loss; without, the loss factors have no meaning.
     pub loss: bool,
     /// Threads.

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroUsize;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_units::{BitRate, Duration};
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct Writers {
     /// Over all paths; opened over the first.
     pub multipath: Variant,
     /// Congestion control of plain TCP over each path.
-    pub single_path: Algorithm,
+    pub single_path: congestion::Policy,
     /// Threads.
     pub jobs: NonZeroUsize,
 }

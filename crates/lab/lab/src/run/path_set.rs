@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use polypath_link::impairment::Model;
-use polypath_link::queue::Discipline;
 use polypath_link::{LinkConfig, Loss, QueueLimit};
+use polypath_link::{impairment, queue};
 use polypath_units::{BitRate, Duration};
 
 /// A path between two hosts, the same in both directions.
@@ -44,9 +43,9 @@ pub struct PathSet {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     /// What decides about waiting packets.
-    pub discipline: Discipline,
+    pub discipline: queue::Policy,
     /// Impairments, in this order.
-    pub impairments: Vec<Model>,
+    pub impairments: Vec<impairment::Policy>,
 }
 
 impl fmt::Display for PathSpec {

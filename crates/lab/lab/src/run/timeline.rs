@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_link::{Change, LinkConfig};
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
@@ -39,7 +39,7 @@ pub(crate) struct Flow {
     /// The path of each of its addresses; a path may come twice.
     pub paths: Vec<usize>,
     /// Plain TCP with this congestion control; as the variant says if none.
-    pub(crate) tcp: Option<Algorithm>,
+    pub(crate) tcp: Option<congestion::Policy>,
     /// No connection at all, but datagrams over the first path.
     pub(crate) datagrams: Option<OnOff>,
     /// Sends at this rate; as fast as possible if none.
@@ -376,7 +376,7 @@ mod tests {
         PathSet::from(mbps.iter().map(path).collect::<Vec<_>>())
     }
 
-    fn flow(name: &str, paths: &[usize], tcp: Option<Algorithm>, start_s: u64) -> Flow {
+    fn flow(name: &str, paths: &[usize], tcp: Option<congestion::Policy>, start_s: u64) -> Flow {
         let start = Duration::from_secs(start_s);
         Flow { name: name.into(), paths: paths.to_vec(), tcp, datagrams: None, rate: None, start, stop: None }
     }

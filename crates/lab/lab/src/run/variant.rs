@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polypath_congestion::Algorithm;
+use polypath_congestion as congestion;
 use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
 use rand_core::{Rng, SeedableRng};
 
@@ -17,7 +17,7 @@ pub struct Variant {
     /// Over all paths, or over one.
     pub kind: VariantKind,
     /// Congestion control.
-    pub congestion: Algorithm,
+    pub congestion: congestion::Policy,
     /// A further subflow over the same access link gets `lia` instead; see [`ConnectionConfig::lia_on_shared_access`].
     pub lia_on_shared_access: bool,
     /// Scheduler.
@@ -78,7 +78,11 @@ impl Variant {
     /// Multipath TCP with this scheduler and congestion control, buffers that are never the limit, opened over the
     /// first path.
     #[must_use]
-    pub fn multipath(name: impl Into<String>, scheduler: scheduler::Policy, congestion: Algorithm) -> Self {
+    pub fn multipath(
+        name: impl Into<String>,
+        scheduler: scheduler::Policy,
+        congestion: congestion::Policy,
+    ) -> Self {
         Self {
             name: name.into(),
             kind: VariantKind::Multipath,
@@ -97,7 +101,7 @@ impl Variant {
 
     /// Plain TCP over path number `path`, with buffers that are never the limit.
     #[must_use]
-    pub fn single_path(path: usize, congestion: Algorithm) -> Self {
+    pub fn single_path(path: usize, congestion: congestion::Policy) -> Self {
         Self {
             kind: VariantKind::SinglePath,
             initial: InitialPath::Number(path),

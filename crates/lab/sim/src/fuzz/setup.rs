@@ -204,7 +204,7 @@ fn connection(reader: &mut Reader<'_>) -> ConnectionConfig {
     };
     config.scheduler = reader.pick(scheduler::Policy::ALL);
     config.path_manager = reader.pick(path_manager::Policy::ALL);
-    config.congestion = reader.pick(polypath_congestion::Algorithm::ALL);
+    config.congestion = reader.pick(polypath_congestion::Policy::ALL);
     config.tcp = Arc::new(tcp(reader));
     config
 }

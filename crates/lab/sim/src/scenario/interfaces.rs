@@ -57,7 +57,7 @@ pub struct InterfaceLink {
     /// From the second interface to the first.
     pub backward: LinkConfig,
     /// From the first interface to the second.
-    pub middleboxes: Vec<middlebox::Kind>,
+    pub middleboxes: Vec<middlebox::Policy>,
 }
 
 /// Links that are emulated in real time between interfaces.
@@ -136,7 +136,7 @@ impl InterfaceLinks {
 
 #[cfg(test)]
 mod tests {
-    use polypath_link::queue::Discipline;
+    use polypath_link::queue;
     use polypath_units::BitRate;
 
     use super::*;
@@ -172,7 +172,7 @@ delay = "10ms"
 
     #[test]
     fn a_queue_that_holds_no_frames_is_refused() {
-        let theirs = Discipline::new("theirs", |settings| DROP_TAIL.build_for(settings));
+        let theirs = queue::Policy::new("theirs", |settings| DROP_TAIL.build_for(settings));
         let policies = Policies::default().with(theirs);
         let message = "\"theirs\" holds packets, not frames; expected \"drop-tail\"";
         for (from, to, place) in [

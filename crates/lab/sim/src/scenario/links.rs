@@ -21,7 +21,7 @@ pub(super) struct LinkPlan {
     pub(super) addrs: [Option<IpAddr>; 2],
     pub(super) forward: LinkConfig,
     pub(super) backward: LinkConfig,
-    pub(super) boxes: Vec<middlebox::Kind>,
+    pub(super) boxes: Vec<middlebox::Policy>,
 }
 
 impl LinkPlan {
@@ -97,7 +97,7 @@ impl Check<'_> {
 pub(super) struct Directions {
     pub(super) forward: LinkConfig,
     pub(super) backward: LinkConfig,
-    pub(super) boxes: Vec<middlebox::Kind>,
+    pub(super) boxes: Vec<middlebox::Policy>,
 }
 
 /// Checks the link at `place`, such as `links[1]`. Changes come before `end`, if there is one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polypath_config::{Policies, PolicyKind};
-use polypath_congestion::{Algorithm, Algorithms};
+use polypath_congestion::{self as congestion, Algorithms};
 use polypath_link::middlebox::Chain;
 use polypath_link::{Change, Jitter, LinkConfig, Loss, OnDown, QueueLimit, Reordering};
 use polypath_mptcp::path_manager::{self, PathManagers};
@@ -47,7 +47,7 @@ pub struct SoakScenario {
     /// Scheduler.
     pub(super) scheduler: scheduler::Policy,
     /// Congestion control.
-    pub(super) congestion: Algorithm,
+    pub(super) congestion: congestion::Policy,
     /// Path manager, of both ends.
     pub(super) path_manager: path_manager::Policy,
     /// How the connection ends.

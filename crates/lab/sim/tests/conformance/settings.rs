@@ -16,7 +16,7 @@ pub(crate) struct Settings {
     tcp: polypath_tcp::Config,
     connection: ConnectionConfig,
     host: HostConfig,
-    congestion: polypath_congestion::Algorithm,
+    congestion: polypath_congestion::Policy,
 }
 
 impl Default for Settings {

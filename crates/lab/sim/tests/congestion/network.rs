@@ -38,7 +38,7 @@ fn addr(site: u8, host: u8) -> IpAddr {
 pub(crate) fn settings(congestion: &str, mptcp: bool) -> HostConfig {
     let mut connection = ConnectionConfig {
         mptcp,
-        congestion: polypath_congestion::Algorithm::by_name(congestion).expect("an algorithm"),
+        congestion: polypath_congestion::Policy::by_name(congestion).expect("an algorithm"),
         // Congestion control alone is looked at: subflows are in the order of addresses, and nothing is copied.
         scheduler: Policy::by_name("lowest-rtt").expect("a scheduler"),
         race: false,

@@ -9,12 +9,12 @@ use crate::testing::segment_of;
 
 #[test]
 fn every_box_is_known_by_its_own_name() {
-    assert_eq!(Kind::ALL.len(), 16);
-    for kind in Kind::ALL {
+    assert_eq!(Policy::ALL.len(), 16);
+    for kind in Policy::ALL {
         assert_eq!(named(&kind.name().to_uppercase(), 1).name(), kind.name());
         assert_eq!(alloc::format!("{kind:?}"), kind.name());
     }
-    let error = "nut".parse::<Kind>().unwrap_err();
+    let error = "nut".parse::<Policy>().unwrap_err();
     assert!(
         alloc::format!("{error}").starts_with("no middlebox \"nut\"; expected one of nat, strip-"),
         "{error}"
@@ -22,7 +22,7 @@ fn every_box_is_known_by_its_own_name() {
 }
 
 fn named(name: &str, seed: u64) -> Box<dyn Middlebox> {
-    Kind::by_name(name).unwrap().build_for(&seed)
+    Policy::by_name(name).unwrap().build_for(&seed)
 }
 
 /// A conversation of a few hundred segments through a chain; everything that comes out, in words.
@@ -62,7 +62,7 @@ fn conversation(chain: &mut Chain, seed: u64) -> (usize, String) {
 
 #[test]
 fn the_seed_decides_what_every_box_does() {
-    for name in Kind::names() {
+    for name in Policy::names() {
         let run = |seed| conversation(&mut Chain::from(named(name, seed)), 9);
         assert_eq!(run(1), run(1), "{name}");
         let random = ["nat", "randomize-isn", "reorder", "duplicate"].contains(&name);
@@ -72,8 +72,8 @@ fn the_seed_decides_what_every_box_does() {
 
 #[test]
 fn every_pair_of_boxes_gets_along() {
-    for first in Kind::names() {
-        for second in Kind::names() {
+    for first in Policy::names() {
+        for second in Policy::names() {
             let mut chain: Chain = [first, second].into_iter().map(|name| named(name, 3)).collect();
             assert_eq!(chain.len(), 2);
             let (count, _) = conversation(&mut chain, 5);
