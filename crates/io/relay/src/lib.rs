@@ -213,7 +213,8 @@ impl Relay {
             while let Ok((stream, peer)) = listener.accept().await {
                 // A task of its own: the program may have accepted it, and stop listening, before this task is told.
                 let delivering = tokio::spawn(shared.clone().deliver(stream, peer, to));
-                if !matches!(delivering.await, Ok(Ok(()))) {
+                // Anything else is the failure of one connection.
+                if delivering.await.is_ok_and(|done| done.is_err_and(|error| is_over(&error))) {
                     break;
                 }
             }
@@ -398,6 +399,11 @@ async fn open(stack: &Stack, remote: SocketAddr, options: &ConnectOptions) -> io
             .await
             .unwrap_or_else(|_| Err(engine::timed_out(remote, limit, stack.expected_of_peers()))),
     }
+}
+
+/// Whether nothing listens any more where a connection was to be delivered.
+fn is_over(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 fn into_io(error: UplinkError) -> io::Error {

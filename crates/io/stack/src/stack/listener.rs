@@ -28,14 +28,17 @@ impl StackListener {
 
     /// As [`StackListener::accept`], for one task at a time.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(StackStream, SocketAddr)>> {
-        let accepted = self.stack.shared.peek(|state| {
-            let id = state.accepted(self.id, cx.waker())?;
-            Ok::<_, io::Error>(id)
-        })?;
-        let Some(id) = accepted else { return Poll::Pending };
-        let stream = StackStream::new(self.stack.clone(), id);
-        let peer = stream.peer_addr()?;
-        Poll::Ready(Ok((stream, peer)))
+        loop {
+            let Some(id) = self.stack.shared.peek(|state| state.accepted(self.id, cx.waker()))? else {
+                return Poll::Pending;
+            };
+            let stream = StackStream::new(self.stack.clone(), id);
+            // Without an address, the peer has aborted while the connection waited here. That is not the listener's failure:
+            // who is told of one waits, or stops listening.
+            if let Ok(peer) = stream.peer_addr() {
+                return Poll::Ready(Ok((stream, peer)));
+            }
+        }
     }
 
     /// Where it listens.

@@ -128,6 +128,26 @@ async fn an_abort_and_a_refusal_have_their_own_errors() {
 }
 
 #[tokio::test]
+async fn who_aborts_before_being_accepted_does_not_fail_the_listener() {
+    if !is_root_or_skip("aborts before they are accepted") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let to: SocketAddr = (Side::Server.stack_v4(0), 80).into();
+    let listener = hosts.server.listen(to).unwrap();
+    let options = ConnectOptions::default();
+    for _ in 0..20 {
+        hosts.client.connect(to, &options).await.unwrap().abort();
+    }
+    while hosts.server.connections().iter().any(|(_, connection)| !connection.subflows.is_empty()) {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let last = hosts.client.connect(to, &options).await.unwrap();
+    let (_, peer) = listener.accept().await.expect("the one that lives");
+    assert_eq!(peer, last.local_addr().unwrap());
+}
+
+#[tokio::test]
 async fn a_listener_for_everything_takes_any_address_and_port() {
     if !is_root_or_skip("listening everywhere") {
         return;
