@@ -149,20 +149,24 @@ fn held(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, problem)
 }
 
+/// Longer than any record.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+
 /// The text of a record, if it is there and nobody else can have written it.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     // Where there is something else than a file, such as a pipe, nobody waits for whoever may write to it.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(at(path, &error)),
     };
     check_regular(path, &file)?;
     check_owner(path, &file)?;
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(|error| at(path, &error))?;
-    Ok(Some(text))
+    let mut bytes = Vec::new();
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(|error| at(path, &error))?;
+    // What is no text is no record either: that is seen when it is taken apart.
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn check_regular(path: &Path, file: &File) -> io::Result<()> {
@@ -249,8 +253,17 @@ pub(super) fn clear(directory: &Path, slot: u8, netlink: &Netlink) -> io::Result
 /// Undoes what a dead instance left in this namespace.
 fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
     let Some(text) = read(path)? else { return Ok(()) };
-    // A file that can't be read was cut short by a crash, before anything was done.
-    let Ok(left) = serde_json::from_str::<Content>(&text) else { return fs::remove_file(path) };
+    let Ok(left) = serde_json::from_str::<Content>(&text) else {
+        // Empty, it was cut short by a crash, before anything was done.
+        if !text.is_empty() {
+            tracing::warn!(
+                "{}: no record of a set-up, and removed; if a process was killed, its rules (`ip rule`) and tables \
+                 (`nft list tables`) may be left",
+                path.display()
+            );
+        }
+        return fs::remove_file(path).map_err(|error| at(path, &error));
+    };
     if left.process.is_alive() {
         return Ok(());
     }

@@ -57,6 +57,20 @@ fn a_start_waits_for_another_ones_record() {
 }
 
 #[test]
+fn what_is_no_record_does_not_keep_a_start_from_its_slot() {
+    for bytes in [&b""[..], b"{\"slot\":0", b"\xff\xfe\0"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = Record::claim(directory.path(), 0, &Netlink::new().unwrap()).unwrap().expect("the slot");
+        let place = fs::read_dir(directory.path()).unwrap().next().expect("its record").unwrap().path();
+        drop(first);
+        fs::write(&place, bytes).unwrap();
+        fs::set_permissions(&place, PermissionsExt::from_mode(0o600)).unwrap();
+        let second = Record::claim(directory.path(), 0, &Netlink::new().unwrap()).unwrap();
+        assert!(second.is_some(), "{bytes:?}");
+    }
+}
+
+#[test]
 fn nobody_else_can_keep_a_start_waiting() {
     let folder = tempfile::tempdir().expect("a directory");
     let directory = folder.path().join("polypath");
