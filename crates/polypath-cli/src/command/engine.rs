@@ -1,6 +1,6 @@
 //! The choice of engine, as every command that opens connections offers it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) struct EngineArguments {
     #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', value_parser = parse_announced)]
     announce: Vec<(IpAddr, Option<u16>)>,
     /// UDP port at which Polypath ends are reached (engine udp)
-    #[arg(long, value_name = "PORT", default_value_t = udp::DEFAULT_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = udp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     udp_port: u16,
     /// Probe a peer that has been silent for so long, and give it up if it answers nothing for a minute more; 0 for never
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(0..=32_767))]
@@ -352,13 +352,17 @@ fn setup_failure(error: SetupError) -> Failure {
 }
 
 fn parse_announced(text: &str) -> Result<(IpAddr, Option<u16>), String> {
-    if let Ok(addr) = text.trim_start_matches('[').trim_end_matches(']').parse() {
-        return Ok((addr, None));
+    let announced = match text.trim_start_matches('[').trim_end_matches(']').parse() {
+        Ok(addr) => Some((addr, None)),
+        Err(_) => text.parse::<SocketAddr>().ok().map(|at| (at.ip(), Some(at.port()))),
+    };
+    let Some((addr, port)) = announced.filter(|(_, port)| *port != Some(0)) else {
+        return Err("expected an address such as 192.0.2.1, or one with a port such as 192.0.2.1:8080 or [2001:db8::1]:8080".into());
+    };
+    if addr.is_unspecified() || addr.is_multicast() || addr == Ipv4Addr::BROADCAST {
+        return Err("expected the address of one host, which peers can connect to".into());
     }
-    match text.parse::<SocketAddr>() {
-        Ok(at) if at.port() != 0 => Ok((at.ip(), Some(at.port()))),
-        _ => Err("expected an address such as 192.0.2.1, or one with a port such as 192.0.2.1:8080 or [2001:db8::1]:8080".into()),
-    }
+    Ok((addr, port))
 }
 
 fn parse_judge(name: &str) -> Result<JudgePaths, String> {
@@ -387,7 +391,17 @@ mod tests {
         assert_eq!(parse_announced("2001:db8::1"), Ok((addr("2001:db8::1"), None)));
         assert_eq!(parse_announced("[2001:db8::1]"), Ok((addr("2001:db8::1"), None)));
         assert_eq!(parse_announced("[2001:db8::1]:80"), Ok((addr("2001:db8::1"), Some(80))));
-        for wrong in ["", "eth0", "192.0.2.1:0", "192.0.2.1:x", "192.0.2.256"] {
+        for wrong in [
+            "",
+            "eth0",
+            "192.0.2.1:0",
+            "192.0.2.1:x",
+            "192.0.2.256",
+            "0.0.0.0",
+            "[::]:80",
+            "224.0.0.1",
+            "255.255.255.255",
+        ] {
             assert!(parse_announced(wrong).is_err(), "{wrong}");
         }
     }

@@ -159,11 +159,14 @@ impl Credentials {
     }
 }
 
+/// Enough for the longest token, and for space around it.
+const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
+
 /// The token in a file, whatever space is around it. Nobody else may read the file, nor put another token there.
 pub(super) fn token_in(place: &Path) -> Result<Token, Failure> {
     let wrong = |error: String| Failure::Input(format!("{}: {error}", place.display()));
     let unread = |error: io::Error| wrong(format!("can't be read: {error}"));
-    let mut file = File::open(place).map_err(unread)?;
+    let file = File::open(place).map_err(unread)?;
     let found = file.metadata().map_err(unread)?;
     let me = rustix::process::geteuid().as_raw();
     let mode = found.mode() & 0o7777;
@@ -175,7 +178,8 @@ pub(super) fn token_in(place: &Path) -> Result<Token, Failure> {
         )));
     }
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(unread)?;
+    // What is longer is refused as a token.
+    file.take(MAX_TOKEN_FILE_BYTES).read_to_string(&mut text).map_err(unread)?;
     Token::new(text.trim()).map_err(|error| wrong(error.to_string()))
 }
 

@@ -56,6 +56,7 @@ mod result;
 mod run;
 mod schema;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use polypath_config::{FileError, FileErrorKind, Policies, Source, read};
@@ -159,15 +160,27 @@ impl Scenario {
     }
 }
 
+/// Larger files are not what they are taken for.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+fn read_at_most(path: &Path, most_bytes: u64) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = std::fs::File::open(path)?.take(most_bytes + 1).read_to_string(&mut text)?;
+    if length as u64 > most_bytes { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}
+
 /// The text of a file with `what` in it.
 ///
 /// # Errors
 /// That there is none, or why it can't be read.
 pub fn read_text(path: &Path, what: &str) -> Result<String, FileError> {
-    std::fs::read_to_string(path).map_err(|error| {
+    read_at_most(path, MAX_FILE_BYTES).map_err(|error| {
         let message = match error.kind() {
             std::io::ErrorKind::NotFound => format!("no such file; expected {what} in TOML"),
             std::io::ErrorKind::InvalidData => format!("no text; expected {what} in TOML"),
+            std::io::ErrorKind::FileTooLarge => {
+                format!("more than {} MiB; expected {what} in TOML", MAX_FILE_BYTES >> 20)
+            }
             _ => format!("can't be read ({error}); expected {what} in TOML"),
         };
         FileError {

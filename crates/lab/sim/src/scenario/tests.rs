@@ -56,6 +56,12 @@ fn mistake(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn a_file_that_does_not_end_is_refused() {
+    let error = read_text(Path::new("/dev/zero"), "a scenario").expect_err("it has no end");
+    assert_eq!(error.to_string(), "/dev/zero: more than 64 MiB; expected a scenario in TOML");
+}
+
+#[test]
 fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
     let cases = [
         // Unknown keys, at the top, in a table, in an array of tables, in an inline table.
