@@ -29,6 +29,6 @@ mod web;
 pub use command::run;
 
 /// What the fuzz target of HTTP requests calls.
-#[cfg(feature = "full")]
+#[cfg(all(feature = "full", feature = "fuzzing"))]
 #[doc(hidden)]
 pub use web::fuzzing::request as fuzz_request;

@@ -13,6 +13,7 @@ mod connection;
 mod counters;
 mod crypto;
 mod event;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;

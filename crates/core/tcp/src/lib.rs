@@ -13,6 +13,7 @@ mod extension;
 #[doc(hidden)]
 pub mod flood;
 mod flow_hasher;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;

@@ -15,6 +15,7 @@ extern crate alloc;
 mod checksum;
 mod display;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod mptcp;

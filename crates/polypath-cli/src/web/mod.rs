@@ -42,6 +42,7 @@ mod digest_cache;
 mod download;
 mod download_error;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod identity;
 mod inbound;

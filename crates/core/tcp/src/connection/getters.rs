@@ -199,6 +199,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     }
 
     /// Stream offset up to which data has left.
+    #[cfg(any(test, feature = "fuzzing"))]
     #[must_use]
     pub(crate) fn sent_offset(&self) -> u64 {
         self.send.sent_offset()

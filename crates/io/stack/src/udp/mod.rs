@@ -18,6 +18,7 @@ mod allowance;
 pub mod attacks;
 mod datagram;
 mod driver;
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod keys;

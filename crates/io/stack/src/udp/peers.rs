@@ -343,6 +343,7 @@ impl Peers {
     }
 
     /// Known paths, and those that wait.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.known.len(), self.waiting.len())
     }

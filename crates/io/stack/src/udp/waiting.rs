@@ -38,6 +38,7 @@ impl Waiting {
     }
 
     /// How many wait.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn len(&self) -> usize {
         self.index.len()
     }

@@ -231,6 +231,7 @@ impl<M: Copy + PartialEq + Debug + Default> SendHalf<M> {
     }
 
     /// Stream offset up to which data has left.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn sent_offset(&self) -> u64 {
         self.next.saturating_sub(1).min(self.queue.end())
     }
