@@ -1,36 +1,20 @@
 //! The tables of `docs/states.md`: each cell is what a real transition did. `POLYPATH_BLESS=1 cargo test -p polypath-mptcp states`
 //! writes them anew.
 
+// The one file of both crates.
+#[path = "../../../tcp/src/connection/tests/states_page.rs"]
+mod states_page;
+
 use std::borrow::ToOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::format;
-use std::fs;
-use std::path::Path;
 use std::string::String;
-use std::sync::{Mutex, PoisonError};
 use std::vec::Vec;
 
 use super::lifecycle::{Lifecycle, Mode, Streams};
 use crate::misbehaviour::Misbehaviour;
 use crate::subflow::Stage;
-
-/// Compares the part of `docs/states.md` that has this name with what the code does.
-#[track_caller]
-fn compare(name: &str, table: &str) {
-    // Tests run beside each other, and may all write.
-    static FILE: Mutex<()> = Mutex::new(());
-    let _guard = FILE.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/states.md");
-    let text = fs::read_to_string(&path).expect("docs/states.md");
-    let marks = [format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n")];
-    let [start, end] = marks.map(|mark| text.find(&mark).map(|at| (at, mark.len())).expect("a mark"));
-    let (start, end) = (start.0 + start.1, end.0);
-    if std::env::var_os("POLYPATH_BLESS").is_some() {
-        let text = [&text[..start], table, &text[end..]].concat();
-        return fs::write(path, text).expect("docs/states.md");
-    }
-    assert!(&text[start..end] == table, "docs/states.md has another table of {name}; this is:\n{table}");
-}
+use states_page::compare;
 
 /// In place of a state where an event can't come.
 const CANT_COME: &str = "–";

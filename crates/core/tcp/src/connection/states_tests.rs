@@ -1,14 +1,16 @@
 //! The table of `docs/states.md`: each cell is what a real transition did. `POLYPATH_BLESS=1 cargo test -p polypath-tcp states` writes
 //! it anew.
 
-use std::fs;
-use std::path::Path;
+#[path = "tests/states_page.rs"]
+mod states_page;
+
 use std::string::String;
 
 use polypath_units::Instant;
 
 use super::event::CloseReason;
 use super::lifecycle::{Lifecycle, State};
+use states_page::compare;
 
 const STATES: [State; 10] = [
     State::SynSent,
@@ -63,19 +65,4 @@ fn states_of_tcp() {
         table += &std::format!("| {state:?} | {} |\n", cells.join(" | "));
     }
     compare("tcp", &table);
-}
-
-/// Compares the part of `docs/states.md` that has this name with what the code does.
-#[track_caller]
-fn compare(name: &str, table: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/states.md");
-    let text = fs::read_to_string(&path).expect("docs/states.md");
-    let marks = [std::format!("<!-- {name} -->\n"), std::format!("<!-- end of {name} -->\n")];
-    let [start, end] = marks.map(|mark| text.find(&mark).map(|at| (at, mark.len())).expect("a mark"));
-    let (start, end) = (start.0 + start.1, end.0);
-    if std::env::var_os("POLYPATH_BLESS").is_some() {
-        let text = [&text[..start], table, &text[end..]].concat();
-        return fs::write(path, text).expect("docs/states.md");
-    }
-    assert!(&text[start..end] == table, "docs/states.md has another table of {name}; this is:\n{table}");
 }
