@@ -35,17 +35,7 @@ pub(super) fn check(
         reduce(&mut file);
     }
     let kind = file.topology.kind;
-    let paths = file.topology.paths.unwrap_or(if kind == TopologyWord::Ring { 3 } else { 2 });
-    match kind {
-        TopologyWord::Ring if paths != 3 => {
-            return Err(source.wrong("topology.paths", "a ring has three bottlenecks; expected 3"));
-        }
-        _ if !(1..=MOST_PATHS).contains(&paths) => {
-            let message = format!("{paths} paths; expected 1 to {MOST_PATHS}");
-            return Err(source.wrong("topology.paths", message));
-        }
-        _ => {}
-    }
+    let paths = paths(source, &file.topology)?;
     let line = line(source, &file.topology, policies)?;
     let sets = sets(source, &file, paths, &line)?;
     let traffic = traffic(source, &file.traffic)?;
@@ -114,6 +104,20 @@ fn reduce(file: &mut File) {
     }
     file.traffic.duration = reduced.duration.or(file.traffic.duration);
     file.repeats = reduced.repeats.or(file.repeats);
+}
+
+/// How many paths a set has.
+fn paths(source: Source<'_>, file: &TopologyFile) -> Result<usize, FileError> {
+    let is_ring = file.kind == TopologyWord::Ring;
+    let paths = file.paths.unwrap_or(if is_ring { 3 } else { 2 });
+    if is_ring && paths != 3 {
+        return Err(source.wrong("topology.paths", "a ring has three bottlenecks; expected 3"));
+    }
+    if !(1..=MOST_PATHS).contains(&paths) {
+        let message = format!("{paths} paths; expected 1 to {MOST_PATHS}");
+        return Err(source.wrong("topology.paths", message));
+    }
+    Ok(paths)
 }
 
 /// What all paths have.

@@ -288,19 +288,7 @@ impl Check<'_> {
         if stop.is_some_and(|stop| stop <= start) {
             return Err(self.wrong(key("stop"), "is not after `start`; expected a later time"));
         }
-        let blocks = match (file.block, file.block_rate) {
-            (None, None) => None,
-            (Some(block), Some(rate)) if block.0 > 0 => Some((block.0, rate.0)),
-            (Some(_), Some(_)) => {
-                return Err(self.wrong(key("block"), "is zero; expected a size such as \"8KB\""));
-            }
-            (Some(_), None) => {
-                return Err(self.wrong(key("block"), "comes without `block-rate`; expected both"));
-            }
-            (None, Some(_)) => {
-                return Err(self.wrong(key("block-rate"), "comes without `block`; expected both"));
-            }
-        };
+        let blocks = self.blocks(index, file)?;
         let bytes = match file.bytes {
             Some(Amount::Bytes(bytes)) => bytes,
             Some(Amount::Unlimited) | None => u64::MAX,
@@ -319,6 +307,18 @@ impl Check<'_> {
             stop,
             config: Arc::new(self.connection_config(index, file)?),
         })
+    }
+
+    /// Size and rate of the blocks in which data is written, if it is.
+    fn blocks(&self, index: usize, file: &ConnectionFile) -> Result<Option<(u64, BitRate)>, FileError> {
+        let wrong = |field: &str, message| self.wrong(format!("connections[{index}].{field}"), message);
+        match (file.block, file.block_rate) {
+            (None, None) => Ok(None),
+            (Some(block), Some(rate)) if block.0 > 0 => Ok(Some((block.0, rate.0))),
+            (Some(_), Some(_)) => Err(wrong("block", "is zero; expected a size such as \"8KB\"")),
+            (Some(_), None) => Err(wrong("block", "comes without `block-rate`; expected both")),
+            (None, Some(_)) => Err(wrong("block-rate", "comes without `block`; expected both")),
+        }
     }
 
     fn connection_config(&self, index: usize, file: &ConnectionFile) -> Result<ConnectionConfig, FileError> {
