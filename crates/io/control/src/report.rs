@@ -96,7 +96,7 @@ pub struct SubflowReport {
     /// Payload sent again.
     pub bytes_retrans: u64,
     /// Data segments sent.
-    pub segs_out: u64,
+    pub data_segs_out: u64,
     /// Segments sent again.
     pub retrans: u64,
     /// The peer's window.
@@ -165,7 +165,7 @@ impl From<&SubflowInfo> for SubflowReport {
             bytes_acked: tcp.bytes_acked,
             bytes_received: tcp.bytes_received,
             bytes_retrans: tcp.bytes_retrans,
-            segs_out: tcp.segs_out,
+            data_segs_out: tcp.data_segs_out,
             retrans: tcp.retransmits,
             snd_wnd_bytes: tcp.peer_window_bytes,
             pacing_rate_bps: tcp.pacing_rate.as_bps(),

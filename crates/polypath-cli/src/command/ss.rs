@@ -193,7 +193,7 @@ fn details_of_subflow(subflow: &SubflowReport) -> String {
         ("bytes_retrans", subflow.bytes_retrans),
         ("bytes_acked", subflow.bytes_acked),
         ("bytes_received", subflow.bytes_received),
-        ("segs_out", subflow.segs_out),
+        ("data_segs_out", subflow.data_segs_out),
         ("unacked", subflow.in_flight_bytes.div_ceil(mss)),
         ("notsent", subflow.notsent_bytes),
         ("snd_wnd", subflow.snd_wnd_bytes),

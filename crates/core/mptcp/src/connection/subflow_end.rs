@@ -61,7 +61,7 @@ impl Connection {
         let quality = PathQuality {
             min_rtt,
             bottleneck_bytes_per_s: tcp.bottleneck_bytes_per_s(),
-            packets: info.segs_out as f64,
+            packets: info.data_segs_out as f64,
             loss_events,
         };
         self.outbox.ask(Request::Remember { tuple: tcp.tuple(), quality });

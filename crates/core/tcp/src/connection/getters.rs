@@ -55,7 +55,7 @@ pub struct Info {
     /// Payload retransmitted.
     pub bytes_retrans: u64,
     /// Data segments sent, an aggregate by its parts.
-    pub segs_out: u64,
+    pub data_segs_out: u64,
     /// Segments retransmitted.
     pub retransmits: u64,
     /// Retransmission timeouts. The kernel tells since Linux 6.7.
@@ -391,7 +391,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             bytes_received: self.receive.next(),
             bytes_sent: self.send.sent_bytes(),
             bytes_retrans: self.send.resent_bytes(),
-            segs_out: self.send.sent_segments(),
+            data_segs_out: self.send.sent_segments(),
             retransmits: self.send.resends(),
             timeouts: Some(self.recovery.timeouts()),
             recoveries: Some(self.recovery.recoveries()),

@@ -112,7 +112,7 @@ fn tcp_state(tcp_info: &[u8]) -> Option<TcpInfo> {
         bytes_received: large(128)?,
         bytes_sent: large(200)?,
         bytes_retrans: large(208)?,
-        segs_out: small(156)?,
+        data_segs_out: small(156)?,
         retransmits: small(100)?,
         timeouts: tcp_info
             .get(240..242)
@@ -219,7 +219,7 @@ mod tests {
         assert!(!tcp.srtt.is_zero() && !tcp.min_rtt.is_zero() && tcp.min_rtt <= tcp.rto, "{tcp:?}");
         assert!(tcp.cwnd_bytes > 1000 && tcp.ssthresh_bytes > 1000 && tcp.pmtu_bytes >= 1280, "{tcp:?}");
         assert!(tcp.bytes_sent - tcp.bytes_retrans >= 100_000 && tcp.in_flight_bytes == 0, "{tcp:?}");
-        assert!((100_000 / u64::from(tcp.mss_bytes)..1000).contains(&tcp.segs_out), "{tcp:?}");
+        assert!((100_000 / u64::from(tcp.mss_bytes)..1000).contains(&tcp.data_segs_out), "{tcp:?}");
         assert!(tcp.peer_window_bytes > 1000 && tcp.delivery_rate > BitRate::ZERO, "{tcp:?}");
         assert_eq!((tcp.state, first.established, &first.multipath), (TcpState::Established, true, &None));
     }

@@ -73,6 +73,6 @@ fn plain_tcp_sends_whole_segments_however_its_window_grows() {
     network.run_until(Instant::from_secs(30));
     let info = network.connection_info(ends.opener).expect("it is open");
     let sent = &info.subflows[0].tcp;
-    let mean_bytes = sent.bytes_sent as f64 / sent.segs_out as f64;
+    let mean_bytes = sent.bytes_sent as f64 / sent.data_segs_out as f64;
     assert!(mean_bytes > 1440.0, "{mean_bytes} bytes of 1448 in the mean");
 }
