@@ -83,13 +83,13 @@ impl Hosted for Connection {
     #[inline]
     fn poll_transmit(&mut self, call: Call<'_, Resources>) -> Option<Packet> {
         let mut cx = Context::from(call);
-        let packet = self.poll_transmit(&mut cx);
-        if let Some(packet) = &packet
-            && cx.budgets.are_in_use()
-        {
-            self.count_transmitted(&mut cx, counted_bytes(packet));
+        if !cx.budgets.are_in_use() {
+            // Made where it is returned, and not copied.
+            return self.poll_transmit(&mut cx);
         }
-        packet
+        let packet = self.poll_transmit(&mut cx)?;
+        self.count_transmitted(&mut cx, counted_bytes(&packet));
+        Some(packet)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -291,9 +291,10 @@ impl Host {
             return Some(packet);
         }
         while self.core.has_ready() {
-            if let Some(packet) = self.core.poll_transmit(now, &mut self.resources) {
+            let packet = self.core.poll_transmit(now, &mut self.resources);
+            if packet.is_some() {
                 self.enforce_budgets(now);
-                return Some(packet);
+                return packet;
             }
             if let Some(id) = self.core.end_turn() {
                 self.core.arm(id);
