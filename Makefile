@@ -14,7 +14,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
-	$(CARGO) run --profile release-fast --quiet -p polypath-cli --no-default-features -- demo
+	$(CARGO) run --profile release-fast -p polypath-cli --no-default-features -- demo
 
 test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast
@@ -52,7 +52,7 @@ msrv: setup ## Does the oldest compiler that Cargo.toml names build it?
 	.ci/msrv
 
 package: setup ## Every crate as a package, built from that
-	$(CARGO) package --workspace --quiet --allow-dirty
+	.ci/package
 
 weight: setup ## Instructions for a packet, against what is recorded (valgrind)
 	.ci/weight
@@ -68,7 +68,7 @@ fuzz: setup ## Each fuzz target for half a minute (needs a nightly toolchain and
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=30 || exit 1; done
 
 install: setup ## Build and install the command, both libraries, the header and the pkg-config file (PREFIX, DESTDIR)
-	$(CARGO) build --release --quiet -p polypath-cli -p polypath-capi -p polypath-preload
+	$(CARGO) build --release -p polypath-cli -p polypath-capi -p polypath-preload
 	$(MAKE) --no-print-directory install-built BUILT=$(TARGET)/release
 
 install-built:
