@@ -64,8 +64,18 @@
 //! How a connection does is a [`StreamInfo`], with a [`SubflowInfo`] for each of its subflows, from whichever engine.
 //!
 //! Policies are chosen in [`mptcp::ConnectionConfig`]: [`mptcp::scheduler`], [`mptcp::path_manager`], [`congestion`]. By their names they are
-//! found in [`Policies`], to which a program adds its own. What happens to packets between hosts, in the simulator and in emulated links, is
-//! in [`link`], and chosen in the same way.
+//! found in [`Policies`], to which a program adds its own:
+//!
+//! ```
+//! use polypath::Policies;
+//! use polypath::mptcp::scheduler::Schedulers;
+//!
+//! let blest = Policies::default().find::<Schedulers>("blest").unwrap();
+//! let mut config = polypath::mptcp::ConnectionConfig::default();
+//! config.scheduler = blest;
+//! ```
+//!
+//! What happens to packets between hosts, in the simulator and in emulated links, is in [`link`], and chosen in the same way.
 
 #[doc(inline)]
 pub use {

@@ -26,7 +26,6 @@ pub use choices::{
 use join::{Hub, Meeting};
 use polypath_control::offer;
 use polypath_netsetup::uplinks::UplinkError;
-use polypath_stack::engine;
 use polypath_stack::engine::ConnectOptions;
 use polypath_stack::stack::{Stack, StackStream};
 use polypath_system::{Namespace, runtime_directory};
@@ -331,7 +330,7 @@ impl RelayShared {
     ) {
         let mut stopping = self.stopping.subscribe();
         let opened = tokio::select! {
-            opened = open(&stack, remote, &options) => opened,
+            opened = stack.connect(remote, &options) => opened,
             () = self.abandoned.notified() => Err(io::ErrorKind::ConnectionAborted.into()),
             _ = stopping.wait_for(|stops| *stops) => Err(io::ErrorKind::ConnectionAborted.into()),
         };
@@ -388,16 +387,6 @@ impl RelayShared {
             lock(&self.arrived).remove(&at);
         });
         Ok(())
-    }
-}
-
-async fn open(stack: &Stack, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
-    let connecting = stack.connect(remote, options);
-    match options.timeout {
-        None => connecting.await,
-        Some(limit) => tokio::time::timeout(limit, connecting)
-            .await
-            .unwrap_or_else(|_| Err(engine::timed_out(remote, limit, stack.expected_of_peers()))),
     }
 }
 

@@ -1,3 +1,4 @@
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +10,27 @@ use polypath_mptcp::ConnectionConfig;
 pub struct ConnectOptions {
     /// Where the first subflow starts. Default: the engine's first path of the remote's family.
     pub local: Option<SocketAddr>,
-    /// Scheduler, congestion control, path manager, buffers; the engine's own if there is none. The kernel's engine
-    /// takes from it whether Multipath TCP is asked for at all.
+    /// Scheduler, congestion control, path manager, buffers; the engine's own if there is none, which
+    /// [`Stack::connection_config`](crate::stack::Stack::connection_config) gives to start from. Its MTU is at most the
+    /// engine's. The kernel's engine takes from it whether Multipath TCP is asked for at all.
     pub config: Option<Arc<ConnectionConfig>>,
-    /// Gives up with [`std::io::ErrorKind::TimedOut`] after this time. Default: when the stack does, after minutes.
+    /// Gives up with [`io::ErrorKind::TimedOut`] after this time. Default: when the stack does, after minutes.
     pub timeout: Option<Duration>,
+}
+
+impl ConnectOptions {
+    /// What comes of `connecting`, unless that takes longer than the caller waits.
+    pub(crate) async fn in_time<T>(
+        &self,
+        remote: SocketAddr,
+        expected: Option<&str>,
+        connecting: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        let Some(limit) = self.timeout else { return connecting.await };
+        tokio::time::timeout(limit, connecting).await.unwrap_or_else(|_| {
+            let expected = expected.map(|expected| format!("; expected {expected}")).unwrap_or_default();
+            let text = format!("{remote} did not answer within {limit:?}{expected}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+    }
 }

@@ -472,10 +472,12 @@ mod tests {
             .with_notices(Some(|text| SAID.lock().expect("nobody fails").push(text.into())));
         let url = Client::parse("http://127.0.0.1:8077/").expect("a URL");
         let error = client.get(Method::GET, &url, &[]).await.map(|_| ()).expect_err("nobody answers");
-        let expected = "expected a Polypath with --engine udp there, and the same --udp-port";
+        let expected = "expected a Polypath there with the engine udp, at the same UDP port";
         assert_eq!(
             *SAID.lock().expect("nobody fails"),
-            [format!("no answer from 127.0.0.1:8077 yet; {expected}; giving up after 100ms")]
+            [format!(
+                "no answer from 127.0.0.1:8077 yet; {expected} (--udp-port, UdpOptions::port); giving up after 100ms"
+            )]
         );
         let error = error.to_string();
         assert!(error.contains("did not answer within 100ms") && error.contains(expected), "{error}");

@@ -92,7 +92,8 @@ impl KernelEngine {
             socket.bind(local)?;
         }
         self.keepalive.set(SockRef::from(&socket));
-        Ok(KernelStream { inner: socket.connect(remote).await? })
+        let inner = options.in_time(remote, None, socket.connect(remote)).await?;
+        Ok(KernelStream { inner })
     }
 
     /// Listens.

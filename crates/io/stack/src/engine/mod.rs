@@ -42,18 +42,10 @@ impl Engine {
     ///
     /// Errors: [`io::ErrorKind::ConnectionRefused`], [`io::ErrorKind::TimedOut`], and what the driver says.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<Stream> {
-        let connecting = async {
-            match self {
-                Self::Stack(stack) => stack.connect(remote, options).await.map(Stream::Stack),
-                #[cfg(feature = "kernel")]
-                Self::Kernel(engine) => engine.connect(remote, options).await.map(Stream::Kernel),
-            }
-        };
-        match options.timeout {
-            None => connecting.await,
-            Some(limit) => tokio::time::timeout(limit, connecting)
-                .await
-                .unwrap_or_else(|_| Err(timed_out(remote, limit, self.expected_of_peers()))),
+        match self {
+            Self::Stack(stack) => stack.connect(remote, options).await.map(Stream::Stack),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(engine) => engine.connect(remote, options).await.map(Stream::Kernel),
         }
     }
 
@@ -233,11 +225,4 @@ impl AsyncWrite for Stream {
             Self::Kernel(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
-}
-
-/// What a caller gets that waited `limit` for a peer in vain. For crates of ours that connect by themselves.
-#[doc(hidden)]
-pub fn timed_out(remote: SocketAddr, limit: Duration, expected: Option<&str>) -> io::Error {
-    let expected = expected.map(|expected| format!("; expected {expected}")).unwrap_or_default();
-    io::Error::new(io::ErrorKind::TimedOut, format!("{remote} did not answer within {limit:?}{expected}"))
 }

@@ -14,7 +14,13 @@ use crate::connect_options::ConnectOptions;
 
 impl Stack {
     /// Opens a connection, from the address that `options` name or else from the first path of the remote's family.
+    ///
+    /// Errors: [`io::ErrorKind::ConnectionRefused`], [`io::ErrorKind::TimedOut`], and what the driver says.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
+        options.in_time(remote, self.expected_of_peers(), self.open(remote, options)).await
+    }
+
+    async fn open(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
         let dialled = self.shared.underlay(|underlay| underlay.dials(remote)).unwrap_or(remote);
         let only = self.shared.underlay(|underlay| underlay.starts_at(dialled)).transpose()?.flatten();
         let id = self.shared.with(|state, now| {
@@ -25,7 +31,7 @@ impl Stack {
             };
             let id = state
                 .host
-                .connect(now, local, dialled.into(), options.config.clone())
+                .connect(now, local, dialled.into(), options.config.clone().map(|config| state.fit(config)))
                 .map_err(|error| io::Error::new(io::ErrorKind::AddrNotAvailable, error.to_string()))?;
             state.open(id);
             Ok::<_, io::Error>(id)
@@ -70,7 +76,8 @@ impl Stack {
     ) -> io::Result<StackListener> {
         let own =
             local.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
-        let (id, local) = self.shared.with(|state, _| state.listen(own, config))?;
+        let (id, local) =
+            self.shared.with(|state, _| state.listen(own, config.map(|config| state.fit(config))))?;
         let listener = StackListener::new(self.clone(), id, local);
         if own.is_some() {
             self.shared.underlay(|underlay| underlay.expose(local.port(), is_held)).transpose()?;
@@ -82,5 +89,50 @@ impl Stack {
         let expected = self.expected_of_peers().map(|expected| format!("; expected {expected}"));
         let text = format!("nobody listens at {remote}, the network says{}", expected.unwrap_or_default());
         io::Error::new(io::ErrorKind::HostUnreachable, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll};
+
+    use polypath_mptcp::HostConfig;
+    use polypath_wire::Packet;
+
+    use super::*;
+    use crate::stack::{Receive, Transmit};
+
+    /// A network that carries nothing.
+    struct Nowhere;
+
+    impl Transmit for Nowhere {
+        fn transmit(&mut self, _packet: Packet) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Receive for Nowhere {
+        fn poll_receive(
+            &mut self,
+            _cx: &mut Context<'_>,
+            _packets: &mut Vec<Packet>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn settings_of_a_connection_do_not_make_packets_larger_than_the_stacks() {
+        let of_mtu = |mtu_bytes| {
+            let mut config = ConnectionConfig::default();
+            Arc::make_mut(&mut config.tcp).mtu_bytes = mtu_bytes;
+            Arc::new(config)
+        };
+        let config = HostConfig { connection: of_mtu(1400), ..HostConfig::default() };
+        let stack = Stack::start(config, Nowhere, [Nowhere]).expect("a stack");
+        for (asked, given) in [(1500, 1400), (1400, 1400), (1300, 1300)] {
+            let fitted = stack.shared.with(|state, _| state.fit(of_mtu(asked)));
+            assert_eq!(fitted.tcp.mtu_bytes, given);
+        }
     }
 }

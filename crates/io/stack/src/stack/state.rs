@@ -379,15 +379,25 @@ impl State {
 
     /// The address from which a connection to `remote` starts: a path of its family, no backup if it can be avoided.
     pub(super) fn first_path(&self, remote: SocketAddr) -> io::Result<IpAddr> {
-        let of_family =
-            self.host.config().endpoints.iter().filter(|path| path.addr.is_ipv4() == remote.is_ipv4());
+        let own = &self.host.config().endpoints;
+        let of_family = own.iter().filter(|path| path.addr.is_ipv4() == remote.is_ipv4());
         of_family.min_by_key(|path| (path.backup, path.priority)).map(|path| path.addr).ok_or_else(|| {
             let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
-            io::Error::new(
-                io::ErrorKind::NetworkUnreachable,
-                format!("no path has an {family} address, which {remote} needs"),
-            )
+            let text = match own.is_empty() {
+                true => "this stack has no paths to connect over: it only listens".into(),
+                false => format!("no path has an {family} address, which {remote} needs"),
+            };
+            io::Error::new(io::ErrorKind::NetworkUnreachable, text)
         })
+    }
+
+    /// Settings that a program brings, with packets no larger than the stack's paths take.
+    pub(super) fn fit(&self, mut config: Arc<ConnectionConfig>) -> Arc<ConnectionConfig> {
+        let mtu_bytes = self.host.config().connection.tcp.mtu_bytes;
+        if config.tcp.mtu_bytes > mtu_bytes {
+            Arc::make_mut(&mut Arc::make_mut(&mut config).tcp).mtu_bytes = mtu_bytes;
+        }
+        config
     }
 
     // ---- listeners

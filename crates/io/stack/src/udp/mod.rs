@@ -150,7 +150,7 @@ struct Encapsulation {
 
 impl Underlay for Encapsulation {
     fn expected_of_peers(&self) -> Option<&'static str> {
-        Some("a Polypath with --engine udp there, and the same --udp-port")
+        Some("a Polypath there with the engine udp, at the same UDP port (--udp-port, UdpOptions::port)")
     }
 
     fn listens_at(&self, local: SocketAddr) -> SocketAddr {

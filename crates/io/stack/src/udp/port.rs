@@ -61,7 +61,9 @@ impl Port {
             if is_v4 { (Ipv4Addr::UNSPECIFIED, port).into() } else { (Ipv6Addr::UNSPECIFIED, port).into() };
         socket.bind(&any.into()).map_err(|error| {
             let tip = match error.kind() {
-                io::ErrorKind::AddrInUse => "; another port can be had with --udp-port, at both ends",
+                io::ErrorKind::AddrInUse => {
+                    "; another can be had, at both ends (--udp-port, UdpOptions::port)"
+                }
                 _ => "",
             };
             io::Error::new(error.kind(), format!("can't use UDP port {port}: {error}{tip}"))

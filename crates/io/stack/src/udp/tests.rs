@@ -37,6 +37,29 @@ fn server(testbed: &Testbed) -> Stack {
     Stack::udp(&testbed.server, &options).expect("a stack")
 }
 
+#[tokio::test]
+async fn a_connect_is_given_up_after_the_time_that_its_options_name() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let port = silent.local_addr().expect("an address").port();
+    let options = UdpOptions { port, ..UdpOptions::default() };
+    let stack = Stack::udp(&Namespace::current().expect("this one"), &options).expect("a stack");
+    let timeout = Some(Duration::from_millis(50));
+    let options = ConnectOptions { timeout, ..ConnectOptions::default() };
+    let error = stack.connect(([127, 0, 0, 1], 80).into(), &options).await.expect_err("nobody answers");
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(error.to_string().starts_with("127.0.0.1:80 did not answer within 50ms; expected"), "{error}");
+}
+
+#[tokio::test]
+async fn a_stack_that_only_listens_says_so_when_it_is_to_connect() {
+    let here = Namespace::current().expect("this one");
+    let options = UdpOptions { port: 0, ..UdpOptions::server() };
+    let stack = Stack::udp(&here, &options).expect("a stack");
+    let error = stack.connect(([127, 0, 0, 1], 80).into(), &ConnectOptions::default()).await;
+    let error = error.expect_err("it has no path").to_string();
+    assert_eq!(error, "this stack has no paths to connect over: it only listens");
+}
+
 async fn pair(client: &Stack, server: &Stack, to: IpAddr) -> (StackStream, StackStream) {
     let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
     let options = ConnectOptions::default();
@@ -177,8 +200,6 @@ async fn two_ends_cannot_have_one_port() {
     let _first = Stack::udp(&namespace, &options).expect("a stack");
     let error = Stack::udp(&namespace, &options).expect_err("the port is taken");
     let error = error.to_string();
-    assert!(
-        error.starts_with("can't use UDP port 16824") && error.ends_with("--udp-port, at both ends"),
-        "{error}"
-    );
+    let expected = "another can be had, at both ends (--udp-port, UdpOptions::port)";
+    assert!(error.starts_with("can't use UDP port 16824") && error.ends_with(expected), "{error}");
 }
