@@ -171,7 +171,7 @@ async fn a_port_where_nobody_listens_is_told_at_once() {
         assert_eq!(error.kind(), io::ErrorKind::HostUnreachable, "{error}");
         let text = error.to_string();
         assert!(text.starts_with(&format!("nobody listens at {nobody}")), "{text}");
-        assert!(text.contains("expected a Polypath with --engine udp"), "{text}");
+        assert!(text.contains("expected a Polypath there with the engine udp"), "{text}");
     }
 }
 
@@ -255,5 +255,5 @@ async fn who_gets_no_answer_is_told_what_the_peer_must_be() {
     let client = Engine::Stack(client(&UdpOptions { port: 16_931, ..UdpOptions::default() }));
     let soon = ConnectOptions { timeout: Some(Duration::from_millis(1)), ..ConnectOptions::default() };
     let error = client.connect(([127, 0, 0, 1], PORT).into(), &soon).await.expect_err("nobody is there");
-    assert!(error.to_string().contains("expected a Polypath with --engine udp"), "{error}");
+    assert!(error.to_string().contains("expected a Polypath there with the engine udp"), "{error}");
 }
