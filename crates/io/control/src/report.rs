@@ -44,9 +44,12 @@ pub struct ConnectionReport {
 pub struct SubflowReport {
     /// Identifier within the connection.
     pub id: u8,
-    /// This end.
+    /// Name of the interface that it goes over, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// This end, as the network knows it.
     pub local: SocketAddr,
-    /// The peer.
+    /// The peer, as the network knows it.
     pub remote: SocketAddr,
     /// Local address identifier.
     pub local_id: u8,
@@ -140,6 +143,7 @@ impl From<&SubflowInfo> for SubflowReport {
         let multipath = info.multipath.clone().unwrap_or_default();
         Self {
             id: multipath.id.0,
+            interface: None,
             local: info.tuple.local.into(),
             remote: info.tuple.remote.into(),
             local_id: multipath.local_id.0,

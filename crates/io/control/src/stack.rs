@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use polypath_mptcp::{ConnectionId, Event, SubflowError};
-use polypath_stack::stack::WeakStack;
+use polypath_stack::stack::{Stack, WeakStack};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -15,15 +15,20 @@ const BACKLOG: usize = 1024;
 
 impl Observed for WeakStack {
     fn connections(&self) -> Vec<ConnectionReport> {
-        let connections = self.upgrade().map(|stack| stack.connections()).unwrap_or_default();
-        connections.iter().map(|(_, info)| info.into()).collect()
+        let Some(stack) = self.upgrade() else { return Vec::new() };
+        stack
+            .connections()
+            .iter()
+            .map(|(_, info)| ConnectionReport::from(info).as_seen_from(&stack))
+            .collect()
     }
 
     fn subscribe(&self) -> broadcast::Receiver<EventReport> {
         let (sender, receiver) = broadcast::channel(BACKLOG);
         let Some(stack) = self.upgrade() else { return receiver };
         let mut events = stack.subscribe();
-        let known = stack.connections().into_iter().map(|(id, info)| (id, Known::from(&info))).collect();
+        let known = stack.connections().into_iter();
+        let known = known.map(|(id, info)| (id, Known::new(&stack, &info))).collect();
         let mut narrator = Narrator { stack: self.clone(), known };
         tokio::spawn(async move {
             loop {
@@ -69,9 +74,28 @@ struct Known {
     first: Option<u8>,
 }
 
-impl From<&polypath_mptcp::ConnectionInfo> for Known {
-    fn from(info: &polypath_mptcp::ConnectionInfo) -> Self {
-        let subflows: Vec<SubflowReport> = info.subflows.iter().map(Into::into).collect();
+impl ConnectionReport {
+    /// With the addresses by which the network knows both ends, and the interface.
+    fn as_seen_from(mut self, stack: &Stack) -> Self {
+        self.local = self.local.map(|local| stack.seen_at(local));
+        self.remote = self.remote.map(|remote| stack.peer_at(remote));
+        self.subflows = self.subflows.into_iter().map(|subflow| subflow.as_seen_from(stack)).collect();
+        self
+    }
+}
+
+impl SubflowReport {
+    fn as_seen_from(mut self, stack: &Stack) -> Self {
+        self.interface = stack.path_name(self.local.ip());
+        (self.local, self.remote) = (stack.seen_at(self.local), stack.peer_at(self.remote));
+        self
+    }
+}
+
+impl Known {
+    fn new(stack: &Stack, info: &polypath_mptcp::ConnectionInfo) -> Self {
+        let subflows = info.subflows.iter().map(|info| SubflowReport::from(info).as_seen_from(stack));
+        let subflows: Vec<SubflowReport> = subflows.collect();
         let first = subflows.iter().find(|subflow| subflow.local_id == 0).map(|subflow| subflow.id);
         Self { token: info.local_token, subflows, first }
     }
@@ -108,16 +132,17 @@ impl Narrator {
     fn tell(&mut self, id: ConnectionId, event: &Event) -> Vec<EventReport> {
         let mut reports = Vec::new();
         let is_new = !self.known.contains_key(&id);
-        let info = self.stack.upgrade().and_then(|stack| stack.connection(id));
+        let stack = self.stack.upgrade();
+        let info = stack.as_ref().and_then(|stack| Some((stack, stack.connection(id)?)));
         if is_new {
             // What was never open and is gone has no token to be named by.
-            let Some(info) = &info else { return reports };
-            self.known.insert(id, Known::from(info));
+            let Some((stack, info)) = &info else { return reports };
+            self.known.insert(id, Known::new(stack, info));
         }
         let Some(known) = self.known.get_mut(&id) else { return reports };
-        if let Some(info) = &info {
+        if let Some((stack, info)) = &info {
             known.token = info.local_token;
-            for subflow in info.subflows.iter().map(SubflowReport::from) {
+            for subflow in info.subflows.iter().map(|info| SubflowReport::from(info).as_seen_from(stack)) {
                 match known.subflows.iter_mut().find(|old| old.id == subflow.id) {
                     Some(old) => *old = subflow,
                     None => known.subflows.push(subflow),

@@ -114,6 +114,18 @@ impl Stack {
         self.shared.underlay(|underlay| underlay.seen_at(own)).unwrap_or(own)
     }
 
+    /// The address by which the network knows a peer of the stack's now.
+    #[must_use]
+    pub fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
+        self.shared.underlay(|underlay| underlay.peer_at(peer)).unwrap_or(peer)
+    }
+
+    /// What people call the path that one of the stack's own addresses belongs to: its interface.
+    #[must_use]
+    pub fn path_name(&self, own: IpAddr) -> Option<String> {
+        self.shared.underlay(|underlay| underlay.path_name(own)).flatten()
+    }
+
     /// What a peer may lack that does not answer.
     pub fn expected_of_peers(&self) -> Option<&'static str> {
         self.shared.underlay(|underlay| underlay.expected_of_peers()).flatten()
@@ -140,10 +152,7 @@ impl Stack {
     #[must_use]
     pub fn paths_set_aside(&self) -> Vec<String> {
         let addresses = self.shared.peek(|state| state.set_aside.clone());
-        let name = |addr: &IpAddr| {
-            let named = self.shared.underlay(|underlay| underlay.path_name(*addr)).flatten();
-            named.unwrap_or_else(|| addr.to_string())
-        };
+        let name = |addr: &IpAddr| self.path_name(*addr).unwrap_or_else(|| addr.to_string());
         let mut names: Vec<String> = addresses.iter().map(name).collect();
         names.dedup();
         names

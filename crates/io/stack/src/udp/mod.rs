@@ -38,12 +38,13 @@ mod tests;
 mod waiting;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use address::{OwnPath, stack_addr};
 use driver::{DriverShared, UdpTransmit};
+use options::first_uplink;
 pub use options::{DEFAULT_PORT, UdpOptions, UdpPath};
 pub use peers::PeerLimits;
 use polypath_mptcp::HostConfig;
@@ -82,7 +83,8 @@ impl Stack {
         let stack =
             Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
         shared.belongs_to(stack.downgrade());
-        stack.set_underlay(Box::new(Encapsulation { shared: shared.clone() }));
+        let interfaces = namespace.run(|| interface_names(options))?;
+        stack.set_underlay(Box::new(Encapsulation { shared: shared.clone(), interfaces }));
         // Without keep-alives, paths that nothing uses are forgotten all the same.
         let silence = options.keep_alive.unwrap_or(NEVER);
         let shared = Arc::downgrade(&shared);
@@ -142,10 +144,19 @@ fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::R
     Ok(ports)
 }
 
+/// The interfaces of this end's paths. That of a path that follows the system's routes is the one of the default route now; it
+/// only names the path, which goes on where the routes lead later.
+fn interface_names(options: &UdpOptions) -> Vec<Option<String>> {
+    let first = || first_uplink(&SystemState::read(&Netlink::new().ok()?).ok()?);
+    options.paths.iter().map(|path| path.interface.clone().or_else(first)).collect()
+}
+
 /// Addresses of the network as the stack knows them.
 #[derive(Debug)]
 struct Encapsulation {
     shared: Arc<DriverShared>,
+    /// Of this end's paths, in their order.
+    interfaces: Vec<Option<String>>,
 }
 
 impl Underlay for Encapsulation {
@@ -166,6 +177,11 @@ impl Underlay for Encapsulation {
     fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
         let addr = self.shared.remote(peer.ip()).map_or(peer.ip(), |remote| remote.ip().to_canonical());
         SocketAddr::new(addr, peer.port())
+    }
+
+    fn path_name(&self, own: IpAddr) -> Option<String> {
+        let OwnPath(number) = OwnPath::of(own)?;
+        self.interfaces.get(usize::from(number).checked_sub(1)?)?.clone()
     }
 
     fn expose(&self, _: u16, _: bool) -> io::Result<()> {

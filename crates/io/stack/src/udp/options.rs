@@ -97,6 +97,15 @@ const MOST_PATHS: usize = 15;
 
 /// The interfaces with a default route but the one whose route is taken first, that one's successor first.
 pub(super) fn further_uplinks(state: &SystemState) -> Vec<String> {
+    uplinks(state).into_iter().skip(1).map(|link| link.name.clone()).collect()
+}
+
+/// The interface whose default route is taken first.
+pub(super) fn first_uplink(state: &SystemState) -> Option<String> {
+    uplinks(state).first().map(|link| link.name.clone())
+}
+
+fn uplinks(state: &SystemState) -> Vec<&Link> {
     let metric = |link: &Link| {
         let routes = [true, false].into_iter().filter_map(|is_v4| state.default_route(link.index, is_v4));
         routes.map(|route| route.metric).min()
@@ -105,7 +114,7 @@ pub(super) fn further_uplinks(state: &SystemState) -> Vec<String> {
         |link: &&Link| !link.is_loopback && !link.name.starts_with("polypath") && state.is_usable(link);
     let mut uplinks: Vec<&Link> = state.links.iter().filter(is_uplink).collect();
     uplinks.sort_by_key(|link| metric(link));
-    uplinks.into_iter().skip(1).map(|link| link.name.clone()).collect()
+    uplinks
 }
 
 /// Kernels before 5.7 let only root choose the interface of a socket.

@@ -89,6 +89,8 @@ async fn data_flows_in_datagrams_over_both_paths_and_families() {
         exchange(&mut far, &mut near, 8 << 20).await;
         let info = near.connection_info().expect("it lives");
         assert!(info.mptcp);
+        let names = info.subflows.iter().map(|subflow| client.path_name(subflow.tuple.local.addr));
+        assert!(names.flatten().any(|name| name == Testbed::interface(1)), "{info:?}");
         let busy = info.subflows.iter().filter(|subflow| subflow.tcp.bytes_acked > 100_000).count();
         if to.is_ipv4() {
             assert_eq!(busy, 2, "{:?}", info.subflows);
