@@ -19,7 +19,7 @@ impl Observed for WeakStack {
         stack
             .connections()
             .iter()
-            .map(|(_, info)| ConnectionReport::from(info).as_seen_from(&stack))
+            .map(|(_, info)| ConnectionReport::from(info).seen_from(&stack))
             .collect()
     }
 
@@ -76,16 +76,16 @@ struct Known {
 
 impl ConnectionReport {
     /// With the addresses by which the network knows both ends, and the interface.
-    fn as_seen_from(mut self, stack: &Stack) -> Self {
+    fn seen_from(mut self, stack: &Stack) -> Self {
         self.local = self.local.map(|local| stack.seen_at(local));
         self.remote = self.remote.map(|remote| stack.peer_at(remote));
-        self.subflows = self.subflows.into_iter().map(|subflow| subflow.as_seen_from(stack)).collect();
+        self.subflows = self.subflows.into_iter().map(|subflow| subflow.seen_from(stack)).collect();
         self
     }
 }
 
 impl SubflowReport {
-    fn as_seen_from(mut self, stack: &Stack) -> Self {
+    fn seen_from(mut self, stack: &Stack) -> Self {
         self.interface = stack.path_name(self.local.ip());
         (self.local, self.remote) = (stack.seen_at(self.local), stack.peer_at(self.remote));
         self
@@ -94,7 +94,7 @@ impl SubflowReport {
 
 impl Known {
     fn new(stack: &Stack, info: &polypath_mptcp::ConnectionInfo) -> Self {
-        let subflows = info.subflows.iter().map(|info| SubflowReport::from(info).as_seen_from(stack));
+        let subflows = info.subflows.iter().map(|info| SubflowReport::from(info).seen_from(stack));
         let subflows: Vec<SubflowReport> = subflows.collect();
         let first = subflows.iter().find(|subflow| subflow.local_id == 0).map(|subflow| subflow.id);
         Self { token: info.local_token, subflows, first }
@@ -142,7 +142,7 @@ impl Narrator {
         let Some(known) = self.known.get_mut(&id) else { return reports };
         if let Some((stack, info)) = &info {
             known.token = info.local_token;
-            for subflow in info.subflows.iter().map(|info| SubflowReport::from(info).as_seen_from(stack)) {
+            for subflow in info.subflows.iter().map(|info| SubflowReport::from(info).seen_from(stack)) {
                 match known.subflows.iter_mut().find(|old| old.id == subflow.id) {
                     Some(old) => *old = subflow,
                     None => known.subflows.push(subflow),
