@@ -16,11 +16,7 @@ const BACKLOG: usize = 1024;
 impl Observed for WeakStack {
     fn connections(&self) -> Vec<ConnectionReport> {
         let Some(stack) = self.upgrade() else { return Vec::new() };
-        stack
-            .connections()
-            .iter()
-            .map(|(_, info)| ConnectionReport::from(info).seen_from(&stack))
-            .collect()
+        stack.connections().iter().map(|(_, info)| ConnectionReport::from(info).seen_from(&stack)).collect()
     }
 
     fn subscribe(&self) -> broadcast::Receiver<EventReport> {
