@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench lab lab-full behaviour soak fuzz deny msrv package weight install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench lab lab-full behaviour soak fuzz deny msrv package results weight install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ msrv: setup ## Does the oldest compiler that Cargo.toml names build it?
 
 package: setup ## Every crate as a package, built from that
 	.ci/package
+
+results: setup ## The tables of docs/results that commands give at once, written again
+	.ci/results
 
 weight: setup ## Instructions for a packet, against what is recorded (valgrind)
 	.ci/weight
