@@ -1,12 +1,14 @@
 //! Network set-up for a stack behind a TUN device: one private address per uplink, routed and masqueraded out of that
 //! uplink, and back again to as it was.
 
+pub mod abilities;
 mod action;
 pub mod doctor;
 mod error;
 mod farewell;
 mod forward;
 mod guardian;
+mod kernel_paths;
 mod limits;
 mod nat;
 mod nft;
@@ -173,6 +175,19 @@ impl NetworkSetup {
             self.paths().iter().filter(|path| path.uplink_addresses.contains(&outer)).find_map(of_family);
         let is_other = self.installed.other_addresses.contains(&outer);
         own.or_else(|| self.paths().iter().find_map(of_family).filter(|_| is_other))
+    }
+
+    /// The interface of one of the stack's addresses, also of one that is gone for now.
+    pub(crate) fn link_of(&self, own: IpAddr) -> Option<&str> {
+        let path = self.paths().iter().find(|path| path.stack_addresses().any(|addr| addr == own));
+        let slot = self.installed.slot;
+        let had = || {
+            self.numbers.iter().find(|(_, number)| {
+                [IpAddr::V4(places::stack_v4(slot, **number)), IpAddr::V6(places::stack_v6(slot, **number))]
+                    .contains(&own)
+            })
+        };
+        path.map(|path| path.link.as_str()).or_else(|| had().map(|(name, _)| name.as_str()))
     }
 
     /// Number of the instance: part of the names of what it sets up.

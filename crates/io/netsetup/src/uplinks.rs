@@ -120,8 +120,7 @@ impl Underlay for Uplinks {
 
     fn path_name(&self, own: IpAddr) -> Option<String> {
         let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = setup.paths().iter().find(|path| path.stack_addresses().any(|addr| addr == own));
-        path.map(|path| path.link.clone())
+        setup.link_of(own).map(str::to_string)
     }
 
     fn seen_at(&self, own: SocketAddr) -> SocketAddr {

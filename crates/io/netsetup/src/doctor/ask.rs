@@ -1,15 +1,10 @@
 //! Questions to the kernel that only the doctor has, about the calling thread's network namespace.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::{fs, io};
+use std::fs;
 
 use ethtool::{EthtoolAttr, EthtoolFeatureAttr, EthtoolHeader};
 use futures_util::TryStreamExt;
-use mptcp_pm::{
-    MptcpPathManagerAddressAttr, MptcpPathManagerAddressAttrFlag, MptcpPathManagerAttr,
-    MptcpPathManagerError, MptcpPathManagerLimitsAttr,
-};
 
 /// A variable under `/proc/sys`, without the line's end.
 pub(super) fn variable(name: &str) -> Option<String> {
@@ -23,57 +18,6 @@ pub(super) fn counter(name: &str) -> u64 {
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
     let found = names.split(' ').zip(values.split(' ')).find(|(known, _)| *known == name);
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-}
-
-/// What the kernel's path manager may do, and with which addresses (`ip mptcp limits`, `ip mptcp endpoint`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PathManager {
-    /// Subflows that a connection may have besides its first.
-    pub(super) subflows: u32,
-    /// Addresses from which subflows are opened.
-    pub(super) subflow_endpoints: Vec<IpAddr>,
-}
-
-/// Asks the kernel's path manager.
-pub(super) fn path_manager() -> io::Result<PathManager> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async {
-        let (connection, handle, _) = mptcp_pm::new_connection()?;
-        tokio::spawn(connection);
-        let mut manager = PathManager::default();
-        let mut limits = handle.limits().get().execute().await;
-        while let Some(message) = limits.try_next().await.map_err(into_io)? {
-            for attribute in message.payload.nlas {
-                if let MptcpPathManagerAttr::Limits(MptcpPathManagerLimitsAttr::Subflows(count)) = attribute {
-                    manager.subflows = count;
-                }
-            }
-        }
-        let mut addresses = handle.address().get().execute().await;
-        while let Some(message) = addresses.try_next().await.map_err(into_io)? {
-            let (mut addr, mut opens) = (None, false);
-            for attribute in message.payload.nlas {
-                let MptcpPathManagerAttr::Address(attribute) = attribute else { continue };
-                match attribute {
-                    MptcpPathManagerAddressAttr::Addr4(v4) => addr = Some(IpAddr::V4(v4)),
-                    MptcpPathManagerAddressAttr::Addr6(v6) => addr = Some(IpAddr::V6(v6)),
-                    MptcpPathManagerAddressAttr::Flags(flags) => {
-                        opens = flags.contains(&MptcpPathManagerAddressAttrFlag::Subflow);
-                    }
-                    _ => {}
-                }
-            }
-            manager.subflow_endpoints.extend(addr.filter(|_| opens));
-        }
-        Ok(manager)
-    })
-}
-
-fn into_io(error: MptcpPathManagerError) -> io::Error {
-    match error {
-        MptcpPathManagerError::NetlinkError(message) => message.to_io(),
-        error => io::Error::other(error.to_string()),
-    }
 }
 
 /// Which of a network card's offloads are on.

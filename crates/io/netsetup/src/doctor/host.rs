@@ -8,7 +8,8 @@ use rustix::thread::CapabilitySet;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Finding;
-use super::ask::{self, PathManager, variable};
+use super::ask::variable;
+use crate::kernel_paths::{KernelPaths, path_manager};
 use crate::{left_behind, probe_nft};
 
 pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
@@ -18,7 +19,7 @@ pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     let has_multipath = kernel.level == super::Level::Good;
     findings.push(kernel);
     if has_multipath {
-        findings.extend(endpoints(ask::path_manager(), &usable));
+        findings.extend(endpoints(path_manager(), &usable));
     }
     let is_admin = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
@@ -75,7 +76,7 @@ fn kernel() -> Finding {
 }
 
 /// What the kernel's path manager makes of the paths: only the kernel's own engine is concerned.
-pub(super) fn endpoints(manager: io::Result<PathManager>, usable: &[&Link]) -> Option<Finding> {
+pub(super) fn endpoints(manager: io::Result<KernelPaths>, usable: &[&Link]) -> Option<Finding> {
     if usable.len() < 2 {
         return None;
     }
