@@ -10,6 +10,7 @@ mod keepalive;
 pub mod peer_list;
 mod preference;
 pub mod stack;
+mod tally;
 #[cfg(feature = "tun")]
 pub mod tun;
 #[cfg(feature = "udp")]
@@ -18,3 +19,4 @@ pub mod udp;
 pub use engine::Engine;
 pub use preference::UplinkPreference;
 pub use stack::{Stack, WeakStack};
+pub use tally::{Fallback, PathTally, Tally};

@@ -12,9 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::kernel_info::stream_info;
+use super::meter::{Meter, SharedTally};
 use super::stream_info::StreamInfo;
 use crate::connect_options::ConnectOptions;
 use crate::keepalive::Keepalive;
+use crate::tally::Tally;
 
 /// Connections waiting to be accepted.
 const BACKLOG: i32 = 4096;
@@ -26,6 +28,7 @@ pub struct KernelEngine {
     namespace: Option<Namespace>,
     keepalive: Keepalive,
     congestion: Option<String>,
+    tally: SharedTally,
 }
 
 impl KernelEngine {
@@ -39,6 +42,12 @@ impl KernelEngine {
     #[must_use]
     pub fn plain_tcp() -> Self {
         Self { is_plain_tcp: true, ..Self::default() }
+    }
+
+    /// Whether its sockets are of plain TCP.
+    #[must_use]
+    pub fn is_plain_tcp(&self) -> bool {
+        self.is_plain_tcp
     }
 
     /// The same with other keep-alives.
@@ -87,13 +96,20 @@ impl KernelEngine {
     /// Opens a connection.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<KernelStream> {
         let wants_plain = options.config.as_ref().is_some_and(|config| !config.mptcp);
-        let socket = self.socket(remote, self.is_plain_tcp || wants_plain)?;
+        let is_plain = self.is_plain_tcp || wants_plain;
+        let socket = self.socket(remote, is_plain)?;
         if let Some(local) = options.local {
             socket.bind(local)?;
         }
         self.keepalive.set(SockRef::from(&socket));
         let inner = options.in_time(remote, None, socket.connect(remote)).await?;
-        Ok(KernelStream { inner })
+        Ok(KernelStream { inner, meter: self.tally.meter(!is_plain) })
+    }
+
+    /// What the connections have carried so far, by the address of this end.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally.read()
     }
 
     /// Listens.
@@ -103,7 +119,9 @@ impl KernelEngine {
         socket
             .bind(local)
             .map_err(|error| io::Error::new(error.kind(), format!("can't listen at {local}: {error}")))?;
-        Ok(KernelListener { inner: socket.listen(BACKLOG as u32)?, keepalive: self.keepalive })
+        let inner = socket.listen(BACKLOG as u32)?;
+        let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
+        Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
     }
 }
 
@@ -120,6 +138,8 @@ pub fn socket_info(socket: &impl AsFd) -> io::Result<StreamInfo> {
 pub struct KernelListener {
     inner: TcpListener,
     keepalive: Keepalive,
+    tally: SharedTally,
+    wants_multipath: bool,
 }
 
 impl KernelListener {
@@ -127,7 +147,7 @@ impl KernelListener {
     pub async fn accept(&self) -> io::Result<(KernelStream, SocketAddr)> {
         let (inner, peer) = self.inner.accept().await?;
         self.keepalive.set(SockRef::from(&inner));
-        Ok((KernelStream { inner }, peer))
+        Ok((KernelStream { inner, meter: self.tally.meter(self.wants_multipath) }, peer))
     }
 
     /// Where it listens.
@@ -140,6 +160,7 @@ impl KernelListener {
 #[derive(Debug)]
 pub struct KernelStream {
     inner: TcpStream,
+    meter: Meter,
 }
 
 impl KernelStream {
@@ -183,17 +204,45 @@ impl KernelStream {
         // A linger time of zero makes close send a reset; if it can't be set, a plain close is all there is.
         let _ = socket2::SockRef::from(&self.inner).set_linger(Some(std::time::Duration::ZERO));
     }
+
+    fn measure(&mut self) {
+        let info = self.info();
+        self.meter.note(info);
+    }
+
+    fn measure_if_due(&mut self) {
+        if self.meter.is_due() {
+            self.measure();
+        }
+    }
+}
+
+impl Drop for KernelStream {
+    fn drop(&mut self) {
+        self.measure();
+    }
 }
 
 impl AsyncRead for KernelStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_read(cx, buf)
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let result = Pin::new(&mut this.inner).poll_read(cx, buf);
+        match &result {
+            // At the end, before the subflows go.
+            Poll::Ready(Ok(())) if buf.filled().len() == before => this.measure(),
+            Poll::Ready(Ok(())) => this.measure_if_due(),
+            _ => {}
+        }
+        result
     }
 }
 
 impl AsyncWrite for KernelStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().inner).poll_write(cx, buf)
+        let this = self.get_mut();
+        this.measure_if_due();
+        Pin::new(&mut this.inner).poll_write(cx, buf)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -201,7 +250,9 @@ impl AsyncWrite for KernelStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+        let this = self.get_mut();
+        this.measure();
+        Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }
 

@@ -6,6 +6,8 @@
 mod kernel;
 #[cfg(feature = "kernel")]
 mod kernel_info;
+#[cfg(feature = "kernel")]
+mod meter;
 mod stream_info;
 
 use std::io;
@@ -25,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub use crate::connect_options::ConnectOptions;
 pub use crate::keepalive::Keepalive;
 use crate::stack::{Stack, StackListener, StackStream};
+use crate::tally::Tally;
 
 /// A stack that carries connections. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -94,6 +97,16 @@ impl Engine {
         }
     }
 
+    /// What the connections have carried since the engine was started, by path.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        match self {
+            Self::Stack(stack) => stack.tally(),
+            #[cfg(feature = "kernel")]
+            Self::Kernel(engine) => engine.tally(),
+        }
+    }
+
     /// Waits until every connection that was let go is closed in order, at most `limit`. The kernel needs no waiting.
     pub async fn drain(&self, limit: Duration) {
         match self {
@@ -129,10 +142,10 @@ impl Listener {
         }
     }
 
-    /// Where it listens.
+    /// Where it listens, as the network knows it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Stack(listener) => Ok(listener.local_addr()),
+            Self::Stack(listener) => Ok(listener.stack().seen_at(listener.local_addr())),
             #[cfg(feature = "kernel")]
             Self::Kernel(listener) => listener.local_addr(),
         }
@@ -151,10 +164,10 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// This end of the first subflow.
+    /// This end of the first subflow, as the network knows it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Stack(stream) => stream.local_addr(),
+            Self::Stack(stream) => stream.local_addr().map(|local| stream.stack().seen_at(local)),
             #[cfg(feature = "kernel")]
             Self::Kernel(stream) => stream.local_addr(),
         }
@@ -169,12 +182,12 @@ impl Stream {
         }
     }
 
-    /// State of the connection and its subflows.
+    /// State of the connection and its subflows, with the addresses that the network knows them by.
     pub fn info(&self) -> io::Result<StreamInfo> {
         match self {
             Self::Stack(stream) => stream
                 .connection_info()
-                .map(StreamInfo::from)
+                .map(|info| StreamInfo::from(info).seen_from(stream.stack()))
                 .ok_or_else(|| io::ErrorKind::NotConnected.into()),
             #[cfg(feature = "kernel")]
             Self::Kernel(stream) => stream.info(),

@@ -1,6 +1,9 @@
 //! What is known of a connection, in words that all engines share.
 
 use polypath_mptcp::{ConnectionInfo, SubflowInfo};
+use polypath_wire::FourTuple;
+
+use crate::stack::Stack;
 
 /// What is known of a connection, whatever carries it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +23,15 @@ impl StreamInfo {
     pub fn bytes_carried(&self) -> u64 {
         let of = |subflow: &SubflowInfo| [subflow.tcp.bytes_acked, subflow.tcp.bytes_received];
         self.subflows.iter().flat_map(of).fold(0, u64::wrapping_add)
+    }
+
+    /// With the addresses by which the network knows a stack's subflows.
+    pub(super) fn seen_from(mut self, stack: &Stack) -> Self {
+        for FourTuple { local, remote } in self.subflows.iter_mut().map(|subflow| &mut subflow.tuple) {
+            *local = stack.seen_at((*local).into()).into();
+            *remote = stack.peer_at((*remote).into()).into();
+        }
+        self
     }
 }
 

@@ -21,6 +21,7 @@ use super::state::StackShared;
 use super::task;
 use super::underlay::Underlay;
 use crate::peer_list::PeerList;
+use crate::tally::Tally;
 #[cfg(feature = "tun")]
 use crate::tun;
 
@@ -156,6 +157,14 @@ impl Stack {
         let mut names: Vec<String> = addresses.iter().map(name).collect();
         names.dedup();
         names
+    }
+
+    /// What the connections have carried so far, by path.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.shared.peek(|state| state.tally.clone());
+        tally.paths.iter_mut().for_each(|path| path.name = self.path_name(path.own));
+        tally
     }
 
     /// Counters of what lies between the stack and its peers, by name.

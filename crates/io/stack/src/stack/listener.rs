@@ -46,6 +46,10 @@ impl StackListener {
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
 }
 
 impl Drop for StackListener {

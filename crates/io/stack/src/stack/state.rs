@@ -10,7 +10,7 @@ use polypath_mptcp::{CloseReason, ConnectionConfig, ConnectionId, ConnectionInfo
 use polypath_system::WallClock;
 use polypath_tcp::ListenerId;
 use polypath_units::Instant;
-use polypath_wire::{Endpoint, Payload};
+use polypath_wire::{Endpoint, Packet, Payload, Transport};
 use tokio::sync::{Notify, broadcast};
 
 use super::driver::Transmit;
@@ -18,6 +18,7 @@ use super::pool::BufferPool;
 use super::timer::{Armed, Timer};
 use super::underlay::Underlay;
 use crate::peer_list::PeerList;
+use crate::tally::{Fallback, Tally};
 
 /// Accepted connections that wait for the application; further ones are reset.
 const ACCEPT_QUEUE: usize = 4096;
@@ -53,6 +54,7 @@ pub(super) struct State {
     peers: Option<PeerList>,
     /// Local addresses of subflows that a peer was asked not to use.
     pub(super) set_aside: Vec<IpAddr>,
+    pub(super) tally: Tally,
     pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
     armed: Armed,
     /// Tasks to wake once the lock is open.
@@ -99,6 +101,7 @@ impl StackShared {
             listeners: HashMap::new(),
             peers: None,
             set_aside: Vec::new(),
+            tally: Tally::default(),
             observers: broadcast::Sender::new(OBSERVED_EVENTS),
             armed: Armed::NEVER,
             woken: Vec::new(),
@@ -199,6 +202,7 @@ impl State {
     fn settle(&mut self, now: Instant, timer: &Timer) {
         let mut sent = Ok(());
         while let Some(packet) = self.host.poll_transmit(now) {
+            self.tally.add(packet.ip.src, payload_bytes(&packet));
             if sent.is_ok() {
                 sent = self.transmit.transmit(packet);
             }
@@ -216,6 +220,12 @@ impl State {
         if let Err(error) = sent {
             self.fail(&error);
         }
+    }
+
+    /// A packet came from the driver.
+    pub(super) fn receive(&mut self, now: Instant, packet: Packet) {
+        self.tally.add(packet.ip.dst, payload_bytes(&packet));
+        self.host.handle_packet(now, packet);
     }
 
     pub(super) fn timer_fired(&mut self) {
@@ -268,6 +278,11 @@ impl State {
     fn dispatch(&mut self, now: Instant, id: ConnectionId, event: Event) {
         self.note_peer(id, &event);
         self.note_set_aside(id, &event);
+        match event {
+            Event::FellBack(reason) => self.tally.note_fallback(Fallback::Reason(reason)),
+            Event::Connected | Event::Accepted { .. } => self.tally.connections += 1,
+            _ => {}
+        }
         if self.observers.receiver_count() > 0 && !matches!(event, Event::Readable | Event::Writable) {
             // Nobody listens any more: no harm.
             let _ = self.observers.send((now, id, event));
@@ -456,6 +471,13 @@ impl State {
             self.host.abort(now, id);
             self.close(now, id);
         }
+    }
+}
+
+fn payload_bytes(packet: &Packet) -> u64 {
+    match &packet.transport {
+        Transport::Tcp(segment) => segment.payload.len() as u64,
+        _ => 0,
     }
 }
 

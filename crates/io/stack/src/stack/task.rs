@@ -62,7 +62,7 @@ fn poll_once<R: Receive>(
             state.host.handle_timeout(now);
         }
         for packet in packets.drain(..) {
-            state.host.handle_packet(now, packet);
+            state.receive(now, packet);
         }
     });
     cx.waker().wake_by_ref();
