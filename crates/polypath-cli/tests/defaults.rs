@@ -167,7 +167,7 @@ fn scenario() -> Settings {
 
 /// Options of the command whose defaults are worth knowing: the command, the option, the default.
 const OPTIONS: &[(&str, &str, &str)] = &[
-    ("get", "--engine", "kernel"),
+    ("get", "--engine", "auto"),
     ("get", "--scheduler", "default"),
     ("get", "--path-manager", "endpoints"),
     ("get", "--congestion-control", "cubic, and lia for a further subflow over the same access link"),

@@ -194,7 +194,7 @@ fn a_measurement_whose_peer_goes_away_says_so() {
     lab.add_default_routes();
     for engine in ["tun", "kernel"] {
         let before = state(&lab.testbed.client);
-        let mut listen = polypath(&lab, &["perf", "-s", "-i", "0"]);
+        let mut listen = polypath(&lab, &["perf", "-s", "-i", "0", "--engine", "kernel"]);
         let listening = lab.testbed.server.run(|| listen.stdout(Stdio::piped()).spawn());
         let mut server = Running(listening.expect("a namespace").expect("the command"));
         let mut line = String::new();

@@ -112,7 +112,20 @@ print(seen.decode()); sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid,0)[1]))"
     let count = "n=0; trap 'n=$((n+1))' INT; echo ready; sleep 1; sleep 1; echo count=$n; exit 5";
     let mut command = Command::new("python3");
     let polypath = env!("CARGO_BIN_EXE_polypath");
-    command.args(["-c", terminal, polypath, "run", "--", "env", "--default-signal", "sh", "-c", count]);
+    command.args([
+        "-c",
+        terminal,
+        polypath,
+        "run",
+        "--engine",
+        "kernel",
+        "--",
+        "env",
+        "--default-signal",
+        "sh",
+        "-c",
+        count,
+    ]);
     let output = lab.output(&mut command);
     assert!(text(&output).0.contains("count=1"), "{output:?}");
     assert_eq!(output.status.code(), Some(5));

@@ -15,8 +15,9 @@ use hyper::header::{ALLOW, WWW_AUTHENTICATE};
 use polypath_config::Policies;
 use url::Url;
 
-use super::engine::EngineArguments;
+use super::engine::{EngineArguments, Task};
 use super::network::{Interruption, block_on_saving};
+use super::shares::Begun;
 use super::transfer::{
     Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, notices, refused,
     summary, survive_file_size_limit, wants_token,
@@ -76,6 +77,13 @@ impl Place {
             Ok(Self::Here(text.into()))
         }
     }
+
+    fn host(&self) -> Option<&str> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(url) => url.host_str(),
+        }
+    }
 }
 
 /// What is wrong if no place is elsewhere: mostly the way in which `scp` names one.
@@ -125,7 +133,11 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let token = arguments.credentials.token()?;
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
-        let engine = arguments.engine.start(policies).await?;
+        let places = sources.iter().chain([&target]);
+        let task = arguments.engine.connecting(places.filter_map(Place::host)).await;
+        let task = Task { is_quiet: arguments.quiet, ..task };
+        let engine = arguments.engine.start(policies, task).await?;
+        let begun = Begun::new(&engine, "server");
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let copier = Copier { arguments, client, interruption, left_out: Cell::new(0) };
@@ -147,6 +159,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             }
         }
         engine.drain(Duration::from_secs(1)).await;
+        begun.tell(&engine, arguments.quiet);
         match copier.left_out.get() {
             0 => Ok(()),
             count => Err(Failure::Run(format!("of what the server has, {count} names were left out"))),

@@ -10,6 +10,7 @@ use polypath_config::{Policies, PolicyKind};
 use polypath_congestion as congestion;
 use polypath_control::offer;
 use polypath_mptcp::{ConnectionConfig, JudgePaths, path_manager, scheduler};
+use polypath_netsetup::abilities::Abilities;
 use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
 use polypath_netsetup::{GuardianCommand, NetworkSetup, SetupError, SetupOptions};
 use polypath_stack::engine::{Keepalive, KernelEngine};
@@ -18,7 +19,9 @@ use polypath_stack::{Engine, Stack, UplinkPreference, udp};
 use polypath_system::{Namespace, runtime_directory};
 use polypath_units::named::Named;
 
+use super::choice::{self, Carrier, Choice, Wanted, choose};
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
+use super::network::is_loopback;
 use super::{Failure, chosen, complain, print_line};
 
 /// What carries the connections.
@@ -26,7 +29,7 @@ use super::{Failure, chosen, complain, print_line};
 #[command(next_help_heading = "Engine")]
 pub(super) struct EngineArguments {
     /// What carries the connections
-    #[arg(long, value_enum, default_value_t = Kind::Kernel)]
+    #[arg(long, value_enum, default_value_t = Kind::Auto)]
     engine: Kind,
     /// Interfaces to use (engines tun and udp); all with an address and a default route if none is named
     ///
@@ -69,6 +72,8 @@ pub(super) struct EngineArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
+    /// The best of tun, kernel and tcp that this host allows; one line says which
+    Auto,
     /// Our own stack, on all uplinks; needs CAP_NET_ADMIN
     Tun,
     /// Our own stack in UDP datagrams, to another Polypath; needs no privileges
@@ -96,13 +101,100 @@ fn optional<K: PolicyKind>(
 
 impl EngineArguments {
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
-    pub(super) async fn start(&self, policies: &Policies) -> Result<Engine, Failure> {
-        self.start_as(false, policies)
+    pub(super) async fn start(&self, policies: &Policies, task: Task) -> Result<Engine, Failure> {
+        let chosen = self.policies(policies)?;
+        self.end_if_dry()?;
+        clear_leftovers();
+        let engine = match self.engine {
+            Kind::Auto => self.start_best(&chosen, task)?,
+            Kind::Tun => self.start_tun(&chosen)?,
+            Kind::Udp => self.start_udp(task.listens, &chosen)?,
+            Kind::Kernel => self.start_kernel(KernelEngine::new()),
+            Kind::Tcp => self.start_kernel(KernelEngine::plain_tcp()),
+        };
+        offer_control(&engine);
+        Ok(engine)
     }
 
-    /// As [`EngineArguments::start`], for commands that listen.
-    pub(super) async fn start_listening(&self, policies: &Policies) -> Result<Engine, Failure> {
-        self.start_as(true, policies)
+    /// What a command does that connects to `hosts`: whether all of them are this machine is looked up where it matters.
+    pub(super) async fn connecting<'a>(&self, hosts: impl IntoIterator<Item = &'a str>) -> Task {
+        let mut task = Task { is_local: self.engine == Kind::Auto, ..Task::default() };
+        for host in hosts {
+            task.is_local = task.is_local && is_loopback(host).await;
+        }
+        task
+    }
+
+    /// The best that the host allows, in one line on standard error.
+    fn start_best(&self, chosen: &ChosenPolicies, task: Task) -> Result<Engine, Failure> {
+        let abilities = look()?;
+        let first = self.choose_engine(&abilities, task, None)?;
+        if first.carrier != Carrier::Tun {
+            return Ok(self.start_chosen(&first, task));
+        }
+        let failed = match self.start_tun(chosen) {
+            Ok(engine) => {
+                task.tell(&first.line);
+                return Ok(engine);
+            }
+            // Of what was asked for by name, nothing less will do.
+            Err(failure) if self.option_of_ours().is_some() => return Err(failure),
+            Err(Failure::Input(message) | Failure::Run(message)) => message,
+            Err(exit @ Failure::Exit(_)) => return Err(exit),
+        };
+        let second = self.choose_engine(&abilities, task, Some(&failed))?;
+        Ok(self.start_chosen(&second, task))
+    }
+
+    fn choose_engine(
+        &self,
+        abilities: &Abilities,
+        task: Task,
+        failed: Option<&str>,
+    ) -> Result<Choice, Failure> {
+        let ours = self.option_of_ours();
+        let command = choice::typed();
+        let wanted = Wanted {
+            is_local: task.is_local && ours.is_none(),
+            failed,
+            command: &command,
+            runs_program: task.runs_program,
+        };
+        let choice = choose(abilities, &wanted);
+        match (ours, &choice.obstacle) {
+            (Some(option), Some(obstacle)) => Err(Failure::Run(format!(
+                "{option} is for our own stack, which can't start: {obstacle}, or --engine udp"
+            ))),
+            _ => Ok(choice),
+        }
+    }
+
+    fn start_chosen(&self, choice: &Choice, task: Task) -> Engine {
+        task.tell(&choice.line);
+        self.start_kernel(match choice.carrier {
+            Carrier::Tcp => KernelEngine::plain_tcp(),
+            _ => KernelEngine::new(),
+        })
+    }
+
+    fn start_kernel(&self, engine: KernelEngine) -> Engine {
+        Engine::Kernel(engine.with_keepalive(self.keepalive()))
+    }
+
+    /// With a choice in place of `auto`, for programs that start the engine themselves.
+    pub(super) fn decided(&self, task: Task) -> Result<Self, Failure> {
+        self.check()?;
+        if self.engine != Kind::Auto {
+            return Ok(self.clone());
+        }
+        let choice = self.choose_engine(&look()?, task, None)?;
+        task.tell(&choice.line);
+        let engine = match choice.carrier {
+            Carrier::Tun => Kind::Tun,
+            Carrier::Kernel => Kind::Kernel,
+            Carrier::Tcp => Kind::Tcp,
+        };
+        Ok(Self { engine, ..self.clone() })
     }
 
     /// The choices in the words of `polypath_open`, for programs that start the engine themselves.
@@ -142,7 +234,7 @@ impl EngineArguments {
         match self.engine {
             _ if self.keepalive() == Keepalive::default() => {}
             Kind::Tun | Kind::Udp => words.push(format!("keepalive={}", self.keepalive)),
-            Kind::Kernel | Kind::Tcp => {
+            Kind::Auto | Kind::Kernel | Kind::Tcp => {
                 let expected = "expected engine tun or udp where the program opens its own sockets";
                 return Err(Failure::input(format!("--keepalive: {expected}")));
             }
@@ -155,9 +247,8 @@ impl EngineArguments {
         Ok(words.join(","))
     }
 
-    /// Refuses choices that the engine hasn't.
-    fn check(&self) -> Result<(), Failure> {
-        let is_ours = matches!(self.engine, Kind::Tun | Kind::Udp);
+    /// An option that only our own stack has.
+    fn option_of_ours(&self) -> Option<&'static str> {
         let choices = [
             ("--interface", !self.interfaces.is_empty()),
             ("--backup", !self.backup.is_empty()),
@@ -167,12 +258,18 @@ impl EngineArguments {
             ("--announce", !self.announce.is_empty()),
             ("--judge-paths", self.judge_paths.is_some()),
         ];
-        if let Some((option, _)) = choices.iter().find(|(_, given)| *given && !is_ours) {
+        choices.iter().find(|(_, given)| *given).map(|(option, _)| *option)
+    }
+
+    /// Refuses choices that the engine hasn't.
+    fn check(&self) -> Result<(), Failure> {
+        let is_ours = matches!(self.engine, Kind::Auto | Kind::Tun | Kind::Udp);
+        if let Some(option) = self.option_of_ours().filter(|_| !is_ours) {
             return Err(Failure::input(format!(
                 "{option} is for our own stack; expected --engine tun or udp with it (the kernel's is set up with `ip mptcp` and sysctl)"
             )));
         }
-        if self.dry_run && self.engine != Kind::Tun {
+        if self.dry_run && !matches!(self.engine, Kind::Auto | Kind::Tun) {
             return Err(Failure::input(
                 "--dry-run: only --engine tun sets anything up; expected --engine tun with it",
             ));
@@ -188,9 +285,13 @@ impl EngineArguments {
         Ok(())
     }
 
-    /// The kernel's own sockets carry the connections.
-    pub(super) fn is_kernel(&self) -> bool {
-        matches!(self.engine, Kind::Kernel | Kind::Tcp)
+    /// The kernel's own sockets carry the connections within this machine.
+    pub(super) fn is_kernel_within_the_machine(&self) -> bool {
+        match self.engine {
+            Kind::Kernel | Kind::Tcp => true,
+            Kind::Auto => self.option_of_ours().is_none(),
+            Kind::Tun | Kind::Udp => false,
+        }
     }
 
     /// With `--dry-run`, shows what would be set up and ends; for commands that do something before they start the engine.
@@ -204,20 +305,6 @@ impl EngineArguments {
         let plan = NetworkSetup::dry_run(&namespace, "polypath0", &setup).map_err(setup_failure)?;
         print_line(&plan)?;
         Err(Failure::Exit(0))
-    }
-
-    fn start_as(&self, is_reachable: bool, policies: &Policies) -> Result<Engine, Failure> {
-        let chosen = self.policies(policies)?;
-        self.end_if_dry()?;
-        clear_leftovers();
-        let engine = match self.engine {
-            Kind::Tun => self.start_tun(&chosen)?,
-            Kind::Udp => self.start_udp(is_reachable, &chosen)?,
-            Kind::Kernel => Engine::Kernel(KernelEngine::new().with_keepalive(self.keepalive())),
-            Kind::Tcp => Engine::Kernel(KernelEngine::plain_tcp().with_keepalive(self.keepalive())),
-        };
-        offer_control(&engine);
-        Ok(engine)
     }
 
     fn start_udp(&self, is_reachable: bool, chosen: &ChosenPolicies) -> Result<Engine, Failure> {
@@ -310,6 +397,36 @@ impl EngineArguments {
             error => Failure::run(error),
         })
     }
+}
+
+/// What a command is to do with its engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Task {
+    /// It takes connections.
+    pub(super) listens: bool,
+    /// All of it happens on this machine's loopback interface.
+    pub(super) is_local: bool,
+    /// It runs a program of the user's.
+    pub(super) runs_program: bool,
+    /// The choice is not told.
+    pub(super) is_quiet: bool,
+}
+
+impl Task {
+    /// What a command does that listens at an address.
+    pub(super) fn listening(at: IpAddr) -> Self {
+        Self { listens: true, is_local: at.to_canonical().is_loopback(), ..Self::default() }
+    }
+
+    fn tell(self, line: &str) {
+        if !self.is_quiet {
+            complain(line);
+        }
+    }
+}
+
+fn look() -> Result<Abilities, Failure> {
+    Namespace::current().and_then(|namespace| Abilities::look(&namespace)).map_err(Failure::run)
 }
 
 /// The subcommand of a process that waits to take down what another one has set up.

@@ -11,8 +11,9 @@ use polypath_config::Policies;
 use polypath_system::console;
 use url::Url;
 
-use super::engine::EngineArguments;
+use super::engine::{EngineArguments, Task};
 use super::network::{Interruption, block_on_saving};
+use super::shares::Begun;
 use super::transfer::{
     Credentials, Patience, Shown, download_failure, failure, file_name, notices, summary,
     survive_file_size_limit,
@@ -54,7 +55,10 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let token = arguments.credentials.token()?;
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
-        let engine = arguments.engine.start(policies).await?;
+        let task = arguments.engine.connecting(urls.iter().filter_map(Url::host_str)).await;
+        let task = Task { is_quiet: arguments.quiet, ..task };
+        let engine = arguments.engine.start(policies, task).await?;
+        let begun = Begun::new(&engine, "server");
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let mut failures = Vec::new();
@@ -67,6 +71,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             }
         }
         engine.drain(Duration::from_secs(1)).await;
+        begun.tell(&engine, arguments.quiet);
         let last = failures.pop();
         failures.iter().for_each(|message| complain(message));
         last.map_or(Ok(()), |message| Err(Failure::Run(message)))

@@ -5,6 +5,8 @@ mod all;
 #[cfg(feature = "full")]
 mod bench;
 #[cfg(feature = "full")]
+mod choice;
+#[cfg(feature = "full")]
 mod cp;
 mod demo;
 #[cfg(feature = "full")]
@@ -37,6 +39,8 @@ mod run;
 mod schema;
 #[cfg(feature = "full")]
 mod serve;
+#[cfg(feature = "full")]
+mod shares;
 mod sim;
 mod soak;
 #[cfg(feature = "full")]

@@ -150,6 +150,14 @@ pub(super) async fn resolve(
         .ok_or_else(|| Failure::Run(format!("the host \"{host}\" has no address of the wanted family")))
 }
 
+/// Whether a host is this machine, by its loopback interface. One that can't be found is not.
+pub(super) async fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let Ok(addresses) = tokio::net::lookup_host((bare, 0)).await else { return false };
+    let mut addresses = addresses.map(|addr| addr.ip().to_canonical()).peekable();
+    addresses.peek().is_some() && addresses.all(|addr| addr.is_loopback())
+}
+
 /// Zero stands for none.
 pub(super) fn is_given(time: &Duration) -> bool {
     !time.is_zero()

@@ -18,8 +18,9 @@ use polypath_stack::engine::ConnectOptions;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::engine::EngineArguments;
+use super::engine::{EngineArguments, Task};
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
+use super::shares::Begun;
 use super::transfer::{Patience, seconds};
 use super::{Failure, chosen, complain, print_json, print_line};
 
@@ -112,13 +113,15 @@ async fn client(
     host: &str,
     interruption: &Interruption,
 ) -> Result<(), Failure> {
-    let engine = arguments.engine.start(policies).await?;
+    let task = arguments.engine.connecting([host]).await;
+    let engine = arguments.engine.start(policies, Task { is_quiet: arguments.json, ..task }).await?;
     let connect = connect_options(arguments, policies, &engine)?;
     let family = |address: &SocketAddr| {
         !(arguments.version4 && address.is_ipv6() || arguments.version6 && address.is_ipv4())
     };
     let server = resolve(host, arguments.port, family).await?;
     let draining = engine.clone();
+    let begun = Begun::new(&engine, "server");
     let client =
         Client { server_name: host.into(), connect, ..Client::new(engine, server, parameters(arguments)?) };
     let client = Client { progress_limit: arguments.patience.limit(), ..client };
@@ -130,6 +133,7 @@ async fn client(
     };
     let report = interruption.hold(measure).await.map_err(failure)?;
     printer.finish(&report)?;
+    begun.tell(&draining, arguments.json);
     match report.error {
         // It is in the report.
         Some(_) if arguments.json => Err(Failure::Exit(1)),
@@ -141,7 +145,8 @@ async fn client(
 
 async fn server(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
-    let engine = arguments.engine.start_listening(policies).await?;
+    let task = Task::listening(arguments.bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
+    let engine = arguments.engine.start(policies, Task { is_quiet: arguments.json, ..task }).await?;
     let mut server = listen(arguments, &engine).await?;
     server.set_progress_limit(arguments.patience.limit());
     for test in 1.. {

@@ -11,7 +11,7 @@ use clap::Args;
 use polypath_relay::EngineChoice;
 use polypath_relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
-use super::engine::{EngineArguments, guardian};
+use super::engine::{EngineArguments, Task, guardian};
 use super::{Failure, complain, network};
 
 /// The subcommand that keeps the connections of preloaded programs; the library starts it.
@@ -34,6 +34,9 @@ pub(super) struct Arguments {
     /// Take connections from other Polypath ends at the UDP port (engine udp); the program's listeners get them
     #[arg(long)]
     reachable: bool,
+    /// Show nothing but failures
+    #[arg(short, long)]
+    quiet: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -43,7 +46,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::input("no command to run"));
     };
-    let options = arguments.engine.words(arguments.reachable)?;
     let name = Path::new(program).display();
     let Some(found) = find_program(program) else {
         complain(&format!(
@@ -60,6 +62,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     let mut preload = find_library()?.into_os_string();
+    let task = Task { runs_program: true, is_quiet: arguments.quiet, ..Task::default() };
+    let options = arguments.engine.decided(task)?.words(arguments.reachable)?;
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
@@ -185,7 +189,7 @@ mod tests {
     #[test]
     fn the_library_understands_what_it_is_told() {
         for (line, expected) in [
-            ("-- true", "engine=kernel"),
+            ("--engine kernel -- true", "engine=kernel"),
             ("--engine tcp true", "engine=tcp"),
             ("--engine tun -I a,b --backup b -- true -x", "engine=tun,interface=a,interface=b,backup=b"),
             ("--engine udp --udp-port 7 --reachable true", "engine=udp,udp_port=7,reachable"),
@@ -196,8 +200,8 @@ mod tests {
             assert_eq!(options, expected);
             assert!(EngineChoice::parse(&options).is_ok(), "{options}");
         }
-        assert!(options("--reachable true").is_err());
-        assert!(options("-I eth0 true").is_err());
+        assert!(options("--engine kernel --reachable true").is_err());
+        assert!(options("--engine kernel -I eth0 true").is_err());
     }
 
     #[test]

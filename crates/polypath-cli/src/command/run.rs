@@ -8,7 +8,8 @@ use clap::Args;
 use polypath_config::Policies;
 use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
-use super::engine::EngineArguments;
+use super::engine::{EngineArguments, Task};
+use super::shares::Begun;
 use super::{Failure, complain, network};
 
 #[derive(Debug, Args)]
@@ -26,6 +27,9 @@ pub(super) struct Arguments {
     /// Say on standard error what happens to each connection
     #[arg(short, long)]
     verbose: bool,
+    /// Show nothing but failures, and what the program shows
+    #[arg(short, long)]
+    quiet: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -89,12 +93,17 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     };
     let launch = Launch::prepare(enclosure, inside).map_err(failure)?;
     let ended = network::block_on(async {
-        let engine = if arguments.publish.is_empty() {
-            arguments.engine.start(policies).await?
-        } else {
-            arguments.engine.start_listening(policies).await?
+        let task = Task {
+            listens: !arguments.publish.is_empty(),
+            is_quiet: arguments.quiet,
+            runs_program: true,
+            ..Task::default()
         };
-        launch.run(engine).await.map_err(failure)
+        let engine = arguments.engine.start(policies, task).await?;
+        let begun = Begun::new(&engine, "peer");
+        let ended = launch.run(engine.clone()).await.map_err(failure);
+        begun.tell(&engine, arguments.quiet);
+        ended
     })?;
     match ended.exit_code() {
         0 => Ok(()),

@@ -10,9 +10,10 @@ use crate::web::{self, Access, FileServer, Token};
 use clap::Args;
 use polypath_config::Policies;
 
-use super::engine::EngineArguments;
+use super::engine::{EngineArguments, Task};
 use super::network::block_on;
 use super::request_log::Log;
+use super::shares::Begun;
 use super::transfer::token_in;
 use super::{Failure, print_line};
 
@@ -65,7 +66,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         files = files.with_token(token.clone());
     }
     block_on(async {
-        let engine = arguments.engine.start_listening(policies).await?;
+        let task = Task { is_quiet: arguments.quiet, ..Task::listening(arguments.listen.ip()) };
+        let engine = arguments.engine.start(policies, task).await?;
         let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
@@ -83,9 +85,11 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
                 std::future::pending::<()>().await;
             }
         };
+        let begun = Begun::new(&engine, "client");
         let finished = async {
             web::serve(files, listener, stop, log).await;
             engine.drain(DRAIN).await;
+            begun.tell(&engine, arguments.quiet);
             if let Some(requests) = Arc::into_inner(requests) {
                 requests.finish(&written, LAST_LINES);
             }
@@ -111,7 +115,8 @@ fn token(arguments: &Arguments) -> Result<Option<Token>, Failure> {
         return token_in(file).map(Some);
     }
     // An address of our own stacks is not the system's loopback, whatever its numbers.
-    let is_local = arguments.listen.ip().to_canonical().is_loopback() && arguments.engine.is_kernel();
+    let is_local =
+        arguments.listen.ip().to_canonical().is_loopback() && arguments.engine.is_kernel_within_the_machine();
     if !arguments.writable || is_local {
         return Ok(None);
     }

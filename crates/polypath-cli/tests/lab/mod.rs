@@ -98,10 +98,12 @@ impl Lab {
         path
     }
 
-    /// `polypath run` with options, and the program to run.
+    /// `polypath run` with options, and the program to run; on the kernel's engine unless they name another.
     pub(crate) fn polypath(&self, options: &[&str], command: &[&dyn AsRef<OsStr>]) -> Command {
         let mut polypath = Command::new(env!("CARGO_BIN_EXE_polypath"));
-        polypath.arg("run").args(options).arg("--").args(command);
+        let is_named = options.contains(&"--engine");
+        let engine: &[&str] = if is_named { &[] } else { &["--engine", "kernel"] };
+        polypath.arg("run").args(engine).args(options).arg("--").args(command);
         polypath.stdin(Stdio::null());
         polypath
     }

@@ -1,0 +1,104 @@
+//! `--engine auto`: what is chosen, what is said of it, and how each transfer's bytes were shared.
+
+mod lab;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use lab::{Lab, Running, finish, has_or_skip};
+
+const URL: &str = "http://10.77.0.2:8077/file";
+
+/// A server of the lab's folder at the other end, on an engine of the kernel's.
+fn serve(lab: &Lab, engine: &str) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["serve", "--quiet", "--engine", engine, "--listen", "10.77.0.2:8077"]).arg(lab.folder());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = lab.testbed.server.run(|| command.spawn()).expect("a namespace").expect("the command");
+    let mut server = Running(child);
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("Serving"), "{:?}", finish(server));
+    server
+}
+
+/// `polypath get` with its files in the lab's folder.
+fn get(lab: &Lab, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.env("POLYPATH_RUNTIME_DIR", lab.folder().join("runtime")).env("HOME", lab.folder());
+    command.arg("get").args(options).arg(URL).current_dir(lab.folder()).stdin(Stdio::null());
+    command
+}
+
+/// The lines on standard error of a command that succeeds.
+fn said(lab: &Lab, command: &mut Command) -> Vec<String> {
+    let output = lab.output(command);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).lines().map(str::to_string).collect()
+}
+
+#[test]
+fn the_choice_and_the_shares_are_told() {
+    let Some(lab) = Lab::new_or_skip("engine auto") else { return };
+    lab.add_default_routes();
+    lab.file("file", 3 << 20);
+    let server = serve(&lab, "kernel");
+    let lines = said(&lab, &mut get(&lab, &["-o", "copy"]));
+    assert_eq!(
+        lines.first().map(String::as_str),
+        Some("polypath: engine tun (our own stack), over path0 and path1")
+    );
+    let last = lines.last().expect("lines");
+    assert!(
+        last.contains("path0 ") && !last.contains("100.") && !last.contains("does not speak"),
+        "{lines:?}"
+    );
+    assert!(said(&lab, &mut get(&lab, &["-q", "-o", "copy"])).is_empty());
+    let lines = said(&lab, &mut get(&lab, &["-o", "copy", "--engine", "kernel"]));
+    let last = lines.last().expect("lines");
+    assert!(last.contains("path0 ") && !last.contains("does not speak"), "{lines:?}");
+    drop(server);
+    let _server = serve(&lab, "tcp");
+    for engine in [&[][..], &["--engine", "kernel"]] {
+        let lines = said(&lab, &mut get(&lab, &[&["-o", "copy"], engine].concat()));
+        let last = lines.last().expect("lines");
+        let expected = "path0 3.1 MB; one path only: the server does not speak Multipath TCP";
+        assert!(last.starts_with(expected), "{lines:?}");
+    }
+}
+
+#[test]
+fn without_rights_the_kernel_is_taken_and_the_command_for_more_is_told() {
+    let Some(lab) = Lab::new_or_skip("engine auto without rights") else { return };
+    if !has_or_skip("setpriv", "engine auto without rights") {
+        return;
+    }
+    lab.add_default_routes();
+    lab.file("file", 10_000);
+    let _server = serve(&lab, "kernel");
+    let no_rights = |options: &[&str]| {
+        let command = get(&lab, options);
+        let mut without = Command::new("setpriv");
+        without.args(["--inh-caps=-all", "--bounding-set=-all", "--reuid=65534", "--clear-groups"]);
+        without.arg(command.get_program()).args(command.get_args()).current_dir("/");
+        without
+    };
+    let lines = said(&lab, &mut no_rights(&["-o", "/dev/null"]));
+    assert!(lines[0].starts_with("polypath: engine kernel (its Multipath TCP), over path0"), "{lines:?}");
+    assert!(lines[0].contains("for our own stack over path0 and path1 `"), "{lines:?}");
+    let output = lab.output(&mut no_rights(&["--scheduler", "redundant"]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("polypath: --scheduler is for our own stack, which can't start: "), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn loopback_is_the_kernel_s() {
+    let Some(lab) = Lab::new_or_skip("engine auto within a machine") else { return };
+    lab.add_default_routes();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["get", "http://127.0.0.1:1/"]).stdin(Stdio::null());
+    let output = lab.output(&mut command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("polypath: engine kernel, within this machine\n"), "{said}");
+}
