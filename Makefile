@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench lab lab-full behaviour soak fuzz deny msrv package results weight install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package results weight install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,10 @@ lint: setup ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) clippy -p polypath-cli --no-default-features --quiet -- -D warnings
+	$(CARGO) clippy -p polypath --no-default-features --quiet -- -D warnings
+	$(CARGO) clippy -p polypath --all-features --quiet -- -D warnings
+	$(CARGO) fmt --all --check --manifest-path examples/policies/Cargo.toml
+	$(CARGO) clippy --all-targets --quiet --manifest-path examples/policies/Cargo.toml --target-dir $(TARGET) -- -D warnings
 
 doc: setup ## Documentation, broken links denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet

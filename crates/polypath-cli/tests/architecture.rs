@@ -56,7 +56,6 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "testbed",
             "sim",
             "lab",
-            "polypath",
         ],
     ),
 ];

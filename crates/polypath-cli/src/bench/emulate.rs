@@ -164,7 +164,7 @@ pub(crate) fn run(
             && below_rate.lost_packets == 0;
         rows.push(EmulateRow { rate_mbit_per_s: rate, udp, tcp, delay, below_rate, is_within_bars });
     }
-    processors.enter(&processors.all)?;
+    enter(&processors.all)?;
     let delay_ms = config.delay.as_millis_f64();
     Ok(EmulateResult { delay_ms, seconds: config.seconds, is_pinned: processors.are_apart(), rows })
 }
@@ -195,11 +195,11 @@ impl Processors {
     fn are_apart(&self) -> bool {
         self.emulating != self.measuring
     }
+}
 
-    #[allow(clippy::unused_self, reason = "the sets are this one's")]
-    fn enter(&self, set: &CpuSet) -> io::Result<()> {
-        Ok(sched_setaffinity(None, set)?)
-    }
+/// From now on this thread runs on these processors only.
+fn enter(set: &CpuSet) -> io::Result<()> {
+    Ok(sched_setaffinity(None, set)?)
 }
 
 /// A link, and a socket at each end of it.
@@ -228,9 +228,9 @@ impl Ground {
         };
         let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
         // A thread begins where the one that starts it is.
-        processors.enter(&processors.emulating)?;
+        enter(&processors.emulating)?;
         let emulation = Emulation::start(middle, vec![link]).map_err(io::Error::from);
-        processors.enter(&processors.measuring)?;
+        enter(&processors.measuring)?;
         let emulation = emulation?;
         let bind = |namespace: &Namespace, addr| namespace.run(|| UdpSocket::bind((addr, 0)))?;
         let receiver = bind(&testbed.server, Testbed::server_v4(0))?;

@@ -212,7 +212,7 @@ impl Scene {
 
     /// Does `work` while the server's kernel answers.
     async fn served<T>(&self, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-        let listener = self.kernel(Side::Server).listen(self.server_anywhere()).await?;
+        let listener = self.kernel(Side::Server).listen(server_anywhere()).await?;
         let serving = async {
             loop {
                 let (stream, _) = listener.accept().await?;
@@ -225,11 +225,6 @@ impl Scene {
             ended = serving => ended,
         };
         ended.map(|never| match never {})
-    }
-
-    #[allow(clippy::unused_self, reason = "a server of this scene")]
-    fn server_anywhere(&self) -> SocketAddr {
-        (std::net::Ipv4Addr::UNSPECIFIED, PORT).into()
     }
 
     /// The routes and the path managers that let the kernel's client use all paths: the server announces its other addresses.
@@ -310,6 +305,10 @@ fn request(bytes: u64, way: Way) -> [u8; REQUEST_BYTES] {
     request[..8].copy_from_slice(&bytes.to_be_bytes());
     request[8] = u8::from(way == Way::Receive);
     request
+}
+
+fn server_anywhere() -> SocketAddr {
+    (std::net::Ipv4Addr::UNSPECIFIED, PORT).into()
 }
 
 /// Answers one request.
