@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd
 
-.PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package results weight install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,11 @@ msrv: setup ## Does the oldest compiler that Cargo.toml names build it?
 
 package: setup ## Every crate as a package, built from that
 	.ci/package
+
+guide: ## The guide as pages of HTML, in docs/guide/book (needs mdbook: cargo install mdbook)
+	@command -v mdbook >/dev/null || { \
+	  echo "polypath: mdbook is missing; install it with: cargo install mdbook" >&2; exit 1; }
+	mdbook build docs/guide
 
 results: setup ## The tables of docs/results that commands give at once, written again
 	.ci/results
