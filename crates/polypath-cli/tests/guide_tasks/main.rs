@@ -251,6 +251,8 @@ fn two_uplinks_are_used() {
     let done = carry_out(&mut machines, "two-uplinks");
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(machines.has_large(), "{done:?}");
+    assert!(done.error.contains("engine tun (our own stack), over wlan0 and wwan0"), "{done:?}");
+    assert!(done.error.contains("times the faster alone"), "{done:?}");
     for uplink in ["wlan0", "wwan0"] {
         let (received, _) = machines.carried(uplink);
         assert!(received > 1_000_000, "{uplink} brought {received} bytes: {done:?}");
