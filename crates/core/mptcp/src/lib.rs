@@ -8,6 +8,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod carried;
 mod config;
 mod connection;
 mod counters;
@@ -34,6 +35,7 @@ mod subflow;
 #[cfg(test)]
 mod tests;
 
+pub use carried::Carried;
 pub use config::{ConnectionConfig, HostConfig};
 pub use connection::{ConnectionInfo, MultipathInfo, SubflowInfo};
 pub use counters::Counters;

@@ -6,6 +6,7 @@ use polypath_tcp::source_prefix;
 use polypath_units::Instant;
 
 use super::{Connection, Context, Request};
+use crate::carried::Carried;
 use crate::crypto::Hmac160;
 use crate::identifiers::SubflowId;
 use crate::path_manager::Limits;
@@ -51,7 +52,7 @@ impl Connection {
     pub(crate) fn forget_join(&mut self, id: SubflowId) {
         let Some(position) = self.subflows.position(id) else { return };
         let Some(subflow) = self.subflows.remove(position) else { return };
-        self.outbox.ask(Request::RemoveFlow { tuple: subflow.tcp.tuple() });
+        self.outbox.ask(Request::RemoveFlow { tuple: subflow.tcp.tuple(), carried: Carried::by(&subflow) });
     }
 
     /// The subflow's third ACK has not come.

@@ -5,6 +5,7 @@ use polypath_units::Instant;
 use polypath_wire::{DssMapping, MpCapable, MpCapableKeys, MptcpOption, Segment, WireDataSeq};
 
 use super::{Connection, Context, Request};
+use crate::carried::Carried;
 use crate::crypto::Key;
 use crate::event::{Event, FallbackReason};
 use crate::identifiers::SubflowId;
@@ -40,7 +41,7 @@ impl Connection {
             self.subflows.position_where(|subflow| subflow.state.stage() == Stage::CapableSyn)
         {
             let Some(loser) = self.subflows.remove(position) else { break };
-            self.outbox.ask(Request::RemoveFlow { tuple: loser.tcp.tuple() });
+            self.outbox.ask(Request::RemoveFlow { tuple: loser.tcp.tuple(), carried: Carried::by(&loser) });
         }
         if let (1, Some(winner)) = (self.subflows.len(), self.subflows.first()) {
             self.addresses.set_initial(winner.tcp.tuple());

@@ -1,10 +1,12 @@
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use polypath_tcp::Info as TcpInfo;
 use polypath_units::Duration;
 use polypath_wire::{DataSeq, FourTuple, MptcpVersion};
 
 use super::Connection;
+use crate::carried::Carried;
 use crate::identifiers::{AddressId, SubflowId};
 use crate::subflow::Stage;
 
@@ -139,6 +141,11 @@ impl Connection {
     #[inline]
     pub(crate) fn flow(&self, id: SubflowId) -> Option<FourTuple> {
         Some(self.subflows.find(id)?.tcp.tuple())
+    }
+
+    /// What each subflow has carried.
+    pub(crate) fn carried(&self) -> impl Iterator<Item = (IpAddr, Carried)> {
+        self.subflows.iter().map(|subflow| (subflow.tcp.tuple().local.addr, Carried::by(subflow)))
     }
 
     pub(crate) fn info(&self) -> ConnectionInfo {

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 
 use polypath_wire::{Endpoint, FourTuple};
 
+use crate::carried::Carried;
 use crate::event::Event;
 use crate::host::PathQuality;
 use crate::identifiers::AddressId;
@@ -21,8 +22,8 @@ pub(crate) enum Request {
     AskInVersion0 { remote: IpAddr },
     /// What a subflow knew of its path when it ended.
     Remember { tuple: FourTuple, quality: PathQuality },
-    /// The flow is over.
-    RemoveFlow { tuple: FourTuple },
+    /// The flow is over, and has carried this.
+    RemoveFlow { tuple: FourTuple, carried: Carried },
     /// The flow is in TIME-WAIT: answer for it from now on.
     TimeWait { tuple: FourTuple, numbers: polypath_tcp::TimeWaitNumbers },
     /// The token leads nowhere any more (fallback, close).

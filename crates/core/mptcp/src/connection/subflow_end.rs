@@ -4,6 +4,7 @@ use polypath_tcp::{CloseReason as TcpCloseReason, Connection as TcpConnection, S
 use polypath_wire::ResetReason;
 
 use super::{Connection, Context, Request};
+use crate::carried::Carried;
 use crate::event::{CloseReason, Event, SubflowError};
 use crate::host::PathQuality;
 use crate::mapping::Mapping;
@@ -21,7 +22,7 @@ impl Connection {
         let Some(subflow) = self.subflows.remove(position) else { return };
         let tuple = subflow.tcp.tuple();
         let was_established = subflow.state.stage() == Stage::Established;
-        self.outbox.ask(Request::RemoveFlow { tuple });
+        self.outbox.ask(Request::RemoveFlow { tuple, carried: Carried::by(&subflow) });
         if self.stream.negotiation.is_client() {
             self.remember_path(&subflow.tcp);
         }

@@ -14,6 +14,7 @@ use polypath_wire::DataSeq;
 use super::opening::Doubt;
 use super::subflow_end::is_unknown_token;
 use super::{Connection, Context, Request};
+use crate::carried::Carried;
 use crate::event::{CloseReason, Event, SubflowError};
 use crate::host::is_rival;
 use crate::path_manager::{LocalEndpoint, PathEvent};
@@ -125,7 +126,7 @@ impl Connection {
         self.outbox.forget_subflows();
         while let Some(subflow) = self.subflows.pop() {
             let (id, tuple) = (subflow.state.id, subflow.tcp.tuple());
-            self.outbox.ask(Request::RemoveFlow { tuple });
+            self.outbox.ask(Request::RemoveFlow { tuple, carried: Carried::by(&subflow) });
             if subflow.state.stage() == Stage::CapableAck {
                 let error = Some(SubflowError::TimedOut);
                 self.outbox.emit(Event::SubflowClosed { subflow: id, tuple, error });

@@ -1,10 +1,14 @@
 //! What can be asked of a host.
 
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
 use polypath_tcp::{ConnectionId, Population};
 use polypath_units::Instant;
 use polypath_wire::FourTuple;
 
 use super::Host;
+use crate::carried::Carried;
 use crate::config::HostConfig;
 use crate::connection::{Connection, ConnectionInfo};
 use crate::counters::Counters;
@@ -23,6 +27,18 @@ impl Host {
         let mut counters = Counters { curr_estab: established.count() as u64, ..self.resources.counters };
         counters.add_strangers(self.core.strangers().counts());
         counters
+    }
+
+    /// What each local address has carried since the start, over all connections. The first sixteen addresses that are seen have a place
+    /// each; others share that of `0.0.0.0`. O(subflows).
+    #[must_use]
+    pub fn carried(&mut self) -> Vec<(IpAddr, Carried)> {
+        let live: Vec<_> = self.core.iter().flat_map(|(_, connection)| connection.carried()).collect();
+        // Whoever is seen has a place from now on.
+        live.iter().for_each(|(addr, _)| self.ended.add(*addr, Carried::default()));
+        let mut sums = self.ended.clone();
+        live.into_iter().for_each(|(addr, carried)| sums.add(addr, carried));
+        sums.into_list()
     }
 
     /// How much state there is.

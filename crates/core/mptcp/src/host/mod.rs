@@ -33,6 +33,7 @@ use polypath_wire::{Endpoint, FourTuple, Packet, Payload, Transport};
 use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 
+use crate::carried::CarriedByAddress;
 use crate::config::{ConnectionConfig, HostConfig};
 use crate::connection::{Connection, ConnectionSetup, Context, Request};
 use crate::event::Event;
@@ -75,6 +76,8 @@ pub struct Host {
     tokens: TokenTable,
     path_memory: PathMemory,
     old_peers: OldPeers,
+    /// By subflows that are gone.
+    ended: CarriedByAddress,
 }
 
 impl Host {
@@ -118,6 +121,7 @@ impl Host {
             tokens: TokenTable::default(),
             path_memory: PathMemory::default(),
             old_peers: OldPeers::default(),
+            ended: CarriedByAddress::default(),
         }
     }
 
@@ -374,7 +378,10 @@ impl Host {
             Request::Remember { tuple, quality } => {
                 self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);
             }
-            Request::RemoveFlow { tuple } => self.core.remove_flow(id, &tuple),
+            Request::RemoveFlow { tuple, carried } => {
+                self.ended.add(tuple.local.addr, carried);
+                self.core.remove_flow(id, &tuple);
+            }
             Request::TimeWait { tuple, numbers } => {
                 let ends_at = now + self.resources.config.connection.tcp.time_wait;
                 self.core.enter_time_wait(id, tuple, numbers, ends_at);
@@ -389,6 +396,7 @@ impl Host {
 
     fn forget(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.core.remove(id) else { return };
+        connection.carried().for_each(|(addr, carried)| self.ended.add(addr, carried));
         connection.release_memory(&mut self.resources.memory);
         self.tokens.remove(connection.local_token(), id.index() as u32);
     }

@@ -496,3 +496,37 @@ fn a_peer_without_room_for_another_subflow_is_asked_again() {
     });
     assert!(refused.count() > 0, "{}", network.log.join("\n"));
 }
+
+#[test]
+fn what_addresses_have_carried_outlives_subflows_and_connections_and_never_goes_back() {
+    let mut network = network(&[10, 20], "endpoints", "round-robin");
+    let mut last = Vec::new();
+    let mut check = |network: &mut Network| {
+        let now = network.client.carried();
+        for (addr, old) in core::mem::take(&mut last) {
+            let (_, new) = now.iter().find(|(known, _)| *known == addr).expect("an address keeps its place");
+            let grows = |of: fn(&crate::Carried) -> u64| of(new) >= of(&old);
+            assert!(grows(|it| it.sent_bytes) && grows(|it| it.subflows), "{old:?} {new:?}");
+        }
+        last = now.clone();
+        now
+    };
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    let both = check(&mut network);
+    assert_eq!(both.iter().map(|(_, carried)| carried.subflows).collect::<Vec<_>>(), [1, 1]);
+    network.client.remove_endpoint(network.now, client_addr(1));
+    upload.run_for(&mut network, SECOND);
+    upload.finish(&mut network);
+    let one = check(&mut network);
+    assert!(one[1].1.sent_bytes >= both[1].1.sent_bytes && one[1].1.sent_bytes > 100_000, "{one:?}");
+    network.client.release(network.now, upload.client);
+    let server = network.accepted();
+    network.run_until(network.now + SECOND);
+    network.server.release(network.now, server);
+    network.run_until(network.now + SECOND * 5);
+    assert_eq!(network.client.population().connections, 0);
+    let none = check(&mut network);
+    let sent: u64 = none.iter().map(|(_, carried)| carried.sent_bytes - carried.retransmitted_bytes).sum();
+    assert!(sent >= upload.sent as u64, "{none:?} {}", upload.sent);
+}
