@@ -5,6 +5,7 @@
 //! an [`EventReport`] for each event until it closes for the third. `polypath ss` and `polypath monitor` are such clients.
 
 mod client;
+mod figures;
 mod report;
 mod server;
 mod stack;
@@ -15,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 pub use client::{ANSWER_LIMIT, Monitor, Peer, find};
+pub use figures::{FiguresReport, PathReport, SubflowsNow};
 pub use report::{ConnectionReport, EventKind, EventReport, SubflowReport};
 use serde::{Deserialize, Serialize};
 pub use server::{ControlSocket, offer};
@@ -28,6 +30,11 @@ pub trait Observed: Send + Sync {
     /// What happens from now on. Called within a tokio runtime.
     fn subscribe(&self) -> broadcast::Receiver<EventReport>;
 
+    /// What was counted by path, over connections that have ended too.
+    fn figures(&self) -> FiguresReport {
+        FiguresReport::default()
+    }
+
     /// Counters, by the kernel's names.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }
@@ -40,6 +47,8 @@ pub enum Ask {
     Connections,
     /// Counters.
     Counters,
+    /// What is counted and measured by path, and counters.
+    Figures,
     /// Events as they happen.
     Monitor,
 }
@@ -62,6 +71,9 @@ pub struct Answer {
     /// Counters, if asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<(String, u64)>,
+    /// What was counted by path, if asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<FiguresReport>,
     /// What is wrong with the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

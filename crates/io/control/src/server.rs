@@ -165,6 +165,12 @@ async fn answer(client: UnixStream, observed: &dyn Observed) -> io::Result<()> {
             answer.counters = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
             None
         }
+        Ok(Question { ask: Ask::Figures }) => {
+            answer.figures = Some(observed.figures());
+            let counters = observed.counters();
+            answer.counters = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
+            None
+        }
         Ok(Question { ask: Ask::Monitor }) => Some(observed.subscribe()),
         Err(error) => {
             answer.error = Some(format!("{error}; expected {{\"ask\":\"connections\"}}"));

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::report::{error_number, fallback_words};
-use super::{ConnectionReport, EventKind, EventReport, Observed, SubflowReport};
+use super::{ConnectionReport, EventKind, EventReport, FiguresReport, Observed, SubflowReport};
 
 /// Events that a slow monitor may lag behind.
 const BACKLOG: usize = 1024;
@@ -47,6 +47,10 @@ impl Observed for WeakStack {
             }
         });
         receiver
+    }
+
+    fn figures(&self) -> FiguresReport {
+        self.upgrade().map(|stack| FiguresReport::of(&stack)).unwrap_or_default()
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

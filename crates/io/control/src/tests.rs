@@ -204,6 +204,13 @@ async fn a_stack_tells_of_a_connection_from_beginning_to_end() {
     drop((stream, accepted));
     let seen = until(EventKind::Closed).await;
     assert!(seen.iter().any(|event| event.event == EventKind::SfClosed), "{seen:?}");
+    let answer = peer.ask(Ask::Figures).await.expect("an answer");
+    let paths = answer.figures.expect("figures").paths;
+    let sent: u64 = paths.iter().map(|path| path.sent_bytes).sum();
+    assert!(
+        sent >= 100_000 && paths.iter().all(|path| path.subflows > 0),
+        "they outlive the connection: {paths:?}"
+    );
     drop(client);
     assert_eq!(peer.ask(Ask::Connections).await.expect("an answer").connections, []);
 }

@@ -8,9 +8,11 @@ mod driver;
 #[cfg(any(test, feature = "test-support"))]
 #[doc(hidden)]
 pub mod ending;
+mod figures;
 mod handle;
 mod listener;
 mod opening;
+mod path_names;
 mod pool;
 mod state;
 mod stream;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use polypath_mptcp::ConnectionConfig;
 
 pub use driver::{Receive, Transmit};
+pub use figures::{Figures, PathFigures};
 pub use handle::{Stack, WeakStack};
 pub use listener::StackListener;
 pub use pool::{Buffer, BufferPool};

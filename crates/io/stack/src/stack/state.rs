@@ -14,6 +14,7 @@ use polypath_wire::{Endpoint, Packet, Payload, Transport};
 use tokio::sync::{Notify, broadcast};
 
 use super::driver::Transmit;
+use super::path_names::PathNames;
 use super::pool::BufferPool;
 use super::timer::{Armed, Timer};
 use super::underlay::Underlay;
@@ -54,6 +55,7 @@ pub(super) struct State {
     peers: Option<PeerList>,
     /// Local addresses of subflows that a peer was asked not to use.
     pub(super) set_aside: Vec<IpAddr>,
+    pub(super) path_names: PathNames,
     pub(super) tally: Tally,
     pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
     armed: Armed,
@@ -101,6 +103,7 @@ impl StackShared {
             listeners: HashMap::new(),
             peers: None,
             set_aside: Vec::new(),
+            path_names: PathNames::default(),
             tally: Tally::default(),
             observers: broadcast::Sender::new(OBSERVED_EVENTS),
             armed: Armed::NEVER,

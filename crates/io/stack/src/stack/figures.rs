@@ -1,0 +1,52 @@
+//! What a stack has counted by path, for whoever keeps figures.
+
+use std::net::IpAddr;
+
+use polypath_mptcp::{Carried, FallbackReason};
+
+use super::handle::Stack;
+use crate::tally::Fallback;
+
+/// Numbers that only grow.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// By local address; the number of a path is its place here. At most seventeen: see [`polypath_mptcp::Host::carried`].
+    pub paths: Vec<PathFigures>,
+    /// Connections that fell back to TCP, by cause.
+    pub fallbacks: Vec<(FallbackReason, u64)>,
+}
+
+/// What a local address has carried.
+#[derive(Clone, Debug)]
+pub struct PathFigures {
+    /// The stack's own address.
+    pub address: IpAddr,
+    /// What people call it, or called it while it was there: its interface.
+    pub name: Option<String>,
+    /// What went over it since the start.
+    pub carried: Carried,
+}
+
+impl Stack {
+    /// What was counted since the start, over connections that are open and those that have ended.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let carried = self.shared.peek(|state| state.host.carried());
+        // The underlay has a lock of its own.
+        let named: Vec<_> =
+            carried.into_iter().map(|(addr, carried)| (addr, self.path_name(addr), carried)).collect();
+        self.shared.peek(|state| {
+            let paths = named.into_iter().map(|(address, name, carried)| PathFigures {
+                address,
+                name: state.path_names.name(address, name),
+                carried,
+            });
+            let paths = paths.collect();
+            let fallbacks = state.tally.fallbacks.iter().filter_map(|(fallback, count)| match fallback {
+                Fallback::Reason(reason) => Some((*reason, *count)),
+                Fallback::Later => None,
+            });
+            Figures { paths, fallbacks: fallbacks.collect() }
+        })
+    }
+}
