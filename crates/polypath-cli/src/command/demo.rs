@@ -13,6 +13,7 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use polypath_config::Policies;
 use polypath_mptcp::ConnectionConfig;
+use polypath_sim::trace::TraceOutputs;
 use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
 use rand_chacha::ChaCha8Rng;
@@ -46,7 +47,7 @@ pub(super) struct Arguments {
     /// Run between network namespaces, from a stock nginx on the kernel's Multipath TCP (Linux, root, nginx, mptcpize)
     #[arg(
         long,
-        conflicts_with_all = ["simulated", "pcap", "scheduler", "congestion", "mptcp_version"]
+        conflicts_with_all = ["simulated", "pcap", "qlog", "scheduler", "congestion", "mptcp_version"]
     )]
     netns: bool,
     /// Scheduler
@@ -70,6 +71,9 @@ pub(super) struct Arguments {
     /// Write every packet to a pcapng file, an interface for each path
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Write packets, events and the state of subflows to a qlog file
+    #[arg(long, value_name = "FILE")]
+    qlog: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -125,10 +129,15 @@ fn run_somewhere(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
 
 /// Both hosts in this process.
 fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
-    let pcapng = arguments.pcap.as_deref().map(create_file).transpose()?;
+    let traces = TraceOutputs {
+        pcapng: arguments.pcap.as_deref().map(create_file).transpose()?,
+        qlog: arguments.qlog.as_deref().map(create_file).transpose()?,
+        comment: "polypath demo".into(),
+        ..TraceOutputs::default()
+    };
     let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
     let outcome = demo
-        .run(pcapng, |sample| {
+        .run(traces, |sample| {
             if let Some(bars) = &bars {
                 bars.show(sample);
             }
@@ -235,6 +244,9 @@ fn print_result(
     print_line(&format!("  report: {}", arguments.report.display()))?;
     if let Some(pcap) = &arguments.pcap {
         print_line(&format!("  packets: {}", pcap.display()))?;
+    }
+    if let Some(qlog) = &arguments.qlog {
+        print_line(&format!("  events: {}", qlog.display()))?;
     }
     Ok(())
 }

@@ -26,6 +26,9 @@ pub(super) struct Arguments {
     /// Write every packet to a pcapng file, an interface for each link
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
+    /// Write packets, events and the state of subflows to a qlog file
+    #[arg(long, value_name = "FILE")]
+    qlog: Option<PathBuf>,
     /// Another seed than the file's
     #[arg(long)]
     seed: Option<u64>,
@@ -51,6 +54,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     }
     let outputs = scenario.outputs_mut();
     outputs.json = arguments.json.clone().or(outputs.json.take());
+    outputs.qlog = arguments.qlog.clone().or(outputs.qlog.take());
     outputs.pcap = arguments.pcap.clone().or(outputs.pcap.take());
     let beside = || arguments.file.with_extension("html");
     let report_to = arguments.report.clone().or(outputs.report.take()).unwrap_or_else(beside);

@@ -3,6 +3,7 @@
 use std::io;
 
 use polypath_mptcp::ConnectionConfig;
+use polypath_sim::trace::TraceOutputs;
 use serde::Serialize;
 
 use super::{Clock, Demo, Outcome};
@@ -79,7 +80,8 @@ pub(crate) fn aggregation_benefit(goodput: f64, single: &[f64]) -> f64 {
 /// Only what [`Demo::run`] reports.
 pub(crate) fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
     let undisturbed = Demo { cut: None, clock: Clock::Virtual, ..demo.clone() };
-    let goodput = |demo: &Demo| demo.run(None, |_| {}).map(|outcome: Outcome| outcome.goodput_bps);
+    let goodput =
+        |demo: &Demo| demo.run(TraceOutputs::default(), |_| {}).map(|outcome: Outcome| outcome.goodput_bps);
     let mut tcp_alone_bps = Vec::new();
     for path in &demo.paths {
         let tcp = ConnectionConfig {

@@ -190,12 +190,8 @@ impl Demo {
     ///
     /// # Errors
     /// A trace that can't be written.
-    pub(crate) fn run(
-        &self,
-        pcapng: Option<Box<dyn io::Write>>,
-        mut watch: impl FnMut(&Sample),
-    ) -> io::Result<Outcome> {
-        let mut running = self.start(pcapng)?;
+    pub(crate) fn run(&self, traces: TraceOutputs, mut watch: impl FnMut(&Sample)) -> io::Result<Outcome> {
+        let mut running = self.start(traces)?;
         let mut step = |running: &mut Running, now: Instant| {
             running.sample(now);
             if let Some(sample) = running.samples.last() {
@@ -220,22 +216,13 @@ impl Demo {
         Ok(self.outcome(&progress, running.network.now(), running.samples.clone()))
     }
 
-    fn start(&self, pcapng: Option<Box<dyn io::Write>>) -> io::Result<Running> {
+    fn start(&self, traces: TraceOutputs) -> io::Result<Running> {
         let connection = Arc::new(self.connection.clone());
         let config = HostConfig { connection, ..HostConfig::default() };
         let paths = self.paths.iter().map(|path| PathConfig::symmetric(path.name.clone(), path.link()));
         let (builder, net) = parallel_paths(self.seed, paths, config.clone(), config);
-        let tracer = match pcapng {
-            Some(out) => {
-                let comment = "polypath demo".to_string();
-                Some(builder.tracer(TraceOutputs {
-                    pcapng: Some(out),
-                    comment,
-                    ..TraceOutputs::default()
-                })?)
-            }
-            None => None,
-        };
+        let is_traced = traces.pcapng.is_some() || traces.qlog.is_some();
+        let tracer = if is_traced { Some(builder.tracer(traces)?) } else { None };
         let mut network = builder.build();
         network.set_tracer(tracer);
         if let Some(cut) = self.cut {
@@ -300,6 +287,7 @@ impl Running {
         sample.received_bytes = self.progress.borrow().received_bytes;
         let host = self.network.host(self.server);
         let info = host.info(self.serving).unwrap_or_default();
+        self.network.note_subflows(&info);
         let mut current = vec![0; self.client_addrs.len()];
         for subflow in &info.subflows {
             let Some(path) = self.client_addrs.iter().position(|addr| *addr == subflow.tuple.remote.addr)

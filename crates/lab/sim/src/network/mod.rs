@@ -13,7 +13,7 @@ use polypath_link::middlebox::Chain;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, SeqNumber, Transport};
 
-use crate::app::Stack;
+use crate::app::{Stack, StackInfo};
 use crate::trace::Tracer;
 
 pub use builder::{BoxPosition, LinkSpec, NetworkBuilder};
@@ -199,6 +199,14 @@ impl Network {
     /// The tracer, taken out.
     pub fn take_tracer(&mut self) -> Option<Box<Tracer>> {
         self.fabric.tracer.take()
+    }
+
+    /// Tells the tracer what the subflows of a connection are like now, as the sender of their data sees them.
+    pub fn note_subflows(&mut self, info: &StackInfo) {
+        let now = self.now();
+        if let Some(tracer) = &mut self.fabric.tracer {
+            tracer.note_subflows(now, &info.subflows);
+        }
     }
 
     /// The hash of the trace so far, if the tracer makes one.

@@ -303,6 +303,8 @@ pub(super) struct OutputFile {
     pub(super) json: Option<std::path::PathBuf>,
     /// Packets in pcapng.
     pub(super) pcap: Option<std::path::PathBuf>,
+    /// Packets, events and the state of subflows in qlog.
+    pub(super) qlog: Option<std::path::PathBuf>,
     /// Packets in text, one a line.
     pub(super) trace: Option<std::path::PathBuf>,
     /// A report in HTML.

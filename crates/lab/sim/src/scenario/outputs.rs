@@ -7,6 +7,8 @@ pub struct Outputs {
     pub json: Option<PathBuf>,
     /// Packets in pcapng. Written by [`Scenario::run`](super::Scenario::run).
     pub pcap: Option<PathBuf>,
+    /// Packets, events and the state of subflows in qlog. Written by [`Scenario::run`](super::Scenario::run).
+    pub qlog: Option<PathBuf>,
     /// Packets in text. Written by [`Scenario::run`](super::Scenario::run).
     pub(crate) trace: Option<PathBuf>,
     /// A report in HTML.

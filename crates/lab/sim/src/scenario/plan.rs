@@ -110,6 +110,7 @@ impl Plan {
             outputs: Outputs {
                 json: file.output.json.clone(),
                 pcap: file.output.pcap.clone(),
+                qlog: file.output.qlog.clone(),
                 trace: file.output.trace.clone(),
                 report: file.output.report.clone(),
             },

@@ -31,11 +31,12 @@ struct StreamSamples {
 }
 
 impl StreamSamples {
-    fn sample(&mut self, network: &Network, sender: TrafficEnd, receiver: TrafficEnd) {
+    fn sample(&mut self, network: &mut Network, sender: TrafficEnd, receiver: TrafficEnd) {
         let now = network.now();
         self.stream.sample(now, network.report(receiver).received_bytes);
         if let Some(info) = network.connection_info(sender) {
             self.subflows.sample(now, &info);
+            network.note_subflows(&info);
         }
     }
 }
@@ -56,8 +57,8 @@ pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Ru
         network.run_until(at);
         let mut received_bytes = 0;
         for Running { ends, upload, download } in &mut running {
-            upload.sample(&network, ends.opener, ends.acceptor);
-            download.sample(&network, ends.acceptor, ends.opener);
+            upload.sample(&mut network, ends.opener, ends.acceptor);
+            download.sample(&mut network, ends.acceptor, ends.opener);
             for end in [ends.opener, ends.acceptor] {
                 received_bytes += network.report(end).received_bytes;
             }
@@ -96,6 +97,7 @@ fn build(scenario: &Scenario) -> Result<Network, FileError> {
     let outputs = TraceOutputs {
         hash: true,
         pcapng: create(scenario, "output.pcap", plan.outputs.pcap.as_deref())?,
+        qlog: create(scenario, "output.qlog", plan.outputs.qlog.as_deref())?,
         text: create(scenario, "output.trace", plan.outputs.trace.as_deref())?,
         snap_bytes: 0,
         comment: format!("{}, seed {}", plan.name, plan.seed),

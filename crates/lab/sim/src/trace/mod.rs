@@ -1,16 +1,19 @@
-//! What is kept of a run: packets in pcapng and in text, and a hash of everything.
+//! What is kept of a run: packets in pcapng, in qlog and in text, and a hash of everything.
 
 mod hash;
 mod pcapng;
+mod qlog;
 
 use std::fmt;
 use std::io::{self, Write};
 
+use polypath_mptcp::SubflowInfo;
 use polypath_units::Instant;
 use polypath_wire::Packet;
 
 pub use hash::TraceHash;
 pub(crate) use pcapng::{Interface, PacketDirection, PcapngWriter};
+use qlog::QlogWriter;
 
 /// Where packets of a link are seen: at its first node, as a capture on that node's interface would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,7 @@ pub(crate) struct Sighting {
 pub struct Tracer {
     hash: Option<TraceHash>,
     pcapng: Option<PcapngWriter<Box<dyn Write>>>,
+    qlog: Option<QlogWriter<Box<dyn Write>>>,
     text: Option<Box<dyn Write>>,
     link_names: Vec<String>,
     bytes: Vec<u8>,
@@ -48,7 +52,9 @@ impl Tracer {
             }
             pcapng = Some(writer);
         }
+        let qlog = outputs.qlog.map(|out| QlogWriter::new(out, &outputs.comment)).transpose()?;
         Ok(Self {
+            qlog,
             hash: outputs.hash.then(TraceHash::default),
             pcapng,
             text: outputs.text,
@@ -81,12 +87,21 @@ impl Tracer {
             packet.emit(&mut self.bytes);
             result = pcapng.write_packet(sighting.link, at, sighting.direction, &self.bytes, None);
         }
+        let name = self.link_names.get(sighting.link as usize).map_or("?", String::as_str);
+        if let (Some(qlog), Ok(())) = (&mut self.qlog, &result) {
+            result = qlog.packet(at, name, sighting.direction, packet);
+        }
         if let (Some(text), Ok(())) = (&mut self.text, &result) {
             let arrow = if sighting.direction == PacketDirection::Outbound { '>' } else { '<' };
-            let name = self.link_names.get(sighting.link as usize).map_or("?", String::as_str);
             result = writeln!(text, "{at} {name} {arrow} {packet}");
         }
         self.error = result.err();
+    }
+
+    /// Subflows of a connection, as the sender of their data sees them.
+    pub(crate) fn note_subflows(&mut self, at: Instant, subflows: &[SubflowInfo]) {
+        let Some(qlog) = self.qlog.as_mut().filter(|_| self.error.is_none()) else { return };
+        self.error = subflows.iter().try_for_each(|subflow| qlog.metrics(at, subflow)).err();
     }
 
     /// Flushes the outputs.
@@ -100,6 +115,9 @@ impl Tracer {
         if let Some(pcapng) = &mut self.pcapng {
             pcapng.flush()?;
         }
+        if let Some(qlog) = &mut self.qlog {
+            qlog.flush()?;
+        }
         self.text.as_mut().map_or(Ok(()), Write::flush)
     }
 }
@@ -111,11 +129,13 @@ pub struct TraceOutputs {
     pub hash: bool,
     /// Packets in pcapng, one interface for each link.
     pub pcapng: Option<Box<dyn Write>>,
+    /// Packets, events and the state of subflows in qlog.
+    pub qlog: Option<Box<dyn Write>>,
     /// Packets in text, one a line.
     pub text: Option<Box<dyn Write>>,
     /// Bytes to keep of each packet in pcapng; 0 keeps all.
     pub snap_bytes: usize,
-    /// A comment for the head of the pcapng file.
+    /// A comment for the head of the pcapng file, and the title of the qlog file.
     pub comment: String,
 }
 
