@@ -5,8 +5,8 @@ PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Debian packages for tests: tshark reads our traces; the others set up namespaces, or are the peers that tests compare
 # with. A test whose program is missing says so and is skipped.
-APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client
-PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd
+APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client prometheus
+PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool
 
 .PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built setup setup-packages
 

@@ -4,7 +4,8 @@ use clap::Subcommand;
 use polypath_config::Policies;
 
 use super::{
-    Failure, bench, cp, doctor, emulate, engine, get, lab, monitor, perf, preload, run, schema, serve, ss,
+    Failure, bench, cp, doctor, emulate, engine, get, history, lab, metrics, monitor, perf, preload, run,
+    schema, serve, ss,
 };
 
 #[derive(Debug, Subcommand)]
@@ -31,6 +32,10 @@ pub(super) enum Command {
     Ss(ss::Arguments),
     /// Show what happens to connections, in the words of `ip mptcp monitor`
     Monitor(monitor::Arguments),
+    /// Offer the figures of all stacks of this host to Prometheus
+    Metrics(metrics::Arguments),
+    /// Show what interfaces have carried, as `polypath metrics` has recorded it
+    History(history::Arguments),
     /// Tell why a path is used or not, and what to do about it
     ///
     /// Looks at this host and its interfaces and, with a peer, at what the network makes of connections to it. Changes
@@ -71,6 +76,8 @@ impl Command {
             Self::Cp(arguments) => cp::run(&arguments, policies),
             Self::Ss(arguments) => ss::run(&arguments),
             Self::Monitor(arguments) => monitor::run(&arguments),
+            Self::History(arguments) => history::run(&arguments),
+            Self::Metrics(arguments) => metrics::run(&arguments),
             Self::Doctor(arguments) => doctor::run(&arguments),
             Self::Schema(arguments) => schema::run(&arguments, policies),
             Self::Run(arguments) => run::run(&arguments, policies),

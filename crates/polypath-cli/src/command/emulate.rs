@@ -10,13 +10,15 @@ use polypath_config::quantity::parse_span;
 use polypath_emulate::{
     DirectionStatistics, EmulateError, EmulatedLink, Emulation, LinkStatistics, PortStatistics,
 };
-use polypath_link::LinkConfig;
+use polypath_link::{LinkConfig, LinkStats};
+use polypath_metrics::LinkSample;
 use polypath_sim::scenario::{InterfaceLink, InterfaceLinks};
 use polypath_system::{Namespace, Netlink};
 use polypath_units::Duration;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::metrics::{LinkFigures, MetricsArguments};
 use super::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
@@ -40,6 +42,8 @@ pub(super) struct Arguments {
     /// Show no status line
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    metrics: MetricsArguments,
 }
 
 const FORMAT: &str = "\
@@ -154,9 +158,10 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
             stop.push(signal(kind).map_err(Failure::run)?);
         }
+        let figures = arguments.metrics.offer_links()?;
         let started_at = SystemInstant::now();
         let emulation = Emulation::start(&namespace, links).map_err(refusal)?;
-        let statistics = watch(arguments, &plan, &emulation, &mut stop).await?;
+        let statistics = watch(arguments, &plan, &emulation, &figures, &mut stop).await?;
         let seconds = started_at.elapsed().as_secs_f64();
         drop(emulation);
         report(arguments, &plan.links, &statistics, seconds)
@@ -178,6 +183,7 @@ async fn watch(
     arguments: &Arguments,
     plan: &InterfaceLinks,
     emulation: &Emulation,
+    figures: &LinkFigures,
     stop: &mut [tokio::signal::unix::Signal],
 ) -> Result<Vec<LinkStatistics>, Failure> {
     let duration = arguments.duration.or(plan.duration);
@@ -201,6 +207,7 @@ async fn watch(
         }
         // Fails when the emulation has ended by itself.
         let now = emulation.statistics().map_err(Failure::run)?;
+        figures.set(samples(&plan.links, &now));
         if let Some(last) = last.replace(now.clone()) {
             bar.set_message(status(&plan.links, &last, &now));
         }
@@ -208,6 +215,26 @@ async fn watch(
     }
     bar.finish_and_clear();
     emulation.statistics().map_err(Failure::run)
+}
+
+/// Both directions of each link, as figures.
+fn samples(links: &[InterfaceLink], now: &[LinkStatistics]) -> Vec<LinkSample> {
+    let directions = links.iter().zip(now).flat_map(|(link, done)| {
+        let [a, b] = &link.between;
+        [(a, done.forward.link), (b, done.backward.link)]
+    });
+    let sample = |(interface, link): (&String, LinkStats)| LinkSample {
+        interface: interface.clone(),
+        received_bytes: link.sent_bytes,
+        delivered_bytes: link.delivered_bytes,
+        dropped_packets: vec![
+            ("queue", link.queue_drops),
+            ("loss", link.lost_packets),
+            ("down", link.down_drops),
+            ("too_big", link.too_big_drops),
+        ],
+    };
+    directions.map(sample).collect()
 }
 
 /// What each link has carried in the last second.

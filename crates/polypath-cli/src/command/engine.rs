@@ -21,6 +21,7 @@ use polypath_units::named::Named;
 
 use super::choice::{self, Carrier, Choice, Wanted, choose};
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
+use super::metrics::MetricsArguments;
 use super::network::is_loopback;
 use super::{Failure, chosen, complain, print_line};
 
@@ -68,6 +69,8 @@ pub(super) struct EngineArguments {
     /// Show what would be set up, as the commands that a person would type, and end (engine tun)
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    metrics: MetricsArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,6 +116,7 @@ impl EngineArguments {
             Kind::Tcp => self.start_kernel(KernelEngine::plain_tcp()),
         };
         offer_control(&engine);
+        self.metrics.offer(&engine)?;
         Ok(engine)
     }
 
@@ -204,6 +208,11 @@ impl EngineArguments {
         let chosen = self.policies(&Policies::default())?;
         if self.dry_run {
             return Err(Failure::input("--dry-run: expected a command that sets the network up itself"));
+        }
+        if self.metrics.is_given() {
+            return Err(Failure::input(
+                "--metrics: expected a command that starts the engine itself, such as run; `polypath metrics` shows all stacks",
+            ));
         }
         if is_reachable && self.engine != Kind::Udp {
             return Err(Failure::input("--reachable is for --engine udp; others can be reached anyway"));

@@ -18,11 +18,15 @@ mod engine;
 #[cfg(feature = "full")]
 mod get;
 #[cfg(feature = "full")]
+mod history;
+#[cfg(feature = "full")]
 mod interfaces;
 #[cfg(feature = "full")]
 mod lab;
 #[cfg(feature = "full")]
 mod log;
+#[cfg(feature = "full")]
+mod metrics;
 #[cfg(feature = "full")]
 mod monitor;
 #[cfg(feature = "full")]
