@@ -168,7 +168,7 @@ impl Netns {
             b: format!("server{number}"),
             forward: set.link(path),
             backward: set.link(path),
-            middleboxes: Vec::new(),
+            middleboxes: set.line.middleboxes.clone(),
             seed: seed.wrapping_add(number),
         });
         let emulation = Emulation::start(middle, links.collect()).map_err(std::io::Error::from)?;

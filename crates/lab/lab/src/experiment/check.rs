@@ -125,9 +125,14 @@ fn line(source: Source<'_>, file: &TopologyFile, policies: &Policies) -> Result<
     let discipline = file.discipline.as_deref();
     let discipline =
         discipline.map(|name| source.policy("topology.discipline", name, policies)).transpose()?;
+    if file.kind == TopologyWord::Ring && !file.middleboxes.is_empty() {
+        let message = "acknowledgments of a ring go another way than data; expected no middleboxes";
+        return Err(source.wrong("topology.middleboxes", message));
+    }
     Ok(Line {
         discipline: discipline.unwrap_or_default(),
         impairments: source.policies("topology.impairments", &file.impairments, policies)?,
+        middleboxes: source.policies("topology.middleboxes", &file.middleboxes, policies)?,
     })
 }
 

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use polypath_config::quantity::{Percent, Quantity, Rate, Size, Span, read};
 use polypath_congestion::Algorithms;
 use polypath_link::impairment::Impairments;
+use polypath_link::middlebox::Middleboxes;
 use polypath_link::queue::Disciplines;
 use polypath_mptcp::path_manager::PathManagers;
 use polypath_mptcp::scheduler::Schedulers;
@@ -85,6 +86,10 @@ pub(super) struct TopologyFile {
     #[serde(default)]
     #[schemars(extend("x-policy" = Impairments::WHAT))]
     pub(super) impairments: Vec<String>,
+    /// Middleboxes of each path, by name, from the host that opens connections to the other. A ring has none.
+    #[serde(default)]
+    #[schemars(extend("x-policy" = Middleboxes::WHAT))]
+    pub(super) middleboxes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -233,6 +233,31 @@ fn datagrams_are_read_and_their_mistakes_named() {
 }
 
 #[test]
+fn middleboxes_stand_on_every_path() {
+    let with = |middlebox: &str| {
+        let topology = format!("[topology]\nmiddleboxes = [{middlebox}]\n\n[factors]");
+        let text = SMALL.replace("[factors]", &topology).replace("\"10s\"", "\"2s\"");
+        Experiment::parse("small.toml", &text, Form::Full, &Policies::default())
+    };
+    let paths_that_carried = |middlebox: &str| {
+        let outcome = with(middlebox).unwrap().job(0).run();
+        outcome.paths.iter().filter(|path| path.delivered_packets > 2).count()
+    };
+    assert_eq!(paths_that_carried("\"nat\""), 2);
+    // Without its options a connection is plain TCP, and has one path.
+    assert_eq!(paths_that_carried("\"nat\", \"strip-mptcp-syn\""), 1);
+    let unknown = with("\"firewall\"").unwrap_err().to_string();
+    let message =
+        "small.toml:7: topology.middleboxes[0]: no middlebox \"firewall\"; expected one of nat, strip-";
+    assert!(unknown.starts_with(message), "{unknown}");
+    let ring =
+        SMALL.replace("[factors]", "[topology]\nkind = \"ring\"\nmiddleboxes = [\"nat\"]\n\n[factors]");
+    let ring =
+        Experiment::parse("small.toml", &ring, Form::Full, &Policies::default()).unwrap_err().to_string();
+    assert!(ring.starts_with("small.toml:8: topology.middleboxes: acknowledgments of a ring"), "{ring}");
+}
+
+#[test]
 fn blocks_without_a_rate_and_fixed_buffers_are_read() {
     let blocks = "kind = \"blocks\"\nblock = \"8KB\"\nrate = \"unlimited\"\nduration = \"10s\"\n[defaults]\nautotuning = false\nsend-buffer = \"200KB\"";
     let text = SMALL

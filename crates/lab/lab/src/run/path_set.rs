@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use polypath_link::middlebox::Chain;
 use polypath_link::{LinkConfig, Loss, QueueLimit};
-use polypath_link::{impairment, queue};
+use polypath_link::{impairment, middlebox, queue};
 use polypath_units::{BitRate, Duration};
 
 /// A path between two hosts, the same in both directions.
@@ -46,6 +47,17 @@ pub struct Line {
     pub discipline: queue::Policy,
     /// Impairments, in this order.
     pub impairments: Vec<impairment::Policy>,
+    /// Middleboxes, from the host that opens connections to the other.
+    pub middleboxes: Vec<middlebox::Policy>,
+}
+
+impl Line {
+    /// The middleboxes of path number `path`, if paths have any. Those of different paths have different luck.
+    pub(super) fn chain(&self, seed: u64, path: usize) -> Option<Chain> {
+        let boxes = (1..).zip(&self.middleboxes);
+        let boxes = boxes.map(|(number, kind)| kind.build_for(&(seed ^ number << 32 ^ (path as u64) << 48)));
+        (!self.middleboxes.is_empty()).then(|| boxes.collect())
+    }
 }
 
 impl fmt::Display for PathSpec {
@@ -115,7 +127,7 @@ impl PathSet {
 
     /// One direction, with this propagation delay.
     pub(super) fn one_way_link(&self, path: &PathSpec, delay: Duration) -> LinkConfig {
-        let Line { discipline, impairments } = self.line.clone();
+        let Line { discipline, impairments, .. } = self.line.clone();
         LinkConfig { discipline, impairments, ..path.one_way_link(delay) }
     }
 

@@ -6,7 +6,7 @@ use polypath_link::Change;
 use polypath_mptcp::HostConfig;
 use polypath_sim::app::SendPlan;
 use polypath_sim::conversation::Conversation;
-use polypath_sim::network::Network;
+use polypath_sim::network::{BoxPosition, Network};
 use polypath_sim::topologies::{ParallelPaths, PathConfig, parallel_paths};
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
@@ -45,11 +45,10 @@ fn run(
     seed: u64,
     observation: Option<Observation>,
 ) -> Outcome {
-    let paths = set
-        .paths
-        .iter()
-        .enumerate()
-        .map(|(number, path)| PathConfig::symmetric(format!("path {}", number + 1), set.link(path)));
+    let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
+        boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
+        ..PathConfig::symmetric(format!("path {}", number + 1), set.link(path))
+    });
     let host = HostConfig { connection: Arc::new(variant.connection(set)), ..HostConfig::default() };
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
     let mut network = builder.build();

@@ -10,7 +10,7 @@ use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::app::SendPlan;
 use polypath_sim::background::{DatagramSink, DatagramSource, HEADER_BYTES, OnOff};
 use polypath_sim::conversation::{Conversation, Ends};
-use polypath_sim::network::{LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
+use polypath_sim::network::{BoxPosition, LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 
@@ -92,8 +92,10 @@ pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline
     for (number, path) in set.paths.iter().enumerate() {
         let ends = ["near", "far"].map(|end| builder.router(format!("{end} {}", number + 1)));
         let link = set.link(path);
-        let spec = LinkSpec::new(format!("path {}", number + 1), ends, [None, None]);
-        bottlenecks.push(builder.link(spec.with(link.clone(), link)));
+        let mut spec =
+            LinkSpec::new(format!("path {}", number + 1), ends, [None, None]).with(link.clone(), link);
+        spec.boxes = set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain));
+        bottlenecks.push(builder.link(spec));
         routers.push(ends);
     }
     let hosts: Vec<Hosts> = (0..)
