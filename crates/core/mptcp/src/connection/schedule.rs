@@ -150,9 +150,10 @@ impl Connection {
     /// Carries out a decision; false if nothing came of it.
     fn apply(&mut self, cx: &mut Context<'_>, candidates: &[SubflowView], decision: Decision) -> bool {
         if let Some(Penalty { subflow, ssthresh }) = decision.penalize {
-            self.penalize(candidates.get(subflow).map(|candidate| candidate.id), ssthresh);
+            self.penalize(subflow, ssthresh);
         }
-        let Some(target) = candidates.get(decision.subflow) else { return false };
+        let target = candidates.iter().find(|candidate| candidate.id == decision.subflow);
+        let Some(target) = target else { return false };
         let Some(position) = self.subflows.position(target.id) else { return false };
         let segment = u64::from(target.segment_bytes.max(1));
         let mut room = target.room_bytes.min(decision.limit_bytes).max(self.least_mapping_bytes(segment));
@@ -229,8 +230,8 @@ impl Connection {
         !self.stream.lifecycle.is_shut_down() && self.scheduling.tail_waits(held_bytes)
     }
 
-    fn penalize(&mut self, id: Option<SubflowId>, ssthresh: bool) {
-        if let Some(subflow) = id.and_then(|id| self.subflows.find_mut(id)) {
+    fn penalize(&mut self, id: SubflowId, ssthresh: bool) {
+        if let Some(subflow) = self.subflows.find_mut(id) {
             subflow.tcp.halve_window(ssthresh);
         }
     }

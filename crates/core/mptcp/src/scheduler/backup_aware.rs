@@ -23,13 +23,12 @@ impl Scheduler for BackupAware {
             (!is_any_sound && view.new_bytes > 0).then_some(Data::New)
         };
         let backup = wanted.and_then(|data| {
-            let (index, _) = view
+            let backup = view
                 .standby
                 .iter()
-                .enumerate()
-                .filter(|(_, subflow)| subflow.is_available() && Some(subflow.id) != view.reinjection_from)
-                .min_by_key(|(_, subflow)| subflow.srtt)?;
-            Some(Decision::send(view.subflows.len() + index, data))
+                .filter(|subflow| subflow.is_available() && Some(subflow.id) != view.reinjection_from)
+                .min_by_key(|subflow| subflow.srtt)?;
+            Some(Decision::send(backup.id, data))
         });
         backup.or(regular)
     }
@@ -48,7 +47,7 @@ mod tests {
         let pick = |regular: &[SubflowView]| BackupAware.select(&View { standby: &standby, ..view(regular) });
         assert_eq!(pick(&regular), None);
         regular[0].is_probing = true;
-        assert_eq!(pick(&regular), Some(Decision::send(1, Data::New)));
+        assert_eq!(pick(&regular), Some(Decision::send(SubflowId(2), Data::New)));
     }
 
     #[test]
@@ -60,8 +59,8 @@ mod tests {
                 View { reinjection_bytes: 1460, reinjection_from: Some(SubflowId(1)), ..view(regular) };
             BackupAware.select(&View { standby: &standby, ..lost })
         };
-        assert_eq!(pick(&regular), Some(Decision::send(2, Data::Reinjection)));
+        assert_eq!(pick(&regular), Some(Decision::send(SubflowId(2), Data::Reinjection)));
         regular[1].room_bytes = 1460;
-        assert_eq!(pick(&regular), Some(Decision::send(1, Data::Reinjection)));
+        assert_eq!(pick(&regular), Some(Decision::send(SubflowId(3), Data::Reinjection)));
     }
 }

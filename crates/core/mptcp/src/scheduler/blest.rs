@@ -37,7 +37,7 @@ impl Scheduler for Blest {
             .min_by_key(|subflow| subflow.srtt)?;
         self.correct(view, fastest);
         let decision = lowest_rtt(view, SubflowView::is_available)?;
-        let chosen = view.subflows.get(decision.subflow)?;
+        let chosen = view.subflow(decision.subflow)?;
         // Nothing in flight: no acknowledgment would end the wait.
         if chosen.id == fastest.id || fastest.in_flight_bytes == 0 || self.fits(view, fastest, chosen) {
             Some(decision)
@@ -80,6 +80,7 @@ mod tests {
     use super::super::Data;
     use super::super::tests::{subflow, view};
     use super::*;
+    use crate::identifiers::SubflowId;
 
     #[test]
     fn a_slow_subflow_is_left_out_where_it_would_block() {
@@ -90,11 +91,11 @@ mod tests {
             let view = View { window_left_bytes: left_bytes, ..view(&subflows) };
             Blest::default().select(&view)
         };
-        assert_eq!(pick(87_600 + 1460 - 14_600), Some(Decision::send(1, Data::New)));
+        assert_eq!(pick(87_600 + 1460 - 14_600), Some(Decision::send(SubflowId(2), Data::New)));
         assert_eq!(pick(70_000 - 14_600), None);
         subflows[0].room_bytes = 1460;
         let view = View { window_left_bytes: 2000, ..view(&subflows) };
-        assert_eq!(Blest::default().select(&view), Some(Decision::send(0, Data::New)));
+        assert_eq!(Blest::default().select(&view), Some(Decision::send(SubflowId(1), Data::New)));
     }
 
     #[test]

@@ -11,13 +11,14 @@ use crate::sent_chunk::SentChunk;
 /// A connection made up for a test of a scheduler, in this crate or outside.
 ///
 /// ```
+/// use polypath_mptcp::SubflowId;
 /// use polypath_mptcp::scheduler::{Policy, SubflowView, View};
 /// use polypath_units::Duration;
 ///
 /// let (fast, slow) = (SubflowView::new(1, Duration::from_millis(10)), SubflowView::new(2, Duration::from_millis(80)));
 /// let made_up = View::builder().subflow(slow).subflow(fast).unsent_bytes(100_000);
 /// let mut scheduler = Policy::by_name("lowest-rtt").unwrap().build();
-/// assert_eq!(scheduler.select(&made_up.view()).unwrap().subflow, 1);
+/// assert_eq!(scheduler.select(&made_up.view()).unwrap().subflow, SubflowId(1));
 /// ```
 #[derive(Clone, Debug)]
 pub struct ViewBuilder {
@@ -168,10 +169,13 @@ mod tests {
         let held = view.held_at(DataSeq(1500)).unwrap();
         assert_eq!((held.subflow, held.end_offset, held.len_bytes()), (SubflowId(4), 1001, 1));
         assert_eq!(view.held_at(DataSeq(1501)), None);
-        assert_eq!(view.next_data(0), None);
+        assert_eq!(view.next_data(SubflowId(4)), None);
         let made_up = made_up.unsent_bytes(10).window_left_bytes(0).reinjection(7, 500);
         let view = made_up.view();
         assert_eq!((view.new_bytes, view.window_limited), (0, true));
-        assert_eq!((view.next_data(0), view.next_data(1)), (Some(Data::Reinjection), None));
+        assert_eq!(
+            (view.next_data(SubflowId(4)), view.next_data(SubflowId(7))),
+            (Some(Data::Reinjection), None)
+        );
     }
 }

@@ -76,14 +76,14 @@ impl Scheduler for DefaultScheduler {
         self.copying = None;
         let pace = self.pace(view);
         if pace.is_of_a_writer
-            && let Some(index) = carries_all(view, may_send)
+            && let Some(subflow) = carries_all(view, may_send)
         {
-            return Some(Decision::send(index, Data::New));
+            return Some(Decision::send(subflow, Data::New));
         }
         loop {
             let decision = lowest_rtt(view, |subflow| may_send(subflow) && !passed.contains(&subflow.id));
             let Some(decision) = decision else { break };
-            let chosen = view.subflows.get(decision.subflow)?;
+            let chosen = view.subflow(decision.subflow)?;
             if decision.data == Data::Reinjection {
                 return Some(decision);
             }
@@ -102,7 +102,7 @@ impl Scheduler for DefaultScheduler {
             };
             let other = if leaves_window(view, chosen) { lowest_rtt(view, lacks_data) } else { None };
             let decision = other.unwrap_or(decision);
-            let limit_bytes = portion_bytes(view, view.subflows.get(decision.subflow)?, &passed);
+            let limit_bytes = portion_bytes(view, view.subflow(decision.subflow)?, &passed);
             return Some(Decision { limit_bytes, ..decision });
         }
         if !passed.is_empty() {
@@ -185,15 +185,15 @@ impl DefaultScheduler {
                         && may_send(subflow)
                         && remaining > new_arrives_in(subflow) + worth
                 };
-                let copier = view.subflows.iter().enumerate().filter(|(_, subflow)| is_earlier(subflow));
-                if let Some((index, subflow)) = copier.min_by_key(|(_, subflow)| new_arrives_in(subflow)) {
+                let copier = view.subflows.iter().filter(|subflow| is_earlier(subflow));
+                if let Some(subflow) = copier.min_by_key(|subflow| new_arrives_in(subflow)) {
                     // In whole segments, even if what they hold went out in pieces.
                     let limit_bytes = held.len_bytes().max(subflow.segment_bytes.into());
                     let is_hasty =
                         is_on_its_way(holder) && !holder.bottleneck_has_fallen && !view.window_limited;
                     if !is_hasty || self.budget.allows(limit_bytes) {
                         let copying = if is_hasty { Copying::Haste } else { Copying::Repair };
-                        let decision = Decision::send(index, Data::Copy(held.seq));
+                        let decision = Decision::send(subflow.id, Data::Copy(held.seq));
                         return Some((Decision { limit_bytes, ..decision }, copying));
                     }
                 }

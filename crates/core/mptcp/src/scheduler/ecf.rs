@@ -18,7 +18,7 @@ impl Scheduler for Ecf {
 
     fn select(&mut self, view: &View<'_>) -> Option<Decision> {
         let decision = lowest_rtt(view, SubflowView::is_available)?;
-        let slow = view.subflows.get(decision.subflow)?;
+        let slow = view.subflow(decision.subflow)?;
         let fast = view
             .subflows
             .iter()
@@ -51,6 +51,7 @@ mod tests {
     use super::super::Data;
     use super::super::tests::{subflow, view};
     use super::*;
+    use crate::identifiers::SubflowId;
 
     fn pick(scheduler: &mut Ecf, srtt_ms: u64, left_bytes: u64) -> Option<Decision> {
         let mut subflows = [subflow(1, 20, 0), subflow(2, srtt_ms, 5)];
@@ -60,7 +61,7 @@ mod tests {
 
     #[test]
     fn waits_while_the_fast_subflow_is_earlier() {
-        let slow = Some(Decision::send(1, Data::New));
+        let slow = Some(Decision::send(SubflowId(2), Data::New));
         // Fast: (1 + 58 400 / 14 600) · 20 ms = 100 ms.
         assert_eq!(pick(&mut Ecf::default(), 101, 58_400), None);
         assert_eq!(pick(&mut Ecf::default(), 99, 58_400), slow);

@@ -10,37 +10,38 @@ use polypath_units::Duration;
 
 use super::arrival::{new_arrives_in, stands_in_queue};
 use super::{SubflowView, View};
+use crate::identifiers::SubflowId;
 
 /// So many mean deviations are more than a round trip as good as ever takes (RFC 6298 §2).
 const DEVIATIONS: f64 = 4.0;
 /// What is saved counts from this share of the whole time on.
 const WORTHWHILE_SHARE: f64 = 1.0 / 8.0;
 
-/// Index of the subflow that brings all that is written, if none needs help. Of those that `may_send`.
-pub(super) fn carries_all(view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<usize> {
+/// The subflow that brings all that is written, if none needs help. Of those that `may_send`.
+pub(super) fn carries_all(view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<SubflowId> {
     let bytes = view.unsent_bytes;
     let is_all_there_is = !view.more_to_come && view.reinjection_bytes == 0 && view.new_bytes == bytes;
     if bytes == 0 || !is_all_there_is || view.subflows.len() < 2 {
         return None;
     }
-    let mut best: Option<(usize, &SubflowView, Duration)> = None;
-    for (index, subflow) in view.subflows.iter().enumerate() {
+    let mut best: Option<(&SubflowView, Duration)> = None;
+    for subflow in view.subflows {
         if subflow.room_bytes < bytes || !may_send(subflow) {
             continue;
         }
         let arrives_in = all_arrives_in(subflow, bytes);
-        if best.is_none_or(|(_, other, other_in)| is_preferable((subflow, arrives_in), (other, other_in))) {
-            best = Some((index, subflow, arrives_in));
+        if best.is_none_or(|(other, other_in)| is_preferable((subflow, arrives_in), (other, other_in))) {
+            best = Some((subflow, arrives_in));
         }
     }
-    let (index, main, arrives_in) = best?;
+    let (main, arrives_in) = best?;
     let helps = |subflow: &SubflowView| {
         subflow.id != main.id
             && may_send(subflow)
             && is_well_before(new_arrives_in(subflow), arrives_in)
             && is_well_before(arrives_in - saved(main, subflow, bytes), arrives_in)
     };
-    (!view.subflows.iter().any(helps)).then_some(index)
+    (!view.subflows.iter().any(helps)).then_some(main.id)
 }
 
 /// When the last of so many bytes reaches the peer, as good as always, if this subflow gets them all.
@@ -88,12 +89,11 @@ fn saved(main: &SubflowView, helper: &SubflowView, bytes: u64) -> Duration {
 mod tests {
     use super::super::tests::{subflow, view};
     use super::*;
-    use crate::identifiers::SubflowId;
 
     fn pick(subflows: &[SubflowView], bytes: u64) -> Option<SubflowId> {
         let mut view = view(subflows);
         (view.unsent_bytes, view.new_bytes) = (bytes, bytes);
-        carries_all(&view, SubflowView::is_available).map(|index| subflows[index].id)
+        carries_all(&view, SubflowView::is_available)
     }
 
     #[test]

@@ -20,12 +20,12 @@ impl Scheduler for LowestRtt {
 /// `may_send`.
 pub(super) fn lowest_rtt(view: &View<'_>, may_send: impl Fn(&SubflowView) -> bool) -> Option<Decision> {
     let mut best: Option<(Duration, Decision)> = None;
-    for (index, subflow) in view.subflows.iter().enumerate() {
+    for subflow in view.subflows {
         if best.is_some_and(|(srtt, _)| srtt <= subflow.srtt) || !may_send(subflow) {
             continue;
         }
-        if let Some(data) = view.next_data(index) {
-            best = Some((subflow.srtt, Decision::send(index, data)));
+        if let Some(data) = view.next_data(subflow.id) {
+            best = Some((subflow.srtt, Decision::send(subflow.id, data)));
         }
     }
     best.map(|(_, decision)| decision)
@@ -41,12 +41,12 @@ mod tests {
     #[test]
     fn fills_the_fastest_window_then_the_next() {
         let mut subflows = [subflow(1, 40, 5), subflow(2, 20, 5), subflow(3, 30, 5)];
-        let pick = |subflows: &[_]| LowestRtt.select(&view(subflows)).map(|decision| decision.subflow);
-        assert_eq!(pick(&subflows), Some(1));
-        subflows[1].room_bytes = 1459;
+        let pick = |subflows: &[_]| LowestRtt.select(&view(subflows)).map(|decision| decision.subflow.0);
         assert_eq!(pick(&subflows), Some(2));
+        subflows[1].room_bytes = 1459;
+        assert_eq!(pick(&subflows), Some(3));
         subflows[2].timeouts = 1;
-        assert_eq!(pick(&subflows), Some(0));
+        assert_eq!(pick(&subflows), Some(1));
         subflows[0].room_bytes = 0;
         assert_eq!(pick(&subflows), None);
     }
@@ -57,6 +57,6 @@ mod tests {
         let mut view = view(&subflows);
         view.reinjection_bytes = 10;
         view.reinjection_from = Some(SubflowId(2));
-        assert_eq!(LowestRtt.select(&view), Some(Decision::send(0, Data::Reinjection)));
+        assert_eq!(LowestRtt.select(&view), Some(Decision::send(SubflowId(1), Data::Reinjection)));
     }
 }

@@ -55,14 +55,8 @@ impl LowestRttRp {
         Self { form: Form::First, ..Self::improved() }
     }
 
-    /// The penalty for the subflow at index `holder`, if there is one.
-    fn penalty(
-        &mut self,
-        holder: usize,
-        held_by: &SubflowView,
-        waiting: &SubflowView,
-        now: Instant,
-    ) -> Option<Penalty> {
+    /// The penalty for the subflow that holds what others wait for, if there is one.
+    fn penalty(&mut self, held_by: &SubflowView, waiting: &SubflowView, now: Instant) -> Option<Penalty> {
         let (is_slower, counts, ssthresh) = match self.form {
             Form::First => (is_lower_throughput(held_by, waiting), held_by, true),
             Form::Improved => {
@@ -70,7 +64,8 @@ impl LowestRttRp {
                 (is_slower, waiting, !held_by.in_slow_start())
             }
         };
-        (is_slower && self.penalties.may_ask(counts, now)).then_some(Penalty { subflow: holder, ssthresh })
+        (is_slower && self.penalties.may_ask(counts, now))
+            .then_some(Penalty { subflow: held_by.id, ssthresh })
     }
 }
 
@@ -89,18 +84,16 @@ impl Scheduler for LowestRttRp {
         if !view.window_limited && !view.send_buffer_full {
             return None;
         }
-        let holder = view.subflows.iter().position(|subflow| Some(subflow.id) == view.holder_of_una)?;
-        let held_by = view.subflows.get(holder)?;
+        let held_by = view.subflow(view.holder_of_una?)?;
         self.carriers.note(view.data_una, held_by.id);
-        let (index, subflow) = view
+        let subflow = view
             .subflows
             .iter()
-            .enumerate()
-            .filter(|(_, subflow)| subflow.is_available() && !self.carriers.ids.contains(&subflow.id))
-            .min_by_key(|(_, subflow)| subflow.srtt)?;
-        let penalize = self.penalty(holder, held_by, subflow, view.now);
+            .filter(|subflow| subflow.is_available() && !self.carriers.ids.contains(&subflow.id))
+            .min_by_key(|subflow| subflow.srtt)?;
+        let penalize = self.penalty(held_by, subflow, view.now);
         let limit_bytes = copied_bytes(view, subflow);
-        Some(Decision { subflow: index, data: Data::Copy(view.data_una), limit_bytes, penalize })
+        Some(Decision { subflow: subflow.id, data: Data::Copy(view.data_una), limit_bytes, penalize })
     }
 
     fn copies(&self) -> bool {
@@ -171,9 +164,14 @@ mod tests {
         let subflows = [subflow(1, 20, 5), subflow(2, 100, 0)];
         let mut scheduler = LowestRttRp::improved();
         let mut view = blocked(&subflows);
-        let penalty = Some(Penalty { subflow: 1, ssthresh: false });
+        let penalty = Some(Penalty { subflow: SubflowId(2), ssthresh: false });
         let copy = |seq, penalize| {
-            Some(Decision { subflow: 0, data: Data::Copy(DataSeq(seq)), limit_bytes: 1460, penalize })
+            Some(Decision {
+                subflow: SubflowId(1),
+                data: Data::Copy(DataSeq(seq)),
+                limit_bytes: 1460,
+                penalize,
+            })
         };
         assert_eq!(scheduler.select(&view), copy(77, penalty));
         // The fast one has it now, and neither gets it again.
@@ -206,7 +204,7 @@ mod tests {
         let mut view = blocked(&subflows);
         let mut next = |holder| {
             view.holder_of_una = Some(holder);
-            scheduler.select(&view).map(|decision| view.subflows[decision.subflow].id)
+            scheduler.select(&view).map(|decision| decision.subflow)
         };
         assert_eq!(
             [next(SubflowId(2)), next(SubflowId(1)), next(SubflowId(3))],
@@ -264,7 +262,7 @@ mod tests {
                 let now = Instant::from_secs(1) + subflows[1].srtt * step / 5;
                 let view = View { data_una: DataSeq(100 + step), now, ..blocked(&subflows) };
                 let penalty = scheduler.select(&view).and_then(|decision| decision.penalize);
-                times += u32::from(penalty == Some(Penalty { subflow: 1, ssthresh: true }));
+                times += u32::from(penalty == Some(Penalty { subflow: SubflowId(2), ssthresh: true }));
             }
             assert_eq!(times, if holder < waiting { 2 } else { 0 }, "{holder} {waiting}");
             penalized += u32::from(times > 0);
@@ -279,7 +277,7 @@ mod tests {
         let decision = LowestRttRp::improved().select(&blocked(&subflows)).unwrap();
         assert_eq!((decision.penalize, decision.data), (None, Data::Copy(DataSeq(77))));
         let unlimited = View { holder_of_una: Some(SubflowId(2)), ..view(&subflows) };
-        assert_eq!(LowestRttRp::improved().select(&unlimited), Some(Decision::send(0, Data::New)));
+        assert_eq!(LowestRttRp::improved().select(&unlimited), Some(Decision::send(SubflowId(1), Data::New)));
         subflows[0].room_bytes = 0;
         assert_eq!(LowestRttRp::improved().select(&blocked(&subflows)), None);
         // Nor one that repairs a loss, however slow.

@@ -42,7 +42,7 @@ pub trait Scheduler: fmt::Debug + Send {
     /// Picks a subflow, then the data for it. `None` waits for the next acknowledgment, write or timer.
     fn select(&mut self, view: &View<'_>) -> Option<Decision>;
 
-    /// `len_bytes` from `seq` on went to the subflow with the id `subflow`: what became of a decision.
+    /// `len_bytes` from `seq` on went to this subflow: what became of a decision.
     fn on_sent(&mut self, subflow: SubflowId, seq: DataSeq, len_bytes: u64) {
         let _ = (subflow, seq, len_bytes);
     }
@@ -67,7 +67,7 @@ pub struct View<'a> {
     /// The subflows that may carry data, in order of establishment: established, not closing, and no backup while a regular
     /// subflow works.
     pub subflows: &'a [SubflowView],
-    /// Backups that wait while a regular subflow works. A decision that names one continues the count of `subflows`.
+    /// Backups that wait while a regular subflow works. A decision may name one of them, too.
     pub standby: &'a [SubflowView],
     /// Bytes never sent before that the send window allows.
     pub new_bytes: u64,
@@ -163,22 +163,22 @@ pub struct SubflowView {
 /// Which subflow, which data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Index into [`View::subflows`].
-    pub subflow: usize,
+    /// One of [`View::subflows`], or of [`View::standby`].
+    pub subflow: SubflowId,
     /// The data.
     pub data: Data,
     /// At most this many bytes; `u64::MAX` for as much as the subflow has room for. They leave in whole segments, except where data
     /// ends, or a copy reaches the limit.
     pub limit_bytes: u64,
-    /// Halves the window of this subflow (index into [`View::subflows`]): penalization, Paasch 4.2.1.
+    /// Halves the window of a subflow: penalization, Paasch 4.2.1.
     pub penalize: Option<Penalty>,
 }
 
 /// A halved congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Penalty {
-    /// Index into [`View::subflows`].
-    pub subflow: usize,
+    /// Whose.
+    pub subflow: SubflowId,
     /// Also lower the slow-start threshold.
     pub ssthresh: bool,
 }
@@ -195,9 +195,9 @@ pub enum Data {
 }
 
 impl Decision {
-    /// As much of `data` as the subflow at index `subflow` has room for.
+    /// As much of `data` as the subflow has room for.
     #[must_use]
-    pub const fn send(subflow: usize, data: Data) -> Self {
+    pub const fn send(subflow: SubflowId, data: Data) -> Self {
         Self { subflow, data, limit_bytes: u64::MAX, penalize: None }
     }
 }
@@ -209,11 +209,11 @@ impl View<'_> {
         ViewBuilder::default()
     }
 
-    /// What most policies want to send next through the subflow at `index`: reinjections first, then new data.
+    /// What most policies want to send next through this subflow: reinjections first, then new data.
     #[must_use]
-    pub fn next_data(&self, index: usize) -> Option<Data> {
-        let id = self.subflows.get(index)?.id;
-        if self.reinjection_bytes > 0 && (self.reinjection_from != Some(id) || self.subflows.len() == 1) {
+    pub fn next_data(&self, subflow: SubflowId) -> Option<Data> {
+        if self.reinjection_bytes > 0 && (self.reinjection_from != Some(subflow) || self.subflows.len() == 1)
+        {
             Some(Data::Reinjection)
         } else if self.new_bytes > 0 {
             Some(Data::New)
@@ -338,7 +338,7 @@ pub(crate) mod tests {
         let mut view = view(&subflows);
         view.reinjection_bytes = 1460;
         view.reinjection_from = Some(SubflowId(3));
-        assert_eq!(view.next_data(0), Some(Data::New));
-        assert_eq!(view.next_data(1), Some(Data::Reinjection));
+        assert_eq!(view.next_data(SubflowId(3)), Some(Data::New));
+        assert_eq!(view.next_data(SubflowId(5)), Some(Data::Reinjection));
     }
 }

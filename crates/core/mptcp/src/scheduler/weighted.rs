@@ -27,7 +27,7 @@ impl Scheduler for Weighted {
 
     fn select(&mut self, view: &View<'_>) -> Option<Decision> {
         let mut best: Option<(f64, Decision)> = None;
-        for (index, subflow) in view.subflows.iter().enumerate() {
+        for subflow in view.subflows {
             if !subflow.is_available() {
                 continue;
             }
@@ -35,9 +35,9 @@ impl Scheduler for Weighted {
             if best.is_some_and(|(least, _)| least <= served_s) {
                 continue;
             }
-            if let Some(data) = view.next_data(index) {
+            if let Some(data) = view.next_data(subflow.id) {
                 let limit_bytes = u64::from(subflow.segment_bytes);
-                best = Some((served_s, Decision { limit_bytes, ..Decision::send(index, data) }));
+                best = Some((served_s, Decision { limit_bytes, ..Decision::send(subflow.id, data) }));
             }
         }
         best.map(|(_, decision)| decision)
@@ -88,8 +88,8 @@ mod tests {
         let mut packets = [0; 2];
         for _ in 0..400 {
             let decision = scheduler.select(&view(&subflows)).unwrap();
-            packets[decision.subflow] += 1;
-            scheduler.on_sent(subflows[decision.subflow].id, DataSeq(0), 1460);
+            packets[usize::from(decision.subflow.0) - 1] += 1;
+            scheduler.on_sent(decision.subflow, DataSeq(0), 1460);
         }
         assert!((299..=301).contains(&packets[0]), "{packets:?}");
     }
@@ -104,7 +104,7 @@ mod tests {
         }
         subflows[1].room_bytes = 1 << 20;
         let mut in_a_row = 0;
-        while scheduler.select(&view(&subflows)).unwrap().subflow == 1 {
+        while scheduler.select(&view(&subflows)).unwrap().subflow == SubflowId(2) {
             scheduler.on_sent(SubflowId(2), DataSeq(0), 1460);
             in_a_row += 1;
             assert!(in_a_row < 100);

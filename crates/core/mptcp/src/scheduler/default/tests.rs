@@ -24,8 +24,8 @@ fn what_the_fast_subflow_brings_earlier_waits_for_it() {
         DefaultScheduler::default().select(&view)
     };
     assert_eq!(pick(29_200, false), None);
-    assert_eq!(pick(29_201, false), Some(Decision::send(1, Data::New)));
-    assert_eq!(pick(29_200, true), Some(Decision::send(1, Data::New)));
+    assert_eq!(pick(29_201, false), Some(Decision::send(SubflowId(2), Data::New)));
+    assert_eq!(pick(29_200, true), Some(Decision::send(SubflowId(2), Data::New)));
 }
 
 /// It would wait longer and longer, until the slow one is needed after all.
@@ -36,13 +36,13 @@ fn what_the_application_goes_on_to_write_waits_as_well() {
     let mut pick = |ms, unsent_bytes| {
         let now = Instant::ZERO + Duration::from_millis(ms);
         let view = View { now, unsent_bytes, window_left_bytes: 1 << 20, ..view(&subflows) };
-        scheduler.select(&view).map(|decision| decision.subflow)
+        scheduler.select(&view).map(|decision| decision.subflow.0)
     };
     // The fast one brings 29 200 in the 50 ms until the slow one's arrives; 1 000 more each 10 ms are 5 000 in that time.
     assert_eq!(pick(0, 18_000), None);
     assert_eq!(pick(50, 23_000), None, "not for longer than the time that is foreseen");
     assert_eq!(pick(60, 24_000), None);
-    assert_eq!(pick(70, 25_000), Some(1));
+    assert_eq!(pick(70, 25_000), Some(2));
     // From the start again once nothing waits.
     assert_eq!(pick(80, 0), None);
     assert_eq!(pick(90, 29_200), None);
@@ -57,7 +57,7 @@ fn what_would_block_the_window_waits() {
         DefaultScheduler::default().select(&view)
     };
     assert_eq!(pick(43_800 + 1459), None);
-    assert_eq!(pick(43_800 + 1460), Some(Decision::send(1, Data::New)));
+    assert_eq!(pick(43_800 + 1460), Some(Decision::send(SubflowId(2), Data::New)));
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn what_is_left_of_the_window_goes_to_a_path_that_lacks_data() {
     let mut pick = |in_flight_bytes, left_bytes| {
         subflows[0].in_flight_bytes = in_flight_bytes;
         let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
     // Until the slow one's is acknowledged, after 75 + 10 ms, the fast one brings 75 000 bytes.
-    assert_eq!(pick(75_000, 5_840), Some(1));
-    assert_eq!(pick(70_620, 5_840), Some(1));
-    assert_eq!(pick(70_619, 5_840), Some(0), "4 381 and a segment block the window");
-    assert_eq!(pick(75_000, 5_841), Some(0), "the fast one's own window is shorter than the peer's");
+    assert_eq!(pick(75_000, 5_840), Some(2));
+    assert_eq!(pick(70_620, 5_840), Some(2));
+    assert_eq!(pick(70_619, 5_840), Some(1), "4 381 and a segment block the window");
+    assert_eq!(pick(75_000, 5_841), Some(1), "the fast one's own window is shorter than the peer's");
     subflows[1].srtt = Duration::from_millis(10);
     subflows[1].min_rtt = Duration::from_millis(10);
     subflows[1].bottleneck_bytes_per_s = Some(1_000_000);
@@ -100,10 +100,10 @@ fn what_is_left_of_the_window_goes_to_a_path_that_lacks_data() {
     let mut pick = |in_flight_bytes| {
         subflows[1].in_flight_bytes = in_flight_bytes;
         let view = View { window_left_bytes: 5_840, more_to_come: true, ..view(&subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
-    assert_eq!(pick(15_839), Some(1), "four segments of queue harm nobody");
-    assert_eq!(pick(15_840), Some(0));
+    assert_eq!(pick(15_839), Some(2), "four segments of queue harm nobody");
+    assert_eq!(pick(15_840), Some(1));
 }
 
 /// Its round trip is short because nothing stands in its queue; a portion of it would stand there for long.
@@ -117,12 +117,12 @@ fn a_thin_path_blocks_a_broad_one_whose_round_trip_is_longer() {
         subflows[1].ssthresh_bytes = 0;
         subflows[1].in_flight_bytes = broad_window_bytes;
         let view = View { window_left_bytes: left_bytes, more_to_come: true, ..view(&subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
     // Acknowledged in 10 + 14.6 + 10 ms, the broad one brings 19.6/30 of its window; 87 600 in 30 ms is four times as much.
     assert_eq!(pick(90_000, 58_800 + 1_459), None);
-    assert_eq!(pick(90_000, 58_800 + 1_460), Some(0));
-    assert_eq!(pick(87_600, 1_460), Some(0));
+    assert_eq!(pick(90_000, 58_800 + 1_460), Some(1));
+    assert_eq!(pick(87_600, 1_460), Some(1));
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn a_slow_subflow_does_not_fill_its_queue_but_the_fastest_may() {
     // 3 · 50/300 · 14 600 = 7 300.
     let pick = |subflows: &[SubflowView]| {
         let view = View { more_to_come: true, window_left_bytes: 1 << 20, ..view(subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
     subflows[1].in_flight_bytes = 7_299;
-    assert_eq!(pick(&subflows), Some(1));
+    assert_eq!(pick(&subflows), Some(2));
     subflows[1].in_flight_bytes = 7_300;
     assert_eq!(pick(&subflows), None);
-    assert_eq!(pick(&subflows[1..]), Some(0));
+    assert_eq!(pick(&subflows[1..]), Some(2));
 }
 
 /// Each would fill its queue while that of the other drains, in turns.
@@ -151,10 +151,10 @@ fn a_thin_subflow_does_not_fill_its_queue_though_its_round_trip_is_shorter() {
         subflows[1].window_bytes = broad_window_bytes;
         subflows[1].in_flight_bytes = broad_window_bytes;
         let view = View { more_to_come: true, window_left_bytes: 1 << 20, ..view(&subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
     // 4 · 14 600 in 300 ms are 77 867 in 400 ms.
-    assert_eq!(pick(77_866), Some(0));
+    assert_eq!(pick(77_866), Some(1));
     assert_eq!(pick(77_868), None);
 }
 
@@ -168,7 +168,7 @@ fn the_end_is_copied_from_the_slow_subflow_once() {
     end.data_next = DataSeq(4380);
     let mut scheduler = DefaultScheduler::default();
     // The first arrives within its half round trip: 100 · (1/2 − 1/2) ms. The last takes 50 ms, a copy 10 ms.
-    let copy = Decision { limit_bytes: 1460, ..Decision::send(0, Data::Copy(DataSeq(2920))) };
+    let copy = Decision { limit_bytes: 1460, ..Decision::send(SubflowId(1), Data::Copy(DataSeq(2920))) };
     assert_eq!(scheduler.select(&end), Some(copy));
     scheduler.on_sent(SubflowId(1), DataSeq(2920), 1460);
     let mut copied = chunks.clone();
@@ -185,16 +185,16 @@ fn a_thin_path_is_no_faster_for_its_round_trip() {
     subflows[1].acked_offset = 1;
     let pick = |subflows: &[SubflowView], more_to_come| {
         let view = View { unsent_bytes: 14_600, new_bytes: 14_600, more_to_come, ..view(subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
-    assert_eq!(pick(&subflows, false), Some(0));
+    assert_eq!(pick(&subflows, false), Some(1));
     // A segment arrives after 10 + 58 ms, over the other path after 50 ms.
     subflows[0].bottleneck_bytes_per_s = Some(25_000);
-    assert_eq!(pick(&subflows, false), Some(1));
-    assert_eq!(pick(&subflows, true), Some(0), "there is enough for both");
+    assert_eq!(pick(&subflows, false), Some(2));
+    assert_eq!(pick(&subflows, true), Some(1), "there is enough for both");
     // After 10 + 20 ms.
     subflows[0].bottleneck_bytes_per_s = Some(73_000);
-    assert_eq!(pick(&subflows, false), Some(0));
+    assert_eq!(pick(&subflows, false), Some(1));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_is_on_its_way_is_not_copied_for_less_than_a_millisecond() {
     // 136 of 2920 arrive at once; after a loss, one round trip later: then by whole segments.
     assert_eq!(pick(&subflows), None);
     subflows[0].in_recovery = true;
-    let copy = Decision { limit_bytes: 1460, ..Decision::send(1, Data::Copy(DataSeq(0))) };
+    let copy = Decision { limit_bytes: 1460, ..Decision::send(SubflowId(2), Data::Copy(DataSeq(0))) };
     assert_eq!(pick(&subflows), Some(copy));
     // All of it in 10 ms, a copy in 9.5; then in 8.5.
     subflows[0].in_recovery = false;
@@ -262,7 +262,7 @@ fn a_subflow_that_nothing_will_give_room_is_not_waited_for() {
     };
     assert_eq!(pick(&subflows), None);
     subflows[0].in_flight_bytes = 0;
-    assert_eq!(pick(&subflows), Some(Decision::send(1, Data::New)));
+    assert_eq!(pick(&subflows), Some(Decision::send(SubflowId(2), Data::New)));
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn two_subflows_do_not_wait_for_each_other() {
     subflows[0].bottleneck_bytes_per_s = Some(1 << 18);
     subflows[1].bottleneck_bytes_per_s = Some(1 << 30);
     let little = View { new_bytes: 90, unsent_bytes: 90, ..view(&subflows) };
-    let decision = DefaultScheduler::default().select(&little).map(|decision| decision.subflow);
-    assert_eq!(decision, Some(1));
+    let decision = DefaultScheduler::default().select(&little).map(|decision| decision.subflow.0);
+    assert_eq!(decision, Some(2));
 }
 
 #[test]
@@ -341,9 +341,15 @@ prop_compose! {
 fn a_silent_subflow_gets_no_new_data_while_another_answers() {
     let mut subflows = [subflow(1, 20, 5), subflow(2, 100, 5)];
     subflows[0].is_probing = true;
-    assert_eq!(DefaultScheduler::default().select(&view(&subflows)), Some(Decision::send(1, Data::New)));
+    assert_eq!(
+        DefaultScheduler::default().select(&view(&subflows)),
+        Some(Decision::send(SubflowId(2), Data::New))
+    );
     subflows[1].is_probing = true;
-    assert_eq!(DefaultScheduler::default().select(&view(&subflows)), Some(Decision::send(0, Data::New)));
+    assert_eq!(
+        DefaultScheduler::default().select(&view(&subflows)),
+        Some(Decision::send(SubflowId(1), Data::New))
+    );
 }
 
 #[test]
@@ -354,7 +360,7 @@ fn what_keeps_the_window_closed_is_copied() {
     let closed = View { new_bytes: 0, window_limited: true, sent: &chunks, ..view(&subflows) };
     let decision =
         DefaultScheduler::default().select(&closed).map(|decision| (decision.subflow, decision.data));
-    assert_eq!(decision, Some((0, Data::Copy(DataSeq(0)))));
+    assert_eq!(decision, Some((SubflowId(1), Data::Copy(DataSeq(0)))));
 }
 
 /// Its estimates say that it arrives in time; when they have changed, something behind it has been copied.
@@ -416,11 +422,11 @@ fn what_a_slow_path_holds_is_told_by_its_rate_not_by_its_window() {
         subflows[1].in_flight_bytes = in_flight_bytes;
         subflows[1].bottleneck_bytes_per_s = rate;
         let view = View { more_to_come: true, window_left_bytes: 1 << 30, ..view(&subflows) };
-        DefaultScheduler::default().select(&view).map(|decision| decision.subflow)
+        DefaultScheduler::default().select(&view).map(|decision| decision.subflow.0)
     };
-    assert_eq!(pick(29_000, None), Some(1));
-    assert_eq!(pick(29_000, Some(100_000)), Some(1));
+    assert_eq!(pick(29_000, None), Some(2));
+    assert_eq!(pick(29_000, Some(100_000)), Some(2));
     assert_eq!(pick(30_000, Some(100_000)), None, "three times 100 ms");
-    assert_eq!(pick(5_000, Some(1_000)), Some(1), "a few segments always");
+    assert_eq!(pick(5_000, Some(1_000)), Some(2), "a few segments always");
     assert_eq!(pick(6_000, Some(1_000)), None);
 }
