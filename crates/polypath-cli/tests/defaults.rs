@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use polypath_mptcp::path_manager::Limits;
-use polypath_mptcp::{ConnectionConfig, HostConfig, JudgePaths};
+use polypath_mptcp::{ConnectionConfig, HostConfig, JudgePaths, LiaOnSharedAccess};
 use polypath_sim::scenario::defaults;
 use polypath_stack::engine::Keepalive;
 use polypath_units::Duration;
@@ -90,6 +90,17 @@ impl InWords for JudgePaths {
     fn in_words(&self) -> String {
         let name = Self::ALL.into_iter().find(|(_, known)| known == self).expect("a name").0;
         format!("`{name}`")
+    }
+}
+
+impl InWords for LiaOnSharedAccess {
+    fn in_words(&self) -> String {
+        match self {
+            Self::WithDefault => "with the default congestion control",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+        .into()
     }
 }
 

@@ -27,11 +27,10 @@ pub struct ConnectionConfig {
     /// best of them even where losses are random. Coupled algorithms (`lia`, `olia`, `balia`) take no more than one TCP where
     /// paths meet in one bottleneck, and give up most of a lossy path (RFC 6356).
     pub congestion: polypath_congestion::Policy,
-    /// A further subflow that shares the client's address with an earlier one shares its access link too. It gets `lia`, coupled with
-    /// all others, **in place of `congestion`**, if that is uncoupled and does not steer recovery itself: two of CUBIC would take twice
-    /// their share of the link. Where a user has named a congestion control, turn this off, as files and the command's options do.
-    /// Default on.
-    pub lia_on_shared_access: bool,
+    /// A further subflow that shares the client's address with an earlier one shares its access link too: two of CUBIC would take twice
+    /// their share of it. Whether it gets `lia`, coupled with all others, in place of `congestion`. Default: with the default congestion
+    /// control, so that another one that is chosen holds for every subflow.
+    pub lia_on_shared_access: LiaOnSharedAccess,
     /// Scheduler. Default `default`.
     pub scheduler: scheduler::Policy,
     /// Path manager. Default `endpoints`.
@@ -72,7 +71,31 @@ pub struct ConnectionConfig {
     pub add_addr_timeout: Duration,
 }
 
+const DEFAULT_CONGESTION: polypath_congestion::Policy = polypath_congestion::CUBIC;
+
+/// Whether a further subflow over the same access link gets `lia` in place of the connection's congestion control: see
+/// [`ConnectionConfig::lia_on_shared_access`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LiaOnSharedAccess {
+    /// Where the congestion control is the default one. Where a user has named that, it is [`Never`](Self::Never) that holds him to his word.
+    #[default]
+    WithDefault,
+    /// Wherever the congestion control is uncoupled and does not steer recovery itself.
+    Always,
+    /// Every subflow has the congestion control of the connection.
+    Never,
+}
+
 impl ConnectionConfig {
+    /// A further subflow over the same access link gets `lia`, if its own congestion control is uncoupled.
+    pub(crate) fn couples_shared_access(&self) -> bool {
+        match self.lia_on_shared_access {
+            LiaOnSharedAccess::WithDefault => self.congestion == DEFAULT_CONGESTION,
+            LiaOnSharedAccess::Always => true,
+            LiaOnSharedAccess::Never => false,
+        }
+    }
+
     /// How long the connection waits without a subflow: the user timeout, if there is one (RFC 5482), else
     /// [`no_subflow_timeout`](Self::no_subflow_timeout).
     pub(crate) fn patience_without_subflow(&self) -> Duration {
@@ -87,8 +110,8 @@ impl Default for ConnectionConfig {
             version: MptcpVersion::V1,
             checksum: false,
             no_join_initial: false,
-            congestion: polypath_congestion::CUBIC,
-            lia_on_shared_access: true,
+            congestion: DEFAULT_CONGESTION,
+            lia_on_shared_access: LiaOnSharedAccess::default(),
             scheduler: scheduler::Policy::default(),
             path_manager: path_manager::Policy::default(),
             tcp: Arc::new(polypath_tcp::Config { max_rto: Duration::from_secs(60), ..Default::default() }),

@@ -36,7 +36,7 @@ mod subflow;
 mod tests;
 
 pub use carried::Carried;
-pub use config::{ConnectionConfig, HostConfig};
+pub use config::{ConnectionConfig, HostConfig, LiaOnSharedAccess};
 pub use connection::{ConnectionInfo, MultipathInfo, SubflowInfo};
 pub use counters::Counters;
 pub use crypto::Key;

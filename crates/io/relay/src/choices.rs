@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use polypath_congestion as congestion;
-use polypath_mptcp::{ConnectionConfig, scheduler};
+use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, scheduler};
 use polypath_netsetup::uplinks::UplinkOptions;
 use polypath_netsetup::{GuardianCommand, SetupOptions};
 use polypath_stack::UplinkPreference;
@@ -158,7 +158,7 @@ impl RelayChoices {
         }
         if let Some(congestion) = &self.congestion {
             connection.congestion = congestion.clone();
-            connection.lia_on_shared_access = false;
+            connection.lia_on_shared_access = LiaOnSharedAccess::Never;
         }
         if let Some(keepalive) = self.keepalive {
             keepalive.choose(connection);

@@ -10,7 +10,7 @@ use std::{process, thread};
 
 use polypath_config::Policies;
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_mptcp::{ConnectionConfig, HostConfig, LiaOnSharedAccess};
 use polypath_stack::engine::{ConnectOptions, KernelEngine, Listener, Stream};
 use polypath_stack::udp::{UdpOptions, UdpPath};
 use polypath_stack::{Engine, Stack, stack};
@@ -307,7 +307,7 @@ fn choose_congestion(
 ) -> io::Result<()> {
     if let Some(name) = &assignment.congestion {
         connection.congestion = policies.find(name).map_err(io::Error::other)?;
-        connection.lia_on_shared_access = false;
+        connection.lia_on_shared_access = LiaOnSharedAccess::Never;
     }
     Ok(())
 }

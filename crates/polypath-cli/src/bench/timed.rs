@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_config::Policies;
-use polypath_mptcp::ConnectionConfig;
+use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess};
 use polypath_stack::engine::{ConnectOptions, Listener, Stream};
 use polypath_stack::{Engine, stack};
 use polypath_tcp::Config as TcpConfig;
@@ -27,7 +27,7 @@ const RESOLUTION_S: f64 = 1e-3;
 pub(super) struct Settings {
     mptcp: bool,
     pub(super) congestion: String,
-    lia_on_shared_access: bool,
+    is_congestion_named: bool,
     scheduler: String,
     path_manager: String,
     receive_buffer_bytes: u64,
@@ -41,7 +41,7 @@ impl Settings {
         Self {
             mptcp: connection.mptcp,
             congestion: connection.congestion.to_string(),
-            lia_on_shared_access: connection.lia_on_shared_access,
+            is_congestion_named: connection.lia_on_shared_access == LiaOnSharedAccess::Never,
             scheduler: connection.scheduler.to_string(),
             path_manager: connection.path_manager.to_string(),
             receive_buffer_bytes: connection.tcp.receive_buffer_bytes,
@@ -57,7 +57,10 @@ impl Settings {
         Ok(ConnectionConfig {
             mptcp: self.mptcp,
             congestion: policies.find(&self.congestion).map_err(io::Error::other)?,
-            lia_on_shared_access: self.lia_on_shared_access,
+            lia_on_shared_access: match self.is_congestion_named {
+                true => LiaOnSharedAccess::Never,
+                false => LiaOnSharedAccess::default(),
+            },
             scheduler: policies.find(&self.scheduler).map_err(io::Error::other)?,
             path_manager: policies.find(&self.path_manager).map_err(io::Error::other)?,
             tcp: Arc::new(TcpConfig {

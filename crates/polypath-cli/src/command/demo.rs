@@ -12,7 +12,7 @@ use bytes::Bytes;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use polypath_config::Policies;
-use polypath_mptcp::ConnectionConfig;
+use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess};
 use polypath_sim::trace::TraceOutputs;
 use polypath_units::Duration;
 use polypath_wire::MptcpVersion;
@@ -184,7 +184,7 @@ fn plan(arguments: &Arguments, policies: &Policies) -> Result<Demo, Failure> {
     let connection = ConnectionConfig {
         scheduler: chosen(policies, "--scheduler", &arguments.scheduler)?,
         congestion: chosen(policies, "--congestion", &arguments.congestion)?,
-        lia_on_shared_access: false,
+        lia_on_shared_access: LiaOnSharedAccess::Never,
         version,
         checksum: arguments.checksum,
         ..Default::default()

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use polypath_config::{Policies, PolicyKind};
 use polypath_congestion as congestion;
 use polypath_control::offer;
-use polypath_mptcp::{ConnectionConfig, JudgePaths, path_manager, scheduler};
+use polypath_mptcp::{ConnectionConfig, JudgePaths, LiaOnSharedAccess, path_manager, scheduler};
 use polypath_netsetup::abilities::Abilities;
 use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
 use polypath_netsetup::{GuardianCommand, NetworkSetup, SetupError, SetupOptions};
@@ -374,7 +374,7 @@ impl EngineArguments {
         connection.judge_paths = self.judge_paths.unwrap_or(connection.judge_paths);
         if let Some(congestion) = &chosen.congestion {
             connection.congestion = congestion.clone();
-            connection.lia_on_shared_access = false;
+            connection.lia_on_shared_access = LiaOnSharedAccess::Never;
         }
     }
 

@@ -12,7 +12,7 @@ use crate::perf::{
 };
 use clap::Args;
 use polypath_config::Policies;
-use polypath_mptcp::ConnectionConfig;
+use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess};
 use polypath_stack::Engine;
 use polypath_stack::engine::ConnectOptions;
 use serde_json::json;
@@ -204,7 +204,11 @@ fn connect_options(
         (Some(name), Engine::Stack(stack)) => {
             let congestion = chosen(policies, "--congestion", name)?;
             let config = ConnectionConfig::clone(&stack.connection_config());
-            Some(Arc::new(ConnectionConfig { congestion, lia_on_shared_access: false, ..config }))
+            Some(Arc::new(ConnectionConfig {
+                congestion,
+                lia_on_shared_access: LiaOnSharedAccess::Never,
+                ..config
+            }))
         }
         _ => None,
     };

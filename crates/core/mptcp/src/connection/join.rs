@@ -59,7 +59,6 @@ impl Connection {
 
     /// See [`lia_on_shared_access`](crate::ConnectionConfig::lia_on_shared_access).
     fn coupled_if_shared(&self, mut tcp: TcpConnection<Mapping>) -> TcpConnection<Mapping> {
-        let config = &self.stream.config;
         let access = |tcp: &TcpConnection<Mapping>| {
             let tuple = tcp.tuple();
             if self.stream.negotiation.is_client() { tuple.local.addr } else { tuple.remote.addr }
@@ -68,7 +67,7 @@ impl Connection {
         let chosen = tcp.controller();
         let is_uncoupled = !chosen.is_coupled() && !chosen.steers_recovery();
         let is_shared = self.subflows.any(|subflow| access(&subflow.tcp) == access(&tcp));
-        if config.lia_on_shared_access && is_uncoupled && is_shared {
+        if self.stream.config.couples_shared_access() && is_uncoupled && is_shared {
             tcp.set_congestion(&polypath_congestion::LIA);
         }
         tcp

@@ -10,7 +10,10 @@ use polypath_wire::{Endpoint, Options};
 
 use super::network::{Network, PORT, Way, client_addr, pattern, segment_mut, server_addr};
 use crate::path_manager::{Budget, LocalEndpoint, Policy};
-use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, Host, HostConfig, SubflowInfo, scheduler};
+use crate::{
+    CloseReason, ConnectionConfig, ConnectionId, Event, Host, HostConfig, LiaOnSharedAccess, SubflowInfo,
+    scheduler,
+};
 
 const TICK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
@@ -250,6 +253,24 @@ fn ndiffports_opens_its_number_over_each_pair() {
     assert_eq!(ports.len(), 4, "a path of its own for each");
     assert!(subflows.iter().all(|subflow| subflow.tcp.bytes_acked > 0));
     upload.finish(&mut network);
+}
+
+#[test]
+fn over_one_access_link_lia_takes_the_place_of_the_default_congestion_control_alone() {
+    let of_both = |congestion: Option<&str>, lia_on_shared_access| {
+        let default = ConnectionConfig::default();
+        let congestion = congestion.map_or(default.congestion.clone(), |name| name.parse().expect("a name"));
+        let path_manager = "ndiffports:2".parse().expect("a path manager");
+        let client = ConnectionConfig { congestion, lia_on_shared_access, path_manager, ..default };
+        let mut network = Network::new(&[10], client, ConnectionConfig::default(), 1);
+        let upload = Upload::start(&mut network);
+        let subflows = upload.subflows(&network);
+        [0, 1].map(|at| subflows[at].tcp.congestion.unwrap_or_default())
+    };
+    assert_eq!(of_both(None, LiaOnSharedAccess::WithDefault), ["cubic", "lia"]);
+    assert_eq!(of_both(Some("reno"), LiaOnSharedAccess::WithDefault), ["reno", "reno"]);
+    assert_eq!(of_both(Some("reno"), LiaOnSharedAccess::Always), ["reno", "lia"]);
+    assert_eq!(of_both(Some("cubic"), LiaOnSharedAccess::Never), ["cubic", "cubic"]);
 }
 
 #[test]

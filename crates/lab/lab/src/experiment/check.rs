@@ -2,7 +2,7 @@
 
 use polypath_config::quantity::{Percent, Size, read};
 use polypath_config::{FileError, Policies, Source};
-use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
+use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 use polypath_units::Duration;
 
 use super::file::{
@@ -429,7 +429,10 @@ fn variant(
         name: name.to_string(),
         kind,
         congestion,
-        lia_on_shared_access: policy.congestion.is_none(),
+        lia_on_shared_access: match policy.congestion {
+            None => LiaOnSharedAccess::default(),
+            Some(_) => LiaOnSharedAccess::Never,
+        },
         scheduler,
         path_manager,
         buffer: buffer.unwrap_or(Buffer::Recommended),

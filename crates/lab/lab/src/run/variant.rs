@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polypath_congestion as congestion;
-use polypath_mptcp::{ConnectionConfig, path_manager, scheduler};
+use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 use rand_core::{Rng, SeedableRng};
 
 use super::path_set::PathSet;
@@ -18,8 +18,8 @@ pub struct Variant {
     pub kind: VariantKind,
     /// Congestion control.
     pub congestion: congestion::Policy,
-    /// A further subflow over the same access link gets `lia` instead; see [`ConnectionConfig::lia_on_shared_access`].
-    pub lia_on_shared_access: bool,
+    /// Whether a further subflow over the same access link gets `lia` instead; see [`ConnectionConfig::lia_on_shared_access`].
+    pub lia_on_shared_access: LiaOnSharedAccess,
     /// Scheduler.
     pub scheduler: scheduler::Policy,
     /// Path manager.
@@ -87,7 +87,7 @@ impl Variant {
             name: name.into(),
             kind: VariantKind::Multipath,
             congestion,
-            lia_on_shared_access: ConnectionConfig::default().lia_on_shared_access,
+            lia_on_shared_access: LiaOnSharedAccess::default(),
             scheduler,
             path_manager: path_manager::Policy::default(),
             buffer: Buffer::Recommended,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use polypath_mptcp::path_manager::{self, Limits, LocalEndpoint};
-use polypath_mptcp::{ConnectionConfig, HostConfig, scheduler};
+use polypath_mptcp::{ConnectionConfig, HostConfig, LiaOnSharedAccess, scheduler};
 use polypath_tcp::Config;
 use polypath_units::{BitRate, Duration};
 use polypath_wire::MptcpVersion;
@@ -196,7 +196,10 @@ fn connection(reader: &mut Reader<'_>) -> ConnectionConfig {
         version: reader.pick(&[MptcpVersion::V1, MptcpVersion::V0]),
         checksum: reader.chance(80),
         no_join_initial: reader.chance(16),
-        lia_on_shared_access: !reader.chance(16),
+        lia_on_shared_access: match reader.chance(16) {
+            true => LiaOnSharedAccess::Never,
+            false => LiaOnSharedAccess::Always,
+        },
         race: !reader.chance(64),
         receive_autotuning: !reader.chance(64),
         max_mapping_bytes: reader.pick(&[u16::MAX, 200, 1000, 1460, 5000]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polypath_config::{FileError, FileErrorKind, Policies, Source};
 use polypath_mptcp::path_manager::{Budget, Limits, LocalEndpoint};
-use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_mptcp::{ConnectionConfig, HostConfig, LiaOnSharedAccess};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
 
@@ -343,7 +343,7 @@ impl Check<'_> {
         }
         if let Some(name) = &file.congestion {
             config.congestion = self.source.policy(key("congestion"), name, self.policies)?;
-            config.lia_on_shared_access = false;
+            config.lia_on_shared_access = LiaOnSharedAccess::Never;
         }
         let mut tcp = (*config.tcp).clone();
         // One segment at a time, as links see them.

@@ -8,7 +8,7 @@ use polypath_link::middlebox::Chain;
 use polypath_link::{Change, Jitter, LinkConfig, Loss, OnDown, QueueLimit, Reordering};
 use polypath_mptcp::path_manager::{self, PathManagers};
 use polypath_mptcp::scheduler::{self, Schedulers};
-use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_mptcp::{ConnectionConfig, HostConfig, LiaOnSharedAccess};
 use polypath_units::named::Named;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{Endpoint, MptcpVersion};
@@ -209,6 +209,8 @@ impl SoakScenario {
             scheduler: self.scheduler.clone(),
             path_manager: self.path_manager.clone(),
             congestion: self.congestion.clone(),
+            // Connections with two congestion controls are of more interest here.
+            lia_on_shared_access: LiaOnSharedAccess::Always,
             ..ConnectionConfig::default()
         };
         let mut tcp = (*config.tcp).clone();
