@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
+use polypath_lab::experiment::defaults as experiments;
+use polypath_link::queue::QueueLimit;
 use polypath_mptcp::path_manager::Limits;
 use polypath_mptcp::{ConnectionConfig, HostConfig, JudgePaths, LiaOnSharedAccess};
 use polypath_sim::scenario::defaults;
@@ -77,6 +79,15 @@ impl InWords for Option<Duration> {
 impl InWords for RangeInclusive<u16> {
     fn in_words(&self) -> String {
         format!("{} to {}", number((*self.start()).into()), number((*self.end()).into()))
+    }
+}
+
+impl InWords for QueueLimit {
+    fn in_words(&self) -> String {
+        match self {
+            Self::Packets(packets) => format!("{} packets", number(*packets)),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -172,7 +183,22 @@ fn scenario() -> Settings {
         ("seed", defaults::SEED.to_string()),
         ("sample-interval", defaults::SAMPLE_INTERVAL.in_words()),
         ("port", defaults::FIRST_PORT.to_string()),
+        ("limit", defaults::LIMIT.in_words()),
+        ("receive-buffer", polypath_tcp::Config::default().receive_buffer_bytes.in_words()),
+        ("send-buffer", polypath_tcp::Config::default().send_buffer_bytes.in_words()),
         ("REORDER_DELAY", defaults::REORDER_DELAY.in_words()),
+    ]
+}
+
+fn experiment() -> Settings {
+    vec![
+        ("paths", experiments::PATHS.in_words()),
+        ("repeats", experiments::REPEATS.in_words()),
+        ("seed", experiments::SEED.in_words()),
+        ("designs", experiments::DESIGNS.in_words()),
+        ("timeout", experiments::TIMEOUT.in_words()),
+        ("shape", experiments::SHAPE.to_string()),
+        ("packet", experiments::PACKET_BYTES.in_words()),
     ]
 }
 
@@ -215,6 +241,7 @@ fn the_document_states_the_defaults() {
         ("A host of TCP alone", tcp_host()),
         ("A listener of TCP alone", tcp_listener()),
         ("Scenario files", scenario()),
+        ("Experiment files", experiment()),
     ] {
         let expected: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert_eq!(table(&document, heading), expected, "{heading}");
@@ -231,9 +258,15 @@ fn the_document_states_the_defaults() {
 /// What the comment above a field of a source file says.
 fn comment_of(source: &str, field: &str) -> String {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
-    let at = lines.iter().position(|line| line.starts_with(&format!("pub {field}: ")));
+    // Keys of files are kebab-case.
+    let field = field.replace('-', "_");
+    let is_field = |line: &&str| {
+        ["pub", "pub(super)"].iter().any(|public| line.starts_with(&format!("{public} {field}: ")))
+    };
+    let at = lines.iter().position(|line| is_field(&line));
     let at = at.unwrap_or_else(|| panic!("no field {field}"));
-    let comment = lines[..at].iter().rev().take_while(|line| line.starts_with("///"));
+    let comment = lines[..at].iter().rev().skip_while(|line| line.starts_with("#["));
+    let comment = comment.take_while(|line| line.starts_with("///"));
     let words: Vec<&str> = comment.map(|line| line.trim_start_matches("///").trim()).collect();
     words.into_iter().rev().collect::<Vec<_>>().join(" ")
 }
@@ -247,9 +280,12 @@ fn each_setting_states_its_default() {
         ("crates/core/tcp/src/config.rs", tcp()),
         ("crates/core/tcp/src/host/config.rs", tcp_host()),
         ("crates/core/tcp/src/listener.rs", tcp_listener()),
+        ("crates/lab/sim/src/scenario/file.rs", scenario()),
+        ("crates/lab/lab/src/experiment/file.rs", experiment()),
     ] {
         let source = read(file);
-        for (field, value) in settings {
+        // In capitals is what has no key of its own.
+        for (field, value) in settings.into_iter().filter(|(field, _)| field.to_uppercase() != *field) {
             let comment = comment_of(&source, field);
             let stated = comment.split("Default").skip(1).any(|after| {
                 after

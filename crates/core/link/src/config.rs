@@ -53,7 +53,7 @@ impl Default for LinkConfig {
             delay: Duration::ZERO,
             jitter: Jitter::NONE,
             loss: Loss::None,
-            queue: QueueLimit::Packets(1000),
+            queue: Self::QUEUE,
             discipline: queue::Policy::default(),
             duplicate: 0.0,
             reorder: Reordering::NONE,
@@ -69,6 +69,9 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
+    /// How much may wait for the transmitter if nobody says.
+    pub const QUEUE: QueueLimit = QueueLimit::Packets(1000);
+
     /// A line with a rate, a delay and a queue, and nothing wrong with it.
     pub fn new(rate: BitRate, delay: Duration, queue: QueueLimit) -> Self {
         Self { rate: Some(rate), delay, queue, ..Self::default() }

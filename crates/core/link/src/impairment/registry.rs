@@ -18,9 +18,6 @@ pub type UnknownPolicy = named::UnknownPolicy<Impairments>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Impairments;
 
-/// How much later a packet arrives that is held back, if nobody says.
-const HELD_BACK: Duration = Duration::from_millis(5);
-
 impl Kind for Impairments {
     type Instance = dyn Impairment;
     type Given = ();
@@ -55,7 +52,7 @@ impl Kind for Impairments {
                 numbers.as_slice().len() <= 2 && is_share(numbers.get(0, 0.0))
             }),
             |_, numbers| {
-                let extra_delay = numbers.duration(1, HELD_BACK);
+                let extra_delay = numbers.duration(1, Reordering::EXTRA_DELAY);
                 Box::new(Reordering { probability: numbers.get(0, 0.0), extra_delay })
             },
         ),

@@ -14,6 +14,9 @@ pub struct Reordering {
 impl Reordering {
     /// Packets arrive in order.
     pub const NONE: Self = Self { probability: 0.0, extra_delay: Duration::ZERO };
+
+    /// How much later they arrive if nobody says: long enough for several of any rate to overtake them.
+    pub const EXTRA_DELAY: Duration = Duration::from_millis(10);
 }
 
 impl Impairment for Reordering {

@@ -3,7 +3,6 @@
 use polypath_config::quantity::{Percent, Size, read};
 use polypath_config::{FileError, Policies, Source};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
-use polypath_units::Duration;
 
 use super::file::{
     BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyFile,
@@ -11,7 +10,7 @@ use super::file::{
 };
 use super::{
     Experiment, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint, Topology, Traffic,
-    timeline,
+    defaults, timeline,
 };
 use crate::design;
 use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
@@ -19,7 +18,6 @@ use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantK
 /// More runs than this are a slip of the pen.
 const MOST_SETS: usize = 100_000;
 const MOST_PATHS: usize = 8;
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(super) fn check(
     source: Source<'_>,
@@ -64,7 +62,7 @@ pub(super) fn check(
         return Err(source.wrong("record", message));
     }
     let references = references(source, &file, &variants)?;
-    let repeats = file.repeats.unwrap_or(1);
+    let repeats = file.repeats.unwrap_or(defaults::REPEATS);
     if repeats == 0 {
         return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
     }
@@ -109,7 +107,7 @@ fn reduce(file: &mut File) {
 /// How many paths a set has.
 fn paths(source: Source<'_>, file: &TopologyFile) -> Result<usize, FileError> {
     let is_ring = file.kind == TopologyWord::Ring;
-    let paths = file.paths.unwrap_or(if is_ring { 3 } else { 2 });
+    let paths = file.paths.unwrap_or(if is_ring { 3 } else { defaults::PATHS });
     if is_ring && paths != 3 {
         return Err(source.wrong("topology.paths", "a ring has three bottlenecks; expected 3"));
     }
@@ -152,7 +150,7 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
             if let Some((key, _)) = from_zero.iter().find(|(_, is_wrong)| *is_wrong) {
                 return Err(source.wrong(*key, "a logarithmic range from zero; expected a start above it"));
             }
-            for number in 0..design.designs.unwrap_or(1) {
+            for number in 0..design.designs.unwrap_or(defaults::DESIGNS) {
                 let points = points_of(source, design, ranges, design.seed + number as u64)?;
                 for point in points {
                     let set = PathSet { paths: factors.paths(paths, &point), line: line.clone() };
@@ -226,7 +224,7 @@ fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, FileError>
     let missing = |key: &str, example: &str| {
         source.wrong("traffic", format!("no {key}; expected {key} = \"{example}\""))
     };
-    let timeout = file.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0);
+    let timeout = file.timeout.map_or(defaults::TIMEOUT, |span| span.0);
     let duration = || file.duration.map(|span| span.0).ok_or_else(|| missing("duration", "60s"));
     let size = |size: Option<Size>, key: &str| match size {
         None => Err(missing(key, "64KB")),

@@ -208,14 +208,10 @@ pub(super) struct DesignFile {
     /// How many levels, of full factorials and orthogonal arrays.
     pub(super) levels: Option<usize>,
     /// Default 1.
-    #[serde(default = "one")]
+    #[serde(default = "super::defaults::seed")]
     pub(super) seed: u64,
     /// Designs of this kind with consecutive seeds, to see how much the choice of sets matters. Default 1.
     pub(super) designs: Option<usize>,
-}
-
-fn one() -> u64 {
-    1
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -271,7 +267,7 @@ pub(super) struct TrafficFile {
     pub(super) duration: Option<Span>,
     /// How much, of a transfer.
     pub(super) bytes: Option<Size>,
-    /// When a transfer or an exchange is given up. Default ten minutes.
+    /// When a transfer or an exchange is given up. Default 600 s.
     pub(super) timeout: Option<Span>,
     /// Size of a block.
     pub(super) block: Option<Size>,

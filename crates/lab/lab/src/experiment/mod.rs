@@ -1,6 +1,7 @@
 //! Experiments: TOML files that say what is varied, what is sent, what is compared and what a document found.
 
 mod check;
+pub mod defaults;
 mod file;
 mod job;
 mod metric;

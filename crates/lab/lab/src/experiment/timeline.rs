@@ -7,7 +7,7 @@ use polypath_sim::background::{HEADER_BYTES, OnOff};
 use polypath_units::Duration;
 
 use super::file::{File, FlowFile, UdpFile};
-use super::{Topology, Traffic};
+use super::{Topology, Traffic, defaults};
 use crate::run::{Flow, PathEvent, Timeline};
 
 /// Most connections of a timeline: their numbers are parts of addresses.
@@ -88,7 +88,8 @@ fn datagrams(
     udp: UdpFile,
 ) -> Result<OnOff, FileError> {
     let wrong = |part: &str, message: &str| Err(source.wrong(key(part), message));
-    let (shape, packet_bytes) = (udp.shape.unwrap_or(1.5), udp.packet.map_or(1000, |size| size.0));
+    let (shape, packet_bytes) =
+        (udp.shape.unwrap_or(defaults::SHAPE), udp.packet.map_or(defaults::PACKET_BYTES, |size| size.0));
     let Some(rate) = flow.rate else {
         return wrong("udp", "no rate; expected rate = \"2mbit\" beside it");
     };

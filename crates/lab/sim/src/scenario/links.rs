@@ -8,7 +8,7 @@ use polypath_link::{Change, Jitter, LinkConfig, QueueLimit, Reordering};
 use polypath_units::{Duration, Instant};
 
 use super::check::Check;
-use super::defaults::REORDER_DELAY;
+use super::defaults;
 use super::file::{ChangeFile, DirectionFile, LinkFile};
 use crate::network::{End, NodeId};
 use polypath_config::quantity::{Limit, Loss};
@@ -182,11 +182,9 @@ fn link_config(
         config.loss = loss(words);
     }
     if let Some(share) = direction.reorder {
-        config.reorder = Reordering { probability: share.0, extra_delay: REORDER_DELAY };
+        config.reorder = Reordering { probability: share.0, extra_delay: defaults::REORDER_DELAY };
     }
-    if let Some(limit) = direction.limit {
-        config.queue = queue(limit);
-    }
+    config.queue = direction.limit.map_or(defaults::LIMIT, queue);
     if let Some(name) = &direction.discipline {
         config.discipline = source.policy(format!("{place}.discipline"), name, policies)?;
     }
