@@ -1,6 +1,6 @@
 //! Time series of a running network, sampled at an interval.
 
-use polypath_mptcp::SubflowId;
+use polypath_mptcp::{SubflowId, SubflowInfo};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::FourTuple;
 
@@ -46,48 +46,59 @@ struct Recorded {
 impl SubflowRecorder {
     pub(crate) fn sample(&mut self, now: Instant, info: &StackInfo) {
         for subflow in &info.subflows {
-            // Plain TCP has one.
-            let id = subflow.multipath.as_ref().map_or(SubflowId::INITIAL, |multipath| multipath.id);
             let known = self
                 .subflows
                 .iter()
-                .position(|known| known.result.id == id.0 && known.tuple == subflow.tuple);
+                .position(|known| known.result.id == id_of(subflow).0 && known.tuple == subflow.tuple);
             let index = known.unwrap_or_else(|| {
                 self.subflows.push(Recorded {
                     tuple: subflow.tuple,
                     last: None,
-                    result: SubflowResult {
-                        id: id.0,
-                        local: subflow.tuple.local.to_string(),
-                        remote: subflow.tuple.remote.to_string(),
-                        ..SubflowResult::default()
-                    },
+                    result: SubflowResult { id: id_of(subflow).0, ..SubflowResult::default() },
                 });
                 self.subflows.len() - 1
             });
             let recorded = &mut self.subflows[index];
-            let result = &mut recorded.result;
+            let mut series = std::mem::take(&mut recorded.result.series);
             let tcp = &subflow.tcp;
-            result.sent_bytes = tcp.bytes_sent;
-            result.acked_bytes = tcp.bytes_acked;
-            result.retransmitted_packets = tcp.retransmits;
             let (since, bytes) = recorded.last.unwrap_or((now, 0));
             let span = now.since(since);
             let rate = BitRate::from_bytes_over(tcp.bytes_acked.saturating_sub(bytes), span);
-            let SubflowSeries { time_s, throughput_bps, cwnd_bytes, srtt_ms, in_flight_bytes } =
-                &mut result.series;
+            let SubflowSeries { time_s, throughput_bps, cwnd_bytes, srtt_ms, in_flight_bytes } = &mut series;
             time_s.push(now.as_secs_f64());
             throughput_bps.push(rate.as_bps() as f64);
             cwnd_bytes.push(tcp.cwnd_bytes);
             srtt_ms.push(tcp.srtt.as_millis_f64());
             in_flight_bytes.push(tcp.in_flight_bytes);
             recorded.last = Some((now, tcp.bytes_acked));
+            recorded.result = SubflowResult { series, ..SubflowResult::from(subflow) };
         }
     }
 
     /// The subflows in the order of their first sight, each with both ends.
     pub(crate) fn into_results(self) -> impl Iterator<Item = (FourTuple, SubflowResult)> {
         self.subflows.into_iter().map(|recorded| (recorded.tuple, recorded.result))
+    }
+}
+
+/// Plain TCP has one.
+fn id_of(subflow: &SubflowInfo) -> SubflowId {
+    subflow.multipath.as_ref().map_or(SubflowId::INITIAL, |multipath| multipath.id)
+}
+
+/// What is known at one moment: neither the link nor what it was over time.
+impl From<&SubflowInfo> for SubflowResult {
+    fn from(subflow: &SubflowInfo) -> Self {
+        Self {
+            id: id_of(subflow).0,
+            local: subflow.tuple.local.to_string(),
+            remote: subflow.tuple.remote.to_string(),
+            link: None,
+            sent_bytes: subflow.tcp.bytes_sent,
+            acked_bytes: subflow.tcp.bytes_acked,
+            retransmitted_packets: subflow.tcp.retransmits,
+            series: SubflowSeries::default(),
+        }
     }
 }
 
