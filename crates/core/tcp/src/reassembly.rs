@@ -1,7 +1,7 @@
 //! The receive queue: data in order that nobody has read, and data behind gaps.
 
-mod arrival;
 mod behind;
+mod insertion;
 mod tiny;
 
 use alloc::boxed::Box;
@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 
 use polypath_wire::Payload;
 
-pub(crate) use arrival::Arrival;
 use behind::Behind;
+pub(crate) use insertion::Insertion;
 pub use tiny::join_tiny;
 
 /// Bytes by stream offset. Bounded in bytes by the receive window, and in gaps.
@@ -56,26 +56,26 @@ impl ReceiveQueue {
 
     /// Data at `offset`. The caller has cut it to the window.
     #[inline]
-    pub(crate) fn insert(&mut self, offset: u64, mut data: Payload, max_gaps: usize) -> Arrival {
+    pub(crate) fn insert(&mut self, offset: u64, mut data: Payload, max_gaps: usize) -> Insertion {
         let end = offset + data.len() as u64;
         if end <= self.next {
-            return Arrival::Duplicate;
+            return Insertion::Duplicate;
         }
         if offset > self.next {
             return match &mut self.behind {
                 Some(behind) => behind.insert(offset, data, max_gaps),
-                None if max_gaps == 0 => Arrival::TooManyGaps,
+                None if max_gaps == 0 => Insertion::TooManyGaps,
                 none => none.insert(Box::default()).insert(offset, data, max_gaps),
             };
         }
         data.advance((self.next - offset) as usize);
         self.append(data);
-        if self.behind.is_some() { self.fill_gap() } else { Arrival::InOrder }
+        if self.behind.is_some() { self.fill_gap() } else { Insertion::InOrder }
     }
 
     /// What came last may have filled a gap.
-    fn fill_gap(&mut self) -> Arrival {
-        let Some(mut behind) = self.behind.take() else { return Arrival::InOrder };
+    fn fill_gap(&mut self) -> Insertion {
+        let Some(mut behind) = self.behind.take() else { return Insertion::InOrder };
         while let Some((mut at, pieces)) = behind.take_until(self.next) {
             for mut piece in pieces {
                 let end = at + piece.len() as u64;
@@ -85,7 +85,7 @@ impl ReceiveQueue {
             }
         }
         self.behind = Some(behind).filter(|behind| !behind.is_empty());
-        Arrival::FilledGap
+        Insertion::FilledGap
     }
 
     fn append(&mut self, data: Payload) {
@@ -120,15 +120,15 @@ mod tests {
     fn blocks_are_whole_stretches_with_the_latest_first() {
         let mut queue = ReceiveQueue::default();
         for (from, len) in [(10, 5), (30, 5), (15, 5), (50, 5)] {
-            assert_eq!(queue.insert(from as u64, bytes(from, len), 99), Arrival::OutOfOrder);
+            assert_eq!(queue.insert(from as u64, bytes(from, len), 99), Insertion::OutOfOrder);
         }
         assert_eq!(queue.blocks().collect::<Vec<_>>(), [(50, 55), (10, 20), (30, 35)]);
-        assert_eq!(queue.insert(12, bytes(12, 5), 99), Arrival::Duplicate);
-        assert_eq!(queue.insert(0, bytes(0, 12), 99), Arrival::FilledGap);
+        assert_eq!(queue.insert(12, bytes(12, 5), 99), Insertion::Duplicate);
+        assert_eq!(queue.insert(0, bytes(0, 12), 99), Insertion::FilledGap);
         assert_eq!(queue.next(), 20);
-        assert_eq!(queue.insert(20, bytes(20, 20), 99), Arrival::FilledGap);
+        assert_eq!(queue.insert(20, bytes(20, 20), 99), Insertion::FilledGap);
         assert_eq!((queue.next(), queue.has_gap()), (40, true));
-        assert_eq!(queue.insert(60, bytes(60, 1), 1), Arrival::TooManyGaps);
+        assert_eq!(queue.insert(60, bytes(60, 1), 1), Insertion::TooManyGaps);
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         }
         assert_eq!(queue.blocks().collect::<Vec<_>>(), [(40, 45), (20, 21), (10, 11)]);
         // A duplicate is reported within its stretch (RFC 2883 §4).
-        assert_eq!(queue.insert(20, bytes(20, 1), 99), Arrival::Duplicate);
+        assert_eq!(queue.insert(20, bytes(20, 1), 99), Insertion::Duplicate);
         assert_eq!(queue.blocks().next(), Some((20, 21)));
     }
 

@@ -59,7 +59,7 @@ pub struct Link<P = Packet> {
     transmission: u32,
     transmitter: Transmitter,
     /// Arrivals of the first packets in `packets`, in order.
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<InFlight>,
     /// Packets under way in the order of their arrival, then, if the queue is a drop-tail queue, those that
     /// wait.
     packets: VecDeque<P>,
@@ -84,9 +84,9 @@ pub struct Link<P = Packet> {
     reverse: VecDeque<P>,
 }
 
-/// When and what arrives.
+/// What is under way, and when it arrives.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct InFlight {
     at: Instant,
     size_bytes: u32,
     transmission: u32,
@@ -98,7 +98,7 @@ struct Halted<P> {
     /// How long after the end of the transmission it arrives.
     offset: Duration,
     straggles: bool,
-    arrival: Arrival,
+    arrival: InFlight,
     packet: P,
 }
 
@@ -106,7 +106,7 @@ struct Halted<P> {
 #[derive(Debug)]
 struct Straggler<P> {
     order: u64,
-    arrival: Arrival,
+    arrival: InFlight,
     packet: P,
 }
 
@@ -243,18 +243,18 @@ impl<P: PacketLike> Link<P> {
 
     /// Occupies the transmitter with a packet and says when it arrives if nothing happens to it on the way.
     #[inline]
-    fn occupy(&mut self, at: Instant, size_bytes: u32) -> Arrival {
+    fn occupy(&mut self, at: Instant, size_bytes: u32) -> InFlight {
         let time = self.transmitter.time(size_bytes);
         self.busy_until = at + time;
         self.stats.busy += time;
         self.transmission = self.transmission.wrapping_add(1);
-        Arrival { at: self.busy_until + self.delay, size_bytes, transmission: self.transmission }
+        InFlight { at: self.busy_until + self.delay, size_bytes, transmission: self.transmission }
     }
 
     #[inline]
-    fn expect(&mut self, arrival: Arrival) {
+    fn expect(&mut self, arrival: InFlight) {
         self.last_arrival = self.last_arrival.max(arrival.at);
-        self.arrivals.push_back(Arrival { at: self.last_arrival, ..arrival });
+        self.arrivals.push_back(InFlight { at: self.last_arrival, ..arrival });
     }
 
     /// Starts to send a packet that is not in `packets`.
@@ -281,7 +281,7 @@ impl<P: PacketLike> Link<P> {
     }
 
     #[inline(never)]
-    fn start_impaired(&mut self, mut arrival: Arrival, packet: P) {
+    fn start_impaired(&mut self, mut arrival: InFlight, packet: P) {
         let packet_sent = Passing { sent_at: self.busy_until, size_bytes: arrival.size_bytes };
         let fate = self.impairments.handle_packet(packet_sent, Fate::new(self.delay));
         if fate.is_lost() {
@@ -297,7 +297,7 @@ impl<P: PacketLike> Link<P> {
         self.fly(arrival, packet, fate.overtakes());
     }
 
-    fn fly(&mut self, arrival: Arrival, packet: P, straggles: bool) {
+    fn fly(&mut self, arrival: InFlight, packet: P, straggles: bool) {
         if straggles {
             self.straggler_count += 1;
             self.stragglers.push(Straggler { order: self.straggler_count, arrival, packet });
@@ -338,7 +338,7 @@ impl<P: PacketLike> Link<P> {
     }
 
     #[inline]
-    fn count_delivery(&mut self, arrival: Arrival) {
+    fn count_delivery(&mut self, arrival: InFlight) {
         self.stats.delivered_packets += 1;
         self.stats.delivered_bytes += u64::from(arrival.size_bytes);
     }
@@ -513,7 +513,7 @@ impl<P: PacketLike> Link<P> {
         for Halted { offset, straggles, arrival, packet } in
             core::mem::take(&mut self.halted).into_iter().rev()
         {
-            self.fly(Arrival { at: self.busy_until + offset, ..arrival }, packet, straggles);
+            self.fly(InFlight { at: self.busy_until + offset, ..arrival }, packet, straggles);
         }
         self.drain(at);
     }

@@ -8,7 +8,7 @@ use polypath_wire::{MAX_OPTIONS_BYTES, Segment, Timestamps};
 use super::{CloseReason, Connection, Disposition, DropReason, Event, State};
 use crate::extension::Extension;
 use crate::host::ReplyLimit;
-use crate::reassembly::Arrival;
+use crate::reassembly::Insertion;
 
 impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// A segment arrived. Its payload is taken if it is of use; its options stay for the caller.
@@ -295,16 +295,16 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         }
         match text.arrival {
             None => {}
-            Some(Arrival::InOrder) => {
+            Some(Insertion::InOrder) => {
                 self.lifecycle.report(Event::Readable);
                 self.acks.handle_in_order(now, segments, &self.config);
             }
-            Some(Arrival::FilledGap) => {
+            Some(Insertion::FilledGap) => {
                 self.lifecycle.report(Event::Readable);
                 self.acks.owe();
             }
-            Some(Arrival::OutOfOrder | Arrival::TooManyGaps) => self.acks.owe(),
-            Some(Arrival::Duplicate) => {
+            Some(Insertion::OutOfOrder | Insertion::TooManyGaps) => self.acks.owe(),
+            Some(Insertion::Duplicate) => {
                 if self.handshake.has_sack() {
                     self.acks.handle_duplicate(text.range);
                 }

@@ -2,7 +2,7 @@
 
 use polypath_wire::{Payload, SeqNumber};
 
-use crate::reassembly::{Arrival, ReceiveQueue};
+use crate::reassembly::{Insertion, ReceiveQueue};
 
 /// An offset that nothing reaches.
 const NOWHERE: u64 = u64::MAX;
@@ -25,7 +25,7 @@ pub(super) struct ReceiveHalf {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     /// `None` if nothing of it lies before the right edge.
-    pub(super) arrival: Option<Arrival>,
+    pub(super) arrival: Option<Insertion>,
     /// Some of it lies beyond the right edge, or behind the FIN.
     pub(super) is_cut: bool,
     /// Stream offsets of what lies before.

@@ -5,7 +5,7 @@ use core::mem;
 
 use polypath_wire::Payload;
 
-use super::arrival::Arrival;
+use super::insertion::Insertion;
 use super::tiny::join_tiny;
 
 /// What lies behind gaps.
@@ -44,9 +44,9 @@ impl Behind {
     }
 
     /// Adds data that lies behind a gap.
-    pub(super) fn insert(&mut self, offset: u64, data: Payload, max_gaps: usize) -> Arrival {
+    pub(super) fn insert(&mut self, offset: u64, data: Payload, max_gaps: usize) -> Insertion {
         if self.stretches.len() >= max_gaps {
-            return Arrival::TooManyGaps;
+            return Insertion::TooManyGaps;
         }
         let end = offset + data.len() as u64;
         let mut from = offset;
@@ -65,7 +65,7 @@ impl Behind {
             from = following.map_or(end, |(_, end)| end);
         }
         self.note_recent(offset);
-        if self.bytes == before { Arrival::Duplicate } else { Arrival::OutOfOrder }
+        if self.bytes == before { Insertion::Duplicate } else { Insertion::OutOfOrder }
     }
 
     /// Adds data that nothing overlaps, and joins it with what touches it. Of two stretches the shorter moves, so that no

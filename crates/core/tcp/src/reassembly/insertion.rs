@@ -1,6 +1,6 @@
-/// What became of arrived data.
+/// What became of data that was put in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum Insertion {
     /// It continued the stream.
     InOrder,
     /// It continued the stream and closed a gap, or part of one.
