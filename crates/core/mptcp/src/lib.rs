@@ -18,6 +18,7 @@ mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+#[cfg(any(test, feature = "attacks"))]
 #[doc(hidden)]
 pub mod hostile_work;
 mod identifiers;

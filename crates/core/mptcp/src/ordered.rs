@@ -41,6 +41,7 @@ impl<T: Stretch> OrderedQueue<T> {
         self.steps.set(self.steps.get() + 1);
     }
 
+    #[cfg(any(test, feature = "attacks"))]
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
     }

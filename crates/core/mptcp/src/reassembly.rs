@@ -51,6 +51,7 @@ impl Reassembly {
     pub(crate) const MAX_PIECES: usize = 65_536;
 
     /// Look-ups and changes so far.
+    #[cfg(any(test, feature = "attacks"))]
     pub(crate) fn steps(&self) -> u64 {
         self.pieces.steps()
     }

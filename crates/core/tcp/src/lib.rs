@@ -10,6 +10,7 @@ mod config;
 mod connection;
 mod delivery;
 mod extension;
+#[cfg(any(test, feature = "attacks"))]
 #[doc(hidden)]
 pub mod flood;
 mod flow_hasher;
@@ -17,6 +18,7 @@ mod flow_hasher;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+#[cfg(any(test, feature = "attacks"))]
 #[doc(hidden)]
 pub mod hostile_work;
 mod listener;

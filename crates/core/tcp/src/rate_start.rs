@@ -22,6 +22,7 @@ pub(crate) struct RateStart {
 
 impl RateStart {
     /// Of nothing.
+    #[cfg(any(test, feature = "attacks"))]
     pub(crate) const NONE: Self =
         Self { delivered_at: Instant::ZERO, delivered: 0, lost: 0, in_flight: 0, sending: 0 };
 

@@ -66,6 +66,7 @@ const FEW_PIECES: usize = 4;
 
 impl Scoreboard {
     /// Look-ups and changes of marks so far.
+    #[cfg(any(test, feature = "attacks"))]
     pub(crate) fn steps(&self) -> u32 {
         self.marks.steps()
     }

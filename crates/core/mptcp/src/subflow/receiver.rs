@@ -224,6 +224,7 @@ impl Receiver {
     // ---- mappings
 
     /// Look-ups and changes of mappings so far.
+    #[cfg(any(test, feature = "attacks"))]
     pub(crate) fn steps(&self) -> u64 {
         self.mappings.steps()
     }

@@ -44,6 +44,7 @@ impl Marks {
         self.steps.set(self.steps.get().wrapping_add(1));
     }
 
+    #[cfg(any(test, feature = "attacks"))]
     pub(super) fn steps(&self) -> u32 {
         self.steps.get()
     }
