@@ -10,6 +10,19 @@ use polypath_units::{BitRate, Duration, Instant};
 ///
 /// `Any` is a supertrait so that an owner can look at an algorithm's own state: `(controller as &dyn Any)
 /// .downcast_ref::<Cubic>()`.
+///
+/// ```
+/// use polypath_congestion::{Config, FlowView, Flows, RENO};
+/// use polypath_units::Instant;
+///
+/// let mut reno = RENO.build_for(&Config::default());
+/// assert_eq!(reno.window_bytes(), 14_600);
+/// // All of the window is in flight, and a segment of it is lost.
+/// let flow = FlowView { window_bytes: 14_600, mss_bytes: 1460, ..FlowView::default() };
+/// reno.on_congestion(Instant::ZERO, 14_600, &Flows::single(&flow));
+/// assert_eq!(reno.window_bytes(), 7_300);
+/// assert!(!reno.is_coupled());
+/// ```
 pub trait Controller: Any + fmt::Debug + Send {
     /// The name by which users choose the algorithm, in lower case: `reno`, `cubic`, `lia`.
     fn name(&self) -> &'static str;

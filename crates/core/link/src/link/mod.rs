@@ -42,6 +42,22 @@ const MAX_REVERSE_PACKETS: usize = 64;
 /// became free, whenever the link is next looked at.
 ///
 /// What it carries is IP packets, or whatever else stands for them: see [`PacketLike`].
+///
+/// ```
+/// use polypath_link::{Link, LinkConfig, QueueLimit};
+/// use polypath_units::{BitRate, Duration, Instant};
+/// use polypath_wire::{Endpoint, FourTuple, Packet, Segment};
+///
+/// let config = LinkConfig::new(BitRate::from_mbps(10), Duration::from_millis(20), QueueLimit::Packets(100));
+/// let mut link = Link::new(config, 1);
+/// let (local, remote) = (Endpoint::new([10, 0, 0, 1].into(), 5001), Endpoint::new([10, 0, 0, 2].into(), 80));
+/// let segment = Segment { payload: vec![0; 1460].into(), ..Segment::default() };
+/// link.handle_packet(Instant::ZERO, Packet::tcp(FourTuple { local, remote }, segment));
+/// // 1500 bytes leave in 1.2 ms, and are under way for 20.
+/// let arrives_at = link.poll_timeout().unwrap();
+/// assert_eq!(arrives_at, Instant::ZERO + Duration::from_micros(21_200));
+/// assert!(link.poll_transmit(arrives_at).is_some());
+/// ```
 #[derive(Debug)]
 pub struct Link<P = Packet> {
     /// When the transmitter is free; [`Instant::FAR_FUTURE`] while it is stopped. Once all that is due is

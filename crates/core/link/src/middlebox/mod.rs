@@ -108,6 +108,38 @@ impl Outputs {
 ///
 /// Segments may come in as aggregates ([`polypath_wire::Segment::segment_size`]); [`Chain`] cuts them first,
 /// so that a box behind it sees what the wire would carry.
+///
+/// ```
+/// use polypath_link::middlebox::{Chain, Direction, Middlebox, Outputs};
+/// use polypath_units::Instant;
+/// use polypath_wire::{Endpoint, FourTuple, Packet, Segment};
+///
+/// /// Lets nothing in.
+/// #[derive(Debug)]
+/// struct OneWay;
+///
+/// impl Middlebox for OneWay {
+///     fn name(&self) -> &'static str {
+///         "one-way"
+///     }
+///
+///     fn handle_packet(&mut self, _: Instant, direction: Direction, packet: Packet, out: &mut Outputs) {
+///         if direction == Direction::Forward {
+///             out.push(direction, packet);
+///         }
+///     }
+/// }
+///
+/// let mut chain = Chain::new();
+/// chain.push(Box::new(OneWay));
+/// let (local, remote) = (Endpoint::new([10, 0, 0, 1].into(), 5001), Endpoint::new([10, 0, 0, 2].into(), 80));
+/// let packet = Packet::tcp(FourTuple { local, remote }, Segment::default());
+/// let mut out = Outputs::new();
+/// chain.handle_packet(Instant::ZERO, Direction::Backward, packet.clone(), &mut out);
+/// assert!(out.is_empty());
+/// chain.handle_packet(Instant::ZERO, Direction::Forward, packet, &mut out);
+/// assert!(out.pop().is_some());
+/// ```
 pub trait Middlebox: fmt::Debug + Send {
     /// The name by which users choose it.
     fn name(&self) -> &'static str;

@@ -81,6 +81,23 @@ impl Dropped {
 ///
 /// It gives no more packets than it was given, and it does not keep one back while the transmitter is free: for delay there are
 /// [impairments](crate::impairment), for rates the link's own. A link down that drops what waits dequeues it.
+///
+/// ```
+/// use polypath_link::QueueLimit;
+/// use polypath_link::queue::{DROP_TAIL, Dropped, Queued, QueueSettings};
+/// use polypath_units::Instant;
+/// use polypath_wire::{Endpoint, FourTuple, Packet, Segment};
+///
+/// let settings = QueueSettings { limit: QueueLimit::Packets(1), rate: None, seed: 1 };
+/// let mut queue = DROP_TAIL.build_for(&settings);
+/// let (local, remote) = (Endpoint::new([10, 0, 0, 1].into(), 5001), Endpoint::new([10, 0, 0, 2].into(), 80));
+/// let mut dropped = Dropped::default();
+/// for _ in 0..3 {
+///     let packet = Packet::tcp(FourTuple { local, remote }, Segment::default());
+///     queue.enqueue(Instant::ZERO, Queued { packet, size_bytes: 40 }, &mut dropped);
+/// }
+/// assert_eq!((queue.len_packets(), dropped.packets), (1, 2));
+/// ```
 pub trait Queue<P = Packet>: fmt::Debug + Send {
     /// A packet comes while the transmitter is busy.
     fn enqueue(&mut self, now: Instant, packet: Queued<P>, dropped: &mut Dropped);

@@ -64,6 +64,29 @@ use token_table::TokenTable;
 /// - getters.
 ///
 /// `now` must never go back.
+///
+/// ```
+/// use polypath_mptcp::{Event, Host, HostConfig};
+/// use polypath_units::Instant;
+/// use polypath_wire::Endpoint;
+///
+/// let (now, at) = (Instant::ZERO, Endpoint::new([10, 0, 0, 2].into(), 80));
+/// let mut server = Host::new(HostConfig::default(), 1);
+/// server.listen(at).unwrap();
+/// let mut client = Host::new(HostConfig::default(), 2);
+/// let id = client.connect(now, Endpoint::new([10, 0, 0, 1].into(), 0), at, None).unwrap();
+/// // A driver carries packets; here they take no time.
+/// for _ in 0..3 {
+///     while let Some(packet) = client.poll_transmit(now) {
+///         server.handle_packet(now, packet);
+///     }
+///     while let Some(packet) = server.poll_transmit(now) {
+///         client.handle_packet(now, packet);
+///     }
+/// }
+/// assert_eq!(client.poll(), Some((id, Event::Connected)));
+/// assert!(matches!(server.poll(), Some((_, Event::Accepted { local, .. })) if local == at));
+/// ```
 #[derive(Debug)]
 pub struct Host {
     core: HostCore<Connection>,

@@ -110,6 +110,31 @@ pub struct Setup {
 ///
 /// `now` must never go back. Inside, positions count from the initial sequence number (SYN is 0, the first byte 1) and
 /// do not wrap; sequence numbers are made and read at the edge.
+///
+/// ```
+/// use polypath_tcp::{Connection, Setup, State};
+/// use polypath_units::Instant;
+/// use polypath_wire::{Endpoint, FourTuple, SeqNumber, Transport};
+///
+/// let tuple = FourTuple {
+///     local: Endpoint::new([10, 0, 0, 1].into(), 40_000),
+///     remote: Endpoint::new([10, 0, 0, 2].into(), 80),
+/// };
+/// let setup = |tuple, isn| Setup {
+///     tuple,
+///     isn: SeqNumber(isn),
+///     timestamp_offset: 0,
+///     config: Default::default(),
+///     congestion: polypath_congestion::CUBIC,
+/// };
+/// let now = Instant::ZERO;
+/// let mut client: Connection = Connection::connect(now, setup(tuple, 1));
+/// let Transport::Tcp(syn) = client.poll_transmit(now, &mut ()).unwrap().transport else { panic!("a segment") };
+/// let mut server: Connection = Connection::accept(now, setup(tuple.reversed(), 2), &syn);
+/// let Transport::Tcp(syn_ack) = server.poll_transmit(now, &mut ()).unwrap().transport else { panic!("a segment") };
+/// client.handle_segment(now, syn_ack, &mut ());
+/// assert_eq!((client.state(), server.state()), (State::Established, State::SynReceived));
+/// ```
 #[derive(Debug)]
 pub struct Connection<M = ()> {
     tuple: FourTuple,

@@ -68,6 +68,28 @@ pub use time_wait::TimeWaitNumbers;
 /// # Cost
 /// A packet costs one look-up of its flow and the work of one connection; neither grows with the number of
 /// connections.
+///
+/// # Example
+/// ```
+/// use polypath_tcp::{Host, HostConfig, HostEvent, ListenConfig};
+/// use polypath_units::Instant;
+/// use polypath_wire::Endpoint;
+///
+/// let (now, at) = (Instant::ZERO, Endpoint::new([10, 0, 0, 2].into(), 80));
+/// let mut server = Host::new(HostConfig::default(), 1);
+/// server.listen(at, ListenConfig::default()).unwrap();
+/// let mut client = Host::new(HostConfig::default(), 2);
+/// let id = client.connect(now, Endpoint::new([10, 0, 0, 1].into(), 0), at).unwrap();
+/// for _ in 0..3 {
+///     while let Some(packet) = client.poll_transmit(now) {
+///         server.handle_packet(now, packet);
+///     }
+///     while let Some(packet) = server.poll_transmit(now) {
+///         client.handle_packet(now, packet);
+///     }
+/// }
+/// assert_eq!(client.poll(), Some((id, HostEvent::Connected)));
+/// ```
 #[derive(Debug)]
 pub struct Host {
     config: HostConfig,

@@ -45,6 +45,35 @@ type Action = Box<dyn FnOnce(&mut Network)>;
 /// Everything random in it follows from seeds given at construction, and events at the same instant come in a
 /// fixed order (nodes, channels and middleboxes by number, then scheduled actions by the order of their
 /// scheduling), so that the same construction gives the same run, bit for bit.
+///
+/// ```
+/// use polypath_link::{LinkConfig, QueueLimit};
+/// use polypath_mptcp::HostConfig;
+/// use polypath_sim::conversation::Conversation;
+/// use polypath_sim::topologies::{PathConfig, parallel_paths};
+/// use polypath_units::{BitRate, Duration, Instant};
+/// use polypath_wire::Endpoint;
+///
+/// let queue = QueueLimit::Delay(Duration::from_millis(50));
+/// let link = LinkConfig::new(BitRate::from_mbps(10), Duration::from_millis(10), queue);
+/// let paths = ["wifi", "lte"].map(|name| PathConfig::symmetric(name, link.clone()));
+/// let (builder, net) = parallel_paths(1, paths, HostConfig::default(), HostConfig::default());
+/// let mut network = builder.build();
+/// // A million bytes from client to server.
+/// let (opener, acceptor) = Conversation::plans(1, Some(1_000_000), None);
+/// let ends = network.converse(Conversation {
+///     from: net.client,
+///     local: net.client_addrs[0],
+///     to: net.server,
+///     remote: Endpoint::new(net.server_addr, 80),
+///     start: Instant::ZERO,
+///     config: None,
+///     opener,
+///     acceptor,
+/// });
+/// network.run_for(Duration::from_secs(2));
+/// assert_eq!(network.report(ends.acceptor).received_bytes, 1_000_000);
+/// ```
 pub struct Network {
     nodes: Vec<NodeKind>,
     names: Vec<String>,
