@@ -19,7 +19,7 @@
 //! | [`stateless_joins`] | nonces of joins that were held nowhere |
 //! | [`outbox`] | events for the application, requests to the host |
 //!
-//! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings, reassembly), [`answer`] (what
+//! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings), [`delivery`] (data with its number), [`answer`] (what
 //! follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`], [`schedule`] and
 //! [`mapping_out`] (data that leaves), [`reinjection`], [`fallback`], [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`],
 //! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`judging`],
@@ -35,6 +35,7 @@ mod context;
 mod data_in;
 mod data_receive;
 mod data_send;
+mod delivery;
 mod fallback;
 mod half_open_joins;
 mod handshake;
