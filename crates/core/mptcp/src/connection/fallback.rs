@@ -154,44 +154,13 @@ impl Connection {
         }
     }
 
-    /// From which subflow offset on everything is data, and from which number on, if an infinite mapping is to be believed: on
-    /// the only subflow (RFC 8684 §3.7), and so that the stream goes on without a gap. An end would else be taken for that of a
-    /// stream of which bytes are missing.
-    fn place_of_infinite(&self, position: usize, mapping: &DssMapping) -> Option<(u64, DataSeq)> {
-        // DATA_FIN takes a number, but no place in the stream.
-        let next = self.stream.receive.next_in_stream();
-        let data_seq = mapping.data_seq.expand(next);
-        let subflow = self.subflows.get(position)?;
-        // Where our third ACK is on its way, the peer may send data already.
-        let is_other = |other: &Subflow| {
-            (other.state.stage().carries_data() || other.state.stage() == Stage::JoinAck)
-                && other.state.id != subflow.state.id
+    /// No other subflow carries data. Where our third ACK is on its way, the peer may send data already.
+    fn is_only_subflow(&self, position: usize) -> bool {
+        let carries = |subflow: &Subflow| {
+            let stage = subflow.state.stage();
+            stage.carries_data() || stage == Stage::JoinAck
         };
-        if self.subflows.any(is_other) {
-            return None;
-        }
-        let near = subflow.rx.offset();
-        let start = mapping.subflow_offset.wrapping_sub(1);
-        let offset = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32))?;
-        let first_missing = subflow.rx.first_missing()?;
-        let repeats = next.diff(data_seq);
-        match self.stream.fallback.segment_offset() {
-            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::is_restart`). The peer sends
-            // everything anew that we miss, so if this segment has overtaken others, what they bring lies before it.
-            Some(own) if offset > first_missing && repeats < 0 => {
-                let overtaken = repeats.unsigned_abs();
-                let offset = own.checked_sub(overtaken).filter(|offset| *offset >= first_missing)?;
-                Some((offset, next))
-            }
-            // It repeats no more than may be outstanding.
-            Some(own) if offset > first_missing || offset == own => {
-                let is_near = repeats >= 0 && repeats as u64 <= self.stream.config.tcp.receive_buffer_bytes;
-                is_near.then_some((own, data_seq))
-            }
-            _ if offset > first_missing => None,
-            // Retroactive: what comes next is what is missing.
-            _ => (data_seq.add(first_missing - offset) == next).then_some((offset, data_seq)),
-        }
+        !self.subflows.iter().enumerate().any(|(at, subflow)| at != position && carries(subflow))
     }
 
     /// The peer's infinite mapping: its bytes are the stream from the given offset on.
@@ -201,11 +170,16 @@ impl Connection {
         position: usize,
         mapping: &DssMapping,
     ) {
-        let Some((offset, data_seq)) = self.place_of_infinite(position, mapping) else {
+        // DATA_FIN takes a number, but no place in the stream.
+        let next = self.stream.receive.next_in_stream();
+        let most_repeated_bytes = self.stream.config.tcp.receive_buffer_bytes;
+        let is_only = self.is_only_subflow(position);
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let place = self.stream.fallback.place(&subflow.rx, next, mapping, most_repeated_bytes);
+        let Some((offset, data_seq)) = place.filter(|_| is_only) else {
             return self.answer(cx, position, Misbehaviour::InfiniteMappingMisplaced);
         };
         cx.counters.infinite_map_rx += 1;
-        let Some(subflow) = self.subflows.get_mut(position) else { return };
         let (from, bytes) = subflow.rx.release();
         self.start_infinite(cx, position, offset, data_seq, from, bytes);
         if self.stream.lifecycle.is_mptcp() {

@@ -3,7 +3,9 @@
 use alloc::boxed::Box;
 
 use polypath_units::{Duration, Instant};
-use polypath_wire::DataSeq;
+use polypath_wire::{DataSeq, DssMapping};
+
+use crate::subflow::Receiver;
 
 /// How often, and how long apart, MP_FAIL is sent while no infinite mapping comes.
 const FAIL_INTERVAL: Duration = Duration::from_millis(500);
@@ -62,7 +64,60 @@ impl Fallback {
         self.ours.as_deref()
     }
 
+    /// Data begins again, and each segment says where it belongs: see [`InfiniteMapping::is_restart`].
+    pub(super) fn is_announcing(&self) -> bool {
+        self.ours().is_some_and(|ours| ours.is_restart)
+    }
+
     // ---- the peer's
+
+    /// From which subflow offset on everything is data, and from which number on, if an infinite mapping is to be believed: on
+    /// the only subflow (RFC 8684 §3.7), whose bytes came to `rx`, and so that the stream goes on with `next`, without a gap. An end would
+    /// else be taken for that of a stream of which bytes are missing.
+    pub(super) fn place(
+        &self,
+        rx: &Receiver,
+        next: DataSeq,
+        mapping: &DssMapping,
+        most_repeated_bytes: u64,
+    ) -> Option<(u64, DataSeq)> {
+        let data_seq = mapping.data_seq.expand(next);
+        let near = rx.offset();
+        let start = mapping.subflow_offset.wrapping_sub(1);
+        let offset = near.checked_add_signed(i64::from(start.wrapping_sub(near as u32) as i32))?;
+        let first_missing = rx.first_missing()?;
+        let repeats = next.diff(data_seq);
+        match self.segment_offset() {
+            // Not retroactive: what counts is the place of the segment itself (see `InfiniteMapping::is_restart`). The peer sends
+            // everything anew that we miss, so if this segment has overtaken others, what they bring lies before it.
+            Some(own) if offset > first_missing && repeats < 0 => {
+                let overtaken = repeats.unsigned_abs();
+                let offset = own.checked_sub(overtaken).filter(|offset| *offset >= first_missing)?;
+                Some((offset, next))
+            }
+            // It repeats no more than may be outstanding.
+            Some(own) if offset > first_missing || offset == own => {
+                let is_near = repeats >= 0 && repeats as u64 <= most_repeated_bytes;
+                is_near.then_some((own, data_seq))
+            }
+            _ if offset > first_missing => None,
+            // Retroactive: what comes next is what is missing.
+            _ => (data_seq.add(first_missing - offset) == next).then_some((offset, data_seq)),
+        }
+    }
+
+    /// The segment says of its own bytes, which follow an infinite mapping of the subflow whose bytes came to `rx`, that they are other
+    /// data: that mapping was not the peer's, and bytes are missing from what the application has.
+    pub(super) fn contradicts(&self, rx: &Receiver, mapping: &DssMapping) -> bool {
+        let (Some((offset, data_seq)), Some(own)) = (rx.infinite(), self.segment_offset()) else {
+            return false;
+        };
+        // Something that changes lengths moves bytes away from where their mappings say they are.
+        let is_in_place = mapping.subflow_offset.wrapping_sub(1) == own as u32;
+        let is_covered = mapping.len > 0 && own >= offset && is_in_place;
+        let expected = data_seq.add(own.saturating_sub(offset));
+        is_covered && mapping.data_seq.expand(expected) != expected
+    }
 
     /// A checksum was wrong: MP_FAIL is about to leave for the first time.
     pub(super) fn begin_to_fail(&mut self) {

@@ -1,7 +1,7 @@
 //! Segments that arrive, and their options (RFC 8684 §3).
 
 use polypath_tcp::{Disposition, DropReason, Event as TcpEvent};
-use polypath_wire::{Dss, DssMapping, IcmpMessage, MpJoin, MptcpOption, Segment, WireDataSeq};
+use polypath_wire::{Dss, IcmpMessage, MpJoin, MptcpOption, Segment, WireDataSeq};
 
 use super::{Connection, Context, SubflowExtension};
 use crate::identifiers::{AddressId, SubflowId};
@@ -178,22 +178,6 @@ impl Connection {
         }
     }
 
-    /// The segment says of its own bytes, which follow an infinite mapping, that they are other data: that mapping was not the
-    /// peer's, and bytes are missing from what the application has.
-    fn contradicts_infinite(&self, position: usize, mapping: &DssMapping) -> bool {
-        let Some(subflow) = self.subflows.get(position) else { return false };
-        let (Some((offset, data_seq)), Some(own)) =
-            (subflow.rx.infinite(), self.stream.fallback.segment_offset())
-        else {
-            return false;
-        };
-        // Something that changes lengths moves bytes away from where their mappings say they are.
-        let is_in_place = mapping.subflow_offset.wrapping_sub(1) == own as u32;
-        let is_covered = mapping.len > 0 && own >= offset && is_in_place;
-        let expected = data_seq.add(own.saturating_sub(offset));
-        is_covered && mapping.data_seq.expand(expected) != expected
-    }
-
     /// Options on a subflow that has fallen back: only those that complete the fallback count.
     fn handle_plain_options(&mut self, cx: &mut Context<'_>, position: usize, segment: &Segment) {
         self.stream
@@ -203,7 +187,8 @@ impl Connection {
         // back once nothing is answered to them.
         let dss = segment.options.dss.filter(|_| self.stream.negotiation.knows_peer());
         if let Some((mapping, data_fin)) = dss.and_then(|dss| Some((dss.mapping?, dss.data_fin))) {
-            if self.contradicts_infinite(position, &mapping) {
+            let Some(subflow) = self.subflows.get(position) else { return };
+            if self.stream.fallback.contradicts(&subflow.rx, &mapping) {
                 return self.answer(cx, position, Misbehaviour::InfiniteMappingContradicted);
             }
             self.handle_mapping(cx, position, &mapping, data_fin);

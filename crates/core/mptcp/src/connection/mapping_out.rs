@@ -3,8 +3,8 @@
 use polypath_units::Instant;
 use polypath_wire::{DataSeq, Payload, dss_checksum};
 
-use super::Connection;
 use super::option_writer::data_option_bytes;
+use super::stream::Stream;
 use crate::mapping::{Mapping, Repetition};
 use crate::scheduler::SubflowView;
 use crate::subflow::{Stage, Subflow};
@@ -16,28 +16,27 @@ const LONG_MAPPING_SEGMENTS: u64 = 16;
 /// A mapping that not each segment carries is this share of the window long: what little of it waits for the window delays nothing.
 const AHEAD_WINDOW_SHARE: u64 = 16;
 
-impl Connection {
+impl Stream {
     /// What a mapping is made of even where less may leave now.
     pub(super) fn least_mapping_bytes(&self, segment_bytes: u64) -> u64 {
-        if self.stream.send.are_mappings_dropped() { LONG_MAPPING_SEGMENTS * segment_bytes } else { 0 }
+        if self.send.are_mappings_dropped() { LONG_MAPPING_SEGMENTS * segment_bytes } else { 0 }
     }
 
-    /// Which segments of a mapping that goes to the subflow at `position` carry it.
-    pub(super) fn repetition(&self, position: usize, segment_bytes: u64) -> Repetition {
-        let Some(subflow) = self.subflows.get(position) else { return Repetition::InEach };
+    /// Which segments of a mapping that goes to this subflow carry it.
+    pub(super) fn repetition(&self, subflow: &Subflow, segment_bytes: u64) -> Repetition {
         // A peer that has yet to see that options pass, or that gathers bytes for a checksum, takes data without them for TCP's.
         // Where something merges segments, each that carries its mapping is one more that may keep it.
         let has_passed = subflow.state.owed.have_options_passed(subflow.tcp.acked_offset());
         let must_repeat = subflow.state.stage() != Stage::Established
             || !has_passed
-            || self.stream.negotiation.has_checksum()
-            || self.stream.send.has_lost();
+            || self.negotiation.has_checksum()
+            || self.send.has_lost();
         let leaves_at_once = subflow.tcp.most_bytes_at_once(segment_bytes);
         if must_repeat || leaves_at_once + segment_bytes > self.most_mapped_bytes() {
             return Repetition::InEach;
         }
         // Where data arrives, too, its DATA_ACKs had better not each need an acknowledgment of their own.
-        if subflow.state.owed.has_received_since(self.stream.receive.next()) {
+        if subflow.state.owed.has_received_since(self.receive.next()) {
             Repetition::OnceWithDataAcks
         } else {
             Repetition::Once
@@ -45,8 +44,7 @@ impl Connection {
     }
 
     /// Payload of the second segment of such a mapping, and of those behind it.
-    pub(super) fn further_segment_bytes(&self, position: usize, repetition: Repetition) -> u64 {
-        let Some(subflow) = self.subflows.get(position) else { return 1 };
+    pub(super) fn further_segment_bytes(&self, subflow: &Subflow, repetition: Repetition) -> u64 {
         self.segment_bytes(subflow, repetition, false)
     }
 
@@ -56,37 +54,32 @@ impl Connection {
     }
 
     fn segment_bytes(&self, subflow: &Subflow, repetition: Repetition, is_start: bool) -> u64 {
-        let mapping = self.stream.send.mapping(self.stream.negotiation.has_checksum(), repetition);
-        let option_bytes =
-            data_option_bytes(&self.stream.fallback, subflow.state.stage(), &mapping, is_start);
+        let mapping = self.send.mapping(self.negotiation.has_checksum(), repetition);
+        let option_bytes = data_option_bytes(&self.fallback, subflow.state.stage(), &mapping, is_start);
         subflow.tcp.segment_payload_bytes_with(option_bytes) as u64
     }
 
     /// Most data of one mapping.
     pub(super) fn most_mapped_bytes(&self) -> u64 {
-        self.stream.send.most_mapped_bytes(&self.stream.config, self.stream.negotiation.has_checksum())
+        self.send.most_mapped_bytes(&self.config, self.negotiation.has_checksum())
     }
 
     /// Gives data to a subflow as one mapping; returns the subflow offset after it.
     pub(super) fn push(
-        &mut self,
+        &self,
         now: Instant,
-        position: usize,
+        subflow: &mut Subflow,
         data_seq: DataSeq,
         data: Payload,
         repetition: Repetition,
     ) -> u64 {
-        let Some(subflow) = self.subflows.get_mut(position) else { return 0 };
         let subflow_offset = (subflow.tcp.enqueued_offset() as u32).wrapping_add(1);
         let len_bytes = data.len() as u16;
-        let checksum = self
-            .stream
-            .negotiation
-            .has_checksum()
-            .then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
-        let mapping = self.stream.send.mapping(self.stream.negotiation.has_checksum(), repetition);
+        let checksum =
+            self.negotiation.has_checksum().then(|| dss_checksum(data_seq, subflow_offset, len_bytes, &data));
+        let mapping = self.send.mapping(self.negotiation.has_checksum(), repetition);
         let mapping = Mapping { data_seq, subflow_offset, len_bytes, checksum, ..mapping };
-        subflow.enqueue(now, data, mapping, self.stream.receive.next())
+        subflow.enqueue(now, data, mapping, self.receive.next())
     }
 }
 

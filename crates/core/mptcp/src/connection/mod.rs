@@ -13,15 +13,15 @@
 //! | – [`infinite_mapping`] | the mapping of a fallback, MP_FAIL |
 //! | [`opening`] | the race of handshakes, a third ACK that may not have arrived |
 //! | [`subflows`] | the table of subflows, and whose turn it is |
-//! | [`scheduling`] | the scheduler, and when it is asked |
+//! | [`scheduling`] | the scheduler, when it is asked and what it sees; [`portion`] says how much leaves |
 //! | [`addresses`] | addresses of both ends, the path manager, [`asked_subflows`] |
 //! | [`path_judge`] | what paths bring and hold up |
 //! | [`stateless_joins`] | nonces of joins that were held nowhere |
 //! | [`outbox`] | events for the application, requests to the host |
 //!
 //! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings), [`delivery`] (data with its number), [`answer`] (what
-//! follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`], [`schedule`] and
-//! [`mapping_out`] (data that leaves), [`reinjection`], [`fallback`], [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`],
+//! follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`], [`schedule`] (data that
+//! leaves; which becomes one mapping, the stream says in [`mapping_out`]), [`reinjection`], [`fallback`], [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`],
 //! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`judging`],
 //! [`timers`], [`application`], [`options`], [`info`]. What a segment of ours carries is decided by the [`option_writer`].
 
@@ -53,11 +53,11 @@ mod options;
 mod outbox;
 mod path_judge;
 mod paths;
+mod portion;
 mod reinjection;
 #[cfg(test)]
 mod request_tests;
 mod schedule;
-mod schedule_plain;
 mod scheduling;
 mod staleness;
 mod stateless_joins;

@@ -41,12 +41,4 @@ impl Connection {
         }
         self.scheduling.request();
     }
-
-    /// The end of what was written, which fills no segment, waits for more (`TCP_CORK`).
-    pub(super) fn is_held_back(&self, unsent_bytes: u64, segment_bytes: u64) -> bool {
-        self.scheduling.is_corked()
-            && unsent_bytes < segment_bytes
-            && !self.stream.lifecycle.is_shut_down()
-            && self.stream.lifecycle.is_mptcp()
-    }
 }

@@ -52,14 +52,15 @@ impl Connection {
         repetition: Repetition,
     ) {
         let data = self.stream.send.slice(seq, count);
-        let Some(id) = self.subflows.get(position).map(|subflow| subflow.state.id) else { return };
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let id = subflow.state.id;
         if data.is_empty() {
             return;
         }
         cx.counters.mptcp_retrans += 1;
         let len_bytes = data.len() as u64;
         self.scheduling.handle_sent(id, seq, len_bytes);
-        let end_offset = self.push(cx.now, position, seq, data, repetition);
+        let end_offset = self.stream.push(cx.now, subflow, seq, data, repetition);
         self.stream.send.handle_sent_again(seq, len_bytes, id, end_offset);
     }
 

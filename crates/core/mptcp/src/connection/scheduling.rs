@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use polypath_units::Instant;
 use polypath_wire::DataSeq;
 
+use super::lifecycle::Lifecycle;
+use super::stream::Stream;
 use crate::identifiers::SubflowId;
 use crate::scheduler::{Decision, Scheduler, SubflowView, View};
 
@@ -86,10 +88,45 @@ impl Scheduling {
         true
     }
 
-    /// The scheduler's decision.
+    /// The scheduler's decision about the data of a stream, for the first `regular` of the candidates, or the others, which wait.
     #[inline]
-    pub(super) fn select(&mut self, view: &View<'_>) -> Option<Decision> {
-        self.scheduler.select(view)
+    pub(super) fn select(
+        &mut self,
+        now: Instant,
+        stream: &Stream,
+        candidates: &[SubflowView],
+        regular: usize,
+    ) -> Option<Decision> {
+        if regular == 0 {
+            return None;
+        }
+        let send = &stream.send;
+        let unsent_bytes = send.unsent_bytes();
+        let window = send.window_room_bytes();
+        // What is left of a window that holds no whole segment is closed, too: no new data will leave before a timer says so
+        // (RFC 9293 §3.8.6.2.1), and what blocks the window may go out again instead.
+        let subflows = candidates.get(..regular).unwrap_or_default();
+        let least_segment = subflows.iter().map(|subflow| subflow.segment_bytes).min().map_or(0, u64::from);
+        let is_sliver = window < least_segment && window < unsent_bytes;
+        let window = if is_sliver { 0 } else { window };
+        self.scheduler.select(&View {
+            now,
+            subflows,
+            standby: candidates.get(regular..).unwrap_or_default(),
+            new_bytes: unsent_bytes.min(window),
+            unsent_bytes,
+            window_left_bytes: window,
+            more_to_come: send.wants_writable(),
+            reinjection_bytes: send.reinjection_bytes(),
+            data_una: send.una(),
+            data_next: send.next(),
+            window_limited: unsent_bytes > 0 && window == 0,
+            send_buffer_full: unsent_bytes == 0
+                && send.under_way_bytes() + least_segment > stream.config.tcp.send_buffer_bytes,
+            holder_of_una: send.sent().front().map(|chunk| chunk.subflow),
+            reinjection_from: send.reinjection().and_then(|front| front.from),
+            sent: send.sent(),
+        })
     }
 
     #[inline]
@@ -137,8 +174,14 @@ impl Scheduling {
     /// The end of what the application has written so far waits for more of it, or for the next acknowledgment, while the
     /// subflow holds so much that one must be on its way: what a program writes in one go leaves in few large segments.
     #[inline]
-    pub(super) const fn tail_waits(&self, held_bytes: u64) -> bool {
-        self.only_written && held_bytes >= TAIL_WAITS_BEHIND_BYTES
+    pub(super) fn tail_waits(&self, lifecycle: &Lifecycle, held_bytes: u64) -> bool {
+        !lifecycle.is_shut_down() && self.only_written && held_bytes >= TAIL_WAITS_BEHIND_BYTES
+    }
+
+    /// The end of what was written, which fills no segment, waits for more (`TCP_CORK`).
+    #[inline]
+    pub(super) fn holds_back(&self, lifecycle: &Lifecycle, unsent_bytes: u64, segment_bytes: u64) -> bool {
+        self.is_corked && unsent_bytes < segment_bytes && !lifecycle.is_shut_down() && lifecycle.is_mptcp()
     }
 
     /// The end of what was written, which fills no segment, waits for more.

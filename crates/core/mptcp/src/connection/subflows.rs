@@ -1,16 +1,18 @@
 //! The subflows of a connection, in one table.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use polypath_congestion::FlowView;
 use polypath_tcp::Connection as TcpConnection;
-use polypath_units::Duration;
+use polypath_units::{Duration, Instant};
 
 use super::subflow_table::SubflowTable;
 use crate::identifiers::SubflowId;
 use crate::mapping::Mapping;
+use crate::scheduler::SubflowView;
 use crate::sent_chunk::SentChunk;
-use crate::subflow::Subflow;
+use crate::subflow::{Stage, Subflow};
 
 /// Subflows in the order of their arrival. A *position* is an index into this table: it holds until a subflow goes, and then those
 /// behind it move up. What is kept for longer is the identifier.
@@ -145,6 +147,55 @@ impl Subflows {
     #[inline]
     pub(super) fn has_delivered(&self, chunk: &SentChunk) -> bool {
         self.find(chunk.subflow).is_none_or(|subflow| subflow.tcp.acked_offset() >= chunk.end_offset)
+    }
+
+    /// One whose peer begins to be silent while that of another is not. What it holds had better go elsewhere: the probe and the timeout of
+    /// its own (RFC 8985 §7, RFC 6298) may be far, above all during a recovery.
+    pub(super) fn notice_silence(&mut self, now: Instant) -> Option<SubflowId> {
+        if self.len() < 2 {
+            return None;
+        }
+        let mut suspect = None;
+        for subflow in self.iter_mut() {
+            if subflow.notice_silence(now) {
+                suspect = Some(subflow.state.id);
+            }
+        }
+        let is_alive = |subflow: &Subflow| {
+            subflow.state.stage() == Stage::Established && !subflow.state.path.is_silent()
+        };
+        suspect.filter(|_| self.any(is_alive))
+    }
+
+    /// Subflows that may carry data, and behind them the backups that wait while a regular one works (RFC 8684 §3.3.8);
+    /// returns how many may.
+    pub(super) fn view(
+        &self,
+        now: Instant,
+        segment_bytes: impl Fn(&Subflow) -> u64,
+        out: &mut Vec<SubflowView>,
+    ) -> usize {
+        out.clear();
+        let is_alone = self.len() == 1;
+        let usable = self.iter().filter(|subflow| subflow.is_usable());
+        out.extend(usable.map(|subflow| subflow.view(now, is_alone, segment_bytes(subflow) as u32)));
+        let regular_works = out.iter().any(|subflow| !subflow.backup && subflow.timeouts == 0);
+        if !regular_works || out.iter().all(|subflow| !subflow.backup) {
+            return out.len();
+        }
+        out.sort_by_key(|subflow| subflow.backup);
+        out.iter().filter(|subflow| !subflow.backup).count()
+    }
+
+    /// Where something is to leave although nothing may: `None` while a subflow that works has something in flight.
+    pub(super) fn stalled(&self) -> Option<usize> {
+        let candidates = self.iter().enumerate().filter(|(_, subflow)| subflow.is_usable());
+        // Its timers run while it holds data. Those of a subflow that has timed out may be far.
+        let (position, best) = candidates.min_by_key(|(at, subflow)| {
+            let timeouts = subflow.tcp.consecutive_timeouts();
+            (timeouts, !subflow.holds_data(), subflow.state.role.is_backup(), *at)
+        })?;
+        (!best.holds_data()).then_some(position)
     }
 
     // ---- whose turn it is

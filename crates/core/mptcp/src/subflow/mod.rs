@@ -19,11 +19,12 @@ mod role;
 mod stage;
 
 use polypath_tcp::Connection as TcpConnection;
-use polypath_units::Instant;
+use polypath_units::{Duration, Instant};
 use polypath_wire::DataSeq;
 
 use crate::identifiers::SubflowId;
 use crate::mapping::Mapping;
+use crate::scheduler::SubflowView;
 
 use ending::Ending;
 use join_handshake::JoinHandshake;
@@ -38,6 +39,10 @@ pub(crate) use stage::Stage;
 const MOST_ROUNDS: f64 = 2.0;
 /// It takes no more than this share of the buffers at either end: the others' data is to have room beside a path of unknown rate.
 const BUFFER_SHARE: u64 = 4;
+
+/// The jitter of a busy machine.
+const SILENCE_SLACK: Duration = Duration::from_millis(10);
+const WORST_DELAYED_ACK: Duration = Duration::from_millis(200);
 
 /// A subflow of a connection.
 #[derive(Debug)]
@@ -91,6 +96,44 @@ impl Subflow {
     #[inline]
     pub(crate) fn bottleneck_bytes_per_s(&self) -> Option<u64> {
         self.tcp.bottleneck_bytes_per_s().or(self.state.path.remembered_bytes_per_s())
+    }
+
+    /// True if its peer begins to be silent for longer than a round trip explains.
+    pub(crate) fn notice_silence(&mut self, now: Instant) -> bool {
+        let (srtt, variance) = (self.tcp.srtt(), self.tcp.rtt_variance());
+        // A single segment may wait for a delayed acknowledgment.
+        let is_alone = self.tcp.in_flight_bytes() <= u64::from(self.tcp.mss_bytes());
+        let slack = if is_alone { WORST_DELAYED_ACK } else { SILENCE_SLACK };
+        let patience = srtt + srtt.max(variance * 4) + slack;
+        let is_silent = !srtt.is_zero() && self.tcp.silent_for(now) > patience;
+        self.state.path.handle_silence(is_silent)
+    }
+
+    /// As a scheduler sees it; `is_alone` without any other, and with full segments of so many bytes.
+    #[inline]
+    pub(crate) fn view(&self, now: Instant, is_alone: bool, segment_bytes: u32) -> SubflowView {
+        let tcp = &self.tcp;
+        let falls_to = tcp.bottleneck_falls_to(now);
+        SubflowView {
+            id: self.state.id,
+            srtt: tcp.srtt(),
+            min_rtt: tcp.min_rtt(),
+            rtt_variance: tcp.rtt_variance(),
+            window_bytes: tcp.window_bytes(),
+            ssthresh_bytes: tcp.ssthresh_bytes(),
+            in_flight_bytes: tcp.in_flight_bytes(),
+            unsent_bytes: tcp.unsent_bytes(),
+            room_bytes: if is_alone { tcp.window_or_probe_room_bytes() } else { tcp.window_room_bytes() },
+            segment_bytes,
+            backup: self.state.role.is_backup(),
+            timeouts: tcp.consecutive_timeouts(),
+            is_probing: tcp.is_probing() || self.state.path.is_silent(),
+            in_recovery: tcp.in_recovery(),
+            acked_offset: tcp.acked_offset(),
+            bottleneck_bytes_per_s: falls_to.or_else(|| self.bottleneck_bytes_per_s()),
+            bottleneck_has_fallen: falls_to.is_some() || tcp.bottleneck_has_fallen(),
+            bottleneck_busy: self.state.path.busy_until().since(now),
+        }
     }
 
     /// It is given data as one mapping, while `next` is expected from the peer; returns the offset of its stream after it.
