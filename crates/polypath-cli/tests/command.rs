@@ -160,3 +160,33 @@ fn a_program_that_is_not_there_is_said_as_a_shell_says_it() {
     assert_eq!(output.status.code(), Some(127), "{message}");
     assert!(message.starts_with("polypath: no-such-program: command not found"), "{message}");
 }
+
+#[test]
+fn colours_are_for_terminals_and_for_those_who_want_them() {
+    let on_a_terminal = |variables: &[(&str, &str)]| {
+        let mut script = Command::new("script");
+        let line = format!("{} demo --help", env!("CARGO_BIN_EXE_polypath"));
+        script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+        script.envs(variables.iter().copied()).output()
+    };
+    let Ok(output) = on_a_terminal(&[]) else {
+        eprintln!("SKIPPED colours: script is missing (apt-get install bsdutils)");
+        return;
+    };
+    assert!(output.stdout.contains(&0x1b), "{output:?}");
+    let output = on_a_terminal(&[("NO_COLOR", "1")]).expect("it ran before");
+    assert!(output.status.success() && !output.stdout.contains(&0x1b), "{output:?}");
+    let help = polypath(&["demo", "--help"]);
+    assert!(!help.stdout.contains(&0x1b), "no terminal: {help:?}");
+}
+
+#[test]
+fn what_is_logged_is_said_by_options_and_the_environment() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    let output =
+        command.args(["schema", "scenario", "-vvv"]).env("RUST_LOG", "polypath_netsetup=loud").output();
+    let output = output.expect("the command runs");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.starts_with("polypath: RUST_LOG: "), "{message}");
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+}

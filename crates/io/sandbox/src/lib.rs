@@ -51,8 +51,6 @@ pub struct Enclosure {
     pub publish: Vec<Publish>,
     /// Loopback addresses at which this host has a DNS resolver; see [`loopback_resolvers`].
     pub resolvers: Vec<IpAddr>,
-    /// Say on standard error what happens to each connection.
-    pub is_verbose: bool,
 }
 
 impl Enclosure {
@@ -65,7 +63,6 @@ impl Enclosure {
             host_loopback: Vec::new(),
             publish: Vec::new(),
             resolvers: loopback_resolvers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default()),
-            is_verbose: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the libraries log, as the command says it: a line on standard error for each event.
 
+use std::env;
 use std::fmt::{self, Write};
 
 use tracing::field::{Field, Visit};
@@ -7,35 +8,54 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::filter::Targets;
 
-use super::{Failure, complain};
+use super::complain;
 
-/// The variable that says how much is logged.
-const VARIABLE: &str = "POLYPATH_LOG";
+/// The variable that says how much is logged, of everything or of one target each.
+const VARIABLE: &str = "RUST_LOG";
 
-/// Shows from now on what the libraries log: warnings and errors, or as much as the environment asks for.
-pub(super) fn start() -> Result<(), Failure> {
-    let level = match std::env::var(VARIABLE) {
-        Ok(text) => parse(&text)?,
-        Err(std::env::VarError::NotPresent) => LevelFilter::WARN,
-        Err(error) => return Err(Failure::input(format!("{VARIABLE}: {error}"))),
-    };
+/// Shows from now on what the libraries log: warnings and errors, more with each `-v`, and what the environment asks for.
+pub(super) fn start(verbosity: u8) {
+    let asked = env::var_os(VARIABLE).unwrap_or_default();
+    let (targets, not_read) = targets(&asked.to_string_lossy(), verbosity);
     // Somebody's own command may have a subscriber already, which then has the events.
-    let _ = tracing::subscriber::set_global_default(Lines { level, say: complain });
-    Ok(())
+    let _ = tracing::subscriber::set_global_default(Lines { targets, say: complain });
+    // It is other programs' variable, too, which know more words; nothing ends because of them.
+    for directive in not_read {
+        let expected = "expected LEVEL or TARGET=LEVEL, such as polypath_netsetup=debug";
+        complain(&format!("{VARIABLE}: \"{directive}\" is left out; {expected}"));
+    }
 }
 
-fn parse(text: &str) -> Result<LevelFilter, Failure> {
-    let wrong =
-        || format!("{VARIABLE}: \"{text}\" is no level; expected off, error, warn, info, debug or trace");
-    // It would take numbers, too.
-    let is_word = text.chars().all(|letter| letter.is_ascii_alphabetic());
-    text.parse().ok().filter(|_| is_word && !text.is_empty()).ok_or_else(|| Failure::input(wrong()))
+/// What is shown, and which of the words were not understood. The options raise what the variable says of everything.
+fn targets(text: &str, verbosity: u8) -> (Targets, Vec<String>) {
+    let from_options = match verbosity {
+        0 => LevelFilter::OFF,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let mut targets = Targets::new().with_default(LevelFilter::WARN);
+    let mut not_read = Vec::new();
+    for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+        match directive.parse::<Targets>() {
+            Ok(read) => match read.default_level() {
+                Some(level) => targets = targets.with_default(level),
+                None => targets = targets.with_targets(read),
+            },
+            Err(_) => not_read.push(directive.to_string()),
+        }
+    }
+    if targets.default_level() < Some(from_options) {
+        targets = targets.with_default(from_options);
+    }
+    (targets, not_read)
 }
 
-/// Says each event up to a level. Our libraries open no spans, and those of others are not shown.
+/// Says each event that is asked for. Our libraries open no spans, and those of others are not shown.
 struct Lines {
-    level: LevelFilter,
+    targets: Targets,
     say: fn(&str),
 }
 
@@ -45,11 +65,12 @@ impl Subscriber for Lines {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= self.level
+        metadata.is_event() && self.targets.would_enable(metadata.target(), metadata.level())
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.level)
+        let of_targets = self.targets.iter().map(|(_, level)| level).max();
+        of_targets.max(self.targets.default_level())
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -113,15 +134,16 @@ mod tests {
     }
 
     /// What is said of some events, of each level.
-    fn said_at(level: &str) -> Vec<String> {
-        let level = parse(level).expect("a level");
-        let lines = Lines { level, say: |line| SAID.with_borrow_mut(|said| said.push(line.to_owned())) };
+    fn said(variable: &str, verbosity: u8) -> Vec<String> {
+        let (targets, _) = targets(variable, verbosity);
+        let lines = Lines { targets, say: |line| SAID.with_borrow_mut(|said| said.push(line.to_owned())) };
         tracing::subscriber::with_default(lines, || {
             let error = std::io::Error::other("no room");
             tracing::error!(%error, "the network is not as it was");
             tracing::warn!(action = %"ip rule add", %error, "can't be undone");
             tracing::info!(slot = 3, pid = 17, "removing what is left");
             tracing::debug!("no IPv6");
+            tracing::trace!(target: "polypath_stack::tun", "a packet");
         });
         SAID.take()
     }
@@ -133,17 +155,34 @@ mod tests {
             "can't be undone (action ip rule add): no room",
             "removing what is left (slot 3, pid 17)",
             "no IPv6",
+            "a packet",
         ];
-        for (level, count) in [("off", 0), ("error", 1), ("warn", 2), ("INFO", 3), ("debug", 4), ("trace", 4)]
-        {
-            assert_eq!(said_at(level), lines[..count], "{level}");
+        for (variable, verbosity, count) in [
+            ("off", 0, 0),
+            ("error", 0, 1),
+            ("", 0, 2),
+            ("INFO", 0, 3),
+            ("", 1, 3),
+            ("debug", 0, 4),
+            ("off", 2, 4),
+            ("trace", 1, 5),
+            ("", 9, 5),
+        ] {
+            assert_eq!(said(variable, verbosity), lines[..count], "{variable} {verbosity}");
         }
     }
 
     #[test]
-    fn a_level_is_a_word() {
-        for text in ["", "3", "all", "polypath=debug"] {
-            assert!(matches!(parse(text), Err(Failure::Input(_))), "{text}");
-        }
+    fn a_target_has_a_level_of_its_own() {
+        assert_eq!(said("off,polypath_stack=trace", 0), ["a packet"]);
+        assert_eq!(said("polypath_stack::tun", 0).len(), 3);
+        assert_eq!(said("polypath_stack=off", 3).len(), 4);
+    }
+
+    #[test]
+    fn words_that_are_not_understood_are_left_out_and_told() {
+        let (read, not_read) = targets("polypath_stack=loud, info,", 0);
+        assert_eq!(not_read, ["polypath_stack=loud"]);
+        assert_eq!(read.default_level(), Some(LevelFilter::INFO));
     }
 }

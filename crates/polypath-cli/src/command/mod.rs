@@ -57,6 +57,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+#[cfg(feature = "full")]
+use clap::ArgAction;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use polypath_config::{Policies, PolicyKind};
@@ -68,6 +70,11 @@ use serde::Serialize;
 #[derive(Debug, Parser)]
 #[command(name = "polypath", version, propagate_version = true, max_term_width = 100)]
 struct Polypath {
+    // Without the rest, nothing is in the program that logs.
+    #[cfg(feature = "full")]
+    /// Say more on standard error: what happens; -vv for details, -vvv for all of them. RUST_LOG says it for each target
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 900)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -118,7 +125,7 @@ pub fn run(policies: &Policies) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
-    let (message, code) = match carry_out(arguments.command, policies) {
+    let (message, code) = match carry_out(arguments, policies) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Input(message)) => (message, 2),
         Err(Failure::Run(message)) => (message, 1),
@@ -128,11 +135,10 @@ pub fn run(policies: &Policies) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn carry_out(command: Command, policies: &Policies) -> Result<(), Failure> {
-    // Without the rest, nothing is in the program that logs.
+fn carry_out(arguments: Polypath, policies: &Policies) -> Result<(), Failure> {
     #[cfg(feature = "full")]
-    log::start()?;
-    match command {
+    log::start(arguments.verbose);
+    match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments, policies),
         Command::Sim(arguments) => sim::run(&arguments, policies),
         Command::Soak(arguments) => soak::run(&arguments, policies),

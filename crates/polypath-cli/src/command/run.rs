@@ -24,9 +24,6 @@ pub(super) struct Arguments {
     /// Largest packet between the program and Polypath, in bytes; it says nothing of the paths
     #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u16).range(1280..=65_520))]
     mtu: u16,
-    /// Say on standard error what happens to each connection
-    #[arg(short, long)]
-    verbose: bool,
     /// Show nothing but failures, and what the program shows
     #[arg(short, long)]
     quiet: bool,
@@ -80,7 +77,6 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         mtu_bytes: arguments.mtu,
         host_loopback: arguments.host_loopback.clone(),
         publish: arguments.publish.clone(),
-        is_verbose: arguments.verbose,
         ..Enclosure::new(program)
     };
     let resolvers = enclosure.resolvers.clone();

@@ -52,7 +52,6 @@ struct Gateway {
     clock: WallClock,
     engine: Engine,
     host_loopback: Vec<IpAddr>,
-    is_verbose: bool,
 }
 
 struct State {
@@ -103,7 +102,6 @@ pub(super) async fn start(
         clock: WallClock::starting_at(Instant::from_secs(1)),
         engine,
         host_loopback: enclosure.host_loopback.clone(),
-        is_verbose: enclosure.is_verbose,
     });
     for &Publish { addr, outside, inside } in &enclosure.publish {
         let listener = match addr {
@@ -249,8 +247,6 @@ impl Gateway {
     }
 
     fn say(&self, what: std::fmt::Arguments<'_>) {
-        if self.is_verbose {
-            polypath_system::console::tell(format_args!("polypath: {what}"));
-        }
+        tracing::info!("{what}");
     }
 }
