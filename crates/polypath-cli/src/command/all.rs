@@ -4,8 +4,8 @@ use clap::Subcommand;
 use polypath_config::Policies;
 
 use super::{
-    Failure, bench, cp, doctor, emulate, engine, get, history, lab, metrics, monitor, perf, preload, run,
-    schema, serve, ss,
+    Failure, bench, completions, cp, doctor, emulate, engine, get, history, lab, man, metrics, monitor, perf,
+    preload, run, schema, serve, ss,
 };
 
 #[derive(Debug, Subcommand)]
@@ -56,6 +56,10 @@ pub(super) enum Command {
     /// wrote is delivered, and their peers have been told. TCP Fast Open connects first, and TCP_FASTOPEN_CONNECT is refused
     /// (EOPNOTSUPP).
     Preload(preload::Arguments),
+    /// Print completions for a shell
+    Completions(completions::Arguments),
+    /// Write the manual pages, one for each command
+    Man(man::Arguments),
     #[command(name = run::INSIDE, hide = true)]
     RunInside(run::InsideArguments),
     #[command(name = preload::KEEPER, hide = true)]
@@ -82,6 +86,8 @@ impl Command {
             Self::Schema(arguments) => schema::run(&arguments, policies),
             Self::Run(arguments) => run::run(&arguments, policies),
             Self::Preload(arguments) => preload::run(&arguments),
+            Self::Completions(arguments) => completions::run(&arguments, policies),
+            Self::Man(arguments) => man::run(&arguments, policies),
             Self::RunInside(arguments) => run::run_inside(arguments),
             Self::PreloadKeeper => preload::keep(),
             Self::SetUpGuardian(arguments) => engine::guard(&arguments),

@@ -7,6 +7,8 @@ mod bench;
 #[cfg(feature = "full")]
 mod choice;
 #[cfg(feature = "full")]
+mod completions;
+#[cfg(feature = "full")]
 mod cp;
 mod demo;
 #[cfg(feature = "full")]
@@ -17,6 +19,7 @@ mod emulate;
 mod engine;
 #[cfg(feature = "full")]
 mod get;
+mod help;
 #[cfg(feature = "full")]
 mod history;
 #[cfg(feature = "full")]
@@ -25,6 +28,8 @@ mod interfaces;
 mod lab;
 #[cfg(feature = "full")]
 mod log;
+#[cfg(feature = "full")]
+mod man;
 #[cfg(feature = "full")]
 mod metrics;
 #[cfg(feature = "full")]
@@ -60,7 +65,7 @@ use std::process::ExitCode;
 #[cfg(feature = "full")]
 use clap::ArgAction;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use polypath_config::{Policies, PolicyKind};
 use polypath_system::console;
 use polypath_units::named::Named;
@@ -121,7 +126,8 @@ impl Failure {
 /// The program is `main` and no more than that: some subcommands start it again, as a process of its own.
 #[must_use]
 pub fn run(policies: &Policies) -> ExitCode {
-    let arguments = match Polypath::try_parse() {
+    let matches = help::command(policies).try_get_matches();
+    let arguments = match matches.and_then(|matches| Polypath::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),
     };
