@@ -4,8 +4,8 @@ use clap::Subcommand;
 use polypath_config::Policies;
 
 use super::{
-    Failure, bench, completions, cp, doctor, emulate, engine, get, history, lab, man, metrics, monitor, perf,
-    preload, run, schema, serve, ss,
+    Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
+    monitor, perf, preload, run, schema, serve, ss,
 };
 
 #[derive(Debug, Subcommand)]
@@ -56,6 +56,13 @@ pub(super) enum Command {
     /// wrote is delivered, and their peers have been told. TCP Fast Open connects first, and TCP_FASTOPEN_CONNECT is refused
     /// (EOPNOTSUPP).
     Preload(preload::Arguments),
+    /// Have a systemd service started so that its connections go over Multipath TCP
+    ///
+    /// Writes a drop-in, UNIT.d/polypath.conf, in which `polypath preload` starts the program in place, with its ports and
+    /// capabilities as they are; `polypath run` starts what is statically linked. Nothing else is changed.
+    Enable(enable::Arguments),
+    /// Have a systemd service started as it was before `polypath enable`
+    Disable(enable::DisableArguments),
     /// Print completions for a shell
     Completions(completions::Arguments),
     /// Write the manual pages, one for each command
@@ -86,6 +93,8 @@ impl Command {
             Self::Schema(arguments) => schema::run(&arguments, policies),
             Self::Run(arguments) => run::run(&arguments, policies),
             Self::Preload(arguments) => preload::run(&arguments),
+            Self::Enable(arguments) => enable::run(&arguments, policies),
+            Self::Disable(arguments) => enable::disable(&arguments),
             Self::Completions(arguments) => completions::run(&arguments, policies),
             Self::Man(arguments) => man::run(&arguments, policies),
             Self::RunInside(arguments) => run::run_inside(arguments),

@@ -83,10 +83,15 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ],
     ),
     ("polypath demo", ["polypath demo", "polypath demo --virtual --cut wifi@2s..5s --report demo.html"]),
+    ("polypath disable", ["polypath disable nginx.service", "polypath disable --all"]),
     ("polypath doctor", ["polypath doctor", "polypath doctor --peer example.org:443 -I wlan0 --json"]),
     (
         "polypath emulate",
         ["polypath emulate links.toml", "polypath emulate links.toml --duration 30s --json"],
+    ),
+    (
+        "polypath enable",
+        ["polypath enable nginx.service", "polypath enable rsync.service --engine kernel --dry-run"],
     ),
     (
         "polypath get",

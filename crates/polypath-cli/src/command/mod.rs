@@ -16,6 +16,8 @@ mod doctor;
 #[cfg(feature = "full")]
 mod emulate;
 #[cfg(feature = "full")]
+mod enable;
+#[cfg(feature = "full")]
 mod engine;
 #[cfg(feature = "full")]
 mod get;

@@ -129,10 +129,10 @@ fn find_library() -> Result<PathBuf, Failure> {
     }
     let executable = env::current_exe().map_err(Failure::run)?;
     let folder = executable.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    let places = ["", "../lib", "../lib/polypath"].map(|place| folder.join(place).join(LIBRARY));
     places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
         Failure::run(format!(
-            "{LIBRARY} is neither in {0} nor in {0}/../lib; build it with `cargo build -p polypath-preload`, or name it in {LIBRARY_VARIABLE}",
+            "{LIBRARY} is neither in {0} nor in {0}/../lib or polypath there; build it with `cargo build -p polypath-preload`, or name it in {LIBRARY_VARIABLE}",
             folder.display()
         ))
     })
@@ -140,7 +140,7 @@ fn find_library() -> Result<PathBuf, Failure> {
 
 /// Whether this is an ELF file for a 64-bit little-endian machine that asks for no dynamic linker. Of other files, such
 /// as scripts, nothing is known.
-fn is_static(file: &[u8]) -> bool {
+pub(super) fn is_static(file: &[u8]) -> bool {
     has_interpreter(file) == Some(false)
 }
 

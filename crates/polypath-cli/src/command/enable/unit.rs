@@ -1,0 +1,390 @@
+//! What systemd's unit files say of a service, as far as `polypath enable` has to know, and the drop-in that it writes.
+
+use std::fmt::Write;
+
+use thiserror::Error;
+
+/// The first line of a drop-in of ours.
+pub(super) const MARK: &str = "# Written by `polypath enable`; `polypath disable` removes it.";
+/// Follows the mark where the folder of the drop-in was made for it.
+pub(super) const MADE_FOLDER: &str = "# Its folder was made for it.";
+
+/// Why a service can't be started under Polypath, in the words that follow its name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum Refusal {
+    #[error("it has no ExecStart=; expected a service that starts a program")]
+    NoProgram,
+    #[error("ExecStart={0}: not understood; expected a program and its arguments")]
+    NotUnderstood(String),
+    #[error(
+        "ExecStart={0}: it gives its program another name (prefix @), which is lost; expected none, or the program's own"
+    )]
+    OtherName(String),
+    #[error("{setting}: {why}; expected {expected}")]
+    Setting { setting: String, why: &'static str, expected: &'static str },
+}
+
+/// How the program is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum With {
+    /// In place, by `polypath preload`: ports, capabilities and the process stay as they are
+    Preload,
+    /// In a network of its own, by `polypath run`: static programs, too; servers need their ports published (-p)
+    Run,
+}
+
+impl With {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Preload => "preload",
+            Self::Run => "run",
+        }
+    }
+}
+
+/// A line of `ExecStart=`: what systemd reads before the program, and the rest as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ExecStart {
+    prefix: String,
+    rest: String,
+}
+
+impl ExecStart {
+    fn parse(value: &str) -> Result<Self, Refusal> {
+        let program = value.trim_start_matches(['-', ':', '+', '!', '@', '|']);
+        let mut prefix = value[..value.len() - program.len()].to_string();
+        let wrong = || Refusal::NotUnderstood(value.to_string());
+        let (first, after) = first_word(program).ok_or_else(wrong)?;
+        // Several commands in a line, which is of old.
+        if value.split_whitespace().any(|word| word == ";") {
+            return Err(wrong());
+        }
+        if !prefix.contains('@') {
+            return Ok(Self { prefix, rest: program.to_string() });
+        }
+        let (name, _) = first_word(after).ok_or_else(wrong)?;
+        if last_part(name) != last_part(first) {
+            return Err(Refusal::OtherName(value.to_string()));
+        }
+        prefix.retain(|letter| letter != '@');
+        let arguments = after.trim_start()[raw_word_length(after.trim_start())..].trim_start();
+        let rest = format!("{} {arguments}", &program[..raw_word_length(program)]);
+        Ok(Self { prefix, rest: rest.trim_end().to_string() })
+    }
+
+    /// The file that is started, without quotes.
+    pub(super) fn program(&self) -> &str {
+        first_word(&self.rest).map_or("", |(word, _)| word)
+    }
+}
+
+/// How long the first word is, with its quotes.
+fn raw_word_length(text: &str) -> usize {
+    match text.chars().next() {
+        Some(quote @ ('"' | '\'')) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
+        _ => text.find(char::is_whitespace).unwrap_or(text.len()),
+    }
+}
+
+/// The first word without its quotes, and what follows.
+fn first_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let (word, rest) = text.split_at(raw_word_length(text));
+    let word = word.trim_matches(['"', '\'']);
+    (!word.is_empty()).then_some((word, rest))
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// What the files of a service say, in the order in which systemd reads them.
+#[derive(Debug, Default)]
+pub(super) struct Service {
+    assignments: Vec<(String, String)>,
+}
+
+impl Service {
+    /// Adds a file: the unit's own first, then its drop-ins.
+    pub(super) fn read(&mut self, text: &str) {
+        let mut section = String::new();
+        for line in joined_lines(text) {
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = name.to_string();
+            } else if section == "Service"
+                && let Some((key, value)) = line.split_once('=')
+            {
+                self.assignments.push((key.trim().to_string(), value.trim().to_string()));
+            }
+        }
+    }
+
+    /// What a setting was last set to; nothing if that is empty.
+    fn last(&self, key: &str) -> Option<&str> {
+        let of_key = self.assignments.iter().rev().find(|(name, _)| name == key);
+        of_key.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    fn is_on(&self, key: &str) -> bool {
+        self.last(key).is_some_and(|value| {
+            let off = ["no", "false", "off", "0"];
+            !off.contains(&value.to_ascii_lowercase().as_str())
+        })
+    }
+
+    /// All values of a setting that adds up; an empty one begins anew.
+    fn list(&self, key: &str) -> Vec<&str> {
+        let mut values = Vec::new();
+        for (_, value) in self.assignments.iter().filter(|(name, _)| name == key) {
+            if value.is_empty() { values.clear() } else { values.push(value.as_str()) }
+        }
+        values
+    }
+
+    /// What it starts.
+    pub(super) fn starts(&self) -> Result<Vec<ExecStart>, Refusal> {
+        let values = self.list("ExecStart");
+        if values.is_empty() {
+            return Err(Refusal::NoProgram);
+        }
+        values.into_iter().map(ExecStart::parse).collect()
+    }
+
+    /// Refuses what can't work this way.
+    pub(super) fn check(&self, with: With, has_sockets: bool) -> Result<(), Refusal> {
+        let refuse = |key: &str, why, expected| {
+            let setting = format!("{key}={}", self.last(key).unwrap_or_default());
+            Err(Refusal::Setting { setting, why, expected })
+        };
+        if self.is_on("PrivateNetwork") {
+            return refuse("PrivateNetwork", "it has no network", "a service with one");
+        }
+        for key in ["RootDirectory", "RootImage"] {
+            if self.last(key).is_some() {
+                return refuse(key, "Polypath isn't in there", "a service in the host's own files");
+            }
+        }
+        if with == With::Preload {
+            return Ok(());
+        }
+        if self.last("Type") == Some("forking") {
+            let why = "`polypath run` ends with the process that it started, which this program leaves";
+            return refuse("Type", why, "--with preload, or a program that stays in the foreground");
+        }
+        if has_sockets {
+            let setting = "its socket unit".to_string();
+            let why = "the sockets are systemd's, and not in the network of `polypath run`";
+            return Err(Refusal::Setting { setting, why, expected: "--with preload" });
+        }
+        for key in ["RestrictNamespaces", "PrivateDevices"] {
+            if self.is_on(key) {
+                let why = "`polypath run` needs a network namespace and /dev/net/tun";
+                return refuse(key, why, "--with preload");
+            }
+        }
+        Ok(())
+    }
+
+    /// The content of the drop-in. `needs_tun`: the engine sets up a TUN device itself.
+    pub(super) fn drop_in(
+        &self,
+        start: &Start<'_>,
+        starts: &[ExecStart],
+        needs_tun: bool,
+        made_folder: bool,
+    ) -> String {
+        let mut text = format!("{MARK}\n");
+        if made_folder {
+            text += &format!("{MADE_FOLDER}\n");
+        }
+        text += "[Service]\nExecStart=\n";
+        let words: String = start.words.iter().map(|word| format!(" {}", quoted(word))).collect();
+        for ExecStart { prefix, rest } in starts {
+            let (polypath, with) = (quoted(start.polypath), start.with.name());
+            let _ = writeln!(text, "ExecStart={prefix}{polypath} {with}{words} -- {rest}");
+        }
+        if start.with == With::Run && matches!(self.last("Type"), Some("notify" | "notify-reload")) {
+            text += "# The program is a child of Polypath, which starts it.\nNotifyAccess=all\n";
+        }
+        if needs_tun {
+            self.allow_tun(&mut text);
+        }
+        text
+    }
+
+    /// What a TUN device takes, where the service hasn't got it.
+    fn allow_tun(&self, text: &mut String) {
+        const CAPABILITY: &str = "CAP_NET_ADMIN";
+        let mut line = |key: &str, value: &str| {
+            let _ = writeln!(text, "{key}={value}");
+        };
+        let lacks = |values: &[&str]| {
+            let is_named = |value: &&str| value.contains(CAPABILITY);
+            !values.is_empty() && values.iter().any(|value| value.starts_with('~') == is_named(value))
+        };
+        if lacks(&self.list("CapabilityBoundingSet")) {
+            line("CapabilityBoundingSet", CAPABILITY);
+        }
+        let is_root = matches!(self.last("User"), None | Some("root" | "0")) && !self.is_on("DynamicUser");
+        if !is_root && !self.list("AmbientCapabilities").iter().any(|value| value.contains(CAPABILITY)) {
+            line("AmbientCapabilities", CAPABILITY);
+        }
+        let families = self.list("RestrictAddressFamilies");
+        if families.iter().any(|value| !value.starts_with('~') && *value != "none") {
+            line("RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET AF_INET6");
+        }
+        let is_closed = matches!(self.last("DevicePolicy"), Some("closed" | "strict"));
+        if self.is_on("PrivateDevices") {
+            line("PrivateDevices", "no");
+            line("DevicePolicy", "closed");
+        }
+        if self.is_on("PrivateDevices") || is_closed {
+            line("DeviceAllow", "/dev/net/tun rw");
+        }
+    }
+}
+
+/// What is written before each program.
+#[derive(Debug)]
+pub(super) struct Start<'a> {
+    pub(super) polypath: &'a str,
+    pub(super) with: With,
+    pub(super) words: &'a [String],
+}
+
+/// Lines without comments, with those that a backslash carries on in one.
+fn joined_lines(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut begun = String::new();
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with(['#', ';']) || line.is_empty() && begun.is_empty() {
+            continue;
+        }
+        match line.strip_suffix('\\') {
+            Some(part) => begun = begun + part + " ",
+            None => lines.push(std::mem::take(&mut begun) + line),
+        }
+    }
+    lines.extend(Some(begun).filter(|line| !line.is_empty()));
+    lines
+}
+
+/// A word as systemd reads it: its specifiers, variables and quotes mean themselves.
+fn quoted(word: &str) -> String {
+    let doubled = word.replace('%', "%%").replace('$', "$$");
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_./:=,@+-%$[]".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return doubled;
+    }
+    format!("\"{}\"", doubled.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(text: &str) -> Service {
+        let mut service = Service::default();
+        service.read(text);
+        service
+    }
+
+    /// The lines of the drop-in below its section.
+    fn lines(service: &str, with: With, words: &[&str], needs_tun: bool) -> Result<Vec<String>, Refusal> {
+        let service = self::service(service);
+        service.check(with, false)?;
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let start = Start { polypath: "/usr/bin/polypath", with, words: &words };
+        let text = service.drop_in(&start, &service.starts()?, needs_tun, false);
+        Ok(text.lines().skip(3).map(str::to_string).collect())
+    }
+
+    #[test]
+    fn polypath_comes_before_the_program_and_after_the_prefix() {
+        for (start, expected) in [
+            ("/usr/sbin/a -g 'b c;' $D %i", "/usr/bin/polypath preload -- /usr/sbin/a -g 'b c;' $D %i"),
+            ("-/a", "-/usr/bin/polypath preload -- /a"),
+            ("+!!/a b", "+!!/usr/bin/polypath preload -- /a b"),
+            ("-@/usr/bin/a a --b", "-/usr/bin/polypath preload -- /usr/bin/a --b"),
+            ("@\"/opt/a b\" \"/opt/a b\"", "/usr/bin/polypath preload -- \"/opt/a b\""),
+        ] {
+            let lines = lines(&format!("[Service]\nExecStart={start}\n"), With::Preload, &[], false);
+            assert_eq!(lines.expect("it is understood"), [format!("ExecStart={expected}")]);
+        }
+        for start in ["@/usr/bin/a other", "@/usr/bin/a", "/a ; /b", "-"] {
+            assert!(
+                lines(&format!("[Service]\nExecStart={start}\n"), With::Preload, &[], false).is_err(),
+                "{start}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_comes_later_counts_and_an_empty_value_begins_anew() {
+        let text = "[Unit]\nExecStart=/no\n[Service]\n# ExecStart=/no\nExecStart=/a \\\n  -b \\\n# why\n  -c\nExecStart=/d\n";
+        let mut service = service(text);
+        let programs = |service: &Service| -> Vec<String> {
+            service.starts().expect("some").iter().map(|start| start.program().to_string()).collect()
+        };
+        assert_eq!(programs(&service), ["/a", "/d"]);
+        assert_eq!(service.starts().expect("some")[0].rest.split_whitespace().last(), Some("-c"));
+        service.read("[Service]\nExecStart=\nExecStart=-/e f\n");
+        assert_eq!(programs(&service), ["/e"]);
+        service.read("[Service]\nExecStart=\n");
+        assert_eq!(service.starts(), Err(Refusal::NoProgram));
+    }
+
+    #[test]
+    fn words_mean_to_systemd_what_they_mean_to_us() {
+        let words = ["--interface=wlan0,priority=1", "--name=50 % $HOME", "-p", "[::]:80:80"];
+        let lines = lines("[Service]\nExecStart=/a\n", With::Run, &words, false).expect("it is understood");
+        let expected = "ExecStart=/usr/bin/polypath run --interface=wlan0,priority=1 \"--name=50 %% $$HOME\" -p [::]:80:80 -- /a";
+        assert_eq!(lines, [expected]);
+    }
+
+    #[test]
+    fn a_service_gets_what_a_device_takes_and_no_more() {
+        let base = "[Service]\nExecStart=/a\n";
+        let added = |more: &str| {
+            let lines = lines(&format!("{base}{more}"), With::Preload, &[], true).expect("it is understood");
+            lines[1..].to_vec()
+        };
+        assert!(added("").is_empty());
+        assert!(added("User=root\nCapabilityBoundingSet=CAP_NET_ADMIN\n").is_empty());
+        assert!(added("CapabilityBoundingSet=~CAP_SYS_ADMIN\n").is_empty());
+        assert_eq!(added("CapabilityBoundingSet=~CAP_NET_ADMIN\n"), ["CapabilityBoundingSet=CAP_NET_ADMIN"]);
+        let all = "User=web\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\nRestrictAddressFamilies=AF_INET\nPrivateDevices=yes\n";
+        assert_eq!(
+            added(all),
+            [
+                "CapabilityBoundingSet=CAP_NET_ADMIN",
+                "AmbientCapabilities=CAP_NET_ADMIN",
+                "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_INET AF_INET6",
+                "PrivateDevices=no",
+                "DevicePolicy=closed",
+                "DeviceAllow=/dev/net/tun rw",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let base = "[Service]\nExecStart=/a\n";
+        for (setting, refused_with_preload) in [
+            ("PrivateNetwork=yes", true),
+            ("RootDirectory=/srv", true),
+            ("Type=forking", false),
+            ("RestrictNamespaces=yes", false),
+            ("PrivateDevices=true", false),
+        ] {
+            let text = format!("{base}{setting}\n");
+            assert!(lines(&text, With::Run, &[], false).is_err(), "{setting}");
+            assert_eq!(lines(&text, With::Preload, &[], false).is_err(), refused_with_preload, "{setting}");
+        }
+        assert!(lines(&format!("{base}PrivateNetwork=no\n"), With::Run, &[], false).is_ok());
+        assert!(service(base).check(With::Run, true).is_err());
+        let notify = lines(&format!("{base}Type=notify\n"), With::Run, &[], false).expect("it is understood");
+        assert_eq!(notify.last().map(String::as_str), Some("NotifyAccess=all"));
+    }
+}

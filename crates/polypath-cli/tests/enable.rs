@@ -1,0 +1,196 @@
+//! `polypath enable` and `disable`, on the files of a system in a folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The files of a system.
+struct System(tempfile::TempDir);
+
+impl System {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let system = Self(tempfile::tempdir().expect("a folder"));
+        for (path, text) in files {
+            let path = system.path(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        system
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn polypath(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(arguments).arg("--root").arg(self.0.path());
+        command.output().expect("the command runs")
+    }
+
+    #[track_caller]
+    fn does(&self, arguments: &[&str]) -> String {
+        let output = self.polypath(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Is refused in one line that holds all that is wanted; nothing changes.
+    #[track_caller]
+    fn refuses(&self, arguments: &[&str], wanted: &[&str]) {
+        let before = self.files();
+        let output = self.polypath(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+        assert!(wanted.iter().all(|part| message.contains(part)), "{wanted:?}: {message}");
+        assert_eq!(self.files(), before);
+    }
+
+    /// What there is, folders without content.
+    fn files(&self) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.0.path().to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+                let path = entry.path();
+                let is_folder = path.is_dir();
+                files.insert(path.clone(), (!is_folder).then(|| fs::read(&path).unwrap_or_default()));
+                folders.extend(is_folder.then_some(path));
+            }
+        }
+        files
+    }
+}
+
+const WEB: &str = "[Unit]\nDescription=web\n[Service]\nType=notify\nExecStartPre=/bin/true\nExecStart=-/usr/sbin/web -g 'daemon off;' $OPTIONS\n";
+const FOLDER: &str = "usr/lib/systemd/system";
+const DROP_IN: &str = "etc/systemd/system/web.service.d/polypath.conf";
+
+fn unit(name: &str) -> String {
+    format!("{FOLDER}/{name}")
+}
+
+#[test]
+fn a_service_is_started_under_polypath_and_then_as_before() {
+    let system =
+        System::new(&[(&unit("web.service"), WEB), ("etc/systemd/system/other.service.d/x.conf", "")]);
+    let before = system.files();
+    let shown = system.does(&["enable", "web", "--engine", "tun", "-I", "wlan0,priority=1", "--dry-run"]);
+    assert_eq!(system.files(), before, "a dry run writes nothing");
+    let said = system.does(&["enable", "web", "--engine", "tun", "-I", "wlan0,priority=1"]);
+    assert!(said.contains("web.service starts under `polypath preload`"), "{said}");
+    assert!(said.contains("systemctl daemon-reload && systemctl restart 'web.service'"), "{said}");
+    let written = fs::read_to_string(system.path(DROP_IN)).expect("the drop-in");
+    assert!(shown.ends_with(&written), "{shown}");
+    let polypath = env!("CARGO_BIN_EXE_polypath");
+    let start = format!(
+        "ExecStart=\nExecStart=-{polypath} preload --engine=tun --interface=wlan0,priority=1 -- /usr/sbin/web -g 'daemon off;' $OPTIONS\n"
+    );
+    assert!(written.ends_with(&start), "{written}");
+    // Again, with other options: what is there is replaced, not added to.
+    system.does(&["enable", "web.service", "-p", "8080:80"]);
+    let written = fs::read_to_string(system.path(DROP_IN)).expect("the drop-in");
+    let start =
+        format!("ExecStart=-{polypath} run --publish=8080:80 -- /usr/sbin/web -g 'daemon off;' $OPTIONS");
+    assert!(written.contains(&start) && written.contains("NotifyAccess=all"), "{written}");
+    system.does(&["disable", "web.service"]);
+    assert_eq!(system.files(), before);
+    system.refuses(&["disable", "web.service"], &["web.service", "not enabled"]);
+}
+
+#[test]
+fn templates_drop_ins_and_somebody_elses_files() {
+    let system = System::new(&[
+        (&unit("one@.service"), "[Service]\nExecStart=/usr/bin/one %i\n"),
+        (
+            "etc/systemd/system/one@.service.d/10-local.conf",
+            "[Service]\nExecStart=\nExecStart=/usr/bin/one --more %i\n",
+        ),
+        (&unit("two.service"), "[Service]\nType=oneshot\nExecStart=/bin/a\nExecStart=+/bin/b c\n"),
+        ("etc/systemd/system/two.service.d/polypath.conf", "[Service]\n"),
+        (&unit("three.service"), "[Service]\nExecStart=/bin/a\n"),
+        ("etc/systemd/system/three.service.d/zz.conf", "[Service]\nExecStart=\nExecStart=/bin/b\n"),
+        (&unit("four.service"), "[Service]\nExecStop=/bin/a\n"),
+        (&unit("five.service"), "[Service]\nExecStart=@/bin/a other\n"),
+    ]);
+    let before = system.files();
+    system.does(&["enable", "one@.service"]);
+    system.does(&["enable", "one@x.service"]);
+    for folder in ["one@.service.d", "one@x.service.d"] {
+        let file = system.path("etc/systemd/system").join(folder).join("polypath.conf");
+        let written = fs::read_to_string(file).expect("the drop-in");
+        assert!(written.ends_with(" preload -- /usr/bin/one --more %i\n"), "{written}");
+    }
+    system.refuses(&["enable", "two.service"], &["polypath.conf", "somebody else's"]);
+    system.refuses(&["disable", "two.service"], &["polypath.conf", "somebody else's"]);
+    let folder = system.path("run/systemd/system");
+    let run = system.does(&["enable", "two.service", "--dir", folder.to_str().expect("a path")]);
+    assert!(run.contains("two.service starts under"), "{run}");
+    let written = fs::read_to_string(folder.join("two.service.d/polypath.conf")).expect("the drop-in");
+    let starts: Vec<&str> = written.lines().filter(|line| line.starts_with("ExecStart=")).collect();
+    assert!(
+        starts.len() == 3 && starts[1].ends_with(" -- /bin/a") && starts[2].starts_with("ExecStart=+/"),
+        "{written}"
+    );
+    system.does(&["disable", "two.service", "--dir", folder.to_str().expect("a path")]);
+    fs::remove_dir_all(system.path("run")).expect("the folder");
+    system.refuses(&["enable", "three.service"], &["zz.conf", "read after polypath.conf"]);
+    system.refuses(&["enable", "four.service"], &["four.service", "no ExecStart="]);
+    system.refuses(&["enable", "five.service"], &["five.service", "prefix @"]);
+    system.refuses(&["enable", "six.service"], &["six.service", "no such unit"]);
+    system.refuses(&["enable", "web.socket"], &["web.socket", "expected the name of a service"]);
+    let said = system.does(&["disable", "--all"]);
+    assert!(said.contains("one@.service starts as before") && said.contains("one@x.service"), "{said}");
+    assert_eq!(system.files(), before);
+}
+
+#[test]
+fn static_programs_get_a_network_of_their_own() {
+    // A header without a program header: it asks for no dynamic linker.
+    let mut program = b"\x7fELF\x02\x01".to_vec();
+    program.resize(64, 0);
+    let system = System::new(&[(&unit("go.service"), "[Service]\nExecStart=/opt/go\n")]);
+    fs::create_dir(system.path("opt")).expect("a folder");
+    fs::write(system.path("opt/go"), program).expect("a file");
+    let said = system.does(&["enable", "go.service"]);
+    assert!(said.contains("under `polypath run`") && said.contains("no port is published"), "{said}");
+    system.refuses(&["enable", "go.service", "--with", "preload"], &["/opt/go", "--with run"]);
+    system.refuses(&["enable", "go.service", "--reachable"], &["`polypath preload` alone"]);
+}
+
+#[test]
+fn systemd_understands_what_is_written() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        eprintln!(
+            "SKIPPED what systemd makes of a drop-in: systemd-analyze is missing (apt-get install systemd)"
+        );
+        return;
+    }
+    let text = "[Service]\nType=simple\nExecStart=-/bin/sleep --help 'a b' $HOME %n\n";
+    let system = System::new(&[(&unit("web.service"), text)]);
+    system.does(&["enable", "web", "--interface", "wlan0,priority=1", "--engine", "tun"]);
+    let search = [system.path("etc/systemd/system"), system.path(FOLDER)];
+    let search = search.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+    let mut command = Command::new("systemd-analyze");
+    // An empty name at the end adds the system's own folders.
+    command
+        .arg("verify")
+        .arg(system.path(&unit("web.service")))
+        .env("SYSTEMD_UNIT_PATH", format!("{search}:"));
+    let output = command.env("SYSTEMD_LOG_LEVEL", "warning").output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about_ours: Vec<&str> =
+        said.lines().filter(|line| line.contains("web") || line.contains("polypath")).collect();
+    assert!(output.status.success() && about_ours.is_empty(), "{output:?}");
+    // Is the drop-in read at all? What is wrong in it is told.
+    let drop_in = system.path(DROP_IN);
+    let text = fs::read_to_string(&drop_in).expect("the drop-in");
+    fs::write(&drop_in, text.replace(&format!("-{}", env!("CARGO_BIN_EXE_polypath")), "/no/such/program"))
+        .expect("a file");
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("/no/such/program"), "{output:?}");
+    assert!(Path::new(&drop_in).exists());
+}
