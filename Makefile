@@ -2,13 +2,24 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+# Where the library is in no place that the loader knows, programs find it by a path of their own.
+RPATH = $(if $(filter $(PREFIX)/lib,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)$(LIBDIR))
+comma := ,
+PROFILE ?= release
+STATIC_TARGET := $(shell uname -m)-unknown-linux-gnu
+VERSION := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Debian packages for tests: tshark reads our traces; the others set up namespaces, or are the peers that tests compare
 # with. A test whose program is missing says so and is skipped.
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client prometheus
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool
 
-.PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built setup setup-packages
+.PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built deb static dist package-test setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -79,18 +90,41 @@ fuzz: setup ## Each fuzz target for half a minute (needs a nightly toolchain and
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=30 || exit 1; done
 
-install: setup ## Build and install the command, both libraries, the header and the pkg-config file (PREFIX, DESTDIR)
+install: setup ## Build and install the command, libraries, header, manual pages and completions (PREFIX, DESTDIR)
 	$(CARGO) build --release -p polypath-cli -p polypath-capi -p polypath-preload
 	$(MAKE) --no-print-directory install-built BUILT=$(TARGET)/release
 
 install-built:
 	install -D -m 755 $(BUILT)/polypath $(DESTDIR)$(PREFIX)/bin/polypath
-	install -D -m 755 $(BUILT)/libpolypath.so $(DESTDIR)$(PREFIX)/lib/libpolypath.so
-	install -D -m 644 $(BUILT)/libpolypath.a $(DESTDIR)$(PREFIX)/lib/libpolypath.a
-	install -D -m 755 $(BUILT)/libpolypath_preload.so $(DESTDIR)$(PREFIX)/lib/libpolypath_preload.so
+	install -D -m 755 $(BUILT)/libpolypath.so $(DESTDIR)$(LIBDIR)/libpolypath.so
+	install -D -m 644 $(BUILT)/libpolypath.a $(DESTDIR)$(LIBDIR)/libpolypath.a
+	install -D -m 755 $(BUILT)/libpolypath_preload.so $(DESTDIR)$(LIBDIR)/libpolypath_preload.so
 	install -D -m 644 crates/io/capi/include/polypath.h $(DESTDIR)$(PREFIX)/include/polypath.h
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|' crates/io/capi/polypath.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/polypath.pc
+	install -d $(DESTDIR)$(PKGCONFIGDIR) $(DESTDIR)$(PREFIX)/share/man/man1
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@RPATH@|$(RPATH)|' crates/io/capi/polypath.pc.in \
+	  > $(DESTDIR)$(PKGCONFIGDIR)/polypath.pc
+	$(BUILT)/polypath man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(BASHDIR) $(DESTDIR)$(ZSHDIR) $(DESTDIR)$(FISHDIR)
+	$(BUILT)/polypath completions bash > $(DESTDIR)$(BASHDIR)/polypath
+	$(BUILT)/polypath completions zsh > $(DESTDIR)$(ZSHDIR)/_polypath
+	$(BUILT)/polypath completions fish > $(DESTDIR)$(FISHDIR)/polypath.fish
+
+deb: setup ## The Debian package, in dist/ (PROFILE=release-fast: quick to build)
+	$(CARGO) build --profile $(PROFILE) -p polypath-cli -p polypath-capi -p polypath-preload
+	packaging/deb $(TARGET)/$(PROFILE) dist
+
+static: setup ## The command without any library that it needs, in dist/
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --profile $(PROFILE) --target $(STATIC_TARGET) -p polypath-cli
+	install -D -m 755 $(TARGET)/$(STATIC_TARGET)/$(PROFILE)/polypath dist/polypath-$(VERSION)-$(STATIC_TARGET)
+	strip dist/polypath-$(VERSION)-$(STATIC_TARGET)
+
+dist: deb static ## All that is given to others, in dist/: source, package, static command, checksums
+	git archive --format=tar.gz --prefix=polypath-$(VERSION)/ -o dist/polypath-$(VERSION).tar.gz HEAD
+	cd dist && sha256sum polypath-$(VERSION).tar.gz polypath_$(VERSION)-*.deb polypath-$(VERSION)-$(STATIC_TARGET) > SHA256SUMS
+
+package-test: setup ## Install, upgrade and remove the Debian package in a root of its own, and look for what is left (root)
+	$(CARGO) build --profile $(PROFILE) -p polypath-cli -p polypath-capi -p polypath-preload
+	packaging/test $(TARGET)/$(PROFILE)
 
 setup:
 	@command -v $(CARGO) >/dev/null || { \

@@ -56,6 +56,19 @@ fn programs_build_and_run_with_what_is_installed() {
     std::fs::remove_file(prefix.join("lib/libpolypath.so")).expect("it was installed");
     says_usage(&whole);
 
+    for file in ["man/man1/polypath-bench-sim.1", "bash-completion/completions/polypath"] {
+        let text = std::fs::read_to_string(prefix.join("share").join(file)).expect("it was installed");
+        assert!(text.contains("polypath"), "{file}");
+    }
+    if Command::new("man").arg("--version").output().is_ok() {
+        let page = prefix.join("share/man/man1/polypath-run.1");
+        let output =
+            Command::new("man").args(["--warnings", "-l"]).arg(page).env("LC_ALL", "C.UTF-8").output();
+        let output = output.expect("it runs");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.stderr.is_empty() && shown.contains("polypath run"), "{output:?}");
+    }
+
     let polypath = prefix.join("bin/polypath");
     assert!(text(run(Command::new(&polypath).arg("--version"))).contains(env!("CARGO_PKG_VERSION")));
     let mut preload = Command::new(&polypath);
