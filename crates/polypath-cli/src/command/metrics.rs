@@ -80,7 +80,7 @@ async fn ask(collector: &Collector<Host>, history: Option<History>) -> Result<()
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        collector.refresh().await;
+        collector.refreshed(|totals| recorder.observe(totals)).await;
         let Some(history) = &history else { continue };
         let now = now_s();
         let step = |at_s: u64| at_s / Resolution::Fine.step_s();

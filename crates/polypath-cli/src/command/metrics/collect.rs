@@ -44,12 +44,7 @@ impl<S: Source> Collector<S> {
         Self { source: Arc::new(source), known: Arc::default() }
     }
 
-    /// Asks anew, unless that was done just now.
-    pub(super) async fn refresh(&self) {
-        self.refreshed(|_| ()).await;
-    }
-
-    /// Something made of fresh figures.
+    /// Something made of fresh figures: asks anew, unless that was done just now.
     pub(super) async fn refreshed<T>(&self, make: impl FnOnce(&Totals) -> T) -> T {
         let mut known = self.known.lock().await;
         let (totals, asked_at) = &mut *known;
