@@ -14,7 +14,7 @@ use crate::network::{End, NodeId};
 use polypath_config::quantity::{Limit, Loss};
 
 /// A link that makes sense.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LinkPlan {
     pub(super) name: String,
     pub(super) nodes: [usize; 2],

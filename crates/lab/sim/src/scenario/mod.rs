@@ -45,6 +45,7 @@
 //!
 //! A mistake gives a [`FileError`], which is one line that names the file, the key and what was expected.
 
+mod alone;
 mod check;
 pub mod defaults;
 mod file;
@@ -74,7 +75,7 @@ pub use result::{
 pub use schema::{interfaces_schema, schema};
 
 /// A scenario that was read and found to make sense.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scenario {
     path: PathBuf,
     plan: Plan,

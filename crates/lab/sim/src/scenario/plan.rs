@@ -19,7 +19,7 @@ use crate::network::{Prefix, Topology};
 use polypath_config::quantity::Amount;
 
 /// A scenario that makes sense.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) name: String,
     pub(super) duration: Duration,
@@ -33,21 +33,21 @@ pub(super) struct Plan {
     pub(super) outputs: Outputs,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NodePlan {
     pub(super) name: String,
     /// `None` for a router.
     pub(super) host: Option<HostConfig>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RoutePlan {
     pub(super) node: usize,
     pub(super) prefix: Prefix,
     pub(super) link: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ConnectionPlan {
     pub(super) name: String,
     /// Nodes: who opens, who accepts.

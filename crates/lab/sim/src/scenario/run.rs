@@ -73,7 +73,7 @@ pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Ru
 }
 
 /// The network, with its changes scheduled and its traces begun.
-fn build(scenario: &Scenario) -> Result<Network, FileError> {
+pub(super) fn build(scenario: &Scenario) -> Result<Network, FileError> {
     let plan = &scenario.plan;
     let mut builder = NetworkBuilder::new(plan.seed);
     for node in &plan.nodes {
