@@ -19,13 +19,24 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client prometheus
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool
 
-.PHONY: help demo test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built deb static dist package-test setup setup-packages
+.PHONY: help demo pictures test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built deb static dist package-test setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: setup ## Send a file over two emulated access links, cut one, and write polypath-demo.html
 	$(CARGO) run --profile release-fast -p polypath-cli --no-default-features -- demo
+
+pictures: setup ## Make README's picture with the demo, in virtual time (needs chromium)
+	@command -v chromium >/dev/null || { \
+	  echo "polypath: chromium is missing, which makes PNG of SVG; install it (apt-get install chromium)" >&2; exit 1; }
+	mkdir -p $(TARGET)/pictures
+	$(CARGO) run --profile release-fast -p polypath-cli --no-default-features -- demo --virtual \
+	  --report $(TARGET)/pictures/demo.html --picture $(TARGET)/pictures/demo.svg
+	size=$$(sed -n '1s/.* width="\([0-9]*\)" height="\([0-9]*\)".*/\1,\2/p' $(TARGET)/pictures/demo.svg) && \
+	chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
+	  --disable-component-update --disable-sync --hide-scrollbars --user-data-dir=$(abspath $(TARGET))/pictures/chromium \
+	  --window-size=$$size --screenshot=docs/images/demo.png file://$(abspath $(TARGET))/pictures/demo.svg
 
 test: setup setup-packages ## Run all tests: units, properties, scenarios, middleboxes, 500 soak seeds, oracle
 	$(CARGO) test --workspace --no-fail-fast

@@ -1,8 +1,9 @@
 //! The command as people run it: results, and one clear line for each mistake.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn polypath(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_polypath")).args(arguments).output().expect("the command runs")
@@ -86,7 +87,7 @@ fn a_scenario_gives_json_and_a_report() {
     let report = folder().join("good.html");
     fs::write(&file, SCENARIO).expect("a file in the build's own folder");
     let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
-    let output = polypath(&["sim", &path(&file), "--report", &path(&report), "--quiet"]);
+    let output = polypath(&["sim", &path(&file), "--report", &path(&report), "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let upload = &result["connections"][0]["upload"];
@@ -97,8 +98,32 @@ fn a_scenario_gives_json_and_a_report() {
 }
 
 #[test]
+fn a_scenario_from_standard_input_is_told_in_words() {
+    let report = folder().join("words.html");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["sim", "-", "--report"]).arg(&report);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    child.stdin.take().expect("a pipe").write_all(SCENARIO.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in
+        ["a sent 2.0 MB to b in ", "Paths: fast ", ", slow ", "plain TCP over the best path alone, fast"]
+    {
+        assert!(text.contains(part), "\"{part}\" is not in: {text}");
+    }
+    assert!(fs::read_to_string(report).expect("the report").contains("plain TCP over the best path alone"));
+}
+
+#[test]
 fn the_demo_goes_on_through_a_cut() {
     let (report, pcap) = (folder().join("demo.html"), folder().join("demo.pcapng"));
+    let picture = folder().join("demo.svg");
     let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
     let output = polypath(&[
         "demo",
@@ -110,16 +135,36 @@ fn the_demo_goes_on_through_a_cut() {
         &path(&report),
         "--pcap",
         &path(&pcap),
+        "--picture",
+        &path(&picture),
     ]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(result["intact"].as_bool(), Some(true));
     assert!(result["aggregation_benefit_without_cut"].as_f64() > Some(0.5), "{}", result["baselines"]);
     assert!(fs::metadata(pcap).expect("the trace").len() > 20_000_000);
+    // TCP under the same cut stands still until it is over, and this does not.
+    let (ours, tcp) = (&result["outcome"], &result["tcp_beside"]["outcome"]);
+    assert_eq!((tcp["complete"].as_bool(), result["tcp_beside"]["path"].as_u64()), (Some(true), Some(0)));
+    assert!(tcp["longest_gap_s"].as_f64() > Some(3.0) && ours["longest_gap_s"].as_f64() < Some(1.0));
+    assert!(tcp["duration_s"].as_f64() > ours["duration_s"].as_f64());
+    let sentence = result["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.starts_with("wifi was cut for 3 s") && sentence.contains("TCP over wifi froze"),
+        "{sentence}"
+    );
+    for file in [report, picture] {
+        let text = fs::read_to_string(file).expect("what was asked for");
+        assert!(text.contains("TCP over wifi alone") && text.contains("wifi is down"));
+    }
     for (arguments, wanted) in [
         (vec!["demo", "--path", "name=x,rate=5"], "rate"),
         (vec!["demo", "--cut", "dsl@1s..2s", "--virtual"], "expected wifi or lte"),
         (vec!["demo", "--scheduler", "fastest", "--virtual"], "lowest-rtt"),
+        (
+            vec!["demo", "--picture", "demo.png", "--virtual"],
+            "--picture: demo.png is no SVG file; expected a name",
+        ),
         (vec!["demo", "--file", "/nonexistent", "--virtual"], "expected a file"),
     ] {
         let output = polypath(&arguments);

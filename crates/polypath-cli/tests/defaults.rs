@@ -212,8 +212,8 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("get", "--keepalive", "60"),
     ("serve", "--listen", "[::]:8077"),
     ("perf", "--port", "5201"),
-    ("demo", "--scheduler", "lowest-rtt"),
-    ("demo", "--congestion", "lia"),
+    ("demo", "--scheduler", "default"),
+    ("demo", "--congestion", "cubic, and lia for a further subflow over the same access link"),
     ("bench sim", "--congestion", "lia"),
     ("bench never-slower", "--scheduler", "default"),
 ];

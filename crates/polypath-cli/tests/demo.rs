@@ -43,8 +43,11 @@ fn a_file_from_nginx_arrives_over_both_paths_though_one_is_cut() {
     }
     assert_eq!(result["baselines"]["provenance"], "namespaces");
     assert!(result["baselines"]["kernel"]["with_cut_bps"].as_f64() > Some(1e6));
+    let tcp = &result["tcp_beside"];
+    assert_eq!((tcp["path"].as_u64(), tcp["outcome"]["received_bytes"].as_u64()), (Some(0), Some(6_000_000)));
+    assert!(tcp["outcome"]["longest_gap_s"].as_f64() > Some(0.2), "it can't send while its path is down");
     let report = std::fs::read_to_string(folder.path().join("report.html")).expect("a report");
-    assert!(report.contains("nginx/") && report.contains("kernel client"), "who took part");
+    assert!(report.contains("nginx/") && report.contains("kernel's client"), "who took part");
 }
 
 #[test]

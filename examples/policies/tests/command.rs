@@ -26,7 +26,7 @@ fn folder_with(name: &str) -> tempfile::TempDir {
 #[test]
 fn a_scenario_names_them() {
     let folder = folder_with("scenario.toml");
-    let result = json(&polypath(folder.path(), &["sim", "scenario.toml", "--quiet"]));
+    let result = json(&polypath(folder.path(), &["sim", "scenario.toml", "--json", "--quiet"]));
     let connection = &result["connections"][0];
     assert_eq!((&connection["scheduler"], &connection["congestion"]), (&"largest".into(), &"steady".into()));
     assert_eq!(connection["upload"]["bytes"], 8_000_000, "{connection}");

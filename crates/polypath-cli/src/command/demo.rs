@@ -6,8 +6,11 @@ mod namespaces;
 use std::path::PathBuf;
 use std::time::Duration as SystemDuration;
 
-use crate::demo::{Baselines, Clock, Cut, Demo, DemoPath, Outcome, Sample, measure_baselines, report, table};
-use crate::report::{Table, render};
+use crate::demo::{
+    Baselines, Beside, Clock, Cut, Demo, DemoPath, Outcome, Sample, Shown, measure_baselines, report,
+    sentence, table,
+};
+use crate::report::{Table, draw_picture, render};
 use bytes::Bytes;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -51,11 +54,11 @@ pub(super) struct Arguments {
     )]
     netns: bool,
     /// Scheduler
-    #[arg(long, default_value = "lowest-rtt")]
+    #[arg(long, default_value = "default")]
     scheduler: String,
-    /// Congestion control
-    #[arg(long, default_value = "lia")]
-    congestion: String,
+    /// Congestion control, of all subflows [default: cubic, and lia for a further subflow over the same access link]
+    #[arg(long)]
+    congestion: Option<String>,
     /// Wire version: 1 (RFC 8684) or 0 (RFC 6824)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     mptcp_version: u8,
@@ -68,6 +71,9 @@ pub(super) struct Arguments {
     /// Where the report goes
     #[arg(long, value_name = "FILE", default_value = "polypath-demo.html")]
     report: PathBuf,
+    /// Write the sentence and the picture that the report begins with to an SVG file
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
     /// Write every packet to a pcapng file, an interface for each path
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -82,7 +88,9 @@ pub(super) struct Arguments {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Json<'a> {
+    sentence: String,
     outcome: &'a Outcome,
+    tcp_beside: &'a Beside,
     baselines: &'a Baselines,
     aggregation_benefit: f64,
     aggregation_benefit_without_cut: f64,
@@ -92,20 +100,34 @@ struct Json<'a> {
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let demo = plan(arguments, policies)?;
     check_writable(&arguments.report)?;
-    let (outcome, baselines, parameters) = run_somewhere(arguments, &demo)?;
-    let page = render(&report(&demo, &baselines, &outcome, parameters));
-    write_file(&arguments.report, page)?;
+    if let Some(picture) = &arguments.picture {
+        if picture.extension().is_none_or(|extension| extension != "svg") {
+            let name = picture.display();
+            return Err(Failure::Input(format!(
+                "--picture: {name} is no SVG file; expected a name such as demo.svg"
+            )));
+        }
+        check_writable(picture)?;
+    }
+    let Ran { outcome, beside, baselines, parameters } = run_somewhere(arguments, &demo)?;
+    let shown = Shown { demo: &demo, outcome: &outcome, beside: &beside, baselines: &baselines };
+    let page = report(&shown, parameters);
+    write_file(&arguments.report, render(&page))?;
+    if let Some(picture) = &arguments.picture {
+        write_file(picture, draw_picture(&page))?;
+    }
     if arguments.json {
         print_json(&Json {
+            sentence: sentence(&shown),
             aggregation_benefit: baselines.benefit(outcome.goodput_bps),
             aggregation_benefit_without_cut: baselines.benefit(baselines.mptcp_bps),
             intact: outcome.is_intact(),
             outcome: &outcome,
+            tcp_beside: &beside,
             baselines: &baselines,
         })?;
     } else {
-        let kernel_gap_s = baselines.kernel.and_then(|kernel| kernel.with_cut_longest_gap_s);
-        print_result(arguments, &table(&demo, &baselines, &outcome), &outcome, kernel_gap_s)?;
+        print_result(arguments, &sentence(&shown), &table(&shown), &outcome)?;
     }
     if outcome.is_intact() {
         Ok(())
@@ -117,9 +139,14 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
 }
 
 /// What happened, what to compare it with, and the settings.
-type Shown = (Outcome, Baselines, Vec<(String, String)>);
+struct Ran {
+    outcome: Outcome,
+    beside: Beside,
+    baselines: Baselines,
+    parameters: Vec<(String, String)>,
+}
 
-fn run_somewhere(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+fn run_somewhere(arguments: &Arguments, demo: &Demo) -> Result<Ran, Failure> {
     #[cfg(feature = "full")]
     if arguments.netns {
         return namespaces::run(arguments, demo);
@@ -127,27 +154,33 @@ fn run_somewhere(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
     run_here(arguments, demo)
 }
 
-/// Both hosts in this process.
-fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Shown, Failure> {
+/// Both hosts in this process, and beside them two that have TCP alone.
+fn run_here(arguments: &Arguments, demo: &Demo) -> Result<Ran, Failure> {
     let traces = TraceOutputs {
         pcapng: arguments.pcap.as_deref().map(create_file).transpose()?,
         qlog: arguments.qlog.as_deref().map(create_file).transpose()?,
         comment: "polypath demo".into(),
         ..TraceOutputs::default()
     };
-    let bars = if arguments.json { None } else { Some(Bars::new(demo)) };
-    let outcome = demo
-        .run(traces, |sample| {
-            if let Some(bars) = &bars {
-                bars.show(sample);
-            }
-        })
-        .map_err(Failure::run)?;
+    let spinner = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    spinner.set_message("which path is the best for TCP?");
+    spinner.enable_steady_tick(SystemDuration::from_millis(100));
+    let baselines = measure_baselines(demo).map_err(Failure::run)?;
+    spinner.finish_and_clear();
+    let (path, _) = baselines.best().ok_or_else(|| Failure::run("there is no path"))?;
+    let tcp = demo.tcp_on(path);
+    let bars = if arguments.json { None } else { Some(Bars::new(demo, Some(&demo.paths[path].name))) };
+    let watch = |number: usize, sample: &Sample| match (&bars, number) {
+        (Some(bars), 0) => bars.show(sample),
+        (Some(bars), _) => bars.show_beside(sample),
+        (None, _) => {}
+    };
+    let [outcome, beside] = demo.run_beside(&tcp, traces, watch).map_err(Failure::run)?;
     if let Some(bars) = &bars {
         bars.finish();
     }
-    let baselines = measure_baselines(demo).map_err(Failure::run)?;
-    Ok((outcome, baselines, parameters(arguments)))
+    let beside = Beside { path, outcome: beside };
+    Ok(Ran { outcome, beside, baselines, parameters: parameters(arguments) })
 }
 
 fn plan(arguments: &Arguments, policies: &Policies) -> Result<Demo, Failure> {
@@ -181,14 +214,16 @@ fn plan(arguments: &Arguments, policies: &Policies) -> Result<Demo, Failure> {
         return Err(Failure::input("the file is empty; expected something to send"));
     }
     let version = if arguments.mptcp_version == 0 { MptcpVersion::V0 } else { MptcpVersion::V1 };
-    let connection = ConnectionConfig {
+    let mut connection = ConnectionConfig {
         scheduler: chosen(policies, "--scheduler", &arguments.scheduler)?,
-        congestion: chosen(policies, "--congestion", &arguments.congestion)?,
-        lia_on_shared_access: LiaOnSharedAccess::Never,
         version,
         checksum: arguments.checksum,
         ..Default::default()
     };
+    if let Some(name) = &arguments.congestion {
+        connection.congestion = chosen(policies, "--congestion", name)?;
+        connection.lia_on_shared_access = LiaOnSharedAccess::Never;
+    }
     Ok(Demo {
         paths,
         content,
@@ -211,7 +246,7 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
     [
         ("Clock", clock.to_string()),
         ("Scheduler", arguments.scheduler.clone()),
-        ("Congestion control", arguments.congestion.clone()),
+        ("Congestion control", arguments.congestion.clone().unwrap_or_else(|| "cubic".into())),
         ("Wire version", arguments.mptcp_version.to_string()),
         ("DSS checksum", if arguments.checksum { "on" } else { "off" }.to_string()),
         ("Seed", arguments.seed.to_string()),
@@ -223,27 +258,34 @@ fn parameters(arguments: &Arguments) -> Vec<(String, String)> {
 
 fn print_result(
     arguments: &Arguments,
+    sentence: &str,
     table: &Table,
     outcome: &Outcome,
-    kernel_gap_s: Option<f64>,
 ) -> Result<(), Failure> {
-    let width = table.rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
-    let line = |cells: &[String]| {
-        format!("  {:<width$}  {:>8}  {:>8}  {:>20}", cells[0], cells[1], cells[2], cells[3])
-    };
-    print_line("")?;
-    print_line(line(&table.columns).trim_end())?;
-    for row in &table.rows {
-        print_line(line(row).trim_end())?;
+    print_line(&format!("\n{sentence}\n"))?;
+    let widths: Vec<usize> = (0..table.columns.len())
+        .map(|column| {
+            let rows = table.rows.iter().filter(|row| row.len() > 1).chain([&table.columns]);
+            rows.map(|row| row[column].chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    for row in [&table.columns].into_iter().chain(&table.rows) {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            line += &if column == 0 { format!("  {cell:<width$}") } else { format!("  {cell:>width$}") };
+        }
+        if let [part] = &row[..] {
+            line = format!(" {part}:");
+        }
+        print_line(line.trim_end())?;
     }
     let verdict = if outcome.is_intact() { "identical at both ends" } else { "DIFFERENT" };
-    print_line(&format!("\n  SHA-256 {} {verdict}", outcome.received_sha256))?;
-    let kernel =
-        kernel_gap_s.map_or(String::new(), |gap_s| format!(" (kernel client: {:.0} ms)", gap_s * 1e3));
-    print_line(&format!("  longest time without new data: {:.0} ms{kernel}", outcome.longest_gap_s * 1e3))?;
+    print_line(&format!("\n  the file: {verdict}, SHA-256 {}", outcome.received_sha256))?;
     print_line(&format!("  report: {}", arguments.report.display()))?;
-    if let Some(pcap) = &arguments.pcap {
-        print_line(&format!("  packets: {}", pcap.display()))?;
+    for (what, file) in [("picture", &arguments.picture), ("packets", &arguments.pcap)] {
+        if let Some(file) = file {
+            print_line(&format!("  {what}: {}", file.display()))?;
+        }
     }
     if let Some(qlog) = &arguments.qlog {
         print_line(&format!("  events: {}", qlog.display()))?;
@@ -251,25 +293,31 @@ fn print_result(
     Ok(())
 }
 
-/// One line for each path and one for the file.
+/// One line for each path, one for the file, and one for TCP beside it.
 struct Bars {
     /// The bars stay on the screen, above the table.
     _all: MultiProgress,
     paths: Vec<ProgressBar>,
     names: Vec<String>,
     file: ProgressBar,
+    beside: Option<ProgressBar>,
     last: std::cell::RefCell<Option<Sample>>,
 }
 
 impl Bars {
-    fn new(demo: &Demo) -> Self {
+    /// With the name of the path that TCP goes over beside, if it does.
+    fn new(demo: &Demo, beside: Option<&str>) -> Self {
         let all = MultiProgress::new();
         let total = demo.content.len() as u64;
-        let width = demo.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).max(4);
+        let beside = beside.map(|name| format!("TCP over {name}"));
+        let labels =
+            demo.paths.iter().map(|path| path.name.as_str()).chain(["file"]).chain(beside.as_deref());
+        let width = labels.map(|label| label.chars().count()).max().unwrap_or(0);
         let path_style = format!("  {{prefix:<{width}}} {{bar:36.cyan/238}} {{msg}}");
         let file_style = format!(
             "  {{prefix:<{width}}} {{bar:36.green/238}} {{percent:>3}} %  {{decimal_bytes:>10}} of {{decimal_total_bytes}}"
         );
+        let beside_style = file_style.replace(".green", ".red");
         // The templates are constant but for a number.
         let style = |template: &str| {
             ProgressStyle::with_template(template)
@@ -285,8 +333,9 @@ impl Bars {
         let paths = demo.paths.iter().map(|path| bar(path.rate.as_bps(), &path.name, &path_style)).collect();
         let file = bar(total, "file", &file_style);
         file.enable_steady_tick(SystemDuration::from_millis(200));
+        let beside = beside.map(|label| bar(total, &label, &beside_style));
         let names = demo.paths.iter().map(|path| path.name.clone()).collect();
-        Self { _all: all, paths, names, file, last: std::cell::RefCell::new(None) }
+        Self { _all: all, paths, names, file, beside, last: std::cell::RefCell::new(None) }
     }
 
     fn show(&self, sample: &Sample) {
@@ -309,7 +358,16 @@ impl Bars {
         self.file.set_position(sample.received_bytes);
     }
 
+    fn show_beside(&self, sample: &Sample) {
+        if let Some(bar) = &self.beside {
+            bar.set_position(sample.received_bytes);
+        }
+    }
+
     fn finish(&self) {
+        if let Some(bar) = &self.beside {
+            bar.abandon();
+        }
         for (bar, name) in self.paths.iter().zip(&self.names) {
             bar.finish_with_message(format!("{name} done"));
         }

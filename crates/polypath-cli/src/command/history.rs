@@ -338,6 +338,7 @@ fn charts(excerpt: &Excerpt, interfaces: &[&str]) -> Vec<Chart> {
         unit: unit.into(),
         stacked,
         series,
+        ..Chart::default()
     };
     vec![
         chart("Received", "Mbit/s", true, line(&|it| Some(it.map_or(0.0, |it| rate(it.received_bytes))))),

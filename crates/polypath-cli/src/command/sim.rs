@@ -1,6 +1,9 @@
 //! `polypath sim`.
 
-use std::path::PathBuf;
+mod words;
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration as SystemDuration;
 
 use crate::report::{Chart, Report, Series, Table, render};
@@ -10,17 +13,21 @@ use polypath_config::Policies;
 use polypath_sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
 use polypath_units::Instant;
 
-use super::{Failure, check_writable, complain, print_json, write_file};
+use super::{Failure, check_writable, complain, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// The scenario
+    /// The scenario; - for standard input
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Where the results go as JSON [default: the file's own choice, else standard output]
+    /// Print the results as JSON instead of words
+    #[arg(long)]
+    json: bool,
+    /// Write the results as JSON to a file [default: the scenario's own choice, else nowhere]
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Where the report goes [default: the file's own choice, else beside the scenario]
+    json_file: Option<PathBuf>,
+    /// Where the report goes [default: the scenario's own choice, else beside the scenario; polypath-sim.html for one from
+    /// standard input]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Write every packet to a pcapng file, an interface for each link
@@ -32,7 +39,7 @@ pub(super) struct Arguments {
     /// Another seed than the file's
     #[arg(long)]
     seed: Option<u64>,
-    /// Show no progress
+    /// Show no progress, and compare with nothing: plain TCP over each path alone takes a run for each
     #[arg(long, short)]
     quiet: bool,
 }
@@ -47,16 +54,45 @@ impl Progress for Bar {
     }
 }
 
+/// More than a scenario has.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+
+/// Reads the scenario.
+fn load(file: &Path, policies: &Policies) -> Result<Scenario, Failure> {
+    if !is_standard_input(file) {
+        return Scenario::load(file, policies).map_err(Failure::input);
+    }
+    let mut text = String::new();
+    let read = io::stdin().take(MAX_INPUT_BYTES + 1).read_to_string(&mut text);
+    let wrong = |what: &dyn std::fmt::Display| {
+        Failure::Input(format!("standard input: can't be read ({what}); expected a scenario in TOML"))
+    };
+    if read.map_err(|error| wrong(&error))? as u64 > MAX_INPUT_BYTES {
+        return Err(wrong(&format_args!("more than {} MiB", MAX_INPUT_BYTES >> 20)));
+    }
+    Scenario::parse("standard input", &text, policies).map_err(Failure::input)
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
-    let mut scenario = Scenario::load(&arguments.file, policies).map_err(Failure::input)?;
+    let mut scenario = load(&arguments.file, policies)?;
     if let Some(seed) = arguments.seed {
         scenario = scenario.with_seed(seed);
     }
     let outputs = scenario.outputs_mut();
-    outputs.json = arguments.json.clone().or(outputs.json.take());
+    outputs.json = arguments.json_file.clone().or(outputs.json.take());
     outputs.qlog = arguments.qlog.clone().or(outputs.qlog.take());
     outputs.pcap = arguments.pcap.clone().or(outputs.pcap.take());
-    let beside = || arguments.file.with_extension("html");
+    let beside = || {
+        if is_standard_input(&arguments.file) {
+            PathBuf::from("polypath-sim.html")
+        } else {
+            arguments.file.with_extension("html")
+        }
+    };
     let report_to = arguments.report.clone().or(outputs.report.take()).unwrap_or_else(beside);
     let json_to = outputs.json.clone();
     for path in json_to.iter().chain([&report_to]) {
@@ -67,21 +103,44 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
     bar.enable_steady_tick(SystemDuration::from_millis(200));
     let result = scenario.run(&mut Bar(bar.clone())).map_err(Failure::run)?;
+    let alone =
+        if arguments.json || arguments.quiet { Vec::new() } else { tcp_alone(&scenario, &result, &bar)? };
     bar.finish_and_clear();
-    write_file(&report_to, render(&report(&result)))?;
+    let lines = words::lines(&result, &alone);
+    write_file(&report_to, render(&report(&result, &lines)))?;
+    if let Some(path) = json_to {
+        write_file(&path, serde_json::to_string_pretty(&result).map_err(Failure::run)?)?;
+    }
+    if arguments.json {
+        print_json(&result)?;
+    } else {
+        for line in &lines {
+            print_line(line)?;
+        }
+    }
     if !arguments.quiet {
         complain(&format!("report in {}", report_to.display()));
     }
-    match json_to {
-        Some(path) => {
-            let text = serde_json::to_string_pretty(&result).map_err(Failure::run)?;
-            write_file(&path, text)
-        }
-        None => print_json(&result),
-    }
+    Ok(())
 }
 
-fn report(result: &RunResult) -> Report {
+/// A link, and what plain TCP made of the connection over it.
+type Alone = (String, ConnectionResult);
+
+/// Plain TCP over each path, if there is one connection and it has several.
+fn tcp_alone(scenario: &Scenario, result: &RunResult, bar: &ProgressBar) -> Result<Vec<Alone>, Failure> {
+    if result.connections.len() != 1 {
+        return Ok(Vec::new());
+    }
+    let over = scenario.over_tcp(0).map_err(Failure::run)?;
+    let runs = over.into_iter().map(|(link, scenario)| {
+        let mut result = scenario.run(&mut Bar(bar.clone())).map_err(Failure::run)?;
+        Ok((link, result.connections.remove(0)))
+    });
+    runs.collect()
+}
+
+fn report(result: &RunResult, lines: &[String]) -> Report {
     let streams: Vec<(String, &ConnectionResult, &StreamResult)> = result
         .connections
         .iter()
@@ -97,13 +156,8 @@ fn report(result: &RunResult) -> Report {
     let intact = streams.iter().all(|(_, _, stream)| stream.intact);
     Report {
         title: result.name.clone(),
-        summary: format!(
-            "{} over {} in {:.2} simulated seconds, seed {}.",
-            count(result.connections.len(), "connection"),
-            count(result.links.len(), "link"),
-            result.simulated_s,
-            result.seed
-        ),
+        pictures: Vec::new(),
+        summary: lines.iter().skip(1).map(|line| line.trim()).collect::<Vec<_>>().join(" "),
         headlines: vec![
             (format!("{:.1} MB", received as f64 / 1e6), "received by applications".into()),
             (
@@ -121,10 +175,6 @@ fn report(result: &RunResult) -> Report {
             ("Polypath".into(), env!("CARGO_PKG_VERSION").into()),
         ],
     }
-}
-
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn stream_table(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Table {
@@ -201,12 +251,18 @@ fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> 
     let chart = |title: &str, unit: &str, series| Chart {
         title: title.into(),
         unit: unit.into(),
-        stacked: false,
         series,
+        ..Chart::default()
     };
     vec![
         // The subflows of one stream add up; those of several would hide each other.
-        Chart { stacked: streams.len() == 1, ..chart("Throughput", "Mbit/s", throughput) },
+        Chart {
+            stacked: streams.len() == 1,
+            note: "Of paths, what was acknowledged in each interval; at the application, what reached it. What follows a lost \
+                   piece waits for it, and then counts at once: a peak."
+                .into(),
+            ..chart("Throughput", "Mbit/s", throughput)
+        },
         chart("Congestion window", "kB", per_subflow(|series, at| series.cwnd_bytes[at] as f64 / 1e3)),
         chart("Smoothed round-trip time", "ms", per_subflow(|series, at| series.srtt_ms[at])),
     ]

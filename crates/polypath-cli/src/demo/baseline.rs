@@ -3,10 +3,9 @@
 use std::io;
 
 use polypath_mptcp::ConnectionConfig;
-use polypath_sim::trace::TraceOutputs;
 use serde::Serialize;
 
-use super::{Clock, Demo, Outcome};
+use super::{Clock, Cut, Demo, Outcome};
 
 /// Where baselines were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +50,8 @@ impl Baselines {
     #[must_use]
     pub(crate) fn best(&self) -> Option<(usize, f64)> {
         let paths = self.tcp_alone_bps.iter().copied().enumerate();
-        paths.max_by(|(_, one), (_, other)| one.total_cmp(other))
+        // The first of equals.
+        paths.rev().max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
     /// Aggregation benefit of `goodput_bps` over TCP on the paths alone.
@@ -74,29 +74,40 @@ pub(crate) fn aggregation_benefit(goodput: f64, single: &[f64]) -> f64 {
     }
 }
 
+/// TCP on the best path, with the same file and under the same cut.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Beside {
+    /// The path.
+    pub(crate) path: usize,
+    /// What came of it. Its samples have this path alone.
+    pub(crate) outcome: Outcome,
+}
+
+impl Demo {
+    /// The same over plain TCP on one path. It is cut if that path is to be cut.
+    #[must_use]
+    pub(crate) fn tcp_on(&self, path: usize) -> Self {
+        let cut = self.cut.filter(|cut| cut.path == path).map(|cut| Cut { path: 0, ..cut });
+        let connection = ConnectionConfig {
+            mptcp: false,
+            congestion: polypath_congestion::CUBIC,
+            ..self.connection.clone()
+        };
+        let paths = self.paths.get(path).cloned().into_iter().collect();
+        Self { paths, cut, connection, ..self.clone() }
+    }
+}
+
 /// Measures the baselines in virtual time, with the demo's paths, content and settings.
 ///
 /// # Errors
 /// Only what [`Demo::run`] reports.
 pub(crate) fn measure_baselines(demo: &Demo) -> io::Result<Baselines> {
     let undisturbed = Demo { cut: None, clock: Clock::Virtual, ..demo.clone() };
-    let goodput =
-        |demo: &Demo| demo.run(TraceOutputs::default(), |_| {}).map(|outcome: Outcome| outcome.goodput_bps);
-    let mut tcp_alone_bps = Vec::new();
-    for path in &demo.paths {
-        let tcp = ConnectionConfig {
-            mptcp: false,
-            congestion: polypath_congestion::CUBIC,
-            ..demo.connection.clone()
-        };
-        tcp_alone_bps.push(goodput(&Demo {
-            paths: vec![path.clone()],
-            connection: tcp,
-            ..undisturbed.clone()
-        })?);
-    }
+    let goodput = |demo: &Demo| demo.run().map(|outcome: Outcome| outcome.goodput_bps);
+    let tcp_alone_bps = (0..demo.paths.len()).map(|path| goodput(&undisturbed.tcp_on(path)));
     Ok(Baselines {
-        tcp_alone_bps,
+        tcp_alone_bps: tcp_alone_bps.collect::<io::Result<_>>()?,
         mptcp_bps: goodput(&undisturbed)?,
         kernel: None,
         provenance: Provenance::Simulator,

@@ -4,11 +4,14 @@
 //! against the wall clock or, with [`Clock::Virtual`], as fast as the machine can.
 
 mod baseline;
+mod charts;
 #[cfg(feature = "full")]
 pub(crate) mod namespaces;
 mod path;
+mod shown;
 mod summary;
 mod transfer;
+mod words;
 
 use std::cell::RefCell;
 use std::io;
@@ -16,7 +19,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub(crate) use baseline::{Baselines, Provenance, measure_baselines};
+pub(crate) use baseline::{Baselines, Beside, Provenance, measure_baselines};
 #[cfg(feature = "full")]
 pub(crate) use baseline::{KernelBaselines, aggregation_benefit};
 use bytes::Bytes;
@@ -31,8 +34,10 @@ use polypath_system::{Timed, run_in_real_time};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 use serde::Serialize;
+pub(crate) use shown::Shown;
 pub(crate) use summary::{report, table};
 use transfer::{Client, Progress, Server};
+pub(crate) use words::{faster, list, seconds, sentence};
 
 /// What to show.
 #[derive(Clone, Debug)]
@@ -78,6 +83,8 @@ pub(crate) struct Sample {
 pub(crate) struct PathSample {
     /// Payload acknowledged so far, over all subflows that the path has had; where the kernel sends, payload that arrived.
     pub(crate) acked_bytes: u64,
+    /// What its link has carried to the client so far, headers and repeats included.
+    pub(crate) carried_bytes: u64,
     /// Congestion window in bytes; zero while there is no subflow.
     pub(crate) cwnd_bytes: u64,
     /// Smoothed round-trip time in milliseconds; zero while there is none.
@@ -87,7 +94,7 @@ pub(crate) struct PathSample {
 }
 
 /// What came of a transfer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Outcome {
     /// The whole file arrived.
     pub(crate) complete: bool,
@@ -103,6 +110,8 @@ pub(crate) struct Outcome {
     pub(crate) received_sha256: String,
     /// The longest time in which nothing arrived, in seconds, after the first byte.
     pub(crate) longest_gap_s: f64,
+    /// When that began, in seconds since the connection was opened.
+    pub(crate) longest_gap_from_s: f64,
     /// Samples, 100 ms apart.
     pub(crate) samples: Vec<Sample>,
 }
@@ -122,12 +131,14 @@ const PORT: u16 = 80;
 
 /// The transfer while it runs.
 struct Running {
+    demo: Demo,
     network: Network,
     server: NodeId,
     client_addrs: Vec<IpAddr>,
+    links: Vec<LinkId>,
     serving: AppId,
     progress: Rc<RefCell<Progress>>,
-    cut: Option<Cut>,
+    is_over: bool,
     totals: PathTotals,
     samples: Vec<Sample>,
 }
@@ -175,48 +186,87 @@ impl PathTotals {
     }
 }
 
-impl Timed for Running {
+/// Transfers at the same time, each over links of its own.
+struct Race(Vec<Running>);
+
+impl Timed for Race {
     fn next_event_at(&self) -> Option<Instant> {
-        self.network.next_event_at()
+        self.0.iter().filter_map(|running| running.network.next_event_at()).min()
     }
 
     fn run_until(&mut self, now: Instant) {
-        self.network.run_until(now);
+        for running in &mut self.0 {
+            running.network.run_until(now);
+        }
+    }
+}
+
+impl Race {
+    /// Takes the samples that are due; all are over.
+    fn step(&mut self, now: Instant, watch: &mut impl FnMut(usize, &Sample)) -> bool {
+        for (number, running) in self.0.iter_mut().enumerate().filter(|(_, running)| !running.is_over) {
+            running.sample(now);
+            if let Some(sample) = running.samples.last() {
+                watch(number, sample);
+            }
+        }
+        self.0.iter().all(|running| running.is_over)
     }
 }
 
 impl Demo {
-    /// Runs the transfer; `watch` sees each sample.
+    /// Runs the transfer.
     ///
     /// # Errors
     /// A trace that can't be written.
-    pub(crate) fn run(&self, traces: TraceOutputs, mut watch: impl FnMut(&Sample)) -> io::Result<Outcome> {
-        let mut running = self.start(traces)?;
-        let mut step = |running: &mut Running, now: Instant| {
-            running.sample(now);
-            if let Some(sample) = running.samples.last() {
-                watch(sample);
-            }
-            running.progress.borrow().is_over() || now.since(Instant::ZERO) >= self.limit
-        };
+    pub(crate) fn run(&self) -> io::Result<Outcome> {
+        let running = self.start(TraceOutputs::default())?;
+        Ok(self.finish(running, |_, _| {})?.remove(0))
+    }
+
+    /// Runs the transfer and another at the same time, each over links of its own; `watch` sees the samples of both, by
+    /// number, and `traces` are of the first.
+    ///
+    /// # Errors
+    /// A trace that can't be written.
+    pub(crate) fn run_beside(
+        &self,
+        other: &Self,
+        traces: TraceOutputs,
+        watch: impl FnMut(usize, &Sample),
+    ) -> io::Result<[Outcome; 2]> {
+        let mut race = self.start(traces)?;
+        race.0.extend(other.start(TraceOutputs::default())?.0);
+        let outcomes = self.finish(race, watch)?;
+        outcomes.try_into().map_err(|_| io::Error::other("two transfers have two outcomes"))
+    }
+
+    fn finish(&self, mut race: Race, mut watch: impl FnMut(usize, &Sample)) -> io::Result<Vec<Outcome>> {
         match self.clock {
-            Clock::Real => run_in_real_time(&mut running, Instant::ZERO, SAMPLE_INTERVAL, step),
+            Clock::Real => {
+                run_in_real_time(&mut race, Instant::ZERO, SAMPLE_INTERVAL, |race, now| {
+                    race.step(now, &mut watch)
+                });
+            }
             Clock::Virtual => {
                 let mut now = Instant::ZERO;
-                while !step(&mut running, now) {
+                while !race.step(now, &mut watch) {
                     now += SAMPLE_INTERVAL;
-                    running.network.run_until(now);
+                    race.run_until(now);
                 }
             }
         }
-        if let Some(tracer) = running.network.take_tracer() {
-            tracer.finish()?;
-        }
-        let progress = running.progress.borrow();
-        Ok(self.outcome(&progress, running.network.now(), running.samples.clone()))
+        let ended = race.0.into_iter().map(|mut running| {
+            if let Some(tracer) = running.network.take_tracer() {
+                tracer.finish()?;
+            }
+            let progress = running.progress.borrow();
+            Ok(running.demo.outcome(&progress, running.network.now(), running.samples.clone()))
+        });
+        ended.collect()
     }
 
-    fn start(&self, traces: TraceOutputs) -> io::Result<Running> {
+    fn start(&self, traces: TraceOutputs) -> io::Result<Race> {
         let connection = Arc::new(self.connection.clone());
         let config = HostConfig { connection, ..HostConfig::default() };
         let paths = self.paths.iter().map(|path| PathConfig::symmetric(path.name.clone(), path.link()));
@@ -243,16 +293,18 @@ impl Demo {
                 .map(|id| host.bind(id, app))
                 .map_err(io::Error::other)
         })?;
-        Ok(Running {
+        Ok(Race(vec![Running {
+            demo: self.clone(),
             network,
             server: net.server,
             totals: PathTotals::new(net.client_addrs.len()),
             client_addrs: net.client_addrs,
+            links: net.links,
             serving,
             progress,
-            cut: self.cut,
+            is_over: false,
             samples: Vec::new(),
-        })
+        }]))
     }
 
     fn schedule_cut(&self, network: &mut Network, link: LinkId, cut: Cut) {
@@ -267,6 +319,7 @@ impl Demo {
     fn outcome(&self, progress: &Progress, now: Instant, samples: Vec<Sample>) -> Outcome {
         let duration = progress.finished_at.unwrap_or(now).since(Instant::ZERO);
         let goodput = BitRate::from_bytes_over(progress.received_bytes, duration);
+        let (gap_from, gap) = progress.longest_gap(now);
         Outcome {
             complete: progress.received_bytes == self.content.len() as u64,
             duration_s: duration.as_secs_f64(),
@@ -274,7 +327,8 @@ impl Demo {
             received_bytes: progress.received_bytes,
             sent_sha256: transfer::sha256(&self.content),
             received_sha256: progress.sha256(),
-            longest_gap_s: progress.longest_gap.as_secs_f64(),
+            longest_gap_s: gap.as_secs_f64(),
+            longest_gap_from_s: gap_from.as_secs_f64(),
             samples,
         }
     }
@@ -283,8 +337,11 @@ impl Demo {
 impl Running {
     /// Notes where the transfer is; the server sends, so its view of the subflows counts.
     fn sample(&mut self, now: Instant) {
-        let mut sample = self.totals.sample(now, self.cut);
+        let mut sample = self.totals.sample(now, self.demo.cut);
         sample.received_bytes = self.progress.borrow().received_bytes;
+        for (path, link) in sample.paths.iter_mut().zip(&self.links) {
+            path.carried_bytes = self.network.channel_stats(link.backward()).delivered_bytes;
+        }
         let host = self.network.host(self.server);
         let info = host.info(self.serving).unwrap_or_default();
         self.network.note_subflows(&info);
@@ -300,5 +357,6 @@ impl Running {
         }
         self.totals.note(&current, &mut sample);
         self.samples.push(sample);
+        self.is_over = self.progress.borrow().is_over() || now.since(Instant::ZERO) >= self.demo.limit;
     }
 }

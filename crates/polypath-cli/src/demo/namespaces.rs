@@ -27,7 +27,7 @@ use polypath_units::Instant;
 
 use super::transfer::Progress;
 use super::{
-    Baselines, Cut, Demo, KernelBaselines, Outcome, PathTotals, Provenance, SAMPLE_INTERVAL, Sample,
+    Baselines, Beside, Cut, Demo, KernelBaselines, Outcome, PathTotals, Provenance, SAMPLE_INTERVAL, Sample,
 };
 use crate::web;
 
@@ -186,6 +186,49 @@ impl<'a> Namespaces<'a> {
         })
     }
 
+    /// The kernel's TCP on one path, under the cut if it is that path's.
+    ///
+    /// # Errors
+    /// What went wrong on the way.
+    pub(crate) async fn tcp_beside(&self, path: usize) -> Result<Beside, NamespaceError> {
+        let number = u8::try_from(path).map_err(|_| NamespaceError::TooManyPaths(path))?;
+        let tcp = Engine::Kernel(KernelEngine::plain_tcp().in_namespace(self.testbed.client.clone()));
+        let progress = RefCell::new(self.progress());
+        let clock = WallClock::starting_at(Instant::ZERO);
+        let cut = self.demo.cut.filter(|cut| cut.path == path);
+        let before = self.carried()?;
+        let mut samples = Vec::new();
+        let sampling = async {
+            let mut totals = PathTotals::new(1);
+            let mut tick = tokio::time::interval(SAMPLE_INTERVAL.into());
+            loop {
+                tick.tick().await;
+                let now = clock.now();
+                let mut sample = totals.sample(now, cut.map(|cut| Cut { path: 0, ..cut }));
+                let received_bytes = progress.borrow().received_bytes;
+                totals.note(&[received_bytes], &mut sample);
+                if let Ok(carried) = self.carried() {
+                    sample.paths[0].carried_bytes = carried[path] - before[path];
+                }
+                samples.push(Sample { received_bytes, ..sample });
+            }
+        };
+        tokio::select! {
+            fetched = self.fetch(tcp, Testbed::server_v4(number), clock, &progress) => fetched?,
+            error = self.cut(cut) => return Err(error.into()),
+            () = sampling => {}
+        }
+        self.set_down(cut, Change::Up)?;
+        let outcome = self.demo.outcome(&progress.borrow(), clock.now(), samples);
+        if outcome.is_intact() { Ok(Beside { path, outcome }) } else { Err(damaged()) }
+    }
+
+    /// What each link has carried to the client so far.
+    fn carried(&self) -> io::Result<Vec<u64>> {
+        let statistics = self.emulation.statistics()?;
+        Ok(statistics.iter().map(|link| link.backward.link.delivered_bytes).collect())
+    }
+
     fn progress(&self) -> Progress {
         Progress::new(self.demo.content.len() as u64)
     }
@@ -263,6 +306,7 @@ impl<'a> Namespaces<'a> {
     ) -> std::convert::Infallible {
         let mut totals = PathTotals::new(self.demo.paths.len());
         let mut sender = None;
+        let mut before: Option<Vec<u64>> = None;
         let mut tick = tokio::time::interval(SAMPLE_INTERVAL.into());
         loop {
             tick.tick().await;
@@ -276,6 +320,12 @@ impl<'a> Namespaces<'a> {
                     }
                 }
                 totals.note(&arrived, &mut sample);
+            }
+            // One transfer after another uses the links.
+            let carried = self.carried().unwrap_or_default();
+            let before = before.get_or_insert_with(|| carried.clone());
+            for ((path, now), before) in sample.paths.iter_mut().zip(&carried).zip(before.iter()) {
+                path.carried_bytes = now.saturating_sub(*before);
             }
             if sender.is_none() {
                 sender = self.server.socket_to(Side::Client.stack_v4(0).into());

@@ -47,7 +47,8 @@ pub(super) struct Progress {
     expected_bytes: u64,
     pub(super) received_bytes: u64,
     pub(super) finished_at: Option<Instant>,
-    pub(super) longest_gap: Duration,
+    /// Its start and its length.
+    longest_gap: (Instant, Duration),
     last_data_at: Option<Instant>,
     closed: bool,
     hash: Sha256,
@@ -59,7 +60,7 @@ impl Progress {
             expected_bytes,
             received_bytes: 0,
             finished_at: None,
-            longest_gap: Duration::ZERO,
+            longest_gap: (Instant::ZERO, Duration::ZERO),
             last_data_at: None,
             closed: false,
             hash: Sha256::new(),
@@ -70,6 +71,16 @@ impl Progress {
         self.finished_at.is_some() || self.closed
     }
 
+    /// The longest time in which nothing arrived after the first byte: its start and its length. One that lasts counts up
+    /// to now.
+    pub(super) fn longest_gap(&self, now: Instant) -> (Instant, Duration) {
+        let current = match (self.last_data_at, self.finished_at) {
+            (Some(last), None) => (last, now.since(last)),
+            _ => self.longest_gap,
+        };
+        if current.1 > self.longest_gap.1 { current } else { self.longest_gap }
+    }
+
     pub(super) fn sha256(&self) -> String {
         hexadecimal(&self.hash.clone().finalize())
     }
@@ -77,9 +88,8 @@ impl Progress {
     pub(super) fn add(&mut self, now: Instant, slice: &[u8]) {
         self.hash.update(slice);
         self.received_bytes += slice.len() as u64;
-        if let Some(last) = self.last_data_at.replace(now) {
-            self.longest_gap = self.longest_gap.max(now.since(last));
-        }
+        self.longest_gap = self.longest_gap(now);
+        self.last_data_at = Some(now);
         if self.received_bytes >= self.expected_bytes {
             self.finished_at.get_or_insert(now);
         }

@@ -3,10 +3,18 @@
 use std::collections::BTreeMap;
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Chart, Mark, Series, colour};
 
-const SIZE: (u32, u32) = (980, 300);
+/// Width and height of a chart.
+pub(super) type Size = (u32, u32);
+
+/// For a page as wide as a screen.
+pub(super) const WIDE: Size = (980, 300);
+/// For a page as wide as a phone.
+pub(super) const NARROW: Size = (400, 270);
+
 const FONT: &str = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif";
 /// Colours by role. The page's style sheet finds them by value and gives each its shade for light and dark.
 const GREY: RGBColor = RGBColor(110, 116, 126);
@@ -16,13 +24,13 @@ const BAND: RGBColor = RGBColor(200, 60, 60);
 const BAND_TEXT: RGBColor = RGBColor(165, 50, 50);
 
 /// Draws a chart; `end_s` is the end of the time axis, the same for all charts of a report.
-pub(super) fn draw(chart: &Chart, marks: &[Mark], end_s: f64) -> String {
+pub(super) fn draw(chart: &Chart, marks: &[Mark], end_s: f64, size: Size) -> String {
     let mut svg = String::new();
     // Drawing into a string fails only if the chart is inconsistent, and then an empty picture says so.
-    if draw_into(&mut svg, chart, marks, end_s).is_err() {
+    if draw_into(&mut svg, chart, marks, end_s, size).is_err() {
         svg.clear();
     }
-    responsive(svg)
+    svg
 }
 
 fn draw_into(
@@ -30,14 +38,16 @@ fn draw_into(
     chart: &Chart,
     marks: &[Mark],
     end_s: f64,
+    size: Size,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let layers = if chart.stacked { stack(&chart.series) } else { Vec::new() };
-    let stacked = layers.iter().flatten().map(|(_, _, upper)| *upper);
+    let parts: Vec<&Series> = chart.series.iter().filter(|series| series.is_part()).collect();
+    let layers = if chart.stacked { stack(&parts) } else { Vec::new() };
+    let stacked = layers.iter().flatten().flatten().map(|(_, _, upper)| *upper);
     let top = nice_ceiling(
         chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).chain(stacked),
     );
     let end_s = end_s.max(0.1);
-    let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    let root = SVGBackend::with_string(svg, size).into_drawing_area();
     let mut context = ChartBuilder::on(&root)
         .margin_top(12)
         .margin_right(14)
@@ -60,7 +70,7 @@ fn draw_into(
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .axis_style(AXIS)
-        .x_labels(12)
+        .x_labels(size.0 as usize / 80)
         .y_labels(7)
         .x_label_formatter(&|value| format!("{}", (value * 100.0).round() / 100.0))
         .y_label_formatter(&|value| format!("{}", (value * 100.0).round() / 100.0))
@@ -68,54 +78,89 @@ fn draw_into(
         .axis_desc_style((FONT, 13).into_font().color(&GREY))
         .x_desc("seconds")
         .draw()?;
-    let parts = chart.series.iter().filter(|series| series.colour != Series::TOTAL);
-    for (layer, series) in layers.iter().zip(parts) {
+    for (layer, series) in layers.iter().zip(&parts) {
         let (red, green, blue) = colour(series.colour);
-        let upper = layer.iter().map(|(at, _, upper)| (*at, *upper));
-        let outline: Vec<(f64, f64)> =
-            upper.clone().chain(layer.iter().rev().map(|(at, lower, _)| (*at, *lower))).collect();
-        context.draw_series([Polygon::new(outline, RGBColor(red, green, blue).mix(0.30))])?;
-        context.draw_series(LineSeries::new(upper, RGBColor(red, green, blue).stroke_width(2)))?;
+        for stretch in layer {
+            let upper = || stretch.iter().map(|(at, _, upper)| (*at, *upper));
+            let outline: Vec<(f64, f64)> =
+                upper().chain(stretch.iter().rev().map(|(at, lower, _)| (*at, *lower))).collect();
+            context.draw_series([Polygon::new(outline, RGBColor(red, green, blue).mix(0.30))])?;
+            context.draw_series(LineSeries::new(upper(), RGBColor(red, green, blue).stroke_width(2)))?;
+        }
     }
-    for series in chart.series.iter().filter(|series| !chart.stacked || series.colour == Series::TOTAL) {
+    for series in chart.series.iter().filter(|series| !chart.stacked || !series.is_part()) {
         let (red, green, blue) = colour(series.colour);
-        let width = if series.colour == Series::TOTAL { 1 } else { 2 };
+        let width = if series.colour == Series::TOTAL && chart.stacked { 1 } else { 2 };
         let style = RGBColor(red, green, blue).stroke_width(width);
         for stretch in stretches(&series.points) {
             context.draw_series(LineSeries::new(stretch.iter().copied(), style))?;
         }
     }
+    for label in &chart.labels {
+        let (red, green, blue) = colour(label.colour);
+        let ink = RGBColor(red, green, blue);
+        let style = TextStyle::from((FONT, 14).into_font()).color(&ink);
+        let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
+        context.draw_series([Text::new(
+            label.text.clone(),
+            (label.at_s, label.value + top * 0.025),
+            style,
+        )])?;
+    }
     root.present()?;
     Ok(())
 }
 
-/// One part of a stacked chart: time, lower and upper edge.
-type Layer = Vec<(f64, f64, f64)>;
+/// One part of a stacked chart, cut where it has no values: time, lower and upper edge.
+type Layer = Vec<Vec<(f64, f64, f64)>>;
 
-/// Puts the parts on top of each other; a part without a value at some time counts as zero there.
-fn stack(series: &[Series]) -> Vec<Layer> {
+/// What lies below at some time, as one comes from earlier and as one goes to later: parts end and begin at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Below {
+    before: f64,
+    after: f64,
+}
+
+/// Puts the parts on top of each other; a part without a value at some time is not there.
+fn stack(parts: &[&Series]) -> Vec<Layer> {
     let millis = |at_s: f64| (at_s * 1e3).round() as i64;
-    let parts = || series.iter().filter(|series| series.colour != Series::TOTAL);
-    let mut edge: BTreeMap<i64, f64> =
-        parts().flat_map(|part| &part.points).map(|point| (millis(point.0), 0.0)).collect();
+    let mut below: BTreeMap<i64, Below> = BTreeMap::new();
     let mut layers = Vec::new();
-    for part in parts() {
-        let values: BTreeMap<i64, f64> = part.points.iter().map(|point| (millis(point.0), point.1)).collect();
-        let mut layer = Layer::with_capacity(edge.len());
-        for (at, height) in &mut edge {
-            let lower = *height;
-            *height += values.get(at).copied().unwrap_or(0.0);
-            layer.push((*at as f64 / 1e3, lower, *height));
+    for part in parts {
+        let mut layer = Layer::new();
+        let mut raised = Vec::new();
+        for stretch in stretches(&part.points) {
+            let mut edge = Vec::with_capacity(stretch.len());
+            for (number, &(at, value)) in stretch.iter().enumerate() {
+                let lower = below.get(&millis(at)).copied().unwrap_or_default();
+                let (first, last) = (number == 0, number + 1 == stretch.len());
+                if !first {
+                    edge.push((at, lower.before, lower.before + value));
+                }
+                if first || (!last && lower.before != lower.after) {
+                    edge.push((at, lower.after, lower.after + value));
+                }
+                let before = if first { 0.0 } else { value };
+                raised.push((millis(at), Below { before, after: if last { 0.0 } else { value } }));
+            }
+            layer.push(edge);
+        }
+        for (at, more) in raised {
+            let edge = below.entry(at).or_default();
+            edge.before += more.before;
+            edge.after += more.after;
         }
         layers.push(layer);
     }
     layers
 }
 
-/// Cuts a line where points are missing, so that no line is drawn over the gap.
-fn stretches(points: &[(f64, f64)]) -> Vec<&[(f64, f64)]> {
+/// Cuts a line where points are missing or are no numbers, so that no line is drawn over the gap.
+fn stretches(points: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
     let usual = points.windows(2).map(|pair| pair[1].0 - pair[0].0).fold(f64::INFINITY, f64::min);
-    points.chunk_by(|one, next| next.0 - one.0 <= usual * 5.0).collect()
+    points
+        .split(|point| !point.1.is_finite())
+        .flat_map(move |part| part.chunk_by(move |one, next| next.0 - one.0 <= usual * 5.0))
 }
 
 /// The next round number above all values: 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten.
@@ -129,16 +174,10 @@ fn nice_ceiling(values: impl Iterator<Item = f64>) -> f64 {
     steps.into_iter().map(|step| step * power).find(|step| *step >= highest).unwrap_or(10.0 * power)
 }
 
-/// Lets the picture take the width that there is.
-fn responsive(svg: String) -> String {
-    let (width, height) = SIZE;
-    let fixed = format!("width=\"{width}\" height=\"{height}\"");
-    svg.replacen(&fixed, "role=\"img\"", 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Label;
 
     #[test]
     fn the_axis_ends_at_a_round_number_above_the_values() {
@@ -150,29 +189,33 @@ mod tests {
     #[test]
     fn gaps_are_not_drawn_over() {
         let points: Vec<(f64, f64)> = [0.1, 0.2, 0.3, 2.0, 2.1].into_iter().map(|at| (at, 1.0)).collect();
-        assert_eq!(stretches(&points).iter().map(|part| part.len()).collect::<Vec<_>>(), [3, 2]);
+        assert_eq!(stretches(&points).map(<[_]>::len).collect::<Vec<_>>(), [3, 2]);
+        let points = [(0.1, 1.0), (0.2, f64::NAN), (0.3, 0.0), (0.4, 2.0)];
+        assert_eq!(stretches(&points).map(<[_]>::len).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]
     fn a_chart_shows_its_lines_and_marks() {
         let series = Series { name: "wifi".into(), colour: 0, points: vec![(0.0, 1.0), (1.0, 2.0)] };
-        let chart = Chart { title: "t".into(), unit: "Mbit/s".into(), stacked: false, series: vec![series] };
+        let label = Label { at_s: 0.5, value: 1.0, text: "half".into(), colour: Series::PEER };
+        let chart = Chart { series: vec![series], labels: vec![label], ..Chart::default() };
         let mark = Mark { from_s: 0.2, to_s: 0.5, label: "wifi is down".into() };
-        let svg = draw(&chart, &[mark], 1.0);
-        assert!(svg.contains("polyline") && svg.contains("wifi is down") && svg.contains("#0068B2"), "{svg}");
+        let svg = draw(&chart, &[mark], 1.0, WIDE);
+        for part in ["polyline", "wifi is down", "#0068B2", "half"] {
+            assert!(svg.contains(part), "{part} is not in {svg}");
+        }
     }
 
     #[test]
     fn parts_stand_on_each_other_and_sums_do_not() {
         let part =
             |colour, points: &[(f64, f64)]| Series { name: "p".into(), colour, points: points.to_vec() };
-        let series = [
-            part(0, &[(0.1, 1.0), (0.2, 2.0)]),
-            part(Series::TOTAL, &[(0.1, 9.0)]),
-            part(1, &[(0.2, 5.0), (0.3, 4.0)]),
-        ];
-        let layers = stack(&series);
-        assert_eq!(layers[0], [(0.1, 0.0, 1.0), (0.2, 0.0, 2.0), (0.3, 0.0, 0.0)]);
-        assert_eq!(layers[1], [(0.1, 1.0, 1.0), (0.2, 2.0, 7.0), (0.3, 0.0, 4.0)]);
+        let whole = part(0, &[(0.1, 1.0), (0.2, 2.0), (0.3, 3.0)]);
+        let later = part(1, &[(0.2, 5.0), (0.3, 4.0), (0.4, 4.0)]);
+        let layers = stack(&[&whole, &later]);
+        assert_eq!(layers[0], [[(0.1, 0.0, 1.0), (0.2, 0.0, 2.0), (0.3, 0.0, 3.0)]]);
+        // Where the lower part ends, the upper one falls at once.
+        let falling = [(0.2, 2.0, 7.0), (0.3, 3.0, 7.0), (0.3, 0.0, 4.0), (0.4, 0.0, 4.0)];
+        assert_eq!(layers[1], [falling]);
     }
 }

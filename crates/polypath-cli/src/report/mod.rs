@@ -2,10 +2,12 @@
 
 mod chart;
 mod html;
+mod picture;
 
 use serde::Serialize;
 
 pub(crate) use html::render;
+pub(crate) use picture::draw as draw_picture;
 
 /// What a report shows, from top to bottom.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -14,6 +16,8 @@ pub(crate) struct Report {
     pub(crate) title: String,
     /// One sentence below it.
     pub(crate) summary: String,
+    /// The charts that are seen first.
+    pub(crate) pictures: Vec<Chart>,
     /// The result that matters, large: value and what it is.
     pub(crate) headlines: Vec<(String, String)>,
     /// Tables.
@@ -24,6 +28,15 @@ pub(crate) struct Report {
     pub(crate) marks: Vec<Mark>,
     /// Settings of the run, name and value.
     pub(crate) parameters: Vec<(String, String)>,
+}
+
+impl Report {
+    /// Where the time axis of all charts ends.
+    fn end_s(&self) -> f64 {
+        let charts = self.pictures.iter().chain(&self.charts);
+        let points = charts.flat_map(|chart| &chart.series).flat_map(|series| &series.points);
+        points.map(|(at, _)| *at).fold(0.0, f64::max)
+    }
 }
 
 /// Lines over time.
@@ -37,6 +50,23 @@ pub(crate) struct Chart {
     pub(crate) stacked: bool,
     /// The lines.
     pub(crate) series: Vec<Series>,
+    /// Words in the chart.
+    pub(crate) labels: Vec<Label>,
+    /// How to read it, below it.
+    pub(crate) note: String,
+}
+
+/// Words at a point of a chart.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Label {
+    /// Time in seconds: the middle of the words.
+    pub(crate) at_s: f64,
+    /// Value: the words stand above it.
+    pub(crate) value: f64,
+    /// The words.
+    pub(crate) text: String,
+    /// Colour, as that of a line.
+    pub(crate) colour: usize,
 }
 
 /// One line.
@@ -44,15 +74,22 @@ pub(crate) struct Chart {
 pub(crate) struct Series {
     /// Name, as in the legend.
     pub(crate) name: String,
-    /// Which colour: paths by their number, and [`Series::TOTAL`].
+    /// Which colour: paths by their number, [`Series::TOTAL`] and [`Series::PEER`].
     pub(crate) colour: usize,
-    /// Time in seconds and value.
+    /// Time in seconds and value. A value that is not a number ends the line; the next begins another.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Series {
     /// The colour of a sum over all paths.
     pub(crate) const TOTAL: usize = usize::MAX;
+    /// The colour of what the result is compared with.
+    pub(crate) const PEER: usize = usize::MAX - 1;
+
+    /// It stands for a path, and not for a sum or for something else.
+    fn is_part(&self) -> bool {
+        self.colour != Self::TOTAL && self.colour != Self::PEER
+    }
 }
 
 /// A stretch of time.
@@ -66,7 +103,7 @@ pub(crate) struct Mark {
     pub(crate) label: String,
 }
 
-/// A table. The first column is text, the others are numbers.
+/// A table. The first column is text, the others are numbers. A row with one cell is the heading of those below it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Table {
     /// What is shown.
@@ -91,6 +128,14 @@ const PALETTE_DARK: [(u8, u8, u8); 6] =
 const TOTAL: (u8, u8, u8) = (60, 64, 72);
 const TOTAL_DARK: (u8, u8, u8) = (206, 212, 222);
 
+/// What is compared with is red.
+const PEER: (u8, u8, u8) = (190, 30, 60);
+const PEER_DARK: (u8, u8, u8) = (255, 120, 135);
+
 fn colour(index: usize) -> (u8, u8, u8) {
-    if index == Series::TOTAL { TOTAL } else { PALETTE[index % PALETTE.len()] }
+    match index {
+        Series::TOTAL => TOTAL,
+        Series::PEER => PEER,
+        path => PALETTE[path % PALETTE.len()],
+    }
 }
