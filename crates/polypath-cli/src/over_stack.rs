@@ -31,10 +31,9 @@ async fn perf_measures_both_directions_over_two_paths() {
         let (sent, served) = (sent.expect("a report"), served.expect("a report"));
         assert_eq!((sent.end.sum_received.bytes, served.end.sum_received.bytes), (bytes, bytes));
         for stream in &sent.end.streams {
-            assert!(stream.is_multipath && stream.subflows.len() >= 2, "{stream:?}");
-            if stream.sender.sender {
-                assert!(stream.sender.retransmits.is_some(), "{stream:?}");
-            }
+            assert!(stream.is_multipath && stream.paths.len() >= 2, "{stream:?}");
+            let sender = stream.sender.as_ref().expect("TCP");
+            assert!(!sender.sender || sender.tcp.is_some(), "{stream:?}");
         }
         assert_eq!(sent.end.sender_tcp_congestion.as_deref(), Some("cubic"));
     }

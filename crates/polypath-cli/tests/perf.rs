@@ -1,5 +1,6 @@
 //! `polypath perf` as people run it, and the shape of its JSON beside that of iperf3.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -72,80 +73,271 @@ fn json(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Paths of all keys in a value, arrays by their first element.
-fn keys(value: &Value, prefix: &str, found: &mut Vec<String>) {
-    match value {
+/// Paths of all keys in a value with the kinds of what is there; arrays by all their elements.
+fn keys(value: &Value, prefix: &str, found: &mut BTreeMap<String, &'static str>) {
+    let kind = match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let path = format!("{prefix}/{name}");
-                keys(value, &path, found);
-                found.push(path);
+                keys(value, &format!("{prefix}/{name}"), found);
             }
+            "object"
         }
         Value::Array(elements) => {
-            if let Some(first) = elements.first() {
-                keys(first, prefix, found);
+            for element in elements {
+                keys(element, &format!("{prefix}/*"), found);
             }
+            "array"
         }
-        _ => {}
-    }
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Null => "null",
+    };
+    found.insert(prefix.into(), kind);
 }
 
-/// What iperf3 says of its socket and we don't: no engine but the kernel has it.
-const OF_THE_SOCKET: &[&str] = &[
-    "tcp_mss_default",
-    "sock_bufsize",
-    "sndbuf_actual",
-    "rcvbuf_actual",
-    "snd_wnd",
-    "max_snd_wnd",
-    "rttvar",
-    "pmtu",
-];
-
-#[test]
-fn the_json_has_the_fields_of_iperf3() {
+fn has_iperf3(what: &str) -> bool {
     let is_there =
         Command::new("iperf3").arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there {
-        eprintln!("SKIPPED comparison with iperf3: it is not installed");
+        eprintln!("SKIPPING {what}: iperf3 is not installed");
+    }
+    is_there
+}
+
+/// A program that measures, at either end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Ours,
+    Iperf3,
+}
+
+impl Program {
+    fn command(self) -> Command {
+        match self {
+            Self::Iperf3 => Command::new("iperf3"),
+            Self::Ours => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+                command.args(["perf", "--engine", "tcp"]);
+                command
+            }
+        }
+    }
+}
+
+fn free_port() -> String {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("an address").port().to_string()
+}
+
+/// One test between two programs: what the client printed, and what the server did.
+fn between(client: Program, server: Program, at_server: &[&str], options: &[&str]) -> (Output, Output) {
+    let port = free_port();
+    let mut serving = server.command();
+    serving.args(["-s", "-1", "-p", &port]).args(at_server).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut serving = Ended(serving.spawn().expect("the server runs"));
+    let mut sent = None;
+    // The server takes a moment to start.
+    for _ in 0..100 {
+        let mut command = client.command();
+        command.args(["-c", "127.0.0.1", "-p", &port]).args(options);
+        let output = command.output().expect("the client runs");
+        let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        let is_early = said.contains("refused") && said.contains("onnect");
+        sent = Some(output);
+        if !is_early {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    serving.0.stdout.take().expect("its output").read_to_end(&mut stdout).expect("its output");
+    serving.0.stderr.take().expect("its errors").read_to_end(&mut stderr).expect("its errors");
+    let status = serving.0.wait().expect("its end");
+    (sent.expect("an attempt"), Output { status, stdout, stderr })
+}
+
+/// The same with JSON of both.
+fn reports(client: Program, server: Program, options: &[&str]) -> (Value, Value) {
+    let (sent, served) = between(client, server, &["-J"], &[options, &["-J"]].concat());
+    let (sent, served) = (json(&sent), json(&served));
+    for report in [&sent, &served] {
+        assert!(report.get("error").is_none(), "{client:?} to {server:?} {options:?}: {report}");
+    }
+    (sent, served)
+}
+
+const PAIRS: [(Program, Program); 3] =
+    [(Program::Ours, Program::Iperf3), (Program::Iperf3, Program::Ours), (Program::Ours, Program::Ours)];
+
+/// What the receiving end has counted is the same in both reports; what the sending end has counted, too, where the server prints it:
+/// iperf3's prints before it has heard what the client counted.
+fn check_bytes(sent: &Value, served: &Value, what: &str) {
+    let bytes = |report: &Value, sum: &str| report["end"][sum]["bytes"].as_u64();
+    let is_reverse = sent["start"]["test_start"]["reverse"] == 1;
+    let upload = ("sum_received", !is_reverse);
+    let mut compared = 0;
+    for (sum, is_known) in [upload, ("sum_sent", is_reverse), ("sum_sent_bidir_reverse", true)] {
+        if let Some(there) = bytes(served, sum).filter(|_| is_known) {
+            assert_eq!(bytes(sent, sum), Some(there), "{what}: {sum}");
+            assert!(there > 0, "{what}: {sum}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 0, "{what}: nothing to compare in {served}");
+}
+
+#[test]
+fn both_ends_talk_to_iperf3_and_agree() {
+    if !has_iperf3("tests between polypath perf and iperf3") {
         return;
     }
-    let ours = Server::new(&[]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port().to_string();
-    drop(free);
-    let theirs = Command::new("iperf3").args(["-s", "-p", &port]).stdout(Stdio::null()).spawn();
-    let _theirs = Ended(theirs.expect("iperf3 runs"));
-    for options in [&["-P", "2"][..], &["-R"], &["--bidir"], &["-n", "1M"]] {
-        let common = [options, &["-J", "-i", "0.2"]].concat();
-        let common = if options[0] == "-n" { common } else { [&common[..], &["-t", "1"]].concat() };
-        let mut reference = Value::Null;
-        // The server takes a moment to start.
-        for _ in 0..50 {
-            let fixed = ["-c", "127.0.0.1", "-p", &port];
-            let output = Command::new("iperf3").args(fixed).args(&common).output().expect("iperf3 runs");
-            reference = json(&output);
-            if reference.get("error").is_none() {
-                break;
+    for (client, server) in PAIRS {
+        for options in [
+            &["-n", "3M"][..],
+            &["-n", "3M", "-R", "-P", "2"],
+            &["-t", "0.3", "--bidir", "-P", "2", "-i", "0.1"],
+            &["-k", "20", "-l", "10K", "-N", "-w", "64K", "-S", "16"],
+            &["-u", "-n", "100K", "-b", "10M", "-l", "1000"],
+            &["-u", "-k", "50", "-b", "10M", "-l", "1000", "-R", "-P", "2", "--udp-counters-64bit"],
+            &["-u", "-t", "0.3", "-b", "10M", "--bidir"],
+        ] {
+            // iperf3 takes whole seconds.
+            let whole = options.iter().map(|word| if *word == "0.3" { "1" } else { *word });
+            let options: Vec<&str> = match client {
+                Program::Iperf3 => whole.collect(),
+                Program::Ours => options.to_vec(),
+            };
+            let what = format!("{client:?} to {server:?} {options:?}");
+            let (sent, served) = reports(client, server, &options);
+            check_bytes(&sent, &served, &what);
+            assert_eq!(sent["start"]["cookie"], served["start"]["cookie"], "{what}");
+            for field in ["protocol", "num_streams", "blksize", "bytes", "blocks", "reverse"] {
+                let of = |report: &Value| report["start"]["test_start"][field].clone();
+                assert_eq!(of(&sent), of(&served), "{what}: {field}");
             }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        assert!(reference.get("error").is_none(), "{reference}");
-        let report = json(&ours.client(&common));
-        let (mut wanted, mut found) = (Vec::new(), Vec::new());
-        keys(&reference, "", &mut wanted);
-        keys(&report, "", &mut found);
-        let missing: Vec<_> = wanted
-            .iter()
-            .filter(|path| !OF_THE_SOCKET.iter().any(|known| path.ends_with(&format!("/{known}"))))
-            .filter(|path| !found.contains(path))
-            .collect();
-        assert!(missing.is_empty(), "{options:?}: {missing:?}");
-        for path in ["/end/sum_sent/sender", "/start/test_start/reverse", "/start/test_start/num_streams"] {
-            assert_eq!(report.pointer(path), reference.pointer(path), "{options:?}: {path}");
+            if options.contains(&"-u") {
+                let packets = |report: &Value| report["end"]["sum"]["packets"].as_u64();
+                assert!(packets(&sent) > Some(0) && packets(&served) > Some(0), "{what}: {sent} {served}");
+            }
         }
     }
+}
+
+#[test]
+fn every_field_of_iperf3_is_there_at_both_ends() {
+    if !has_iperf3("the comparison of fields with iperf3") {
+        return;
+    }
+    for options in [
+        &["-n", "3M", "-T", "a title", "--extra-data", "more"][..],
+        &["-t", "1", "-R", "-P", "2"],
+        &["-t", "1", "--bidir", "-O", "1"],
+        &["-k", "10", "-M", "1400", "-C", "reno"],
+        &["-u", "-t", "1"],
+        &["-u", "-n", "100K", "-b", "10M", "-R"],
+        &["-u", "-t", "1", "--bidir"],
+        &["-n", "1M", "--get-server-output"],
+    ] {
+        let theirs = reports(Program::Iperf3, Program::Iperf3, options);
+        let ours = reports(Program::Ours, Program::Ours, options);
+        for (end, theirs, ours) in [("client", theirs.0, ours.0), ("server", theirs.1, ours.1)] {
+            let (mut wanted, mut found) = (BTreeMap::new(), BTreeMap::new());
+            keys(&theirs, "", &mut wanted);
+            keys(&ours, "", &mut found);
+            let missing: Vec<_> =
+                wanted.iter().filter(|(path, kind)| found.get(*path) != Some(*kind)).collect();
+            assert!(missing.is_empty(), "{options:?} at the {end}: {missing:?} in {ours}");
+            for path in
+                ["/start/test_start/reverse", "/start/test_start/num_streams", "/title", "/extra_data"]
+            {
+                assert_eq!(ours.pointer(path), theirs.pointer(path), "{options:?} at the {end}: {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_server_turns_iperf3_away_as_its_own_does() {
+    if !has_iperf3("a busy server") {
+        return;
+    }
+    let mut server = Server::new(&["-i", "0.1"]);
+    let mut first = Command::new("iperf3");
+    first.args(["-c", "127.0.0.1", "-t", "60", "-p", &server.port]).stdout(Stdio::null());
+    let mut first = Ended(first.spawn().expect("iperf3 runs"));
+    let mut line = String::new();
+    while !line.contains("bits/sec") {
+        line.clear();
+        assert!(server.output.read_line(&mut line).expect("a line") > 0, "the server ended");
+    }
+    let second = Command::new("iperf3").args(["-c", "127.0.0.1", "-J", "-p", &server.port]).output();
+    let said = json(&second.expect("iperf3 runs"));
+    assert!(said["error"].as_str().is_some_and(|error| error.contains("busy")), "{said}");
+    let ours = server.client(&["-n", "1M"]);
+    assert!(String::from_utf8_lossy(&ours.stderr).contains("it runs another test"), "{ours:?}");
+    // It says why it goes, and the server serves the next.
+    rustix::process::kill_process(Pid::from_child(&first.0), Signal::INT).expect("our own child");
+    first.0.wait().expect("its end");
+    while !line.contains("Server listening") {
+        line.clear();
+        assert!(server.output.read_line(&mut line).expect("a line") > 0, "the server ended");
+    }
+    assert!(server.client(&["-n", "1M"]).status.success());
+}
+
+#[test]
+fn json_comes_as_a_stream_or_into_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let server = Server::new(&[]);
+    let output = server.client(&["-n", "1M", "--json-stream"]);
+    let lines: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let events: Vec<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert_eq!(events, ["start", "interval", "end"]);
+    assert_eq!(lines[2]["data"]["sum_received"]["bytes"], 1 << 20);
+    let options = ["-n", "1M", "-Z", "-T", "one", "--logfile", log.to_str().expect("a path")];
+    let output = server.client(&options);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(said.lines().all(|line| line.starts_with("one:  ")) && said.contains("Done."), "{said}");
+}
+
+#[test]
+fn a_server_goes_to_the_background() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, pid) = (folder.path().join("log"), folder.path().join("pid"));
+    let port = free_port();
+    let mut command = Program::Ours.command();
+    command.args(["-s", "-D", "-1", "-B", "127.0.0.1", "-p", &port]);
+    command.arg("--logfile").arg(&log).arg("--pidfile").arg(&pid);
+    let started = command.output().expect("the command runs");
+    assert!(started.status.success() && started.stdout.is_empty(), "{started:?}");
+    let number: i32 = std::fs::read_to_string(&pid).expect("its number").trim().parse().expect("a number");
+    // A second one finds the port taken.
+    let mut second = Program::Ours.command();
+    second.args(["-s", "-D", "-1", "-B", "127.0.0.1", "-p", &port]);
+    let second = second.output().expect("the command runs");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.lines().count() == 1 && said.contains("can't listen"), "{second:?}");
+    assert_eq!(second.status.code(), Some(1));
+    let mut client = Program::Ours.command();
+    client.args(["-c", "127.0.0.1", "-p", &port, "-n", "1M"]);
+    let sent = client.output().expect("the command runs");
+    assert!(sent.status.success(), "{sent:?}");
+    let alive =
+        || std::fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    for _ in 0..1000 {
+        if !alive() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!alive(), "it ends after one client");
+    assert!(std::fs::read_to_string(&log).expect("a log").contains("receiver"));
 }
 
 /// Starts an endless measurement, interrupts it when the server has seen data, and waits for its end.
@@ -229,6 +421,13 @@ fn mistakes_end_with_one_clear_line() {
         (&["-n", "1X"], 2, "expected a number, such as 500 or 1.5M"),
         (&["-t", "soon"], 2, "expected seconds"),
         (&["-P", "1000"], 2, "128"),
+        (&["-S", "256"], 2, "expected 0 to 255"),
+        (&["-w", "1G"], 2, "expected 1 to 512M"),
+        (&["-u", "-l", "8"], 2, "expected 16 to 65507"),
+        (&["-u", "-Z"], 2, "cannot be used with"),
+        (&["-k", "5", "-n", "1M"], 2, "cannot be used with"),
+        (&["-b", "1M/0"], 2, "after the slash"),
+        (&["--logfile", "/nowhere/log"], 2, "expected a file that can be written"),
         (&["-l", "2M"], 2, "expected 1 to 1M"),
         (&["--scheduler", "fastest"], 2, "lowest-rtt"),
         (&["--scheduler", "round-robin"], 2, "expected --engine tun or udp"),

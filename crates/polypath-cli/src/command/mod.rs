@@ -206,15 +206,19 @@ fn one_line(message: &str) -> String {
 /// Prints a result as JSON.
 fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::run)?;
-    // JSON escapes only the first of them; they can be nowhere but in strings.
-    let escaped = |letter: char| match letter {
-        '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(letter)),
-        other => other.to_string(),
-    };
-    if text.contains(|letter| ('\u{7f}'..='\u{9f}').contains(&letter)) {
-        return print_line(&text.chars().map(escaped).collect::<String>());
+    print_line(&harmless_json(&text))
+}
+
+/// JSON escapes only the first letters that move a terminal's cursor; they can be nowhere but in strings.
+fn harmless_json(text: &str) -> String {
+    let mut harmless = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}' => harmless.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            other => harmless.push(other),
+        }
     }
-    print_line(&text)
+    harmless
 }
 
 /// Prints a line; a reader that went away (`| head`) is no failure.

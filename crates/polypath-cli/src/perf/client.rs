@@ -1,23 +1,30 @@
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use polypath_stack::Engine;
 use polypath_stack::engine::{ConnectOptions, Stream};
-use tokio::sync::oneshot;
+use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep_until};
 
+use super::blocks::{Offer, datagram_bytes};
+use super::control::{Control, unexpected};
 use super::error::INTERRUPTED;
 use super::flow::Flow;
-use super::measurement::Measurement;
-use super::protocol::{Control, Message, greet};
-use super::report::{End, HostPort, Report, Results, Role, Start};
-use super::{Amount, Direction, Error, Parameters, Progress};
+use super::measurement::{Measurement, Quotas};
+use super::parameters::{Amount, Parameters, Role};
+use super::progress::Progress;
+use super::report::{HostPort, Start};
+use super::totals::{End, Report, Results};
+use super::wire::{COOKIE_BYTES, Cookie, State};
+use super::{Error, sockets};
 
 /// How long nothing may move, unless something else is said.
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
+/// How long a stack's peer may take to have a connection in its queue before the next one follows.
+const IN_ORDER: Duration = Duration::from_secs(2);
 
 /// The end that asks for a measurement.
 #[derive(Clone, Debug)]
@@ -53,117 +60,164 @@ impl Client {
         stop: impl Future<Output = ()>,
         mut progress: impl FnMut(Progress<'_>),
     ) -> Result<Report, Error> {
-        let parameters = &self.parameters;
-        parameters.check().map_err(Error::Parameters)?;
-        let cookie = cookie();
+        self.parameters.check().map_err(Error::Parameters)?;
+        let cookie = Cookie::random();
         let mut stop = pin!(stop);
-        let (mut control, flows) = tokio::select! {
-            connected = self.connect(&cookie) => connected?,
+        let begin = async {
+            let (mut control, parameters) = self.ask(&cookie).await?;
+            let flows = self.open_flows(&cookie, &parameters).await?;
+            control.expect(State::TestStart).await?;
+            control.expect(State::TestRunning).await?;
+            Ok::<_, Error>((control, parameters, flows))
+        };
+        let (control, parameters, flows) = tokio::select! {
+            begun = begin => begun?,
             () = stop.as_mut() => return Err(Error::Interrupted),
         };
-        let mut start = Start::new(parameters, &cookie, Measurement::connected(&flows));
+        let mss_bytes = control_mss(&control);
+        let mut start = Start::new(&parameters, cookie.text(), mss_bytes, &flows);
         start.connecting_to = Some(HostPort { host: self.server_name.clone(), port: self.server.port() });
         progress(Progress::Started(&start));
-        let (mut measurement, drained) = Measurement::start(parameters, Role::Client, flows);
+        self.measure(control, &parameters, flows, start, (stop, progress)).await
+    }
+
+    async fn measure(
+        &self,
+        mut control: Control,
+        parameters: &Parameters,
+        flows: Vec<Flow>,
+        start: Start,
+        (stop, mut progress): (impl Future<Output = ()>, impl FnMut(Progress<'_>)),
+    ) -> Result<Report, Error> {
+        let mut measurement = Measurement::start(parameters, Role::Client, flows);
         measurement.limit_progress(self.progress_limit);
         let mut error = None;
         let stop = async {
             stop.await;
             error = Some(INTERRUPTED.to_string());
         };
-        let until = wait_for_end(&mut control, parameters, drained, stop);
-        measurement.run(until, &mut progress).await?;
+        let until = wait_for_end(&mut control, parameters, measurement.quotas(), stop);
+        if let Err(error) = measurement.run(until, &mut progress).await {
+            if !matches!(error, Error::Terminated | Error::Refused(_)) {
+                // If the server is still there, it need not wait.
+                let _ = control.send(State::ClientTerminate).await;
+            }
+            return Err(error);
+        }
+        measurement.stop_sending();
         let own = measurement.results();
-        control.send(&Message::Stop).await?;
-        let peer = wait_for_results(&mut control).await?;
-        control.send(&Message::Results(own.clone())).await?;
+        if error.is_none() {
+            measurement.settle().await;
+        }
+        control.send(State::TestEnd).await?;
+        control.expect(State::ExchangeResults).await?;
+        control.send_block(&own.exchanged(parameters, Role::Client)).await?;
+        let exchanged = control.exchanged(parameters.wants_server_output).await?;
+        control.expect(State::DisplayResults).await?;
+        control.send(State::Done).await?;
         control.close().await;
-        let end = End::new(parameters, measurement.role(), &own, &peer);
-        let intervals = measurement.finish().await;
-        Ok(Report { start, intervals, end, error })
+        let end = End::new(parameters, Role::Client, &own, &Results::of_peer(&exchanged, &own));
+        Ok(Report {
+            start,
+            intervals: measurement.finish().await,
+            end,
+            title: parameters.title.clone(),
+            extra_data: parameters.extra_data.clone(),
+            server_output_json: exchanged.server_output_json.filter(|_| parameters.wants_server_output),
+            server_output_text: exchanged.server_output_text.filter(|_| parameters.wants_server_output),
+            error,
+        })
     }
 
-    /// The connections, when the server lets them begin.
-    async fn connect(&self, cookie: &str) -> Result<(Control, Vec<Flow>), Error> {
-        let parameters = &self.parameters;
-        let hello = Message::Control { cookie: cookie.into(), parameters: parameters.clone() };
-        let mut control = Control::new(self.open(&hello).await?);
-        match control.next_soon().await? {
-            Message::Accepted => {}
-            Message::Refused { reason } => return Err(Error::Refused(reason)),
-            other => return Err(other.unexpected()),
+    /// The control connection, when the server has taken the parameters.
+    async fn ask(&self, cookie: &Cookie) -> Result<(Control, Parameters), Error> {
+        let stream = self.engine.connect(self.server, &self.connect).await.map_err(self.unreachable())?;
+        let mut control = Control::new(stream);
+        control.send_cookie(cookie).await?;
+        control.expect(State::ParameterExchange).await?;
+        let mut parameters = self.parameters.clone();
+        if parameters.is_udp() && parameters.block_bytes.is_none() {
+            parameters.block_bytes = Some(datagram_bytes(control_mss(&control)));
         }
+        control.send_block(&Offer::from(&parameters)).await?;
+        control.expect(State::CreateStreams).await?;
+        Ok((control, parameters))
+    }
+
+    fn unreachable(&self) -> impl Fn(io::Error) -> Error {
+        let address = self.server;
+        move |source| Error::Connect { address, source }
+    }
+
+    /// The data connections, one after the other: their order is all that tells them apart.
+    async fn open_flows(&self, cookie: &Cookie, parameters: &Parameters) -> Result<Vec<Flow>, Error> {
+        let lost = |error| Error::lost("data connection", error);
+        let engine = match &self.engine {
+            Engine::Kernel(engine) => {
+                Engine::Kernel(engine.clone().with_options(sockets::before_connecting(parameters)))
+            }
+            other => other.clone(),
+        };
         let mut flows = Vec::new();
         for number in 0..parameters.connections() {
-            let stream = self.open(&Message::Data { cookie: cookie.into(), number }).await?;
-            choose_congestion(&stream, parameters)?;
-            let flow = Flow::new(number, Role::Client.sends(parameters, number), stream);
-            flows.push(flow.map_err(|error| Error::lost("data connection", error))?);
+            let sends = Role::Client.sends(parameters, number);
+            let flow = if parameters.is_udp() {
+                let local = self.connect.local.map(|local| local.ip());
+                let socket = sockets::connect(self.server, local, parameters).await;
+                Flow::over_datagrams(number, sends, socket.map_err(self.unreachable())?)
+            } else {
+                let mut stream =
+                    engine.connect(self.server, &self.connect).await.map_err(self.unreachable())?;
+                sockets::prepare(&stream, parameters)?;
+                stream.write_all(cookie.as_bytes()).await.map_err(lost)?;
+                stream.flush().await.map_err(lost)?;
+                wait_for_place(&stream).await;
+                Flow::over_stream(number, sends, stream)
+            };
+            flows.push(flow.map_err(lost)?);
         }
-        match control.next_soon().await? {
-            Message::Start => Ok((control, flows)),
-            Message::Refused { reason } => Err(Error::Refused(reason)),
-            other => Err(other.unexpected()),
-        }
+        Ok(flows)
     }
+}
 
-    async fn open(&self, hello: &Message) -> Result<Stream, Error> {
-        let failed = |source| Error::Connect { address: self.server, source };
-        let mut stream = self.engine.connect(self.server, &self.connect).await.map_err(failed)?;
-        greet(&mut stream, hello).await.map_err(|error| Error::lost("new connection", error))?;
-        Ok(stream)
-    }
+/// Bytes of a segment of the control connection.
+fn control_mss(control: &Control) -> Option<u32> {
+    control.info()?.subflows.first().map(|subflow| subflow.tcp.mss_bytes)
+}
+
+/// Over several paths, a later connection may overtake this one, until the peer has its first bytes.
+async fn wait_for_place(stream: &Stream) {
+    let Stream::Stack(_) = stream else { return };
+    let has_arrived = || {
+        let acked = |info: polypath_stack::engine::StreamInfo| {
+            info.subflows.iter().any(|subflow| subflow.tcp.bytes_acked >= COOKIE_BYTES as u64)
+        };
+        stream.info().is_ok_and(acked)
+    };
+    let arriving = async {
+        while !has_arrived() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // The server finds out, if it goes wrong.
+    let _ = tokio::time::timeout(IN_ORDER, arriving).await;
 }
 
 async fn wait_for_end(
     control: &mut Control,
     parameters: &Parameters,
-    drained: oneshot::Receiver<()>,
+    quotas: Quotas,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let end = match parameters.amount {
-        Amount::Time(time) => Some(Instant::now() + parameters.omit + time),
-        Amount::Bytes(_) => None,
+        Amount::Time(time) if !time.is_zero() => Some(Instant::now() + parameters.omit + time),
+        _ => None,
     };
-    let (mut drained, mut stop) = (pin!(drained), pin!(stop));
-    let mut all_here = parameters.direction == Direction::Upload;
-    let mut all_there = parameters.direction == Direction::Download;
-    while end.is_some() || !(all_here && all_there) {
-        tokio::select! {
-            () = &mut stop => return Ok(()),
-            () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => return Ok(()),
-            _ = &mut drained, if !all_here => all_here = true,
-            message = control.next() => match message? {
-                Message::Drained => all_there = true,
-                other => return Err(other.unexpected()),
-            },
-        }
+    let has_amount = parameters.bytes().is_some();
+    tokio::select! {
+        () = stop => Ok(()),
+        () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => Ok(()),
+        () = quotas.wait(), if has_amount => Ok(()),
+        state = control.state() => Err(unexpected(state?)),
     }
-    Ok(())
-}
-
-async fn wait_for_results(control: &mut Control) -> Result<Results, Error> {
-    loop {
-        match control.next_soon().await? {
-            Message::Results(results) => return Ok(results),
-            Message::Drained => {}
-            other => return Err(other.unexpected()),
-        }
-    }
-}
-
-/// The kernel takes the choice from the socket; other engines took it from the options of the connection.
-pub(super) fn choose_congestion(stream: &Stream, parameters: &Parameters) -> Result<(), Error> {
-    match (stream, &parameters.congestion) {
-        (Stream::Kernel(stream), Some(name)) => {
-            stream.set_congestion(name).map_err(|source| Error::Congestion { name: name.clone(), source })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A name that nobody guesses: the keys of the hashers come from the system's random numbers.
-fn cookie() -> String {
-    let random = || RandomState::new().hash_one(0);
-    format!("{:016x}{:016x}", random(), random())
 }

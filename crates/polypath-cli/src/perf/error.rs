@@ -1,6 +1,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use super::wire::WireError;
+
 /// What iperf3 says then.
 pub(super) const INTERRUPTED: &str = "interrupt - the client has terminated";
 
@@ -12,7 +14,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Parameters(String),
     /// The server can't be reached.
-    #[error("can't connect to {address}: {source}; expected `polypath perf -s` there")]
+    #[error("can't connect to {address}: {source}; expected `polypath perf -s` or `iperf3 -s` there")]
     Connect {
         /// The server's address.
         address: SocketAddr,
@@ -26,7 +28,7 @@ pub(crate) enum Error {
     #[error("the server refuses: {0}")]
     Refused(String),
     /// What came is not this protocol.
-    #[error("the peer does not speak polypath perf, version 1 ({0}); expected `polypath perf -s` there")]
+    #[error("the peer does not speak iperf3's protocol ({0}); expected polypath perf or iperf3 there")]
     Protocol(String),
     /// The control connection or a data connection ended too early.
     #[error("lost the {what}: {source}")]
@@ -36,9 +38,12 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The client's own user ended it; in iperf3's words.
+    /// One end's own user ended it; in iperf3's words.
     #[error("{}", INTERRUPTED)]
     Interrupted,
+    /// The server's user ended it.
+    #[error("the server has terminated")]
+    Terminated,
     /// Nothing has moved for the limit.
     #[error("the peer is silent: nothing has moved for {0:?}")]
     Stalled(std::time::Duration),
@@ -47,6 +52,14 @@ pub(crate) enum Error {
     Congestion {
         /// Its name.
         name: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// A socket does not take an option.
+    #[error("{option} can't be used here: {source}")]
+    Option {
+        /// As it is written on the command line.
+        option: &'static str,
         /// What the kernel says.
         source: io::Error,
     },
@@ -59,5 +72,11 @@ impl Error {
             _ => source,
         };
         Self::Lost { what: what.into(), source }
+    }
+}
+
+impl From<WireError> for Error {
+    fn from(error: WireError) -> Self {
+        Self::Protocol(error.to_string())
     }
 }

@@ -1,111 +1,163 @@
-//! What both ends do between start and stop.
+//! What both ends do between start and end.
 
 use std::future::{Future, pending};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use polypath_system::CpuTime;
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use super::flow::Flow;
-use super::report::{
-    Connected, FlowResult, Interval, Results, Role, StreamInterval, Subflow, Sum, rate, summary,
-};
-use super::{Amount, Direction, Error, Parameters, Progress};
-
-/// A flow and what was seen of it.
-#[derive(Debug)]
-struct Watched {
-    flow: Flow,
-    /// At the last report.
-    bytes: u64,
-    retransmits: u64,
-    /// When counting began.
-    bytes_before: u64,
-    retransmits_before: u64,
-    has_retransmits: bool,
-    max_cwnd: Option<u64>,
-    rtts: Vec<u64>,
-}
+use super::Error;
+use super::flow::{Flow, Pace};
+use super::parameters::{Amount, Direction, Parameters, Role};
+use super::progress::Progress;
+use super::quota::Quota;
+use super::report::{Interval, Sum};
+use super::totals::Results;
+use super::watched::Watched;
 
 #[derive(Debug)]
 pub(super) struct Measurement {
     parameters: Parameters,
-    role: Role,
     flows: Vec<Watched>,
     tasks: JoinSet<(u32, bool, io::Result<()>)>,
+    senders: Vec<AbortHandle>,
     intervals: Vec<Interval>,
-    /// When counting began, and since when the next report counts.
+    /// When counting began and ended, and since when the next report counts.
     counted_from: Instant,
+    counted_until: Option<Instant>,
     reported_until: Instant,
     is_omitting: bool,
     cpu: CpuTime,
-    drained: Option<oneshot::Sender<()>>,
-    receiving: usize,
+    quotas: Quotas,
+    sending: usize,
     /// How long nothing may move, what had moved when that was looked at last, and when that was something new.
     progress_limit: Option<Duration>,
     carried: u64,
     moved_at: Instant,
 }
 
+/// What is left to do in each direction, seen from this end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quotas {
+    sent: Option<Arc<Quota>>,
+    received: Option<Arc<Quota>>,
+}
+
+impl Quotas {
+    fn new(parameters: &Parameters, role: Role) -> Self {
+        let Some(bytes) = parameters.bytes() else { return Self::default() };
+        let quota = || Some(Arc::new(Quota::new(bytes, parameters.omit.is_zero())));
+        // The client decides when it is over. Its server may stop by itself where both know what has arrived.
+        let may_stop = role == Role::Client || !parameters.is_udp() && parameters.omit.is_zero();
+        let sends = |wanted: bool| {
+            (0..parameters.connections()).any(|number| role.sends(parameters, number) == wanted)
+        };
+        Self { sent: quota().filter(|_| sends(true) && may_stop), received: quota().filter(|_| sends(false)) }
+    }
+
+    /// When the last of them was over, if all are.
+    fn over_at(&self) -> Option<Instant> {
+        let mut last = None;
+        for quota in [&self.sent, &self.received].into_iter().flatten() {
+            last = last.max(Some(quota.over_at()?));
+        }
+        last
+    }
+
+    /// Until all is sent and has arrived, as far as there is a limit.
+    pub(super) async fn wait(&self) {
+        for quota in [&self.sent, &self.received].into_iter().flatten() {
+            quota.wait().await;
+        }
+    }
+}
+
+/// Data of a limited amount that is still under way.
+#[derive(Debug)]
+pub(super) struct Stragglers {
+    quota: Option<Arc<Quota>>,
+    flows: Vec<Flow>,
+}
+
+impl Stragglers {
+    /// Until all has arrived, or nothing moves any more.
+    pub(super) async fn wait(&self) {
+        let Some(quota) = &self.quota else { return };
+        let bytes = || self.flows.iter().map(Flow::bytes).fold(0, u64::wrapping_add);
+        let mut before = bytes();
+        while tokio::time::timeout(STRAGGLING, quota.wait()).await.is_err() {
+            let now = bytes();
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    }
+}
+
 /// Times that progress is looked at until the limit is over.
 const LOOKS: u32 = 4;
+/// After the client has sent all: how long what is still under way may take to move on.
+const STRAGGLING: Duration = Duration::from_millis(500);
+
+/// How long a program may take to read what has arrived at its host.
+const READING: Duration = Duration::from_millis(20);
 
 impl Measurement {
-    /// Lets data flow. The receiver is told when all that comes in has come to its end.
-    pub(super) fn start(
-        parameters: &Parameters,
-        role: Role,
-        flows: Vec<Flow>,
-    ) -> (Self, oneshot::Receiver<()>) {
-        let block: Arc<[u8]> = prepared(parameters.block_bytes).into();
-        let budget = match parameters.amount {
-            Amount::Time(_) => None,
-            Amount::Bytes(bytes) => Some(Arc::new(AtomicU64::new(bytes))),
-        };
-        let mut tasks = JoinSet::new();
+    /// Lets data flow.
+    pub(super) fn start(parameters: &Parameters, role: Role, flows: Vec<Flow>) -> Self {
+        let block: Arc<[u8]> = prepared(parameters.block_bytes()).into();
+        let quotas = Quotas::new(parameters, role);
+        let pace = Pace::from(parameters);
+        let (mut tasks, mut senders) = (JoinSet::new(), Vec::new());
         for flow in flows.iter().cloned() {
-            let (block, budget, rate_limit) = (Arc::clone(&block), budget.clone(), parameters.rate_limit);
-            tasks.spawn(async move {
+            let (block, pace, quotas) = (Arc::clone(&block), pace.clone(), quotas.clone());
+            let sends = flow.sends;
+            let task = tasks.spawn(async move {
                 let result = if flow.sends {
-                    flow.send(&block, budget, rate_limit).await
+                    flow.send(&block, quotas.sent, &pace).await
                 } else {
-                    flow.receive(block.len()).await
+                    flow.receive(block.len(), quotas.received, &pace).await
                 };
-                (flow.number, flow.sends, result)
+                (flow.socket(), flow.sends, result)
             });
+            senders.extend(sends.then_some(task));
         }
-        let (drained, is_drained) = oneshot::channel();
         let now = Instant::now();
-        let measurement = Self {
+        let is_udp = parameters.is_udp();
+        Self {
             parameters: parameters.clone(),
-            role,
-            receiving: flows.iter().filter(|flow| !flow.sends).count(),
-            flows: flows.into_iter().map(Watched::new).collect(),
+            sending: flows.iter().filter(|flow| flow.sends).count(),
+            flows: flows.into_iter().map(|flow| Watched::new(flow, is_udp)).collect(),
             tasks,
+            senders,
             intervals: Vec::new(),
             counted_from: now,
+            counted_until: None,
             reported_until: now,
             is_omitting: !parameters.omit.is_zero(),
             cpu: CpuTime::of_process(),
-            drained: Some(drained),
+            quotas,
             progress_limit: None,
             carried: 0,
             moved_at: now,
-        };
-        (measurement, is_drained)
+        }
+    }
+
+    pub(super) fn quotas(&self) -> Quotas {
+        self.quotas.clone()
     }
 
     /// Fails when nothing has moved for so long. A low rate that was asked for is no standstill.
     pub(super) fn limit_progress(&mut self, limit: Option<Duration>) {
         let between_blocks = match self.parameters.rate_limit {
             Some(rate) => {
-                Duration::from_secs_f64(2.0 * self.parameters.block_bytes as f64 * 8.0 / rate as f64)
+                let bits = self.parameters.block_bytes() as f64 * 8.0 * f64::from(self.parameters.burst);
+                Duration::try_from_secs_f64(2.0 * bits / rate as f64).unwrap_or(Duration::MAX)
             }
             None => Duration::ZERO,
         };
@@ -123,17 +175,6 @@ impl Measurement {
         }
     }
 
-    pub(super) fn connected(flows: &[Flow]) -> Vec<Connected> {
-        let connected = |flow: &Flow| Connected {
-            socket: flow.id(),
-            local_host: flow.local.ip().to_string(),
-            local_port: flow.local.port(),
-            remote_host: flow.remote.ip().to_string(),
-            remote_port: flow.remote.port(),
-        };
-        flows.iter().map(connected).collect()
-    }
-
     /// Reports until `until` is over, or a connection breaks.
     pub(super) async fn run(
         &mut self,
@@ -141,7 +182,6 @@ impl Measurement {
         progress: &mut impl FnMut(Progress<'_>),
     ) -> Result<(), Error> {
         let mut until = pin!(until);
-        self.tell_if_drained();
         let omit_over = self.counted_from + self.parameters.omit;
         let mut next_report = self.next_report();
         let mut next_look = self.next_look();
@@ -150,17 +190,7 @@ impl Measurement {
                 biased;
                 result = &mut until => {
                     result?;
-                    // A last interval that is a moment only says nothing, unless it is the first, too.
-                    let rest = self.reported_until.elapsed();
-                    let is_worth_a_line = self
-                        .parameters
-                        .interval
-                        .is_some_and(|interval| rest > interval / 10 || self.intervals.is_empty());
-                    if is_worth_a_line {
-                        self.report(progress);
-                    } else {
-                        self.sample();
-                    }
+                    self.end(progress);
                     return Ok(());
                 }
                 () = sleep_until(omit_over), if self.is_omitting => {
@@ -183,8 +213,26 @@ impl Measurement {
         }
     }
 
+    fn end(&mut self, progress: &mut impl FnMut(Progress<'_>)) {
+        // A last interval that is a moment only says nothing, unless it is the first, too.
+        let rest = self.reported_until.elapsed();
+        let is_worth_a_line = self
+            .parameters
+            .interval
+            .is_some_and(|interval| rest > interval / 10 || self.intervals.is_empty());
+        if is_worth_a_line {
+            self.report(progress);
+        } else {
+            for watched in &mut self.flows {
+                watched.look();
+            }
+        }
+        self.counted_until = Some(self.quotas.over_at().unwrap_or_else(Instant::now));
+    }
+
     fn next_look(&self) -> Option<Instant> {
-        self.progress_limit.map(|limit| Instant::now() + limit / LOOKS)
+        let limit = self.progress_limit?;
+        Instant::now().checked_add(limit / LOOKS)
     }
 
     fn next_report(&self) -> Option<Instant> {
@@ -197,25 +245,18 @@ impl Measurement {
     ) -> Result<(), Error> {
         let (number, sends, result) =
             ended.map_err(|error| Error::lost("task of a data connection", io::Error::other(error)))?;
-        let name = || format!("data connection {}", 5 + 2 * number);
+        let name = || format!("data connection {number}");
         result.map_err(|error| Error::lost(name(), error))?;
-        if matches!(self.parameters.amount, Amount::Time(_)) {
+        if !sends {
             return Err(Error::lost(name(), io::ErrorKind::UnexpectedEof.into()));
         }
-        if !sends {
-            self.receiving -= 1;
-            self.tell_if_drained();
+        self.sending -= 1;
+        if self.sending == 0
+            && let Some(quota) = &self.quotas.sent
+        {
+            quota.end();
         }
         Ok(())
-    }
-
-    fn tell_if_drained(&mut self) {
-        if self.receiving == 0
-            && let Some(drained) = self.drained.take()
-        {
-            // Nobody waits at an end that only sends.
-            let _ = drained.send(());
-        }
     }
 
     fn begin_to_count(&mut self) {
@@ -224,16 +265,10 @@ impl Measurement {
         let now = Instant::now();
         (self.counted_from, self.reported_until) = (now, now);
         for watched in &mut self.flows {
-            watched.sample();
-            watched.bytes = watched.flow.bytes();
-            (watched.bytes_before, watched.retransmits_before) = (watched.bytes, watched.retransmits);
-            (watched.max_cwnd, watched.rtts) = (None, Vec::new());
+            watched.begin_to_count();
         }
-    }
-
-    fn sample(&mut self) {
-        for watched in &mut self.flows {
-            watched.sample();
+        for quota in [&self.quotas.sent, &self.quotas.received].into_iter().flatten() {
+            quota.begin_to_count();
         }
     }
 
@@ -245,23 +280,27 @@ impl Measurement {
         let is_omitting = self.is_omitting;
         let streams: Vec<_> =
             self.flows.iter_mut().map(|watched| watched.interval(start, end, is_omitting)).collect();
-        let sum = |part: &[StreamInterval]| Sum {
-            start,
-            end,
-            omitted: Some(is_omitting),
-            sender: part.first().is_some_and(|stream| stream.sender),
-            ..Sum::of(part.iter().map(|stream| (stream.seconds, stream.bytes, stream.retransmits)))
-        };
         let (first, second) = streams.split_at(self.parameters.streams as usize);
         let is_both = self.parameters.direction == Direction::Both;
-        let interval = Interval { sum: sum(first), sum_bidir_reverse: is_both.then(|| sum(second)), streams };
+        let interval = Interval {
+            sum: Sum::of_interval(first),
+            sum_bidir_reverse: is_both.then(|| Sum::of_interval(second)),
+            streams,
+        };
         progress(Progress::Interval(&interval));
         self.intervals.push(interval);
     }
 
+    /// At the receiving end of an amount that the other end has sent: what is still under way belongs to it.
+    pub(super) fn stragglers(&self) -> Stragglers {
+        let quota = self.quotas.received.clone().filter(|_| !self.parameters.is_udp());
+        Stragglers { quota, flows: self.flows.iter().map(|watched| watched.flow.clone()).collect() }
+    }
+
     /// What this end saw. Data may still flow.
     pub(super) fn results(&self) -> Results {
-        let elapsed = self.counted_from.elapsed().as_secs_f64();
+        let until = self.counted_until.unwrap_or_else(Instant::now);
+        let elapsed = (until - self.counted_from).as_secs_f64();
         let cpu = CpuTime::of_process().since(self.cpu);
         let percent = |time: Duration| if elapsed > 0.0 { time.as_secs_f64() / elapsed * 100.0 } else { 0.0 };
         Results {
@@ -272,8 +311,34 @@ impl Measurement {
         }
     }
 
-    pub(super) fn role(&self) -> Role {
-        self.role
+    pub(super) fn intervals(&self) -> &[Interval] {
+        &self.intervals
+    }
+
+    /// Nothing is sent any more; what comes is still received.
+    pub(super) fn stop_sending(&mut self) {
+        for sender in &self.senders {
+            sender.abort();
+        }
+    }
+
+    /// Until an amount that was sent has arrived: a server of iperf3 counts what it has read when it hears of the end.
+    pub(super) async fn settle(&self) {
+        let senders = || self.flows.iter().map(|watched| &watched.flow).filter(|flow| flow.sends);
+        if self.parameters.bytes().is_none() || senders().next().is_none() {
+            return;
+        }
+        let acked = || senders().map(Flow::acked).fold(0, u64::saturating_add);
+        let sent = senders().map(Flow::bytes).fold(0, u64::saturating_add);
+        let (mut last, mut moved_at) = (acked(), Instant::now());
+        while last < sent && moved_at.elapsed() < STRAGGLING && !self.parameters.is_udp() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let now = acked();
+            if now != last {
+                (last, moved_at) = (now, Instant::now());
+            }
+        }
+        tokio::time::sleep(READING).await;
     }
 
     /// Ends the connections: nothing of a test by time disturbs the next.
@@ -285,76 +350,6 @@ impl Measurement {
             }
         }
         self.intervals
-    }
-}
-
-impl Watched {
-    fn new(flow: Flow) -> Self {
-        Self {
-            flow,
-            bytes: 0,
-            retransmits: 0,
-            bytes_before: 0,
-            retransmits_before: 0,
-            has_retransmits: false,
-            max_cwnd: None,
-            rtts: Vec::new(),
-        }
-    }
-
-    /// Retransmissions since the last time, window and round-trip time.
-    fn sample(&mut self) -> (Option<u64>, Option<u64>, Option<u64>) {
-        if !self.flow.sends {
-            return (None, None, None);
-        }
-        let (retransmits, cwnd, rtt) = self.flow.info().as_ref().map(summary).unwrap_or((None, None, None));
-        let more = retransmits.map(|total| {
-            self.has_retransmits = true;
-            // A subflow that has gone took its number with it.
-            let more = total.saturating_sub(self.retransmits);
-            self.retransmits = self.retransmits.max(total);
-            more
-        });
-        self.max_cwnd = self.max_cwnd.max(cwnd);
-        self.rtts.extend(rtt);
-        (more, cwnd, rtt)
-    }
-
-    fn interval(&mut self, start: f64, end: f64, omitted: bool) -> StreamInterval {
-        let total = self.flow.bytes();
-        let bytes = total - self.bytes;
-        self.bytes = total;
-        let (retransmits, snd_cwnd, rtt) = self.sample();
-        let seconds = end - start;
-        StreamInterval {
-            socket: self.flow.id(),
-            start,
-            end,
-            seconds,
-            bytes,
-            bits_per_second: rate(bytes, seconds),
-            retransmits,
-            snd_cwnd,
-            rtt,
-            omitted,
-            sender: self.flow.sends,
-        }
-    }
-
-    fn result(&self, seconds: f64) -> FlowResult {
-        let info = self.flow.info().unwrap_or_default();
-        let count = self.rtts.len() as u64;
-        FlowResult {
-            bytes: self.flow.bytes() - self.bytes_before,
-            seconds,
-            retransmits: self.has_retransmits.then(|| self.retransmits - self.retransmits_before),
-            max_cwnd: self.max_cwnd,
-            max_rtt: self.rtts.iter().copied().max(),
-            min_rtt: self.rtts.iter().copied().min(),
-            mean_rtt: (count > 0).then(|| self.rtts.iter().sum::<u64>() / count),
-            subflows: info.subflows.iter().map(Subflow::from).collect(),
-            is_multipath: info.is_multipath,
-        }
     }
 }
 

@@ -1,4 +1,5 @@
 use std::future::pending;
+use std::time::Duration;
 
 use polypath_stack::Engine;
 use polypath_stack::engine::KernelEngine;
@@ -25,7 +26,7 @@ async fn every_byte_is_counted_at_both_ends() {
             direction,
             streams: 3,
             amount: Amount::Bytes(bytes),
-            block_bytes: 10_000,
+            block_bytes: Some(10_000),
             ..Parameters::default()
         };
         let (client, server) = measure(parameters).await;
@@ -46,7 +47,7 @@ async fn every_byte_is_counted_at_both_ends() {
         assert_eq!(client["start"]["cookie"], server["start"]["cookie"]);
         let streams = client["end"]["streams"].as_array().expect("streams");
         assert_eq!(streams.len(), if direction == Direction::Both { 6 } else { 3 });
-        assert!(streams.iter().all(|stream| stream["subflows"].as_array().map(Vec::len) == Some(1)));
+        assert!(streams.iter().all(|stream| stream["paths"].as_array().map(Vec::len) == Some(1)));
     }
 }
 
@@ -57,7 +58,7 @@ async fn a_time_ends_what_never_ends_and_the_beginning_is_omitted() {
         omit: Duration::from_millis(200),
         interval: Some(Duration::from_millis(100)),
         rate_limit: Some(8_000_000),
-        block_bytes: 1000,
+        block_bytes: Some(1000),
         ..Parameters::default()
     };
     let (client, _) = measure(parameters).await;
@@ -135,17 +136,28 @@ async fn strangers_disturb_nothing_and_bounds_hold() {
         // The server closes, with or without a reset.
         let _ = web.read_to_end(&mut Vec::new()).await;
         let mut huge = tokio::net::TcpStream::connect(address).await.expect("a connection");
-        huge.write_all(b"polypath-perf 1\n\xff\xff\xff\xff").await.expect("room");
-        let _ = huge.read_to_end(&mut Vec::new()).await;
+        huge.write_all(&[&[b'a'; 36][..], b"\0"].concat()).await.expect("room");
+        // Its parameters are asked for, and it offers too many.
+        let mut state = [0];
+        huge.read_exact(&mut state).await.expect("a state");
+        huge.write_all(b"\xff\xff\xff\xff").await.expect("room");
+        let mut said = Vec::new();
+        let _ = huge.read_to_end(&mut said).await;
+        assert_eq!((state, said), ([9], vec![0xfe, 0, 0, 0, 114, 0, 0, 0, 0]));
         let few = Parameters { amount: Amount::Bytes(10), ..Parameters::default() };
         Client::new(engine.clone(), address, few).run(pending(), |_| ()).await
     };
-    let (sent, served) = tokio::join!(stranger, server.run_one(|_| ()));
+    let serving = async {
+        let refused = server.run_one(|_| ()).await.expect_err("what can't be served");
+        assert!(matches!(refused, Error::Protocol(_)), "{refused}");
+        server.run_one(|_| ()).await
+    };
+    let (sent, served) = tokio::join!(stranger, serving);
     assert!(sent.is_ok() && served.is_ok());
     for parameters in [
         Parameters { streams: 0, ..Parameters::default() },
         Parameters { streams: MAX_STREAMS + 1, ..Parameters::default() },
-        Parameters { block_bytes: MAX_BLOCK_BYTES + 1, ..Parameters::default() },
+        Parameters { block_bytes: Some(MAX_BLOCK_BYTES + 1), ..Parameters::default() },
         Parameters { amount: Amount::Bytes(0), ..Parameters::default() },
         Parameters { amount: Amount::Time(Duration::MAX), ..Parameters::default() },
         Parameters { rate_limit: Some(0), ..Parameters::default() },
@@ -160,12 +172,16 @@ async fn a_server_that_falls_silent_is_given_up() {
     let listener = engine.listen(([127, 0, 0, 1], 0).into()).await.expect("a listener");
     let at = listener.local_addr().expect("its address");
     let silent = async move {
-        let (mut control, _) = listener.accept().await.expect("a client");
-        protocol::read_greeting(&mut control).await.expect("a greeting");
-        protocol::write(&mut control, &protocol::Message::Accepted).await.expect("room");
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        control::read_cookie(&mut stream).await.expect("a cookie");
+        let mut control = control::Control::new(stream);
+        control.send(wire::State::ParameterExchange).await.expect("room");
+        control.offer().await.expect("an offer");
+        control.send(wire::State::CreateStreams).await.expect("room");
         let (mut data, _) = listener.accept().await.expect("its data connection");
-        protocol::read_greeting(&mut data).await.expect("a greeting");
-        protocol::write(&mut control, &protocol::Message::Start).await.expect("room");
+        control::read_cookie(&mut data).await.expect("a cookie");
+        control.send(wire::State::TestStart).await.expect("room");
+        control.send(wire::State::TestRunning).await.expect("room");
         pending::<()>().await;
     };
     let parameters =

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::report::{Interval, Report, Start, StreamEnd, StreamInterval, StreamTotal, Sum};
+use super::report::{Datagrams, Interval, Path, Received, Start, StreamInterval, Sum};
+use super::totals::{DatagramTotal, Report, StreamEnd, StreamTotal};
 
 /// In which unit rates are written (`-f`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,13 +53,14 @@ fn bytes(value: u64) -> String {
 }
 
 /// Turns results into lines.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Writer {
     unit: Unit,
     is_client: bool,
     is_both: bool,
-    /// Some stream sends here, and its engine tells of retransmissions.
-    has_retransmits: bool,
+    is_udp: bool,
+    /// This end sends at least on some streams.
+    sends: bool,
 }
 
 const RULE: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
@@ -70,7 +72,7 @@ impl Writer {
         let is_client = start.connecting_to.is_some();
         let is_both = start.test_start.bidir == 1;
         let sends = is_both || (start.test_start.reverse == 0) == is_client;
-        Self { unit, is_client, is_both, has_retransmits: sends }
+        Self { unit, is_client, is_both, is_udp: start.test_start.protocol == "UDP", sends }
     }
 
     /// Who talks to whom, and the head of the table.
@@ -93,14 +95,20 @@ impl Writer {
                 stream.socket, stream.local_host, stream.local_port, stream.remote_host, stream.remote_port
             );
         }
-        text + &self.head(self.has_retransmits)
+        text + &self.head(false)
     }
 
-    fn head(&self, with_cwnd: bool) -> String {
+    /// The head of the intervals, or of the totals.
+    fn head(&self, is_end: bool) -> String {
         let role = if self.is_both { "[Role]" } else { "" };
-        let retransmits = if self.has_retransmits { "        Retr" } else { "" };
-        let cwnd = if with_cwnd { "  Cwnd" } else { "" };
-        format!("[ ID]{role} Interval           Transfer     Bitrate{retransmits}{cwnd}")
+        let more = match (self.is_udp, self.sends, is_end) {
+            (true, true, false) if !self.is_both => "         Total Datagrams",
+            (true, ..) => "         Jitter    Lost/Total Datagrams",
+            (false, true, false) => "         Retr  Cwnd",
+            (false, true, true) => "         Retr",
+            (false, false, _) => "",
+        };
+        format!("[ ID]{role} Interval           Transfer     Bitrate{more}")
     }
 
     fn role(&self, sender: bool) -> &'static str {
@@ -149,13 +157,13 @@ impl Writer {
         let span = (stream.start, stream.end);
         let id = stream.socket.to_string();
         let mut line = self.row(&id, stream.sender, span, stream.bytes, stream.bits_per_second);
-        if let Some(count) = stream.retransmits {
-            let _ = write!(line, "  {count:3}");
+        if let Some(tcp) = &stream.tcp {
+            let _ = write!(line, "  {:3}   {}", tcp.retransmits, bytes(tcp.snd_cwnd));
         }
-        if let Some(cwnd) = stream.snd_cwnd {
-            let _ = write!(line, "   {}", bytes(cwnd));
+        if let Some(datagrams) = &stream.datagrams {
+            line += &columns(datagrams);
         }
-        line + if stream.omitted { "       (omitted)" } else { "" }
+        line + omitted(stream.omitted)
     }
 
     fn sum(&self, sum: &Sum) -> String {
@@ -163,21 +171,33 @@ impl Writer {
         if let Some(count) = sum.retransmits {
             let _ = write!(line, "  {count:3}");
         }
-        line + if sum.omitted == Some(true) { "       (omitted)" } else { "" }
+        if let Some(datagrams) = &sum.datagrams {
+            line += &columns(datagrams);
+        }
+        line + omitted(sum.omitted == Some(true))
+    }
+
+    /// All of it.
+    #[must_use]
+    pub(crate) fn whole(&self, report: &Report) -> String {
+        let intervals = report.intervals.iter().map(|interval| self.interval(interval));
+        let lines: Vec<String> = [self.start(&report.start)].into_iter().chain(intervals).collect();
+        format!("{}\n{}\n", lines.join("\n"), self.end(report))
     }
 
     /// The totals, and which subflows carried them.
     #[must_use]
     pub(crate) fn end(&self, report: &Report) -> String {
         let end = &report.end;
-        let mut lines = vec![RULE.to_string(), self.head(false)];
+        let mut lines = vec![RULE.to_string(), self.head(true)];
         if report.intervals.last().is_some_and(|last| self.has_sums(last.streams.len())) {
             // The last interval ended with a rule.
             lines.remove(0);
         }
         for stream in &end.streams {
-            lines.push(self.total(&stream.sender, "sender"));
-            lines.push(self.total(&stream.receiver, "receiver"));
+            lines.extend(stream.sender.iter().map(|total| self.total(total, "sender")));
+            lines.extend(stream.receiver.iter().map(|total| self.total(total, "receiver")));
+            lines.extend(stream.udp.iter().flat_map(|total| self.datagrams(total)));
         }
         if self.has_sums(end.streams.len()) {
             let sums = [
@@ -190,9 +210,11 @@ impl Writer {
                 lines.extend(sum.map(|sum| self.pad(self.sum(sum), sum.retransmits, what)));
             }
         }
-        lines.push(RULE.into());
-        lines.push("[ ID] Path".into());
-        lines.extend(end.streams.iter().flat_map(subflows));
+        if end.streams.iter().any(|stream| !stream.paths.is_empty()) {
+            lines.push(RULE.into());
+            lines.push("[ ID] Path".into());
+            lines.extend(end.streams.iter().flat_map(paths));
+        }
         lines.join("\n")
     }
 
@@ -200,37 +222,78 @@ impl Writer {
         let id = total.socket.to_string();
         let span = (total.start, total.end);
         let mut line = self.row(&id, total.sender, span, total.bytes, total.bits_per_second);
-        if let Some(count) = total.retransmits {
+        let retransmits = total.tcp.map(|tcp| tcp.retransmits);
+        if let Some(count) = retransmits {
             let _ = write!(line, "  {count:3}");
         }
-        self.pad(line, total.retransmits, what)
+        self.pad(line, retransmits, what)
+    }
+
+    /// What was sent, and what was received of it.
+    fn datagrams(&self, total: &DatagramTotal) -> [String; 2] {
+        let id = total.socket.to_string();
+        let row = |amount, rate, datagrams: &Datagrams, what| {
+            let span = (total.start, total.end);
+            format!("{}{}  {what}", self.row(&id, total.sender, span, amount, rate), columns(datagrams))
+        };
+        let packets = total.sent_packets;
+        let sent = Datagrams { received: Some(Received::default()), packets };
+        [
+            row(total.bytes, total.bits_per_second, &sent, "sender"),
+            row(total.received_bytes, total.received_bits_per_second, &total.datagrams, "receiver"),
+        ]
     }
 
     /// The column of retransmissions stays where it is when there are none.
     fn pad(&self, line: String, retransmits: Option<u64>, what: &str) -> String {
-        let gap = if retransmits.is_some() { "           " } else { "                " };
+        let gap = match retransmits {
+            _ if self.is_udp => "",
+            Some(_) => "           ",
+            None => "                ",
+        };
         format!("{line}{gap}  {what}")
     }
 }
 
+fn omitted(is_omitted: bool) -> &'static str {
+    if is_omitted { "       (omitted)" } else { "" }
+}
+
+/// Jitter and loss at a receiver, and how many at a sender.
+fn columns(datagrams: &Datagrams) -> String {
+    let packets = datagrams.packets;
+    match &datagrams.received {
+        Some(received) => format!(
+            "  {:5.3} ms  {}/{packets} ({}%)",
+            received.jitter_ms,
+            received.lost_packets,
+            two_digits(received.lost_percent)
+        ),
+        None => format!("  {packets}"),
+    }
+}
+
+/// As much as people read of a share.
+fn two_digits(percent: f64) -> String {
+    let digits = if percent == 0.0 || percent >= 9.95 { 0 } else { usize::from(percent < 0.995) + 1 };
+    format!("{percent:.digits$}")
+}
+
 /// One line for each subflow of a stream.
-fn subflows(stream: &StreamEnd) -> Vec<String> {
+fn paths(stream: &StreamEnd) -> Vec<String> {
     let kind = if stream.is_multipath { "MPTCP" } else { "TCP" };
-    let line = |subflow: &super::report::Subflow| {
-        let mut line = format!("[{:3}] {kind} {} -> {}", stream.sender.socket, subflow.local, subflow.remote);
-        let carried = if stream.sender.sender { subflow.bytes_acked } else { subflow.bytes_received };
-        if let Some(carried) = carried {
-            let _ = write!(line, "  {}", bytes(carried));
+    let total = stream.sender.as_ref();
+    let (socket, sends) = total.map_or((0, false), |total| (total.socket, total.sender));
+    let line = |path: &Path| {
+        let mut line = format!("[{socket:3}] {kind} {} -> {}", path.local, path.remote);
+        let _ = write!(line, "  {}", bytes(if sends { path.bytes_acked } else { path.bytes_received }));
+        if sends {
+            let _ = write!(line, "  Retr {}", path.retransmits);
         }
-        if let Some(count) = subflow.retransmits.filter(|_| stream.sender.sender) {
-            let _ = write!(line, "  Retr {count}");
-        }
-        if let Some(rtt) = subflow.rtt {
-            let _ = write!(line, "  RTT {:.2} ms", rtt as f64 / 1000.0);
-        }
-        line + if subflow.backup { "  backup" } else { "" }
+        let _ = write!(line, "  RTT {:.2} ms", path.rtt as f64 / 1000.0);
+        line + if path.backup { "  backup" } else { "" }
     };
-    stream.subflows.iter().map(line).collect()
+    stream.paths.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -29,6 +29,47 @@ pub struct KernelEngine {
     keepalive: Keepalive,
     congestion: Option<String>,
     tally: SharedTally,
+    options: SocketOptions,
+}
+
+/// Options that only sockets of the kernel have; those of connections are set before they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Largest segment in bytes (`TCP_MAXSEG`).
+    pub mss_bytes: Option<u32>,
+    /// Send and receive buffer in bytes (`SO_SNDBUF`, `SO_RCVBUF`); the kernel takes twice as much.
+    pub buffer_bytes: Option<usize>,
+    /// Type of service (`IP_TOS`, `IPV6_TCLASS`).
+    pub tos: Option<u8>,
+}
+
+impl SocketOptions {
+    /// Sets what is given.
+    pub fn set(&self, socket: &SockRef<'_>) -> io::Result<()> {
+        let named = |name: &'static str| {
+            move |error: io::Error| {
+                io::Error::new(error.kind(), format!("the kernel refuses {name}: {error}"))
+            }
+        };
+        if let Some(bytes) = self.mss_bytes {
+            socket.set_tcp_mss(bytes).map_err(named("TCP_MAXSEG"))?;
+        }
+        if let Some(bytes) = self.buffer_bytes {
+            socket.set_send_buffer_size(bytes).map_err(named("SO_SNDBUF"))?;
+            socket.set_recv_buffer_size(bytes).map_err(named("SO_RCVBUF"))?;
+        }
+        if let Some(tos) = self.tos {
+            let for_v4 = socket.set_tos_v4(tos.into());
+            if socket.domain()? == Domain::IPV6 {
+                // A socket for both families takes both, and one of Multipath TCP only that of IPv4.
+                let for_v6 = socket.set_tclass_v6(tos.into());
+                for_v4.or(for_v6).map_err(named("IPV6_TCLASS"))?;
+            } else {
+                for_v4.map_err(named("IP_TOS"))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl KernelEngine {
@@ -64,6 +105,13 @@ impl KernelEngine {
         self
     }
 
+    /// The same with these options of sockets that connect or listen.
+    #[must_use]
+    pub fn with_options(mut self, options: SocketOptions) -> Self {
+        self.options = options;
+        self
+    }
+
     /// The same with sockets in another network namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: Namespace) -> Self {
@@ -90,6 +138,7 @@ impl KernelEngine {
                 io::Error::new(error.kind(), format!("the kernel's congestion control {name}: {error}"))
             })?;
         }
+        self.options.set(&SockRef::from(&socket))?;
         Ok(TcpSocket::from_std_stream(socket.into()))
     }
 

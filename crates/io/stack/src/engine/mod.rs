@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 #[cfg(feature = "kernel")]
-pub use kernel::{KernelEngine, KernelListener, KernelStream, socket_info};
+pub use kernel::{KernelEngine, KernelListener, KernelStream, SocketOptions, socket_info};
 #[cfg(feature = "kernel")]
 pub use kernel_info::is_multipath;
 pub use polypath_mptcp::SubflowInfo;
