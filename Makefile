@@ -13,6 +13,7 @@ comma := ,
 PROFILE ?= release
 STATIC_TARGET := $(shell uname -m)-unknown-linux-gnu
 VERSION := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+REPOSITORY := https://github.com/polypath/polypath/blob/main
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Debian packages for tests: tshark reads our traces; the others set up namespaces, or are the peers that tests compare
 # with. A test whose program is missing says so and is skipped.
@@ -84,6 +85,9 @@ guide: ## The guide as pages of HTML, in docs/guide/book (needs mdbook: cargo in
 	@command -v mdbook >/dev/null || { \
 	  echo "polypath: mdbook is missing; install it with: cargo install mdbook" >&2; exit 1; }
 	mdbook build docs/guide
+	@# What is beside the guide is no page of it: those links lead to the repository.
+	@sed -i -E -e 's#href="\.\./\.\./\.\./([^"]*)"#href="$(REPOSITORY)/\1"#g' \
+	  -e 's#href="\.\./\.\./([^"]*)\.html#href="$(REPOSITORY)/docs/\1.md#g' docs/guide/book/*.html
 
 results: setup ## The tables of docs/results that commands give at once, written again
 	.ci/results
