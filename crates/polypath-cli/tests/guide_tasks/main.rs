@@ -160,7 +160,8 @@ impl Machines {
     /// Runs a block to its end.
     fn run(&self, block: &Block) -> Done {
         let mut command = self.command(block);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().expect("bash");
         let read = |mut from: Box<dyn std::io::Read + Send>| {
             thread::spawn(move || {
                 let mut bytes = Vec::new();
@@ -176,7 +177,7 @@ impl Machines {
                 break status.code();
             }
             if Instant::now() > deadline {
-                let _ = child.kill();
+                end_group(&mut child);
                 panic!("{}: {} takes too long", block.place, block.code);
             }
             thread::sleep(Duration::from_millis(20));
@@ -203,14 +204,18 @@ impl Machines {
 impl Drop for Machines {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // The whole group: bash, and what it started.
-            let _ = Command::new("kill").args(["-TERM", "--", &format!("-{}", child.id())]).status();
-            let _ = child.wait();
+            end_group(child);
         }
         for machine in [&self.home, &self.server] {
             let _ = Command::new("ip").args(["netns", "delete", machine]).output();
         }
     }
+}
+
+/// Ends bash, and what it started.
+fn end_group(child: &mut Child) {
+    let _ = Command::new("kill").args(["-TERM", "--", &format!("-{}", child.id())]).status();
+    let _ = child.wait();
 }
 
 /// The file that the server has, the same each time and without pattern.
@@ -320,6 +325,17 @@ fn rates_are_read_while_it_runs() {
     let done = carry_out(&mut machines, "rates");
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.out.contains("192.0.2.1") && done.out.contains("rtt:"), "{done:?}");
+}
+
+#[test]
+fn prometheus_reads_the_figures() {
+    let Some(mut machines) = Machines::new_or_skip("metrics", &["prometheus", "curl"]) else { return };
+    let done = carry_out(&mut machines, "metrics");
+    for words in
+        [r#""__name__":"polypath_sent_bytes_total""#, r#""interface":"wlan0""#, r#""interface":"wwan0""#]
+    {
+        assert!(done.out.contains(words), "{words}: {done:?}");
+    }
 }
 
 #[test]
