@@ -354,3 +354,67 @@ fn a_scheduler_of_ones_own_is_built() {
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && out.contains("SHA-256"), "{output:?}");
 }
+
+/// Runs its last argument over a copy of the system, and prints what is left of us then, but for what dpkg writes down.
+const OVER_A_COPY: &str = r#"set -eu
+work=$1
+mount --make-rprivate /
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/layer" "$work/root"
+mount -t proc proc "$work/root/proc"
+mount --rbind /dev "$work/root/dev"
+mount -t tmpfs tmpfs "$work/root/run"
+mkdir "$work/root/dist"
+cp "$work"/dist/*.deb "$work/root/dist/"
+chroot "$work/root" bash -euc "cd /dist; sudo() { \"\$@\"; }; $2"
+cd "$work/upper"
+find . "$work/root/run" -iname '*polypath*' ! -path './dist/*' ! -path './var/log/*'
+"#;
+
+#[test]
+fn the_package_is_removed_and_nothing_is_left() {
+    let missing: Vec<&str> =
+        ["dpkg-deb", "dpkg-shlibdeps", "unshare"].into_iter().filter(|name| !have(name)).collect();
+    if !rustix::process::geteuid().is_root() || !missing.is_empty() {
+        eprintln!("polypath: SKIPPING the task package: it needs root and {missing:?}");
+        return;
+    }
+    let block = task("package").pop().expect("a block");
+    let folder = tempfile::tempdir().expect("a folder");
+    // An overlay can't have its upper layer on another overlay, as in a container.
+    let work = folder.path().display().to_string();
+    must(&format!("mount -t tmpfs tmpfs {work}"));
+    let _mounted = Mounted(work.clone());
+    for name in ["upper", "layer", "root"] {
+        fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    let mut deb = Command::new(workspace().join("packaging/deb"));
+    deb.arg(polypath_testbed::built()).arg(folder.path().join("dist")).env("COMPRESSION", "gzip");
+    let made = deb.output().expect("packaging/deb");
+    assert!(made.status.success(), "{made:?}");
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "bash",
+        "-c",
+        OVER_A_COPY,
+        "bash",
+        &work,
+        &block.code,
+    ]);
+    let output = command.output().expect("unshare");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains(env!("CARGO_PKG_VERSION")), "{output:?}");
+    assert!(!out.lines().any(|line| line.starts_with("./") || line.contains("/root/run/")), "left: {out}");
+}
+
+/// A mount that goes with the test.
+struct Mounted(String);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
