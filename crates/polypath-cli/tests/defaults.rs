@@ -263,7 +263,7 @@ fn comment_of(source: &str, field: &str) -> String {
     let is_field = |line: &&str| {
         ["pub", "pub(super)"].iter().any(|public| line.starts_with(&format!("{public} {field}: ")))
     };
-    let at = lines.iter().position(|line| is_field(&line));
+    let at = lines.iter().position(is_field);
     let at = at.unwrap_or_else(|| panic!("no field {field}"));
     let comment = lines[..at].iter().rev().skip_while(|line| line.starts_with("#["));
     let comment = comment.take_while(|line| line.starts_with("///"));
