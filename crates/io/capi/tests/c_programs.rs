@@ -101,16 +101,36 @@ fn c_programs_speak_multipath_tcp_blocking_and_not() {
 }
 
 #[test]
-fn the_example_works() {
-    if !can_run("example in C") {
+fn the_examples_work() {
+    if !can_run("examples in C") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let (server, example) = (folder.path().join("calls"), folder.path().join("get"));
-    compile("tests/calls.c", &server);
-    compile("../../../examples/c/get.c", &example);
-    let (client, _) = talk(&server, &example, &["ADDR", "PORT", "hello"]);
-    assert_eq!(client, "hellomultipath=1 subflows=1");
+    let [server, client] = ["serve", "get"].map(|name| {
+        let program = folder.path().join(name);
+        compile(&format!("../../../examples/c/{name}.c"), &program);
+        program
+    });
+    let testbed = Testbed::new(1).expect("namespaces");
+    let address = Testbed::server_v4(0).to_string();
+    let mut serve = Command::new(server);
+    serve.args([address.as_str(), "0"]).stdout(Stdio::piped());
+    let mut serving = testbed.server.run(|| serve.spawn()).expect("the namespace").expect("the server");
+    let mut port = String::new();
+    let printed = serving.stdout.take().expect("a pipe");
+    BufReader::new(printed).read_line(&mut port).expect("the server's port");
+    // It goes on for the next client.
+    let said = ["hello", "again"].map(|text| {
+        let mut get = Command::new(&client);
+        get.args([address.as_str(), port.trim(), text]);
+        let output = testbed.client.run(|| get.output()).expect("the namespace").expect("the client");
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    });
+    serving.kill().and_then(|()| serving.wait()).expect("the server ends");
+    assert_eq!(
+        said.each_ref().map(|text| text.trim()),
+        ["hello", "again"].map(|text| format!("{text}multipath=1 subflows=1"))
+    );
 }
 
 fn has_compiler(what: &str) -> bool {
