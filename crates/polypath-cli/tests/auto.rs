@@ -102,3 +102,36 @@ fn loopback_is_the_kernel_s() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("polypath: engine kernel, within this machine\n"), "{said}");
 }
+
+#[test]
+fn a_configuration_decides_what_the_command_line_leaves_open() {
+    let Some(lab) = Lab::new_or_skip("configuration") else { return };
+    lab.add_default_routes();
+    lab.file("file", 10_000);
+    let _server = serve(&lab, "kernel");
+    let write = |text: &str| std::fs::write(lab.folder().join("polypath.toml"), text).expect("a file");
+    let run = |options: &[&str], program: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.env("POLYPATH_RUNTIME_DIR", lab.folder().join("runtime")).env("HOME", lab.folder());
+        command.arg("run").args(options).args(["--", program]).current_dir(lab.folder()).stdin(Stdio::null());
+        said(&lab, &mut command)
+    };
+    write(
+        "[engine]\nengine = \"tcp\"\n[[rules]]\nprogram = \"tr*\"\nengine = \"auto\"\nscheduler = \"redundant\"\n",
+    );
+    let lines = said(&lab, &mut get(&lab, &["-o", "copy"]));
+    assert!(
+        lines.last().is_some_and(|line| line.ends_with("one path only: engine tcp has no more")),
+        "{lines:?}"
+    );
+    let auto = "polypath: engine tun (our own stack), over path0 and path1";
+    assert_eq!(said(&lab, &mut get(&lab, &["--no-config", "-o", "copy"]))[0], auto);
+    assert_eq!(run(&[], "true"), [auto]);
+    assert!(run(&[], "sync").is_empty());
+    assert!(run(&["--engine", "kernel"], "true").is_empty(), "what is said on the command line counts");
+    write("[engine]\nsheduler = \"redundant\"\n");
+    let output = lab.output(&mut get(&lab, &[]));
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(wrong.starts_with("polypath: polypath.toml:2: engine.sheduler: unknown field"), "{wrong}");
+    assert_eq!(output.status.code(), Some(2));
+}

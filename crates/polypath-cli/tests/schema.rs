@@ -101,3 +101,23 @@ fn every_key_is_described_and_policies_are_named() {
     let boxes = &schema("links")["$defs"]["LinkFile"]["properties"]["middleboxes"]["items"]["examples"];
     assert!(boxes.as_array().expect("names").contains(&"nat".into()), "{boxes}");
 }
+
+#[test]
+fn a_configuration_is_as_its_schema_says() {
+    let (schemas, index) = compiled(schema("config"));
+    let text = r#"
+[engine]
+engine = "auto"
+interfaces = ["wlan0,priority=1", { name = "wwan0", backup = true, budget = "2GB" }]
+keepalive = "60s"
+
+[[rules]]
+program = "curl"
+scheduler = "redundant"
+"#;
+    assert!(schemas.validate(&toml(text), index).is_ok());
+    for (from, to) in [("keepalive", "keep-alive"), ("\"auto\"", "\"quic\""), ("backup = true", "backup = 1")]
+    {
+        assert!(schemas.validate(&toml(&text.replace(from, to)), index).is_err(), "{to}");
+    }
+}

@@ -33,7 +33,7 @@ const MOST_HASHED_FIRST_BYTES: u64 = 64 << 20;
 /// A list of a directory's content.
 const MAX_LIST_BYTES: usize = 64 << 20;
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
     /// What to copy: files here, or polypath://HOST[:PORT]/PATH
     #[arg(required = true, value_name = "SOURCE")]
@@ -112,6 +112,7 @@ struct Copier<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
     let target = Place::parse(&arguments.target)?;
     let sources: Vec<Place> =
         arguments.sources.iter().map(|source| Place::parse(source)).collect::<Result<_, _>>()?;

@@ -1,7 +1,8 @@
 //! The choice of engine, as every command that opens connections offers it.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,18 +21,23 @@ use polypath_system::{Namespace, runtime_directory};
 use polypath_units::named::Named;
 
 use super::choice::{self, Carrier, Choice, Wanted, choose};
+use super::configuration;
+use super::engine_names::{Kind, parse_announced};
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
 use super::network::is_loopback;
 use super::{Failure, chosen, complain, print_line};
 
+/// Seconds of silence after which a peer is probed.
+const DEFAULT_KEEPALIVE: u32 = 60;
+
 /// What carries the connections.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub(super) struct EngineArguments {
-    /// What carries the connections
-    #[arg(long, value_enum, default_value_t = Kind::Auto)]
-    engine: Kind,
+    /// What carries the connections [default: auto]
+    #[arg(long, value_enum)]
+    engine: Option<Kind>,
     /// Interfaces to use (engines tun and udp); all with an address and a default route if none is named
     ///
     /// What is wanted of one follows its name: `wlan0,priority=1` (the smaller, the more do handovers prefer it),
@@ -60,31 +66,28 @@ pub(super) struct EngineArguments {
     /// those of the interfaces that are named (engine udp) are announced
     #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', value_parser = parse_announced)]
     announce: Vec<(IpAddr, Option<u16>)>,
-    /// UDP port at which Polypath ends are reached (engine udp)
-    #[arg(long, value_name = "PORT", default_value_t = udp::DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
-    udp_port: u16,
+    /// UDP port at which Polypath ends are reached (engine udp) [default: 6824]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    udp_port: Option<u16>,
     /// Probe a peer that has been silent for so long, and give it up if it answers nothing for a minute more; 0 for never
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u32).range(0..=32_767))]
-    keepalive: u32,
+    /// [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=32_767))]
+    keepalive: Option<u32>,
+    /// Take settings from FILE only [default: polypath.toml here, in ~/.config/polypath and in /etc/polypath: of each setting
+    /// the first counts, and options count before files]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
+    config: Option<PathBuf>,
+    /// Take settings from no file
+    #[arg(long)]
+    no_config: bool,
+    /// Our own stack's options that a file has, not the command line: they do without.
+    #[arg(skip)]
+    from_files: Vec<&'static str>,
     /// Show what would be set up, as the commands that a person would type, and end (engine tun)
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     metrics: MetricsArguments,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// The best of tun, kernel and tcp that this host allows; one line says which
-    Auto,
-    /// Our own stack, on all uplinks; needs CAP_NET_ADMIN
-    Tun,
-    /// Our own stack in UDP datagrams, to another Polypath; needs no privileges
-    Udp,
-    /// The kernel's Multipath TCP
-    Kernel,
-    /// The kernel's plain TCP, to compare with
-    Tcp,
 }
 
 /// Policies that were named.
@@ -103,12 +106,57 @@ fn optional<K: PolicyKind>(
 }
 
 impl EngineArguments {
+    /// With what the configuration has for what the command line leaves open, for this program if one is run.
+    pub(super) fn configured(&self, program: Option<&OsStr>, policies: &Policies) -> Result<Self, Failure> {
+        let mut merged = self.clone();
+        if self.no_config {
+            return Ok(merged);
+        }
+        let files = configuration::load(self.config.as_deref(), policies)?;
+        let settings = configuration::settings(&files, program.map(Path::new));
+        merged.engine = self.engine.or(settings.engine);
+        merged.keepalive = self.keepalive.or(settings.keepalive);
+        merged.udp_port = self.udp_port.or(settings.udp_port);
+        if matches!(merged.engine(), Kind::Kernel | Kind::Tcp) {
+            return Ok(merged);
+        }
+        if let Some(interfaces) =
+            settings.interfaces.filter(|_| self.interfaces.is_empty() && self.backup.is_empty())
+        {
+            merged.interfaces = vec![InterfaceList(interfaces)];
+            merged.from_files.push("--interface");
+        }
+        let from_files = &mut merged.from_files;
+        let mut take = |option, own: &mut Option<String>, theirs: Option<String>| {
+            if own.is_none() && theirs.is_some() {
+                *own = theirs;
+                from_files.push(option);
+            }
+        };
+        take("--scheduler", &mut merged.scheduler, settings.scheduler);
+        take("--path-manager", &mut merged.path_manager, settings.path_manager);
+        take("--congestion-control", &mut merged.congestion_control, settings.congestion_control);
+        if let Some(judge) = settings.judge_paths.filter(|_| self.judge_paths.is_none()) {
+            merged.judge_paths = Some(judge.into());
+            merged.from_files.push("--judge-paths");
+        }
+        if let Some(announce) = settings.announce.filter(|_| self.announce.is_empty()) {
+            merged.announce = announce;
+            merged.from_files.push("--announce");
+        }
+        Ok(merged)
+    }
+
+    fn engine(&self) -> Kind {
+        self.engine.unwrap_or_default()
+    }
+
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
     pub(super) async fn start(&self, policies: &Policies, task: Task) -> Result<Engine, Failure> {
         let chosen = self.policies(policies)?;
         self.end_if_dry()?;
         clear_leftovers();
-        let engine = match self.engine {
+        let engine = match self.engine() {
             Kind::Auto => self.start_best(&chosen, task)?,
             Kind::Tun => self.start_tun(&chosen)?,
             Kind::Udp => self.start_udp(task.listens, &chosen)?,
@@ -122,7 +170,7 @@ impl EngineArguments {
 
     /// What a command does that connects to `hosts`: whether all of them are this machine is looked up where it matters.
     pub(super) async fn connecting<'a>(&self, hosts: impl IntoIterator<Item = &'a str>) -> Task {
-        let mut task = Task { is_local: self.engine == Kind::Auto, ..Task::default() };
+        let mut task = Task { is_local: self.engine() == Kind::Auto, ..Task::default() };
         for host in hosts {
             task.is_local = task.is_local && is_loopback(host).await;
         }
@@ -188,7 +236,7 @@ impl EngineArguments {
     /// With a choice in place of `auto`, for programs that start the engine themselves.
     pub(super) fn decided(&self, task: Task) -> Result<Self, Failure> {
         self.check()?;
-        if self.engine != Kind::Auto {
+        if self.engine() != Kind::Auto {
             return Ok(self.clone());
         }
         let choice = self.choose_engine(&look()?, task, None)?;
@@ -198,7 +246,13 @@ impl EngineArguments {
             Carrier::Kernel => Kind::Kernel,
             Carrier::Tcp => Kind::Tcp,
         };
-        Ok(Self { engine, ..self.clone() })
+        // What a file wants of our own stack is not for the kernel's.
+        let mut decided = Self { engine: Some(engine), ..self.clone() };
+        if engine != Kind::Tun && self.option_of_ours().is_none() {
+            (decided.interfaces, decided.scheduler, decided.path_manager) = (Vec::new(), None, None);
+            (decided.congestion_control, decided.announce, decided.judge_paths) = (None, Vec::new(), None);
+        }
+        Ok(decided)
     }
 
     /// The choices in the words of `polypath_open`, for programs that start the engine themselves.
@@ -214,10 +268,10 @@ impl EngineArguments {
                 "--metrics: expected a command that starts the engine itself, such as run; `polypath metrics` shows all stacks",
             ));
         }
-        if is_reachable && self.engine != Kind::Udp {
+        if is_reachable && self.engine() != Kind::Udp {
             return Err(Failure::input("--reachable is for --engine udp; others can be reached anyway"));
         }
-        let name = self.engine.to_possible_value().map(|value| value.get_name().to_string());
+        let name = self.engine().to_possible_value().map(|value| value.get_name().to_string());
         if self.judge_paths.is_some() {
             let expected = "expected a command that opens connections itself";
             return Err(Failure::input(format!("--judge-paths: {expected}")));
@@ -240,23 +294,25 @@ impl EngineArguments {
             Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
             None => format!("announce={addr}"),
         }));
-        match self.engine {
+        match self.engine() {
             _ if self.keepalive() == Keepalive::default() => {}
-            Kind::Tun | Kind::Udp => words.push(format!("keepalive={}", self.keepalive)),
+            Kind::Tun | Kind::Udp => {
+                words.push(format!("keepalive={}", self.keepalive.unwrap_or(DEFAULT_KEEPALIVE)))
+            }
             Kind::Auto | Kind::Kernel | Kind::Tcp => {
                 let expected = "expected engine tun or udp where the program opens its own sockets";
                 return Err(Failure::input(format!("--keepalive: {expected}")));
             }
         }
         words.extend(chosen.congestion.as_ref().map(|control| format!("congestion={control}")));
-        if self.engine == Kind::Udp {
-            words.push(format!("udp_port={}", self.udp_port));
+        if self.engine() == Kind::Udp {
+            words.push(format!("udp_port={}", self.udp_port.unwrap_or(udp::DEFAULT_PORT)));
             words.extend(is_reachable.then(|| "reachable".to_string()));
         }
         Ok(words.join(","))
     }
 
-    /// An option that only our own stack has.
+    /// An option on the command line that only our own stack has.
     fn option_of_ours(&self) -> Option<&'static str> {
         let choices = [
             ("--interface", !self.interfaces.is_empty()),
@@ -267,24 +323,25 @@ impl EngineArguments {
             ("--announce", !self.announce.is_empty()),
             ("--judge-paths", self.judge_paths.is_some()),
         ];
-        choices.iter().find(|(_, given)| *given).map(|(option, _)| *option)
+        let mut given = choices.iter().filter(|(_, given)| *given).map(|(option, _)| *option);
+        given.find(|option| !self.from_files.contains(option))
     }
 
     /// Refuses choices that the engine hasn't.
     fn check(&self) -> Result<(), Failure> {
-        let is_ours = matches!(self.engine, Kind::Auto | Kind::Tun | Kind::Udp);
+        let is_ours = matches!(self.engine(), Kind::Auto | Kind::Tun | Kind::Udp);
         if let Some(option) = self.option_of_ours().filter(|_| !is_ours) {
             return Err(Failure::input(format!(
                 "{option} is for our own stack; expected --engine tun or udp with it (the kernel's is set up with `ip mptcp` and sysctl)"
             )));
         }
-        if self.dry_run && !matches!(self.engine, Kind::Auto | Kind::Tun) {
+        if self.dry_run && !matches!(self.engine(), Kind::Auto | Kind::Tun) {
             return Err(Failure::input(
                 "--dry-run: only --engine tun sets anything up; expected --engine tun with it",
             ));
         }
         if let Some((addr, Some(port))) = self.announce.iter().find(|(_, port)| port.is_some())
-            && self.engine == Kind::Udp
+            && self.engine() == Kind::Udp
         {
             return Err(Failure::input(format!(
                 "--announce {}: expected {addr} alone, since with --engine udp everybody has the port --udp-port",
@@ -296,7 +353,7 @@ impl EngineArguments {
 
     /// The kernel's own sockets carry the connections within this machine.
     pub(super) fn is_kernel_within_the_machine(&self) -> bool {
-        match self.engine {
+        match self.engine() {
             Kind::Kernel | Kind::Tcp => true,
             Kind::Auto => self.option_of_ours().is_none(),
             Kind::Tun | Kind::Udp => false,
@@ -325,7 +382,7 @@ impl EngineArguments {
         let mut options = UdpOptions {
             paths: self.named_interfaces().into_iter().map(path).collect(),
             is_reachable,
-            port: self.udp_port,
+            port: self.udp_port.unwrap_or(udp::DEFAULT_PORT),
             announced: self.announce.iter().map(|(addr, _)| *addr).collect(),
             ..UdpOptions::default()
         };
@@ -350,7 +407,7 @@ impl EngineArguments {
     }
 
     fn keepalive(&self) -> Keepalive {
-        let idle = Duration::from_secs(self.keepalive.into());
+        let idle = Duration::from_secs(self.keepalive.unwrap_or(DEFAULT_KEEPALIVE).into());
         Keepalive::after(Some(idle).filter(|idle| !idle.is_zero()))
     }
 
@@ -477,20 +534,6 @@ fn setup_failure(error: SetupError) -> Failure {
     }
 }
 
-fn parse_announced(text: &str) -> Result<(IpAddr, Option<u16>), String> {
-    let announced = match text.trim_start_matches('[').trim_end_matches(']').parse() {
-        Ok(addr) => Some((addr, None)),
-        Err(_) => text.parse::<SocketAddr>().ok().map(|at| (at.ip(), Some(at.port()))),
-    };
-    let Some((addr, port)) = announced.filter(|(_, port)| *port != Some(0)) else {
-        return Err("expected an address such as 192.0.2.1, or one with a port such as 192.0.2.1:8080 or [2001:db8::1]:8080".into());
-    };
-    if addr.is_unspecified() || addr.is_multicast() || addr == Ipv4Addr::BROADCAST {
-        return Err("expected the address of one host, which peers can connect to".into());
-    }
-    Ok((addr, port))
-}
-
 fn parse_judge(name: &str) -> Result<JudgePaths, String> {
     JudgePaths::by_name(name).ok_or_else(|| "expected never, foreign or always".into())
 }
@@ -502,33 +545,5 @@ fn offer_control(engine: &Engine) {
     if let Err(error) = offered {
         // What carries data need not be seen.
         complain(&format!("`polypath ss` won't show this process: {error}"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_to_announce_are_read_as_people_write_them() {
-        let addr = |text: &str| text.parse::<IpAddr>().expect("an address");
-        assert_eq!(parse_announced("192.0.2.1"), Ok((addr("192.0.2.1"), None)));
-        assert_eq!(parse_announced("192.0.2.1:80"), Ok((addr("192.0.2.1"), Some(80))));
-        assert_eq!(parse_announced("2001:db8::1"), Ok((addr("2001:db8::1"), None)));
-        assert_eq!(parse_announced("[2001:db8::1]"), Ok((addr("2001:db8::1"), None)));
-        assert_eq!(parse_announced("[2001:db8::1]:80"), Ok((addr("2001:db8::1"), Some(80))));
-        for wrong in [
-            "",
-            "eth0",
-            "192.0.2.1:0",
-            "192.0.2.1:x",
-            "192.0.2.256",
-            "0.0.0.0",
-            "[::]:80",
-            "224.0.0.1",
-            "255.255.255.255",
-        ] {
-            assert!(parse_announced(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -20,7 +20,7 @@ use super::transfer::{
 };
 use super::{Failure, complain};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
     /// What to download: http://HOST/… or polypath://HOST/…
     #[arg(required = true, value_name = "URL")]
@@ -47,6 +47,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
     if arguments.output.is_some() && arguments.urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }

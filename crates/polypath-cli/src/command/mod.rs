@@ -9,6 +9,8 @@ mod choice;
 #[cfg(feature = "full")]
 mod completions;
 #[cfg(feature = "full")]
+mod configuration;
+#[cfg(feature = "full")]
 mod cp;
 mod demo;
 #[cfg(feature = "full")]
@@ -19,6 +21,8 @@ mod emulate;
 mod enable;
 #[cfg(feature = "full")]
 mod engine;
+#[cfg(feature = "full")]
+mod engine_names;
 #[cfg(feature = "full")]
 mod get;
 mod help;

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use clap::Args;
+use polypath_config::Policies;
 use polypath_relay::EngineChoice;
 use polypath_relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
@@ -27,7 +28,7 @@ const LIBRARY_VARIABLE: &str = "POLYPATH_PRELOAD_LIBRARY";
 /// The program header that names the dynamic linker.
 const PT_INTERP: u32 = 3;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     engine: EngineArguments,
@@ -63,7 +64,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut preload = find_library()?.into_os_string();
     let task = Task { runs_program: true, is_quiet: arguments.quiet, ..Task::default() };
-    let options = arguments.engine.decided(task)?.words(arguments.reachable)?;
+    let engine = arguments.engine.configured(Some(program), &Policies::default())?;
+    let options = engine.decided(task)?.words(arguments.reachable)?;
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);

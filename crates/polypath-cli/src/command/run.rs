@@ -12,7 +12,7 @@ use super::engine::{EngineArguments, Task};
 use super::shares::Begun;
 use super::{Failure, complain, network};
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses of
     /// both families if none is named)
@@ -71,6 +71,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let Some((program, rest)) = arguments.command.split_first() else {
         return Err(Failure::input("no command to run"));
     };
+    let arguments =
+        &Arguments { engine: arguments.engine.configured(Some(program), policies)?, ..arguments.clone() };
     arguments.engine.end_if_dry()?;
     let enclosure = Enclosure {
         arguments: rest.to_vec(),

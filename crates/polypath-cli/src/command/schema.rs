@@ -5,7 +5,7 @@ use polypath_config::Policies;
 use polypath_lab::experiment;
 use polypath_sim::scenario;
 
-use super::{Failure, print_json};
+use super::{Failure, configuration, print_json};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -22,12 +22,15 @@ enum FileKind {
     Experiment,
     /// What `polypath emulate` emulates
     Links,
+    /// polypath.toml: defaults of the engine's options, and rules for programs
+    Config,
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let schema = match arguments.kind {
         FileKind::Scenario => scenario::schema(policies),
         FileKind::Experiment => experiment::schema(policies),
+        FileKind::Config => configuration::schema_of_files(policies),
         FileKind::Links => scenario::interfaces_schema(policies),
     };
     print_json(&schema.map_err(Failure::run)?)

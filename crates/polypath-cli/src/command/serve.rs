@@ -23,7 +23,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How long a reader of the log has for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
     /// What is served
     #[arg(default_value = ".")]
@@ -53,6 +53,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
     let directory = &arguments.directory;
     let mut files = FileServer::new(directory, arguments.writable).map_err(|error| {
         Failure::Input(format!("{}: {error}; expected a directory that can be read", directory.display()))

@@ -28,7 +28,7 @@ use super::transfer::{Patience, seconds};
 use super::{Failure, chosen, complain};
 use output::{Form, Output};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("end").required(true).args(["client", "server"])))]
 pub(super) struct Arguments {
     /// Measure to the server at HOST, which runs `polypath perf -s` or `iperf3 -s`
@@ -69,7 +69,7 @@ pub(super) struct Arguments {
 }
 
 /// What the client asks for.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Test (client)")]
 struct TestArguments {
     /// Datagrams instead of connections; they go over the system's sockets, whatever the engine
@@ -139,7 +139,7 @@ struct TestArguments {
 }
 
 /// How results are written.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Report")]
 struct ReportArguments {
     /// Seconds between reports; 0 for none
@@ -177,6 +177,8 @@ impl ReportArguments {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let engine = arguments.engine.configured(None, policies)?;
+    let arguments = &Arguments { engine, ..arguments.clone() };
     if arguments.daemon && !daemon::is_in_background() {
         return daemon::start();
     }
