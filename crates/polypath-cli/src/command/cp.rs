@@ -160,7 +160,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             }
         }
         engine.drain(Duration::from_secs(1)).await;
-        begun.tell(&engine, arguments.quiet);
+        begun.tell(&engine, arguments.quiet || copier.left_out.get() > 0);
         match copier.left_out.get() {
             0 => Ok(()),
             count => Err(Failure::Run(format!("of what the server has, {count} names were left out"))),

@@ -72,7 +72,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             }
         }
         engine.drain(Duration::from_secs(1)).await;
-        begun.tell(&engine, arguments.quiet);
+        // Of a failure, one line says what there is to say.
+        begun.tell(&engine, arguments.quiet || !failures.is_empty());
         let last = failures.pop();
         failures.iter().for_each(|message| complain(message));
         last.map_or(Ok(()), |message| Err(Failure::Run(message)))
