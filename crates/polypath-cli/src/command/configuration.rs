@@ -244,6 +244,8 @@ pub(super) fn load(named: Option<&Path>, policies: &Policies) -> Result<Vec<Conf
         let text = match text_of(&path) {
             Ok(text) => text,
             Err(Unread::Missing) => continue,
+            // Another user's home, as after `setpriv`.
+            Err(Unread::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => continue,
             Err(error) => {
                 // Whoever put it there shall neither be obeyed nor stop anybody.
                 complain(&format!("{}: {}; it is left out", path.display(), error.in_words()));

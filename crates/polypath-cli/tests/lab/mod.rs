@@ -98,11 +98,11 @@ impl Lab {
         path
     }
 
-    /// `polypath run` with options, and the program to run; on the kernel's engine unless they name another.
+    /// `polypath run` with options, and the program to run; on the kernel's engine, without a word of it, unless they name another.
     pub(crate) fn polypath(&self, options: &[&str], command: &[&dyn AsRef<OsStr>]) -> Command {
         let mut polypath = Command::new(env!("CARGO_BIN_EXE_polypath"));
         let is_named = options.contains(&"--engine");
-        let engine: &[&str] = if is_named { &[] } else { &["--engine", "kernel"] };
+        let engine: &[&str] = if is_named { &[] } else { &["--engine", "kernel", "-q"] };
         polypath.arg("run").args(engine).args(options).arg("--").args(command);
         polypath.stdin(Stdio::null());
         polypath
