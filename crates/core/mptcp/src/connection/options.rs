@@ -6,6 +6,7 @@ use polypath_tcp::ConnectionOption;
 use polypath_units::Instant;
 
 use super::Connection;
+use crate::scheduler;
 
 impl Connection {
     /// Changes a setting, for every subflow and for those to come.
@@ -40,5 +41,10 @@ impl Connection {
             self.subflows.iter_mut().for_each(|subflow| subflow.tcp.set_option(now, option));
         }
         self.scheduling.request();
+    }
+
+    /// Another scheduler decides from now on.
+    pub(crate) fn set_scheduler(&mut self, policy: &scheduler::Policy) {
+        self.scheduling.replace(policy.build());
     }
 }

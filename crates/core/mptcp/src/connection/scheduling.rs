@@ -53,6 +53,12 @@ impl Scheduling {
         self.is_due = true;
     }
 
+    /// Another scheduler decides from now on, and is asked at once.
+    pub(super) fn replace(&mut self, scheduler: Box<dyn Scheduler>) {
+        self.scheduler = scheduler;
+        self.is_due = true;
+    }
+
     /// The application wrote.
     #[inline]
     pub(super) fn handle_write(&mut self) {

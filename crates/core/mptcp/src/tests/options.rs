@@ -7,6 +7,8 @@ use polypath_units::Duration;
 
 use super::network::{Network, Way, pattern};
 use super::{MINUTE, VERSIONS, config};
+use crate::path_manager::Limits;
+use crate::scheduler::Policy;
 use crate::{CloseReason, ConnectionConfig, ConnectionId, Event};
 
 fn modes() -> [ConnectionConfig; 3] {
@@ -179,4 +181,55 @@ fn buffers_can_be_resized() {
         }
         assert_eq!(waited + rest, 600_000, "what was promised is kept");
     }
+}
+
+/// Both ends change to the next scheduler of the list.
+fn change_scheduler(network: &mut Network) {
+    let now = network.now;
+    for host in [&mut network.client, &mut network.server] {
+        let current = host.config().connection.scheduler.name();
+        let at = Policy::ALL.iter().position(|policy| policy.name() == current).expect("one of ours");
+        host.set_scheduler(now, &Policy::ALL[(at + 1) % Policy::ALL.len()]);
+    }
+}
+
+#[test]
+fn schedulers_change_in_the_middle_and_every_byte_arrives_once() {
+    let mut network = Network::new(&[10, 25], config(VERSIONS[0], true), config(VERSIONS[0], true), 9);
+    network.loss_percent = 1;
+    for step in 0..60 {
+        network.plan.push_back((network.now + Duration::from_millis(60 + 25 * step), change_scheduler));
+    }
+    let (uploaded, downloaded) = network.exchange(2_000_000, 2_000_000, MINUTE);
+    assert_eq!((uploaded.len(), downloaded.len()), (2_000_000, 2_000_000));
+    assert!(uploaded == pattern(0, 2_000_000) && downloaded == pattern(0, 2_000_000));
+    assert!(network.plan.len() < 40, "they changed meanwhile: {} are left", network.plan.len());
+}
+
+#[test]
+fn a_scheduler_holds_for_live_connections_and_those_to_come() {
+    let (mut network, client, _) = open(config(VERSIONS[0], true));
+    let policy = Policy::by_name("redundant").expect("it is ours");
+    network.client.set_scheduler(network.now, &policy);
+    assert_eq!(network.client.info(client).map(|info| info.scheduler), Some("redundant"));
+    let next = network.connect();
+    assert_eq!(network.client.info(next).map(|info| info.scheduler), Some("redundant"));
+}
+
+#[test]
+fn limits_hold_from_now_on() {
+    let config = config(VERSIONS[0], true);
+    let mut network = Network::new(&[10, 20], config.clone(), config, 4);
+    network.client.set_limits(network.now, Limits { subflows: 0, ..Limits::default() });
+    let client = network.connect();
+    network.client.send(client, pattern(0, 10).into()).expect("it is opening");
+    run_for(&mut network, 1000);
+    let subflows = |network: &Network| network.client.info(client).map(|info| info.subflows.len());
+    assert_eq!(subflows(&network), Some(1));
+    network.client.set_limits(network.now, Limits::default());
+    run_for(&mut network, 1000);
+    assert_eq!(subflows(&network), Some(2), "the other path is opened at once");
+    network.client.set_limits(network.now, Limits { subflows: 0, ..Limits::default() });
+    run_for(&mut network, 1000);
+    assert_eq!(subflows(&network), Some(2), "what is there stays");
 }
