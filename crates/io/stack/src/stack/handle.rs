@@ -77,7 +77,11 @@ impl Stack {
 
     /// A path became usable: connections may have subflows from its address.
     pub fn add_path(&self, endpoint: LocalEndpoint) {
-        self.shared.with(|state, now| state.host.add_endpoint(now, endpoint));
+        self.shared.with(|state, now| {
+            if let Some(endpoint) = state.wishes.handle_added(endpoint) {
+                state.host.add_endpoint(now, endpoint);
+            }
+        });
     }
 
     /// A path is gone: its subflows end, and what they had under way goes elsewhere.
@@ -101,6 +105,12 @@ impl Stack {
     #[must_use]
     pub fn connections(&self) -> Vec<(ConnectionId, ConnectionInfo)> {
         self.shared.with(|state, _| state.connections())
+    }
+
+    /// Where it listens, how many connections wait there for an application, and how many may.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<(SocketAddr, usize, usize)> {
+        self.shared.peek(|state| state.listeners())
     }
 
     /// State of one connection; none once it is over.

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, broadcast};
 
 use super::driver::Transmit;
 use super::path_names::PathNames;
+use super::path_wishes::PathWishes;
 use super::pool::BufferPool;
 use super::timer::{Armed, Timer};
 use super::underlay::Underlay;
@@ -53,6 +54,8 @@ pub(super) struct State {
     listeners: HashMap<ListenerId, ListenerState>,
     /// Where open subflows are noted, if they are.
     peers: Option<PeerList>,
+    /// What people have asked of paths.
+    pub(super) wishes: PathWishes,
     /// Local addresses of subflows that a peer was asked not to use.
     pub(super) set_aside: Vec<IpAddr>,
     pub(super) path_names: PathNames,
@@ -84,8 +87,9 @@ pub(super) struct StreamState {
     pub(super) unread: Payload,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ListenerState {
+    local: SocketAddr,
     queue: VecDeque<ConnectionId>,
     waker: Option<Waker>,
 }
@@ -102,6 +106,7 @@ impl StackShared {
             streams: Vec::new(),
             listeners: HashMap::new(),
             peers: None,
+            wishes: PathWishes::default(),
             set_aside: Vec::new(),
             path_names: PathNames::default(),
             tally: Tally::default(),
@@ -437,8 +442,13 @@ impl State {
         if let Some(config) = config {
             self.host.configure_listener(id, config);
         }
-        self.listeners.insert(id, ListenerState::default());
+        self.listeners.insert(id, ListenerState { local, queue: VecDeque::new(), waker: None });
         Ok((id, local))
+    }
+
+    /// Where it listens, how many connections wait there for the application, and how many may.
+    pub(super) fn listeners(&self) -> Vec<(SocketAddr, usize, usize)> {
+        self.listeners.values().map(|it| (it.local, it.queue.len(), ACCEPT_QUEUE)).collect()
     }
 
     fn listen_at_free_port(

@@ -141,6 +141,11 @@ impl DriverShared {
         self.traffic().peers.remote(addr)
     }
 
+    /// The address of ours at which the latest peer of a path reaches it; none before something came.
+    pub(super) fn local_of(&self, path: OwnPath) -> Option<IpAddr> {
+        self.traffic().own.local_of(path)
+    }
+
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -364,8 +369,12 @@ impl UdpReceive {
         let Merged { header, mut segment } = merged;
         let (own, peer) = if header.to_owner {
             // Ours: is it of that peer, and does this socket serve it?
-            let (path, remote) = self.shared.traffic().own.way(header.path, meta.addr)?;
+            let mut traffic = self.shared.traffic();
+            let (path, remote) = traffic.own.way(header.path, meta.addr)?;
             let ours = self.shared.ports[self.port].path == Some(path);
+            if ours {
+                traffic.own.note_local((path, remote), meta.dst_ip);
+            }
             ours.then(|| (path.addr(), stack_addr(remote.ip())))?
         } else {
             let local = meta.dst_ip?;

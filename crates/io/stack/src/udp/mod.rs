@@ -38,11 +38,11 @@ mod tests;
 mod waiting;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use address::{OwnPath, stack_addr};
+use address::{OwnPath, network_addr, stack_addr};
 use driver::{DriverShared, UdpTransmit};
 use options::first_uplink;
 pub use options::{DEFAULT_PORT, UdpOptions, UdpPath};
@@ -177,6 +177,15 @@ impl Underlay for Encapsulation {
     fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
         let addr = self.shared.remote(peer.ip()).map_or(peer.ip(), |remote| remote.ip().to_canonical());
         SocketAddr::new(addr, peer.port())
+    }
+
+    fn seen_at(&self, own: SocketAddr) -> SocketAddr {
+        // What the kernel says of a datagram that came there; before the first one, nobody knows which address it will be.
+        let addr = match OwnPath::of(own.ip()) {
+            Some(path) => self.shared.local_of(path).unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+            None => network_addr(own.ip()),
+        };
+        SocketAddr::new(addr, own.port())
     }
 
     fn path_name(&self, own: IpAddr) -> Option<String> {

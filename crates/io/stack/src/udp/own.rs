@@ -52,6 +52,8 @@ struct OwnState {
     sent_at: Instant,
     /// The peer has answered a keep-alive since the last segment left.
     is_answered: bool,
+    /// Our address, at which the peer's latest segment came.
+    local: Option<IpAddr>,
     syn_at: Option<Instant>,
     acknowledged_at: Option<Instant>,
     /// The second of the latest answer, and how many there were in it.
@@ -106,6 +108,19 @@ impl OwnPaths {
         let syn = syns.iter_mut().rfind(|syn| syn.ports == ports && syn.repeats < MOST_REPEATS)?;
         syn.repeats += 1;
         Some(syn.datagram.clone())
+    }
+
+    /// A segment came by a way of ours, to this address.
+    pub(super) fn note_local(&mut self, way: Way, local: Option<IpAddr>) {
+        if let Some(state) = self.paths.get_mut(&way) {
+            state.local = local.or(state.local);
+        }
+    }
+
+    /// The address of ours at which the latest peer of a path reaches it.
+    pub(super) fn local_of(&self, path: OwnPath) -> Option<IpAddr> {
+        let of_path = self.paths.iter().filter(|((own, _), state)| *own == path && state.local.is_some());
+        of_path.max_by_key(|(_, state)| state.sent_at).and_then(|(_, state)| state.local)
     }
 
     /// The way that a datagram of a path of ours came, if its other end is `remote`.
@@ -214,6 +229,7 @@ impl OwnState {
             id,
             sent_at: now,
             is_answered: false,
+            local: None,
             syn_at: None,
             acknowledged_at: None,
             answers: (0, 0),
