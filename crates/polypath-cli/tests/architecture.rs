@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("config", "core", &["units", "congestion", "mptcp", "link"]),
     ("system", "io", &["units", "wire"]),
     ("stack", "io", &["units", "wire", "tcp", "mptcp", "system"]),
-    ("control", "io", &["wire", "mptcp", "system", "stack"]),
+    ("control", "io", &["wire", "tcp", "mptcp", "system", "stack"]),
     ("metrics", "io", &[]),
     ("netsetup", "io", &["wire", "tcp", "mptcp", "system", "stack", "control"]),
     ("emulate", "io", &["units", "wire", "link", "system"]),

@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 
 use super::server::is_deserted;
-use super::{Answer, Ask, EventReport, Question};
+use super::{Answer, Ask, Change, EventReport, Question};
 
 /// How long a stack may take to answer. One that is stopped takes for ever.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -55,12 +55,29 @@ impl Peer {
         Ok(tokio::time::timeout(ANSWER_LIMIT, self.open(ask)).await??.0)
     }
 
+    /// Changes the stack. An error of kind [`io::ErrorKind::Other`] is what the stack says against it.
+    pub async fn change(&self, change: Change) -> io::Result<()> {
+        let question = Question { ask: Ask::Change, early: false, change: Some(change) };
+        tokio::time::timeout(ANSWER_LIMIT, self.open_with(&question)).await?.map(drop)
+    }
+
     /// Events from now on. Waits for the stack to answer.
     pub async fn monitor(&self) -> io::Result<Monitor> {
         Ok(Monitor { lines: self.open(Ask::Monitor).await?.1 })
     }
 
+    /// As [`Peer::monitor`], with the events of the stack's first seconds before those from now on, if they are not over. For a
+    /// stack whose socket has just come.
+    pub async fn monitor_early(&self) -> io::Result<Monitor> {
+        let question = Question { ask: Ask::Monitor, early: true, change: None };
+        Ok(Monitor { lines: self.open_with(&question).await?.1 })
+    }
+
     async fn open(&self, ask: Ask) -> io::Result<(Answer, Lines<BufReader<UnixStream>>)> {
+        self.open_with(&Question { ask, early: false, change: None }).await
+    }
+
+    async fn open_with(&self, question: &Question) -> io::Result<(Answer, Lines<BufReader<UnixStream>>)> {
         let mut stream = loop {
             match UnixStream::connect(&self.path).await {
                 // Too many wait there already.
@@ -70,7 +87,7 @@ impl Peer {
                 stream => break stream?,
             }
         };
-        let mut question = serde_json::to_vec(&Question { ask })?;
+        let mut question = serde_json::to_vec(question)?;
         question.push(b'\n');
         stream.write_all(&question).await?;
         let mut lines = BufReader::new(stream).lines();

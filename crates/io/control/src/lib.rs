@@ -2,10 +2,15 @@
 //!
 //! A stack offers a Unix socket of mode 0600 in [`polypath_system::runtime_directory`], `PID.sock`. A client writes one line, a JSON object like
 //! `{"ask":"connections"}`, `{"ask":"counters"}` or `{"ask":"monitor"}`, and reads JSON lines: one [`Answer`] for the first two, and
-//! an [`EventReport`] for each event until it closes for the third. `polypath ss` and `polypath monitor` are such clients.
+//! an [`EventReport`] for each event until it closes for the third; with `"early":true`, those of the stack's first seconds come first,
+//! so that whoever waits for a stack to start misses none. `{"ask":"paths"}` is answered with [`PathsReport`], and
+//! `{"ask":"change","change":…}` changes them, in the words of [`Change`]. `polypath ss` and `polypath monitor` are such clients.
 
+mod arrivals;
 mod client;
 mod figures;
+mod early;
+mod paths;
 mod report;
 mod server;
 mod stack;
@@ -15,9 +20,11 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+pub use arrivals::Arrivals;
 pub use client::{ANSWER_LIMIT, Monitor, Peer, find};
 pub use figures::{FiguresReport, PathReport, SubflowsNow};
-pub use report::{ConnectionReport, EventKind, EventReport, SubflowReport};
+pub use paths::{Change, ChangeError, EndpointReport, Flags, PathsReport, Target};
+pub use report::{ConnectionReport, EventKind, EventReport, ListenerReport, SubflowReport};
 use serde::{Deserialize, Serialize};
 pub use server::{ControlSocket, offer};
 use tokio::sync::broadcast;
@@ -27,12 +34,28 @@ pub trait Observed: Send + Sync {
     /// State of each connection.
     fn connections(&self) -> Vec<ConnectionReport>;
 
+    /// Where it takes connections.
+    fn listeners(&self) -> Vec<ListenerReport> {
+        Vec::new()
+    }
+
     /// What happens from now on. Called within a tokio runtime.
     fn subscribe(&self) -> broadcast::Receiver<EventReport>;
 
     /// What was counted by path, over connections that have ended too.
     fn figures(&self) -> FiguresReport {
         FiguresReport::default()
+    }
+
+    /// Its paths, and what else can be changed; none if nothing can.
+    fn paths(&self) -> Option<PathsReport> {
+        None
+    }
+
+    /// Changes it.
+    fn change(&self, change: &Change) -> Result<(), ChangeError> {
+        let _ = change;
+        Err(ChangeError::Ended)
     }
 
     /// Counters, by the kernel's names.
@@ -43,7 +66,7 @@ pub trait Observed: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// State of each connection.
+    /// State of each connection, and where new ones are taken.
     Connections,
     /// Counters.
     Counters,
@@ -51,11 +74,21 @@ pub enum Ask {
     Figures,
     /// Events as they happen.
     Monitor,
+    /// Its paths, and what else can be changed.
+    Paths,
+    /// A change, which stands beside it.
+    Change,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
     ask: Ask,
+    /// Events of the stack's first seconds come before those from now on.
+    #[serde(default)]
+    early: bool,
+    /// For [`Ask::Change`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    change: Option<Change>,
 }
 
 /// What is answered.
@@ -68,12 +101,18 @@ pub struct Answer {
     /// State of each connection, if asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionReport>,
+    /// Where connections are taken, if asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<ListenerReport>,
     /// Counters, if asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<(String, u64)>,
     /// What was counted by path, if asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<FiguresReport>,
+    /// Its paths, if asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<PathsReport>,
     /// What is wrong with the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -2,6 +2,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use polypath_mptcp::{ConnectionInfo, FallbackReason, SubflowError, SubflowInfo};
+use polypath_tcp::State;
 use serde::{Deserialize, Serialize};
 
 /// A connection, in the words of `ss -Mi`.
@@ -39,6 +40,17 @@ pub struct ConnectionReport {
     pub subflows: Vec<SubflowReport>,
 }
 
+/// Where connections are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerReport {
+    /// At this address, or at all of them; with port 0 at every port where nothing else listens.
+    pub local: SocketAddr,
+    /// Connections that the application has not taken.
+    pub waiting: u64,
+    /// How many of them may wait.
+    pub most_waiting: u64,
+}
+
 /// A subflow, in the words of `ss -ti`: a view of [`SubflowInfo`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubflowReport {
@@ -55,6 +67,9 @@ pub struct SubflowReport {
     pub local_id: u8,
     /// Remote address identifier.
     pub remote_id: u8,
+    /// State of its TCP, by the name that `ss state` has for it.
+    #[serde(default)]
+    pub state: String,
     /// Ready for data.
     pub is_established: bool,
     /// Used only when no regular path works.
@@ -148,6 +163,7 @@ impl From<&SubflowInfo> for SubflowReport {
             remote: info.tuple.remote.into(),
             local_id: multipath.local_id.0,
             remote_id: multipath.remote_id.0,
+            state: state_name(tcp.state).into(),
             is_established: info.established,
             is_backup: multipath.backup,
             is_stale: multipath.stale,
@@ -175,6 +191,22 @@ impl From<&SubflowInfo> for SubflowReport {
             pacing_rate_bps: tcp.pacing_rate.as_bps(),
             delivery_rate_bps: tcp.delivery_rate.as_bps(),
         }
+    }
+}
+
+/// As `ss state` names it.
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::SynSent => "syn-sent",
+        State::SynReceived => "syn-recv",
+        State::Established => "established",
+        State::FinWait1 => "fin-wait-1",
+        State::FinWait2 => "fin-wait-2",
+        State::CloseWait => "close-wait",
+        State::Closing => "closing",
+        State::LastAck => "last-ack",
+        State::TimeWait => "time-wait",
+        State::Closed => "closed",
     }
 }
 
@@ -229,6 +261,9 @@ impl EventKind {
 pub struct EventReport {
     /// What happened.
     pub event: EventKind,
+    /// When, in microseconds since 1970 (UTC); 0 from a stack that does not tell.
+    #[serde(default)]
+    pub time_us: u64,
     /// The connection, by its local token.
     pub token: u32,
     /// Remote address identifier.
@@ -243,6 +278,9 @@ pub struct EventReport {
     /// The peer's end, or the address that it announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<SocketAddr>,
+    /// Name of the interface that the subflow goes over. The kernel tells its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// The subflow is a backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<bool>,
@@ -266,11 +304,13 @@ impl EventReport {
     pub fn new(event: EventKind, token: u32) -> Self {
         Self {
             event,
+            time_us: 0,
             token,
             remid: None,
             locid: None,
             local: None,
             remote: None,
+            interface: None,
             backup: None,
             error: None,
             reset_reason: None,
@@ -285,6 +325,7 @@ impl EventReport {
             locid: Some(subflow.local_id),
             local: Some(subflow.local),
             remote: Some(subflow.remote),
+            interface: subflow.interface.clone(),
             ..self
         }
     }
@@ -316,6 +357,9 @@ impl fmt::Display for EventReport {
         }
         if let Some(remote) = self.remote {
             write!(f, " dport={}", remote.port())?;
+        }
+        if let Some(interface) = &self.interface {
+            write!(f, " dev={interface}")?;
         }
         if let Some(backup) = self.backup {
             write!(f, " backup={}", u8::from(backup))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -11,6 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
+use super::early::Early;
 use super::{Answer, Ask, EventKind, EventReport, Observed, Question};
 
 /// Clients at once; further ones wait.
@@ -51,9 +53,10 @@ pub fn offer(observed: Arc<dyn Observed>, directory: &Path) -> io::Result<Contro
     remove_stale(directory).map_err(at)?;
     let (listener, path) = bind(directory).map_err(at)?;
     let guard = Guard { path: path.clone() };
+    let early = Early::keep(&*observed);
     let task = tokio::spawn(async move {
         let _guard = guard;
-        serve(listener, observed).await;
+        serve(listener, observed, early).await;
     });
     Ok(ControlSocket { path, task: task.abort_handle() })
 }
@@ -62,11 +65,23 @@ fn bind(directory: &Path) -> io::Result<(UnixListener, PathBuf)> {
     let pid = std::process::id();
     for number in 1..=MAX_NAMES {
         let name = if number == 1 { format!("{pid}.sock") } else { format!("{pid}-{number}.sock") };
-        let path = directory.join(name);
-        match UnixListener::bind(&path) {
+        let (unready, path) = (directory.join(format!("{name}.new")), directory.join(name));
+        // It has its name once it listens, so that whoever sees it can ask.
+        match UnixListener::bind(&unready) {
             Ok(listener) => {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-                return Ok((listener, path));
+                let named = fs::set_permissions(&unready, fs::Permissions::from_mode(0o600)).and_then(|()| {
+                    let renamed = renameat_with(CWD, &unready, CWD, &path, RenameFlags::NOREPLACE);
+                    renamed.map_err(io::Error::from)
+                });
+                match named {
+                    Ok(()) => return Ok((listener, path)),
+                    Err(error) => {
+                        remove(&unready);
+                        if error.kind() != io::ErrorKind::AlreadyExists {
+                            return Err(error);
+                        }
+                    }
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
@@ -123,16 +138,16 @@ impl Drop for Guard {
     }
 }
 
-async fn serve(listener: UnixListener, observed: Arc<dyn Observed>) {
+async fn serve(listener: UnixListener, observed: Arc<dyn Observed>, early: Early) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, _)) if is_allowed(&client) => {
-                let observed = observed.clone();
+                let (observed, early) = (observed.clone(), early.clone());
                 tokio::spawn(async move {
                     // A client that went away needs no answer.
-                    let _ = answer(client, &*observed).await;
+                    let _ = answer(client, &*observed, &early).await;
                     drop(place);
                 });
             }
@@ -149,29 +164,47 @@ fn is_allowed(client: &UnixStream) -> bool {
     client.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-async fn answer(client: UnixStream, observed: &dyn Observed) -> io::Result<()> {
+async fn answer(client: UnixStream, observed: &dyn Observed, early: &Early) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader.take(MAX_QUESTION_BYTES));
     let mut line = String::new();
     tokio::time::timeout(PATIENCE, reader.read_line(&mut line)).await??;
     let mut answer = Answer { process: process_name(), pid: std::process::id(), ..Answer::default() };
     let events = match serde_json::from_str(&line) {
-        Ok(Question { ask: Ask::Connections }) => {
+        Ok(Question { ask: Ask::Connections, .. }) => {
             answer.connections = observed.connections();
+            answer.listeners = observed.listeners();
             None
         }
-        Ok(Question { ask: Ask::Counters }) => {
+        Ok(Question { ask: Ask::Counters, .. }) => {
             let counters = observed.counters();
             answer.counters = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
             None
         }
-        Ok(Question { ask: Ask::Figures }) => {
+        Ok(Question { ask: Ask::Figures, .. }) => {
             answer.figures = Some(observed.figures());
             let counters = observed.counters();
             answer.counters = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
             None
         }
-        Ok(Question { ask: Ask::Monitor }) => Some(observed.subscribe()),
+        Ok(Question { ask: Ask::Monitor, early: is_early, .. }) => {
+            let kept = if is_early { early.subscribe() } else { None };
+            Some(kept.unwrap_or_else(|| (Vec::new(), observed.subscribe())))
+        }
+        Ok(Question { ask: Ask::Paths, .. }) => {
+            answer.paths = observed.paths();
+            None
+        }
+        Ok(Question { ask: Ask::Change, change, .. }) => {
+            answer.error = match change {
+                Some(change) => observed.change(&change).err().map(|error| error.to_string()),
+                None => Some(
+                    "a change without what is to be changed; expected {\"ask\":\"change\",\"change\":…}"
+                        .into(),
+                ),
+            };
+            None
+        }
         Err(error) => {
             answer.error = Some(format!("{error}; expected {{\"ask\":\"connections\"}}"));
             None
@@ -179,7 +212,10 @@ async fn answer(client: UnixStream, observed: &dyn Observed) -> io::Result<()> {
     };
     // For a monitor, the answer without content says that every event from now on will come.
     write_line(&mut writer, &answer).await?;
-    let Some(mut events) = events else { return Ok(()) };
+    let Some((kept, mut events)) = events else { return Ok(()) };
+    for event in &kept {
+        write_line(&mut writer, event).await?;
+    }
     let mut end = [0];
     loop {
         tokio::select! {

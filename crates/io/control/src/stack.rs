@@ -1,6 +1,8 @@
 //! Our own stack, observed.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use polypath_mptcp::{ConnectionId, Event, SubflowError};
 use polypath_stack::stack::{Stack, WeakStack};
@@ -8,15 +10,42 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::report::{error_number, fallback_words};
-use super::{ConnectionReport, EventKind, EventReport, FiguresReport, Observed, SubflowReport};
+use super::{
+    Change, ChangeError, ConnectionReport, EventKind, EventReport, FiguresReport, ListenerReport, Observed, PathsReport,
+    SubflowReport,
+};
 
 /// Events that a slow monitor may lag behind.
 const BACKLOG: usize = 1024;
+
+/// Microseconds since 1970.
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// As people write it: an address of IPv4 is one, however the stack has it.
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
 
 impl Observed for WeakStack {
     fn connections(&self) -> Vec<ConnectionReport> {
         let Some(stack) = self.upgrade() else { return Vec::new() };
         stack.connections().iter().map(|(_, info)| ConnectionReport::from(info).seen_from(&stack)).collect()
+    }
+
+    fn listeners(&self) -> Vec<ListenerReport> {
+        let Some(stack) = self.upgrade() else { return Vec::new() };
+        let listeners = stack.listeners().into_iter();
+        let report = |(local, waiting, most): (_, usize, usize)| ListenerReport {
+            local: stack.seen_at(local),
+            waiting: waiting as u64,
+            most_waiting: most as u64,
+        };
+        let mut reports: Vec<ListenerReport> = listeners.map(report).collect();
+        reports.sort_by_key(|report| (report.local.port(), report.local));
+        reports
     }
 
     fn subscribe(&self) -> broadcast::Receiver<EventReport> {
@@ -39,8 +68,9 @@ impl Observed for WeakStack {
                     },
                     () = sender.closed() => return,
                 };
+                let time_us = now_us();
                 for report in reports {
-                    if sender.send(report).is_err() {
+                    if sender.send(EventReport { time_us, ..report }).is_err() {
                         return;
                     }
                 }
@@ -51,6 +81,14 @@ impl Observed for WeakStack {
 
     fn figures(&self) -> FiguresReport {
         self.upgrade().map(|stack| FiguresReport::of(&stack)).unwrap_or_default()
+    }
+
+    fn paths(&self) -> Option<PathsReport> {
+        Some(PathsReport::of(&self.upgrade()?))
+    }
+
+    fn change(&self, change: &Change) -> Result<(), ChangeError> {
+        super::paths::change(&self.upgrade().ok_or(ChangeError::Ended)?, change)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -77,8 +115,8 @@ struct Known {
 impl ConnectionReport {
     /// With the addresses by which the network knows both ends, and the interface.
     fn seen_from(mut self, stack: &Stack) -> Self {
-        self.local = self.local.map(|local| stack.seen_at(local));
-        self.remote = self.remote.map(|remote| stack.peer_at(remote));
+        self.local = self.local.map(|local| canonical(stack.seen_at(local)));
+        self.remote = self.remote.map(|remote| canonical(stack.peer_at(remote)));
         self.subflows = self.subflows.into_iter().map(|subflow| subflow.seen_from(stack)).collect();
         self
     }
@@ -87,7 +125,8 @@ impl ConnectionReport {
 impl SubflowReport {
     fn seen_from(mut self, stack: &Stack) -> Self {
         self.interface = stack.path_name(self.local.ip());
-        (self.local, self.remote) = (stack.seen_at(self.local), stack.peer_at(self.remote));
+        self.local = canonical(stack.seen_at(self.local));
+        self.remote = canonical(stack.peer_at(self.remote));
         self
     }
 }
@@ -176,7 +215,7 @@ impl Narrator {
             }
             Event::Announced { id, remote } => reports.push(EventReport {
                 remid: Some(id.0),
-                remote: Some(remote.into()),
+                remote: Some(canonical(remote.into())),
                 ..known.report(EventKind::Announced)
             }),
             Event::Removed { id } => {
