@@ -1,61 +1,132 @@
 //! `polypath ss`.
 
+mod filter;
+mod rows;
+
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
 use clap::Args;
+use filter::Filter;
 use futures_util::future::join_all;
-use polypath_control::{ANSWER_LIMIT, Answer, Ask, ConnectionReport, Peer, SubflowReport, find};
+use polypath_control::{ANSWER_LIMIT, Answer, Ask, Peer, find};
 use polypath_system::runtime_directory;
+use rows::{Shown, subject, subject_of_listener, table};
 
 use super::network::block_on;
 use super::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  polypath ss -Mani\n  polypath ss -tni state established '( dport = :443 or dst 10.0.0.0/8 )'"
+)]
 pub(super) struct Arguments {
+    /// Show Multipath TCP connections; plain TCP after a fallback is left out
+    #[arg(short = 'M', long)]
+    mptcp: bool,
+    /// Show subflows, each with its interface
+    #[arg(short = 't', long)]
+    tcp: bool,
+    /// Show listeners, too
+    #[arg(short = 'a', long)]
+    all: bool,
+    /// Show listeners only
+    #[arg(short = 'l', long)]
+    listening: bool,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long)]
+    ipv6: bool,
     /// Show what is known of each connection and its subflows
     #[arg(short = 'i', long)]
     info: bool,
-    /// Show counters, as nstat does, instead of connections
-    #[arg(short = 's', long)]
-    summary: bool,
-    /// Show counters that are zero, too
-    #[arg(short = 'z', long, requires = "summary")]
-    zeros: bool,
+    /// Show interfaces and the token of each connection
+    #[arg(short = 'e', long)]
+    extended: bool,
+    /// Show how much waits in memory
+    #[arg(short = 'm', long)]
+    memory: bool,
     /// Show which process has the connection
     #[arg(short = 'p', long)]
     processes: bool,
     /// Leave the header out
     #[arg(short = 'H', long)]
     no_header: bool,
-    /// Print JSON
-    #[arg(short = 'J', long)]
-    json: bool,
-    /// Multipath TCP only; plain TCP after a fallback is left out
-    #[arg(short = 'M', long)]
-    mptcp: bool,
     /// Names of services are never looked up; accepted for the habit's sake
     #[arg(short = 'n', long)]
     numeric: bool,
+    /// Retransmission timeouts are in what --info shows; accepted for the habit's sake
+    #[arg(short = 'o', long)]
+    options: bool,
+    /// Show counters, as nstat does, instead of connections
+    #[arg(short = 's', long)]
+    summary: bool,
+    /// Show counters that are zero, too
+    #[arg(short = 'z', long, requires = "summary")]
+    zeros: bool,
+    /// Print JSON
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// What to show, in the words of ss: state NAME, exclude NAME, dst ADDRESS[/LENGTH][:PORT], src …, dport = :PORT, sport >= :PORT,
+    /// dev INTERFACE, joined by and, or, not and parentheses
+    #[arg(value_name = "FILTER", conflicts_with = "summary")]
+    filter: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let filter = Filter::parse(&arguments.filter).map_err(Failure::input)?;
     let mut answers = block_on(ask(if arguments.summary { Ask::Counters } else { Ask::Connections }))?;
-    if arguments.mptcp {
-        for answer in &mut answers {
-            answer.connections.retain(|connection| connection.is_multipath);
-        }
-    }
+    let shown = arguments.shown(&filter);
     if arguments.json {
+        for answer in &mut answers {
+            thin(&shown, &filter, answer);
+        }
         return print_json(&answers);
     }
     if answers.is_empty() {
         complain("no stack of this user runs here; `ss -M` shows the kernel's connections");
     }
     let text =
-        if arguments.summary { counters(arguments, &answers) } else { connections(arguments, &answers) };
+        if arguments.summary { counters(arguments, &answers) } else { table(&shown, &filter, &answers) };
     if text.is_empty() { Ok(()) } else { print_line(text.trim_end()) }
+}
+
+impl Arguments {
+    fn shown(&self, filter: &Filter) -> Shown {
+        Shown {
+            connections: self.mptcp || !self.tcp,
+            subflows: self.tcp,
+            listeners: self.all || self.listening || filter.names_states(),
+            only_listeners: self.listening && !self.all,
+            fallbacks: !self.mptcp || self.tcp,
+            family: (self.ipv4 || self.ipv6).then_some(self.ipv4),
+            header: !self.no_header,
+            info: self.info,
+            memory: self.memory,
+            extended: self.extended,
+            processes: self.processes,
+        }
+    }
+}
+
+/// Leaves in an answer what a filter lets through.
+fn thin(shown: &Shown, filter: &Filter, answer: &mut Answer) {
+    let is_of_family = |is_v4: bool| shown.family.is_none_or(|wanted| wanted == is_v4);
+    answer.listeners.retain(|listener| {
+        let is_everywhere = listener.local.ip().is_unspecified();
+        shown.listeners
+            && (is_everywhere || is_of_family(listener.local.is_ipv4()))
+            && filter.matches(&subject_of_listener(listener))
+    });
+    answer.connections.retain(|connection| {
+        !shown.only_listeners
+            && (shown.fallbacks || connection.is_multipath)
+            && connection.remote.is_none_or(|remote| is_of_family(remote.is_ipv4()))
+            && filter.matches(&subject(connection))
+    });
 }
 
 /// Asks all stacks at once. One that ends meanwhile is left out.
@@ -94,138 +165,6 @@ pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
         peers.extend(found);
     }
     Ok(peers)
-}
-
-fn connections(arguments: &Arguments, answers: &[Answer]) -> String {
-    let mut rows = Vec::new();
-    if !arguments.no_header {
-        let header = ["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port"];
-        let process = if arguments.processes { "Process" } else { "" };
-        rows.push((header.map(String::from), process.to_string(), String::new()));
-    }
-    for answer in answers {
-        for connection in &answer.connections {
-            let end =
-                |address: Option<std::net::SocketAddr>| address.map_or("*:*".into(), |it| it.to_string());
-            let columns = [
-                if connection.subflows.iter().any(|subflow| subflow.is_established) {
-                    "ESTAB"
-                } else {
-                    "UNCONN"
-                }
-                .to_string(),
-                connection.recv_q_bytes.to_string(),
-                connection.send_q_bytes.to_string(),
-                end(connection.local),
-                end(connection.remote),
-            ];
-            let users = format!("users:((\"{}\",pid={}))", answer.process, answer.pid);
-            let process = if arguments.processes { users } else { String::new() };
-            let details = if arguments.info { details(connection) } else { String::new() };
-            rows.push((columns, process, details));
-        }
-    }
-    let width = |column: usize| rows.iter().map(|(columns, ..)| columns[column].len()).max().unwrap_or(0);
-    let widths = [0, 1, 2, 3, 4].map(width);
-    let mut text = String::new();
-    for (columns, process, details) in &rows {
-        let mut line = String::new();
-        for (index, (column, width)) in columns.iter().zip(widths).enumerate() {
-            // Addresses end where their ports line up.
-            let _ =
-                if index < 3 { write!(line, "{column:<width$} ") } else { write!(line, "{column:>width$} ") };
-        }
-        let _ = writeln!(text, "{}", (line + process).trim_end());
-        text.push_str(details);
-    }
-    text
-}
-
-/// The lines below a connection, in the words of `ss -Mi` and `ss -ti`.
-fn details(connection: &ConnectionReport) -> String {
-    let mut text = String::from("\t ");
-    let more = connection.subflows.len().saturating_sub(1);
-    let total = connection.subflows.len();
-    let _ = write!(text, "subflows:{more} subflows_total:{total} scheduler:{}", connection.scheduler);
-    text.push_str(if connection.is_multipath { " remote_key" } else { " fallback" });
-    if connection.csum_enabled {
-        text.push_str(" csum_enabled");
-    }
-    let _ = writeln!(
-        text,
-        " version:{} token:{:08x} remote_token:{:08x} write_seq:{:x} snd_una:{:x} rcv_nxt:{:x}{}",
-        connection.version,
-        connection.token,
-        connection.remote_token,
-        connection.write_seq,
-        connection.snd_una,
-        connection.rcv_nxt,
-        some("rcv_ooopack_bytes", connection.reassembly_bytes)
-    );
-    for subflow in &connection.subflows {
-        let _ = writeln!(text, "\t {}", details_of_subflow(subflow));
-    }
-    text
-}
-
-fn details_of_subflow(subflow: &SubflowReport) -> String {
-    let state = if subflow.is_established { "ESTAB" } else { "SYN" };
-    let mss = u64::from(subflow.mss_bytes.max(1));
-    let mut text = format!(
-        "subflow:{} {state} {} {} locid:{} remid:{} {} rto:{} rtt:{}/{} minrtt:{} mss:{} pmtu:{} cwnd:{}",
-        subflow.id,
-        subflow.local,
-        subflow.remote,
-        subflow.local_id,
-        subflow.remote_id,
-        subflow.congestion,
-        millis(subflow.rto_ms),
-        millis(subflow.rtt_ms),
-        millis(subflow.rttvar_ms),
-        millis(subflow.minrtt_ms),
-        subflow.mss_bytes,
-        subflow.pmtu_bytes,
-        subflow.cwnd_bytes / mss,
-    );
-    text += &some("ssthresh", subflow.ssthresh_bytes.map_or(0, |bytes| bytes / mss));
-    for (name, value) in [
-        ("bytes_sent", subflow.bytes_sent),
-        ("bytes_retrans", subflow.bytes_retrans),
-        ("bytes_acked", subflow.bytes_acked),
-        ("bytes_received", subflow.bytes_received),
-        ("data_segs_out", subflow.data_segs_out),
-        ("unacked", subflow.in_flight_bytes.div_ceil(mss)),
-        ("notsent", subflow.notsent_bytes),
-        ("snd_wnd", subflow.snd_wnd_bytes),
-    ] {
-        text += &some(name, value);
-    }
-    if subflow.retrans > 0 {
-        let _ = write!(text, " retrans:0/{}", subflow.retrans);
-    }
-    for (name, rate) in
-        [("pacing_rate", subflow.pacing_rate_bps), ("delivery_rate", subflow.delivery_rate_bps)]
-    {
-        if rate > 0 {
-            let _ = write!(text, " {name} {rate}bps");
-        }
-    }
-    text += if subflow.is_backup { " backup" } else { "" };
-    text += if subflow.is_set_aside { " set_aside" } else { "" };
-    if subflow.held_up_ms >= 1.0 {
-        let _ = write!(text, " held_up:{:.0}", subflow.held_up_ms);
-    }
-    text + if subflow.is_stale { " stale" } else { "" }
-}
-
-/// As `ss` does, zero is not worth a word.
-fn some(name: &str, value: u64) -> String {
-    if value == 0 { String::new() } else { format!(" {name}:{value}") }
-}
-
-/// Milliseconds with at most three digits after the point.
-fn millis(value: f64) -> String {
-    ((value * 1000.0).round() / 1000.0).to_string()
 }
 
 /// As `nstat` prints them; the numbers of all stacks together.
