@@ -1,23 +1,36 @@
 //! `polypath monitor`.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
-use polypath_control::{ANSWER_LIMIT, EventReport, Peer};
+use polypath_control::{ANSWER_LIMIT, Arrivals, EventReport, Peer, create_directory};
+use polypath_system::runtime_directory;
+use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::network::block_on;
 use super::ss::{peers, silence};
-use super::{Failure, complain, print_line};
+use super::{Failure, complain, harmless, print_line};
 
-/// How often new stacks are looked for.
-const SEARCH_INTERVAL: Duration = Duration::from_millis(500);
+/// How often new stacks are looked for beside that: their sockets may come where nothing is watched.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  polypath monitor -ts\n  polypath monitor --json | jq 'select(.event == \"SF_CLOSED\")'"
+)]
 pub(super) struct Arguments {
-    /// Print a JSON object for each event
+    /// Begin each line with the time (UTC); -ts as of `ip` does, too
+    #[arg(short = 't', long)]
+    timestamp: bool,
+    /// The second letter of -ts
+    #[arg(short = 's', hide = true, requires = "timestamp")]
+    short: bool,
+    /// Print a JSON object for each event, with its time
     #[arg(short = 'J', long)]
     json: bool,
     /// End after this many events
@@ -34,41 +47,85 @@ async fn monitor(arguments: &Arguments) -> Result<(), Failure> {
     let (ended, mut gone) = mpsc::channel(64);
     let mut known = HashSet::new();
     let mut search = tokio::time::interval(SEARCH_INTERVAL);
-    let mut shown = 0;
+    let arrivals = Arrivals::new().map_err(Failure::run)?;
+    let own = runtime_directory().map_err(Failure::run)?;
+    // Where it can't be made, no stack of this user can offer a socket either, until somebody makes it.
+    let _ = create_directory(&own);
+    let (mut shown, mut is_first) = (0, true);
     while arguments.count.is_none_or(|count| shown < count) {
         tokio::select! {
-            _ = search.tick() => {
-                for peer in peers()? {
-                    if known.insert(peer.clone()) {
-                        tokio::spawn(follow(peer, sender.clone(), ended.clone()));
-                    }
-                }
-            }
+            _ = search.tick() => {}
+            come = arrivals.come() => come.map_err(Failure::run)?,
             Some(peer) = gone.recv() => {
                 known.remove(&peer);
+                continue;
             }
             Some(event) = events.recv() => {
                 shown += 1;
-                show(arguments, &event)?;
+                show(arguments, event)?;
+                continue;
             }
             stopped = tokio::signal::ctrl_c() => return stopped.map_err(Failure::run),
         }
+        // What comes while it is looked for is seen next time.
+        for directory in directories(&own) {
+            arrivals.watch(&directory).map_err(Failure::run)?;
+        }
+        for peer in peers()? {
+            if known.insert(peer.clone()) {
+                tokio::spawn(follow(peer, !is_first, sender.clone(), ended.clone()));
+            }
+        }
+        is_first = false;
     }
     Ok(())
 }
 
-fn show(arguments: &Arguments, event: &EventReport) -> Result<(), Failure> {
-    if arguments.json {
-        print_line(&serde_json::to_string(event).map_err(Failure::run)?)
-    } else {
-        print_line(&event.to_string())
+/// Where sockets come, or directories for them.
+fn directories(own: &Path) -> Vec<PathBuf> {
+    let mut directories = vec![own.to_path_buf()];
+    if own == Path::new("/run/polypath") {
+        let users = Path::new("/run/user");
+        let of_users = std::fs::read_dir(users).into_iter().flatten().flatten().map(|user| user.path());
+        directories.extend(of_users.flat_map(|user| [user.join("polypath"), user]));
+        directories.push(users.into());
     }
+    directories
 }
 
-/// Passes a stack's events on until it ends.
-async fn follow(peer: Peer, events: mpsc::Sender<EventReport>, ended: mpsc::Sender<Peer>) {
+/// An event with its time in words.
+#[derive(Serialize)]
+struct Timed {
+    time: String,
+    #[serde(flatten)]
+    event: EventReport,
+}
+
+fn show(arguments: &Arguments, event: EventReport) -> Result<(), Failure> {
+    let at: DateTime<Utc> = match event.time_us {
+        // A stack of an older version does not tell.
+        0 => SystemTime::now().into(),
+        time_us => DateTime::from_timestamp_micros(i64::try_from(time_us).unwrap_or(0)).unwrap_or_default(),
+    };
+    let time = at.to_rfc3339_opts(SecondsFormat::Micros, true);
+    if arguments.json {
+        let timed = Timed { time, event };
+        return print_line(&serde_json::to_string(&timed).map_err(Failure::run)?);
+    }
+    let line = harmless(&event.to_string());
+    print_line(&if arguments.timestamp { format!("[{time}] {line}") } else { line })
+}
+
+/// Passes a stack's events on until it ends; of one that has just started, its first ones too.
+async fn follow(
+    peer: Peer,
+    has_just_come: bool,
+    events: mpsc::Sender<EventReport>,
+    ended: mpsc::Sender<Peer>,
+) {
     let asked = peer.clone();
-    let mut opening = pin!(asked.monitor());
+    let mut opening =
+        pin!(async { if has_just_come { asked.monitor_early().await } else { asked.monitor().await } });
     let opened = match tokio::time::timeout(ANSWER_LIMIT, &mut opening).await {
         Ok(opened) => opened,
         // It may go on later.
