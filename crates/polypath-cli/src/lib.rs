@@ -18,6 +18,8 @@
 mod bench;
 mod command;
 mod demo;
+#[cfg(feature = "full")]
+mod live;
 #[cfg(all(test, feature = "full"))]
 mod over_stack;
 #[cfg(feature = "full")]

@@ -3,10 +3,12 @@
 //! What can't be written to standard output is an error; a message that can't be written to standard error is dropped. A
 //! reader that takes nothing is waited for, until a signal asks for the end.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -27,14 +29,92 @@ pub fn wait_until(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Most lines that are held back; the oldest are left out beyond that.
+const MOST_HELD: usize = 4096;
+
+/// Lines that are held back, each for standard output or standard error.
+static HELD_BACK: Mutex<Option<HeldBack>> = Mutex::new(None);
+
+#[derive(Debug, Default)]
+struct HeldBack {
+    lines: VecDeque<(bool, String)>,
+    left_out: usize,
+}
+
+/// While this is there, lines for a terminal wait: something else is drawn on it.
+#[derive(Debug)]
+pub struct Held(());
+
+/// Holds lines for a terminal back. What goes elsewhere is written as ever.
+#[must_use]
+pub fn hold() -> Held {
+    *lines() = Some(HeldBack::default());
+    Held(())
+}
+
+/// Lines for a terminal are held back: something else is drawn there.
+#[must_use]
+pub fn is_held_back() -> bool {
+    lines().is_some()
+}
+
+impl Held {
+    /// The latest line that was held back.
+    #[must_use]
+    pub fn latest(&self) -> Option<String> {
+        Some(lines().as_ref()?.lines.back()?.1.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let Some(HeldBack { lines, left_out }) = lines().take() else { return };
+        if left_out > 0 {
+            tell(format_args!("({left_out} earlier lines are left out)"));
+        }
+        for (is_output, line) in lines {
+            if is_output {
+                let _ = print(line);
+            } else {
+                tell(line);
+            }
+        }
+    }
+}
+
+fn lines() -> MutexGuard<'static, Option<HeldBack>> {
+    HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a line for later, if lines are held back and it is for a terminal.
+fn is_held(is_output: bool, line: &impl Display) -> bool {
+    let mut held = lines();
+    let Some(held) = &mut *held else { return false };
+    let is_terminal = if is_output { io::stdout().is_terminal() } else { io::stderr().is_terminal() };
+    if is_terminal {
+        if held.lines.len() == MOST_HELD {
+            held.lines.pop_front();
+            held.left_out += 1;
+        }
+        held.lines.push_back((is_output, line.to_string()));
+    }
+    is_terminal
+}
+
 /// Says a line on standard error. If it can't be written, that changes nothing for anybody.
 pub fn tell(line: impl Display) {
+    if is_held(false, &line) {
+        return;
+    }
     let _ = write(io::stderr().as_fd(), format!("{line}\n").as_bytes());
 }
 
 /// Writes a line to standard output.
 pub fn print(line: impl Display) -> io::Result<()> {
     check_output()?;
+    if is_held(true, &line) {
+        return Ok(());
+    }
     write(io::stdout().as_fd(), format!("{line}\n").as_bytes())
 }
 

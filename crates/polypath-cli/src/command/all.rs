@@ -5,7 +5,7 @@ use polypath_config::Policies;
 
 use super::{
     Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
-    monitor, perf, preload, run, schema, serve, ss,
+    monitor, perf, preload, run, schema, serve, ss, top,
 };
 
 #[derive(Debug, Subcommand)]
@@ -36,6 +36,8 @@ pub(super) enum Command {
     Metrics(metrics::Arguments),
     /// Show what interfaces have carried, as `polypath metrics` has recorded it
     History(history::Arguments),
+    /// Show rates, round-trip times and losses of each path of all stacks that run here, as they change
+    Top(top::Arguments),
     /// Tell why a path is used or not, and what to do about it
     ///
     /// Looks at this host and its interfaces and, with a peer, at what the network makes of connections to it. Changes
@@ -89,6 +91,7 @@ impl Command {
             Self::Monitor(arguments) => monitor::run(&arguments),
             Self::History(arguments) => history::run(&arguments),
             Self::Metrics(arguments) => metrics::run(&arguments),
+            Self::Top(arguments) => top::run(&arguments),
             Self::Doctor(arguments) => doctor::run(&arguments),
             Self::Schema(arguments) => schema::run(&arguments, policies),
             Self::Run(arguments) => run::run(&arguments, policies),

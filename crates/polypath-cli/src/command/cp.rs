@@ -16,6 +16,7 @@ use polypath_config::Policies;
 use url::Url;
 
 use super::engine::{EngineArguments, Task};
+use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
 use super::shares::Begun;
 use super::transfer::{
@@ -60,6 +61,8 @@ pub(super) struct Arguments {
     credentials: Credentials,
     #[command(flatten)]
     patience: Patience,
+    #[command(flatten)]
+    live: LiveArguments,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -139,6 +142,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, task).await?;
         let begun = Begun::new(&engine, "server");
+        let _live = arguments.live.start("polypath cp", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let copier = Copier { arguments, client, interruption, left_out: Cell::new(0) };

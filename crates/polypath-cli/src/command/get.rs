@@ -12,6 +12,7 @@ use polypath_system::console;
 use url::Url;
 
 use super::engine::{EngineArguments, Task};
+use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
 use super::shares::Begun;
 use super::transfer::{
@@ -43,6 +44,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
+    live: LiveArguments,
+    #[command(flatten)]
     engine: EngineArguments,
 }
 
@@ -60,6 +63,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, task).await?;
         let begun = Begun::new(&engine, "server");
+        let _live = arguments.live.start("polypath get", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let mut failures = Vec::new();

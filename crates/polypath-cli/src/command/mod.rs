@@ -33,6 +33,8 @@ mod interfaces;
 #[cfg(feature = "full")]
 mod lab;
 #[cfg(feature = "full")]
+mod live;
+#[cfg(feature = "full")]
 mod log;
 #[cfg(feature = "full")]
 mod man;
@@ -60,6 +62,8 @@ mod sim;
 mod soak;
 #[cfg(feature = "full")]
 mod ss;
+#[cfg(feature = "full")]
+mod top;
 #[cfg(feature = "full")]
 mod transfer;
 

@@ -9,6 +9,7 @@ use polypath_config::Policies;
 use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
 use super::engine::{EngineArguments, Task};
+use super::live::LiveArguments;
 use super::shares::Begun;
 use super::{Failure, complain, network};
 
@@ -30,6 +31,8 @@ pub(super) struct Arguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    live: LiveArguments,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -99,6 +102,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         };
         let engine = arguments.engine.start(policies, task).await?;
         let begun = Begun::new(&engine, "peer");
+        let _live = arguments.live.start_beside("polypath run", &engine)?;
         let ended = launch.run(engine.clone()).await.map_err(failure);
         begun.tell(&engine, arguments.quiet);
         ended

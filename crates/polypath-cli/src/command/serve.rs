@@ -11,6 +11,7 @@ use clap::Args;
 use polypath_config::Policies;
 
 use super::engine::{EngineArguments, Task};
+use super::live::LiveArguments;
 use super::network::block_on;
 use super::request_log::Log;
 use super::shares::Begun;
@@ -49,6 +50,8 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    live: LiveArguments,
+    #[command(flatten)]
     engine: EngineArguments,
 }
 
@@ -69,13 +72,15 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     block_on(async {
         let task = Task { is_quiet: arguments.quiet, ..Task::listening(arguments.listen.ip()) };
         let engine = arguments.engine.start(policies, task).await?;
+        let live = arguments.live.start("polypath serve", &engine)?;
         let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
         print_line(&exposure(arguments, address, token.as_ref()))?;
         let (requests, written) = Log::new(io::stdout()).map_err(Failure::run)?;
         let requests = Arc::new(requests);
-        let (is_quiet, lines) = (arguments.quiet, requests.clone());
+        // What is drawn is not to be written over.
+        let (is_quiet, lines) = (arguments.quiet || live.is_drawn(), requests.clone());
         let log = move |access: &Access| {
             if !is_quiet {
                 lines.line(&line(access, SystemTime::now()));

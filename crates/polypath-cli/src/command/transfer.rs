@@ -72,7 +72,7 @@ pub(super) fn wants_token(url: &Url) -> Failure {
 /// A bar on standard error, if that is a terminal.
 pub(super) fn bar(name: &str, total: Option<u64>, done: u64, is_quiet: bool) -> ProgressBar {
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    if is_quiet {
+    if is_quiet || console::is_held_back() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     let template = if total.is_some() {

@@ -22,6 +22,7 @@ use polypath_stack::engine::ConnectOptions;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::engine::{EngineArguments, Task};
+use super::live::LiveArguments;
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
 use super::shares::Begun;
 use super::transfer::{Patience, seconds};
@@ -64,6 +65,8 @@ pub(super) struct Arguments {
     report: ReportArguments,
     #[command(flatten)]
     patience: Patience,
+    #[command(flatten)]
+    live: LiveArguments,
     #[command(flatten)]
     engine: EngineArguments,
 }
@@ -209,6 +212,7 @@ async fn client(
     let task = arguments.engine.connecting([host]).await;
     let is_quiet = output.form() != Form::Text;
     let engine = arguments.engine.start(policies, Task { is_quiet, ..task }).await?;
+    let _live = arguments.live.start("polypath perf", &engine)?;
     if let (Engine::Kernel(kernel), true) = (&engine, parameters.wants_mptcp)
         && kernel.is_plain_tcp()
     {
@@ -255,6 +259,7 @@ async fn server(arguments: &Arguments, policies: &Policies, output: &mut Output)
     let task = Task::listening(arguments.bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
     let is_quiet = output.form() != Form::Text;
     let engine = arguments.engine.start(policies, Task { is_quiet, ..task }).await?;
+    let _live = arguments.live.start("polypath perf", &engine)?;
     let mut server = listen(arguments, &engine).await?;
     server.set_progress_limit(arguments.patience.limit());
     server.set_interval(Some(arguments.report.interval).filter(is_given));
