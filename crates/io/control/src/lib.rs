@@ -8,8 +8,8 @@
 
 mod arrivals;
 mod client;
-mod figures;
 mod early;
+mod figures;
 mod paths;
 mod report;
 mod server;

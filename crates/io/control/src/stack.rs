@@ -11,8 +11,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::report::{error_number, fallback_words};
 use super::{
-    Change, ChangeError, ConnectionReport, EventKind, EventReport, FiguresReport, ListenerReport, Observed, PathsReport,
-    SubflowReport,
+    Change, ChangeError, ConnectionReport, EventKind, EventReport, FiguresReport, ListenerReport, Observed,
+    PathsReport, SubflowReport,
 };
 
 /// Events that a slow monitor may lag behind.

@@ -5,7 +5,7 @@ use polypath_config::Policies;
 
 use super::{
     Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
-    monitor, perf, preload, run, schema, serve, ss, top,
+    monitor, path, perf, preload, run, schema, serve, ss, top,
 };
 
 #[derive(Debug, Subcommand)]
@@ -36,6 +36,8 @@ pub(super) enum Command {
     Metrics(metrics::Arguments),
     /// Show what interfaces have carried, as `polypath metrics` has recorded it
     History(history::Arguments),
+    /// Change paths, scheduler and limits of stacks that run here, in the words of `ip mptcp`
+    Path(path::Arguments),
     /// Show rates, round-trip times and losses of each path of all stacks that run here, as they change
     Top(top::Arguments),
     /// Tell why a path is used or not, and what to do about it
@@ -91,6 +93,7 @@ impl Command {
             Self::Monitor(arguments) => monitor::run(&arguments),
             Self::History(arguments) => history::run(&arguments),
             Self::Metrics(arguments) => metrics::run(&arguments),
+            Self::Path(arguments) => path::run(&arguments),
             Self::Top(arguments) => top::run(&arguments),
             Self::Doctor(arguments) => doctor::run(&arguments),
             Self::Schema(arguments) => schema::run(&arguments, policies),

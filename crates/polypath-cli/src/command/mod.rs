@@ -45,6 +45,8 @@ mod monitor;
 #[cfg(feature = "full")]
 mod network;
 #[cfg(feature = "full")]
+mod path;
+#[cfg(feature = "full")]
 mod perf;
 #[cfg(feature = "full")]
 mod preload;
