@@ -255,20 +255,23 @@ fn the_document_states_the_defaults() {
     );
 }
 
-/// What the comment above a field of a source file says.
-fn comment_of(source: &str, field: &str) -> String {
+/// What the comments above the fields of this name say, in the types of a source file.
+fn comments_of(source: &str, field: &str) -> Vec<String> {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     // Keys of files are kebab-case.
     let field = field.replace('-', "_");
     let is_field = |line: &&str| {
         ["pub", "pub(super)"].iter().any(|public| line.starts_with(&format!("{public} {field}: ")))
     };
-    let at = lines.iter().position(is_field);
-    let at = at.unwrap_or_else(|| panic!("no field {field}"));
-    let comment = lines[..at].iter().rev().skip_while(|line| line.starts_with("#["));
-    let comment = comment.take_while(|line| line.starts_with("///"));
-    let words: Vec<&str> = comment.map(|line| line.trim_start_matches("///").trim()).collect();
-    words.into_iter().rev().collect::<Vec<_>>().join(" ")
+    let comments = (0..lines.len()).filter(|at| is_field(&lines[*at])).map(|at| {
+        let comment = lines[..at].iter().rev().skip_while(|line| line.starts_with("#["));
+        let comment = comment.take_while(|line| line.starts_with("///"));
+        let words: Vec<&str> = comment.map(|line| line.trim_start_matches("///").trim()).collect();
+        words.into_iter().rev().collect::<Vec<_>>().join(" ")
+    });
+    let comments: Vec<String> = comments.collect();
+    assert!(!comments.is_empty(), "no field {field}");
+    comments
 }
 
 #[test]
@@ -286,15 +289,15 @@ fn each_setting_states_its_default() {
         let source = read(file);
         // In capitals is what has no key of its own.
         for (field, value) in settings.into_iter().filter(|(field, _)| field.to_uppercase() != *field) {
-            let comment = comment_of(&source, field);
-            let stated = comment.split("Default").skip(1).any(|after| {
+            let comments = comments_of(&source, field);
+            let stated = comments.iter().flat_map(|comment| comment.split("Default").skip(1)).any(|after| {
                 after
                     .trim_start_matches(':')
                     .trim()
                     .strip_prefix(&value)
                     .is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
             });
-            assert!(stated, "{file}: {field} is {value}, and its comment says: {comment}");
+            assert!(stated, "{file}: {field} is {value}, and its comments say: {comments:?}");
         }
     }
 }

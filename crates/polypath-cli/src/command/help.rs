@@ -118,7 +118,23 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ["polypath lab show results/low-bdp", "polypath lab show results/low-bdp --worst 5"],
     ),
     ("polypath man", ["polypath man /usr/local/share/man/man1", "polypath man ."]),
-    ("polypath monitor", ["polypath monitor", "polypath monitor --json --count 10"]),
+    (
+        "polypath path endpoint",
+        ["polypath path endpoint change wwan0 backup", "polypath path endpoint add wlan0 priority 1"],
+    ),
+    (
+        "polypath path limits",
+        ["polypath path limits show", "polypath path limits set subflows 4 add_addr_accepted 4"],
+    ),
+    (
+        "polypath path priority",
+        ["polypath path priority wlan0 1", "polypath path priority 192.0.2.7 2 --all"],
+    ),
+    (
+        "polypath path scheduler",
+        ["polypath path scheduler show", "polypath path scheduler set redundant --pid 4711"],
+    ),
+    ("polypath path show", ["polypath path show", "polypath path show --json"]),
     ("polypath perf", ["polypath perf -s", "polypath perf -c example.org -t 30 -R"]),
     (
         "polypath preload",
@@ -144,7 +160,6 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ["polypath sim examples/wifi-lte.toml", "polypath sim examples/wifi-lte.toml --seed 7 --quiet"],
     ),
     ("polypath soak", ["polypath soak --count 1000", "polypath soak --seed 7 --trace packets.txt"]),
-    ("polypath ss", ["polypath ss -Mi", "polypath ss -s --json"]),
 ];
 
 /// What the value of an option is called, whichever command has it.
@@ -255,6 +270,14 @@ mod tests {
     /// What these take is of another kind in each command: one value or two, a file or a folder, a host or what runs there.
     const OWN_VALUES: &[&str] = &["delay", "listen", "only", "out", "peer"];
 
+    /// Commands in the words of other programs: iperf3, ss and top.
+    const IN_OTHERS_WORDS: &[&str] = &["polypath perf", "polypath ss", "polypath top"];
+
+    /// An option that is spelt as another program spells it; those of engines and of live views are ours.
+    fn is_others(path: &str, arg: &Arg) -> bool {
+        IN_OTHERS_WORDS.contains(&path) && !matches!(arg.get_help_heading(), Some("Engine" | "Live view"))
+    }
+
     /// All commands that are shown, each with all the words that call it.
     fn commands() -> Vec<(String, Command)> {
         let mut found = vec![("polypath".to_string(), command(&Policies::default()))];
@@ -305,11 +328,8 @@ mod tests {
     fn an_option_is_spelt_the_same_in_every_command() {
         let mut spelt: BTreeMap<String, BTreeMap<_, Vec<String>>> = BTreeMap::new();
         for (path, command) in commands() {
-            for arg in command.get_arguments().filter(|arg| path != "polypath sim" || arg.get_id() != "json")
-            {
-                // Its own are iperf3's.
-                let is_iperf3s = path == "polypath perf" && arg.get_help_heading().is_none();
-                let Some(long) = arg.get_long().filter(|_| !is_iperf3s) else { continue };
+            for arg in command.get_arguments().filter(|arg| !is_others(&path, arg)) {
+                let Some(long) = arg.get_long() else { continue };
                 let value = value_name(arg).filter(|_| !OWN_VALUES.contains(&long));
                 let value = value.map(|name| name.trim_end_matches("[,...]").to_string());
                 let spelling = (arg.get_short(), value);
@@ -327,7 +347,7 @@ mod tests {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
                 assert!(!help.is_empty(), "{path} {}: no help", arg.get_id());
                 assert!(!arg.is_hide_possible_values_set(), "{path} {}: choices are hidden", arg.get_id());
-                if arg.get_long() == Some("json") && path != "polypath sim" {
+                if arg.get_long() == Some("json") {
                     let as_others = help.starts_with("Print") && help.contains("JSON");
                     assert!(as_others && !takes_value(arg) && arg.get_short() == Some('J'), "{path}: {help}");
                 }

@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(words(lines[1]), COLUMNS.len(), "{text}");
         assert!(lines[2].starts_with("lte ") && lines[2].contains("5.0 MB  2.0 kB      1.00 %"), "{text}");
         assert!(lines[3].contains("23.5 ms (23.5 to 23.5)") && lines[3].ends_with("8.0 Mbit/s"), "{text}");
-        assert!(lines[4].starts_with("together  15.0 MB  6.0 kB"), "{text}");
+        assert!(lines[4].starts_with("together ") && lines[4].contains("15.0 MB  6.0 kB"), "{text}");
     }
 
     #[test]

@@ -20,9 +20,7 @@ use super::{Failure, complain, harmless, print_line};
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  polypath monitor -ts\n  polypath monitor --json | jq 'select(.event == \"SF_CLOSED\")'"
-)]
+#[command(after_help = "Examples:\n  polypath monitor -ts\n  polypath monitor --json --count 10")]
 pub(super) struct Arguments {
     /// Begin each line with the time (UTC); -ts as of `ip` does, too
     #[arg(short = 't', long)]

@@ -43,6 +43,7 @@ enum What {
     /// backups; those of a path that is added again are opened. An address that is none of this host's can be announced: add
     /// ADDRESS signal. It holds until the stack ends.
     Endpoint {
+        /// What to do, in the words of `ip mptcp endpoint`
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
     },
@@ -51,6 +52,7 @@ enum What {
     /// They hold for live connections too: what they allow now is opened, and what is there stays.
     #[command(alias = "limit")]
     Limits {
+        /// What to do, in the words of `ip mptcp limits`
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
     },
@@ -59,6 +61,7 @@ enum What {
     /// Live connections change at once; what was given to a path stays there. Connections whose program brings settings of its
     /// own keep those when they are opened later.
     Scheduler {
+        /// Either show, or set and a name
         #[arg(value_name = "WORDS")]
         words: Vec<String>,
     },
@@ -67,6 +70,7 @@ enum What {
         /// An interface or an address
         #[arg(value_name = "INTERFACE")]
         path: String,
+        /// From 0 to 255
         #[arg(value_name = "N")]
         priority: u8,
     },
