@@ -1,8 +1,9 @@
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::server::is_deserted;
@@ -10,6 +11,15 @@ use super::{Answer, Ask, Change, EventReport, Question};
 
 /// How long a stack may take to answer. One that is stopped takes for ever.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a stack may say of its connections: some thirty thousand of them.
+const MOST_OF_CONNECTIONS_BYTES: usize = 64 << 20;
+/// What it may say of anything else.
+const MOST_OF_OTHERS_BYTES: usize = 4 << 20;
+/// What one event may have.
+const MOST_OF_EVENT_BYTES: usize = 64 << 10;
+/// Stacks of one directory that are asked.
+const MOST_STACKS: usize = 256;
 
 /// How often somebody who waits for room at a socket tries again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -28,8 +38,12 @@ pub fn find(directory: &Path) -> io::Result<Vec<Peer>> {
     };
     let mut peers = Vec::new();
     for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "sock") && !is_deserted(&path) {
+        let entry = entry?;
+        let path = entry.path();
+        // A link would lead to somebody else's stack.
+        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let is_named = path.extension().is_some_and(|extension| extension == "sock");
+        if is_named && is_socket && peers.len() < MOST_STACKS && !is_deserted(&path) {
             peers.push(Peer { path });
         }
     }
@@ -73,11 +87,11 @@ impl Peer {
         Ok(Monitor { lines: self.open_with(&question).await?.1 })
     }
 
-    async fn open(&self, ask: Ask) -> io::Result<(Answer, Lines<BufReader<UnixStream>>)> {
+    async fn open(&self, ask: Ask) -> io::Result<(Answer, Lines)> {
         self.open_with(&Question { ask, early: false, change: None }).await
     }
 
-    async fn open_with(&self, question: &Question) -> io::Result<(Answer, Lines<BufReader<UnixStream>>)> {
+    async fn open_with(&self, question: &Question) -> io::Result<(Answer, Lines)> {
         let mut stream = loop {
             match UnixStream::connect(&self.path).await {
                 // Too many wait there already.
@@ -87,11 +101,16 @@ impl Peer {
                 stream => break stream?,
             }
         };
+        let ask = question.ask;
         let mut question = serde_json::to_vec(question)?;
         question.push(b'\n');
         stream.write_all(&question).await?;
-        let mut lines = BufReader::new(stream).lines();
-        let line = lines.next_line().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let most = match ask {
+            Ask::Connections => MOST_OF_CONNECTIONS_BYTES,
+            _ => MOST_OF_OTHERS_BYTES,
+        };
+        let mut lines = Lines { reader: BufReader::new(stream), begun: Vec::new() };
+        let line = lines.next(most).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let answer: Answer = serde_json::from_str(&line)?;
         match answer.error {
             Some(error) => Err(io::Error::other(error)),
@@ -103,15 +122,49 @@ impl Peer {
 /// Events of a stack.
 #[derive(Debug)]
 pub struct Monitor {
-    lines: Lines<BufReader<UnixStream>>,
+    lines: Lines,
 }
 
 impl Monitor {
     /// The next; none once the stack has ended. May be given up at any time.
     pub async fn next(&mut self) -> io::Result<Option<EventReport>> {
-        match self.lines.next_line().await? {
+        match self.lines.next(MOST_OF_EVENT_BYTES).await? {
             Some(line) => Ok(Some(serde_json::from_str(&line)?)),
             None => Ok(None),
         }
     }
+}
+
+/// What a stack says, by lines. A stack of somebody else's may say anything, for as long as it likes.
+#[derive(Debug)]
+struct Lines {
+    reader: BufReader<UnixStream>,
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// The next one, of so many bytes at most. May be given up at any time.
+    async fn next(&mut self, most: usize) -> io::Result<Option<String>> {
+        loop {
+            let arrived = self.reader.fill_buf().await?;
+            if arrived.is_empty() {
+                let is_cut = !self.begun.is_empty();
+                return if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) };
+            }
+            let end = arrived.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(arrived.len(), |at| at + 1);
+            if self.begun.len() + taken > most {
+                return Err(invalid(format!("it says more than {most} bytes")));
+            }
+            self.begun.extend_from_slice(&arrived[..end.unwrap_or(taken)]);
+            self.reader.consume(taken);
+            if end.is_some() {
+                return String::from_utf8(std::mem::take(&mut self.begun)).map(Some).map_err(invalid);
+            }
+        }
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -13,6 +13,7 @@ use polypath_congestion::Algorithms;
 use polypath_mptcp::path_manager::PathManagers;
 use polypath_mptcp::scheduler::Schedulers;
 use polypath_units::named::Kind as _;
+use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -287,7 +288,11 @@ impl Unread {
 
 /// The text of a file that nobody else may have put there or changed.
 fn text_of(path: &Path) -> Result<String, Unread> {
-    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    // A pipe holds nobody up, and what lies in somebody's folder leads nowhere else.
+    let beside = if path.is_absolute() { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | beside;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(io::Error::from);
+    let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
     let (found, file) = match opened {
         Ok(opened) => opened,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -295,6 +300,9 @@ fn text_of(path: &Path) -> Result<String, Unread> {
         }
         Err(error) => return Err(Unread::Io(error)),
     };
+    if !found.is_file() {
+        return Err(Unread::Refused("no regular file; expected a configuration".into()));
+    }
     let me = rustix::process::geteuid().as_raw();
     if let Some(problem) = not_trusted(found.uid(), found.mode() & 0o7777, me) {
         return Err(Unread::Refused(problem));

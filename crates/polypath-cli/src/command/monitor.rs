@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::network::block_on;
 use super::ss::{peers, silence};
-use super::{Failure, complain, harmless, print_line};
+use super::{Failure, complain, harmless, harmless_json, print_line};
 
 /// How often new stacks are looked for beside that: their sockets may come where nothing is watched.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ fn show(arguments: &Arguments, event: EventReport) -> Result<(), Failure> {
     let time = at.to_rfc3339_opts(SecondsFormat::Micros, true);
     if arguments.json {
         let timed = Timed { time, event };
-        return print_line(&serde_json::to_string(&timed).map_err(Failure::run)?);
+        return print_line(&harmless_json(&serde_json::to_string(&timed).map_err(Failure::run)?));
     }
     let line = harmless(&event.to_string());
     print_line(&if arguments.timestamp { format!("[{time}] {line}") } else { line })

@@ -192,7 +192,7 @@ fn show(arguments: &Arguments, stacks: &[(Peer, Answer)], part: Part) -> Result<
                 writeln!(text, "add_addr_accepted {} subflows {}", paths.add_addr_accepted, paths.subflows);
         }
         if matches!(part, Part::All | Part::Scheduler) {
-            let _ = writeln!(text, "scheduler {}", paths.scheduler);
+            let _ = writeln!(text, "scheduler {}", harmless(&paths.scheduler));
         }
     }
     if text.is_empty() { Ok(()) } else { print_line(text.trim_end()) }

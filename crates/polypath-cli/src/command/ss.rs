@@ -5,7 +5,8 @@ mod rows;
 
 use std::fmt::Write;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use filter::Filter;
@@ -15,7 +16,7 @@ use polypath_system::runtime_directory;
 use rows::{Shown, subject, subject_of_listener, table};
 
 use super::network::block_on;
-use super::{Failure, complain, print_json, print_line};
+use super::{Failure, complain, harmless, print_json, print_line};
 
 #[derive(Args, Debug)]
 #[command(
@@ -136,12 +137,29 @@ async fn ask(what: Ask) -> Result<Vec<Answer>, Failure> {
     let mut answers = Vec::new();
     for (peer, result) in peers.iter().zip(results) {
         match result {
-            Ok(answer) => answers.push(answer),
+            Ok(mut answer) => {
+                disarm(&mut answer);
+                answers.push(answer);
+            }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => complain(&silence(peer)),
             Err(_) => {}
         }
     }
     Ok(answers)
+}
+
+/// Who started a stack chose its names, which do nothing to a terminal then.
+fn disarm(answer: &mut Answer) {
+    let disarm = |text: &mut String| *text = harmless(text);
+    disarm(&mut answer.process);
+    answer.counters.iter_mut().for_each(|(name, _)| disarm(name));
+    for connection in &mut answer.connections {
+        disarm(&mut connection.scheduler);
+        for subflow in &mut connection.subflows {
+            disarm(&mut subflow.congestion);
+            subflow.interface.iter_mut().for_each(disarm);
+        }
+    }
 }
 
 /// What is said of a stack that does not answer.
@@ -156,15 +174,27 @@ pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
     if own == Path::new("/run/polypath")
         && let Ok(users) = std::fs::read_dir("/run/user")
     {
-        directories.extend(users.flatten().map(|user| user.path().join("polypath")));
+        directories.extend(users.flatten().map(|user| user.path().join("polypath")).filter(is_its_users));
     }
     let mut peers = Vec::new();
     for directory in directories {
-        let found =
-            find(&directory).map_err(|error| Failure::Run(format!("{}: {error}", directory.display())))?;
-        peers.extend(found);
+        match find(&directory) {
+            Ok(found) => peers.extend(found),
+            Err(error) if directory == own => {
+                return Err(Failure::Run(format!("{}: {error}", directory.display())));
+            }
+            // Nobody else's directory keeps anybody from their own stacks.
+            Err(error) => complain(&format!("{}: {error}; it is left out", directory.display())),
+        }
     }
     Ok(peers)
+}
+
+/// A folder of the user in whose place it is, and not a link to another.
+fn is_its_users(directory: &PathBuf) -> bool {
+    let owner_above = directory.parent().and_then(|above| std::fs::symlink_metadata(above).ok());
+    let found = std::fs::symlink_metadata(directory).ok();
+    found.zip(owner_above).is_some_and(|(found, above)| found.is_dir() && found.uid() == above.uid())
 }
 
 /// As `nstat` prints them; the numbers of all stacks together.
@@ -172,7 +202,7 @@ fn counters(arguments: &Arguments, answers: &[Answer]) -> String {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for (name, value) in answers.iter().flat_map(|answer| &answer.counters) {
         match sums.iter_mut().find(|(known, _)| known == name) {
-            Some((_, sum)) => *sum += value,
+            Some((_, sum)) => *sum = sum.saturating_add(*value),
             None => sums.push((name, *value)),
         }
     }

@@ -103,6 +103,8 @@ impl Stragglers {
 const LOOKS: u32 = 4;
 /// After the client has sent all: how long what is still under way may take to move on.
 const STRAGGLING: Duration = Duration::from_millis(500);
+/// How long nothing may move, however low a rate the client asked for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// How long a program may take to read what has arrived at its host.
 const READING: Duration = Duration::from_millis(20);
@@ -161,7 +163,7 @@ impl Measurement {
             }
             None => Duration::ZERO,
         };
-        self.progress_limit = limit.map(|limit| limit.max(between_blocks));
+        self.progress_limit = limit.map(|limit| limit.max(between_blocks.min(LONGEST_PAUSE)));
     }
 
     fn look_for_progress(&mut self) -> Result<(), Error> {

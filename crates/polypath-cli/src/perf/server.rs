@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Server {
         let client = self.next_client().await?;
         self.last = Some(client.cookie);
         let mut control = Control::new(client.stream);
-        let begun = self.begin(&mut control, &client.cookie).await;
+        let begun = self.begin(&mut control, &client.cookie, client.peer.ip()).await;
         let (parameters, flows) = match begun {
             Ok(begun) => begun,
             Err(error) => {
@@ -136,6 +136,7 @@ impl Server {
         &mut self,
         control: &mut Control,
         cookie: &Cookie,
+        client: IpAddr,
     ) -> Result<(Parameters, Vec<Flow>), Error> {
         control.send(State::ParameterExchange).await?;
         let offer = control.offer().await?;
@@ -144,7 +145,7 @@ impl Server {
         let flows = if parameters.is_udp() {
             let door = self.open_door(&parameters).map_err(Error::Listen)?;
             control.send(State::CreateStreams).await?;
-            gather_datagrams(door, &parameters, control).await?
+            gather_datagrams(door, client, &parameters, control).await?
         } else {
             control.send(State::CreateStreams).await?;
             self.gather(cookie, &parameters, control).await?
@@ -298,6 +299,7 @@ fn too_late() -> Error {
 /// The streams of datagrams, as they come.
 async fn gather_datagrams(
     mut door: Door,
+    client: IpAddr,
     parameters: &Parameters,
     control: &mut Control,
 ) -> Result<Vec<Flow>, Error> {
@@ -305,7 +307,7 @@ async fn gather_datagrams(
     let mut flows = Vec::new();
     for number in 0..parameters.connections() {
         let socket = tokio::select! {
-            socket = timeout_at(deadline, door.next(parameters)) => socket.map_err(|_| too_late())?,
+            socket = timeout_at(deadline, door.next(client, parameters)) => socket.map_err(|_| too_late())?,
             state = control.state() => return Err(unexpected(state?)),
         };
         let sends = Role::Server.sends(parameters, number);
@@ -364,12 +366,12 @@ async fn accept_all(listener: Listener, arrivals: mpsc::Sender<Arrival>) {
                 let arrivals = arrivals.clone();
                 order += 1;
                 tokio::spawn(async move {
-                    let cookie = read_cookie(&mut stream).await;
-                    drop(permit);
-                    if let Ok(cookie) = cookie {
+                    if let Ok(cookie) = read_cookie(&mut stream).await {
                         // Nobody listens any more when the server is gone.
                         let _ = arrivals.send(Arrival { order, cookie, stream, peer }).await;
                     }
+                    // Who waits to be served takes a place, too.
+                    drop(permit);
                 });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,

@@ -109,11 +109,14 @@ impl Door {
         Ok(Self { at, socket: datagram_socket(at, parameters)? })
     }
 
-    /// The next stream. Words that open none are dropped.
-    pub(super) async fn next(&mut self, parameters: &Parameters) -> io::Result<UdpSocket> {
+    /// The next stream from a client. What others send, and words that open none, are dropped: nobody has datagrams sent to a third.
+    pub(super) async fn next(&mut self, client: IpAddr, parameters: &Parameters) -> io::Result<UdpSocket> {
         loop {
             let mut word = [0; 64];
             let (length, peer) = self.socket.recv_from(&mut word).await?;
+            if peer.ip().to_canonical() != client.to_canonical() {
+                continue;
+            }
             let Some(answer) = answer(&word[..length]) else { continue };
             self.socket.connect(peer).await?;
             let next = datagram_socket(self.at, parameters)?;

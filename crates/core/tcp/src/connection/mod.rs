@@ -131,8 +131,8 @@ pub struct Setup {
 /// let mut client: Connection = Connection::connect(now, setup(tuple, 1));
 /// let Transport::Tcp(syn) = client.poll_transmit(now, &mut ()).unwrap().transport else { panic!("a segment") };
 /// let mut server: Connection = Connection::accept(now, setup(tuple.reversed(), 2), &syn);
-/// let Transport::Tcp(syn_ack) = server.poll_transmit(now, &mut ()).unwrap().transport else { panic!("a segment") };
-/// client.handle_segment(now, syn_ack, &mut ());
+/// let Transport::Tcp(mut syn_ack) = server.poll_transmit(now, &mut ()).unwrap().transport else { panic!("a segment") };
+/// client.handle_segment(now, &mut syn_ack, &mut ());
 /// assert_eq!((client.state(), server.state()), (State::Established, State::SynReceived));
 /// ```
 #[derive(Debug)]

@@ -19,7 +19,12 @@ impl PathWishes {
     pub(super) fn handle_added(&mut self, came: LocalEndpoint) -> Option<LocalEndpoint> {
         let endpoint = match self.changed.get(&came.addr) {
             // Where it is reached, and what may go over it, is the network's business.
-            Some(wished) => LocalEndpoint { announced_as: came.announced_as, budget: came.budget, ..*wished },
+            Some(wished) => LocalEndpoint {
+                signal: wished.signal || came.signal,
+                announced_as: came.announced_as,
+                budget: came.budget,
+                ..*wished
+            },
             None => came,
         };
         match self.withheld.iter_mut().find(|withheld| withheld.addr == came.addr) {

@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 use super::collect::{Collector, Source};
 
 /// Scrapers at once. Further ones wait.
-const MOST_SCRAPERS: usize = 16;
+const MOST_SCRAPERS: usize = 64;
 /// How long one may take from its connection to the last byte.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// After a failure to accept, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 /// What the fields of a request may have.
