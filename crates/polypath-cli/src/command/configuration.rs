@@ -511,6 +511,6 @@ congestion-control = "lia"
         assert_eq!(load(Some(&path), &Policies::default()).map(|files| files.len()).ok(), Some(1));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("our own file");
         assert!(failure(&path).contains("mine.toml: others may write it (mode 0666); expected"));
-        assert!(failure(folder.path()).contains("can't be read"), "a folder");
+        assert!(failure(folder.path()).contains("no regular file"), "a folder");
     }
 }
