@@ -72,8 +72,8 @@ fn a_scenario_writes_what_the_schema_says_and_gives_what_it_gave() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = workspace("examples/wifi-lte.toml");
     let file = file.to_str().expect("UTF-8");
-    let plain = run(&["sim", file, "--quiet", "--report", "1.html"], folder.path());
-    let traced = run(&["sim", file, "--quiet", "--report", "2.html", "--qlog", "sim.qlog"], folder.path());
+    let plain = run(&["sim", file, "--json", "--report", "1.html"], folder.path());
+    let traced = run(&["sim", file, "--json", "--report", "2.html", "--qlog", "sim.qlog"], folder.path());
     assert_eq!(plain, traced);
     let names = names(&folder.path().join("sim.qlog"));
     assert!(EVENTS.iter().all(|event| names.contains(*event)), "{names:?}");

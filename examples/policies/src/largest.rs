@@ -32,10 +32,16 @@ mod tests {
         let small = SubflowView::new(1, Duration::from_millis(10));
         let large = SubflowView { window_bytes: 100_000, ..SubflowView::new(2, Duration::from_millis(50)) };
         let made_up = View::builder().subflow(small).subflow(large).unsent_bytes(50_000);
-        assert_eq!(LARGEST.build().select(&made_up.view()).map(|decision| decision.subflow), Some(SubflowId(2)));
+        assert_eq!(
+            LARGEST.build().select(&made_up.view()).map(|decision| decision.subflow),
+            Some(SubflowId(2))
+        );
         let full = SubflowView { room_bytes: 0, ..large };
         let made_up = View::builder().subflow(small).subflow(full).unsent_bytes(50_000);
-        assert_eq!(LARGEST.build().select(&made_up.view()).map(|decision| decision.subflow), Some(SubflowId(1)));
+        assert_eq!(
+            LARGEST.build().select(&made_up.view()).map(|decision| decision.subflow),
+            Some(SubflowId(1))
+        );
         assert_eq!(LARGEST.build().select(&View::builder().subflow(small).view()), None);
     }
 }
