@@ -25,6 +25,7 @@ impl Payload {
     pub const EMPTY: Self = Self { rope: Rope::Empty };
 
     /// Length in bytes.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.rope {
