@@ -20,7 +20,7 @@ use book::{Block, Page, pages, workspace};
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(120);
 /// What is downloaded: long enough for a path to be lost in the middle.
-const LARGE_BYTES: usize = 12_000_000;
+const LARGE_BYTES: usize = 36_000_000;
 /// The rate of each uplink.
 const RATE: &str = "20mbit";
 
