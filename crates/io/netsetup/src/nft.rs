@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities};
 use serde_json::Value;
 
 /// Its name.
@@ -57,10 +58,13 @@ pub(super) fn list(arguments: &[&str], kind: &str) -> io::Result<Vec<Value>> {
 fn nft(arguments: &[&str], input: &str) -> io::Result<Vec<u8>> {
     let mut command = Command::new(program());
     command.args(arguments).process_group(0);
-    // SAFETY: between fork and exec there is one system call, and no memory is taken.
+    // SAFETY: between fork and exec there are system calls only, and no memory is taken.
     #[allow(unsafe_code)]
     unsafe {
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+        command.pre_exec(|| {
+            pass_on_capability();
+            Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+        });
     }
     let mut child = command
         .stdin(Stdio::piped())
@@ -80,6 +84,16 @@ fn nft(arguments: &[&str], input: &str) -> io::Result<Vec<u8>> {
         (first, _) => first.unwrap_or_default().to_string(),
     };
     Err(io::Error::other(format!("nft refused what it was asked for: {reason}")))
+}
+
+/// Where this program has its capability from its file (`setcap`), what it starts has none, unless it is ambient. A kernel that
+/// refuses that, or a process without the capability, changes nothing: then nft says what it lacks.
+fn pass_on_capability() {
+    let Ok(mut sets) = capabilities(None) else { return };
+    sets.inheritable |= sets.permitted & CapabilitySet::NET_ADMIN;
+    if set_capabilities(None, sets).is_ok() {
+        let _ = configure_capability_in_ambient_set(CapabilitySet::NET_ADMIN, true);
+    }
 }
 
 fn not_started(error: io::Error) -> io::Error {
