@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_control::offer;
+use polypath_mptcp::scheduler;
 use polypath_stack::stack::{StackListener, StackStream};
 use polypath_stack::udp::{UdpOptions, UdpPath};
 use polypath_stack::{Stack, WeakStack};
@@ -215,6 +216,16 @@ async fn path_changes_a_stack_while_it_carries_data() {
     printed(folder, "path scheduler set redundant").await;
     assert_eq!(client.connections()[0].1.scheduler, "redundant", "the live one too");
     assert_eq!(printed(folder, "path scheduler show").await, "scheduler redundant\n");
+    // A scheduler of the program's own.
+    let mut schedulers = client.schedulers();
+    let redundant = "redundant".parse::<scheduler::Policy>().expect("ours");
+    schedulers.add(scheduler::Policy::from_fn("mine", move |given| redundant.build_for(given)));
+    client.set_schedulers(schedulers);
+    printed(folder, "path scheduler set mine").await;
+    assert_eq!(printed(folder, "path scheduler show").await, "scheduler mine\n");
+    let (said, _) = refused(folder, "path scheduler set best").await;
+    assert!(said.contains("mine") && said.contains("lowest-rtt"), "{said}");
+    printed(folder, "path scheduler set redundant").await;
     exchange(&mut near, &mut far).await;
     printed(folder, "path limits set subflows 0 add_addr_accepted 3").await;
     assert_eq!(printed(folder, "path limits").await, "add_addr_accepted 3 subflows 0\n");

@@ -107,6 +107,12 @@ impl Policies {
         K::registry(self).find(text)
     }
 
+    /// The registry of a kind.
+    #[must_use]
+    pub fn registry<K: PolicyKind>(&self) -> &Registry<K> {
+        K::registry(self)
+    }
+
     /// All policies of a kind, ours first.
     pub fn all<K: PolicyKind>(&self) -> impl Iterator<Item = &Named<K>> {
         K::registry(self).iter()

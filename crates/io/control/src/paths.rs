@@ -156,7 +156,7 @@ pub enum ChangeError {
         /// The identifier.
         id: u8,
     },
-    /// No scheduler of ours.
+    /// No scheduler that the stack knows.
     #[error(transparent)]
     Scheduler(#[from] scheduler::UnknownPolicy),
 }
@@ -169,7 +169,7 @@ impl PathsReport {
             subflows: limits.subflows,
             add_addr_accepted: limits.add_addr_accepted,
             scheduler: stack.connection_config().scheduler.to_string(),
-            schedulers: scheduler::Policy::names().map(String::from).collect(),
+            schedulers: stack.schedulers().iter().map(|policy| policy.name().into()).collect(),
         }
     }
 }
@@ -256,7 +256,7 @@ pub(super) fn change(stack: &Stack, change: &Change) -> Result<(), ChangeError> 
                 add_addr_accepted: add_addr_accepted.unwrap_or(limits.add_addr_accepted),
             });
         }
-        Change::Scheduler(name) => stack.set_scheduler(&name.parse::<scheduler::Policy>()?),
+        Change::Scheduler(name) => stack.set_scheduler(&stack.schedulers().find(name)?),
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use polypath_mptcp::path_manager::{Limits, LocalEndpoint};
-use polypath_mptcp::scheduler;
+use polypath_mptcp::scheduler::{self, Schedulers};
+use polypath_units::named::Registry;
 
 use super::handle::Stack;
 
@@ -74,6 +75,17 @@ impl Stack {
     /// Changes the scheduler of all connections, and of those to come that bring no settings of their own.
     pub fn set_scheduler(&self, policy: &scheduler::Policy) {
         self.shared.with(|state, now| state.host.set_scheduler(now, policy));
+    }
+
+    /// The schedulers that can be chosen by name while it runs: ours, unless it was told of more.
+    #[must_use]
+    pub fn schedulers(&self) -> Registry<Schedulers> {
+        self.shared.peek(|state| state.schedulers.clone())
+    }
+
+    /// Tells it which schedulers can be chosen by name.
+    pub fn set_schedulers(&self, schedulers: Registry<Schedulers>) {
+        self.shared.with(|state, _| state.schedulers = schedulers);
     }
 
     /// The address by which the stack knows one of this host's.

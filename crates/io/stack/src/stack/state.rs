@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
+use polypath_mptcp::scheduler::Schedulers;
 use polypath_mptcp::{CloseReason, ConnectionConfig, ConnectionId, ConnectionInfo, Event, Host, HostConfig};
 use polypath_system::WallClock;
 use polypath_tcp::ListenerId;
 use polypath_units::Instant;
+use polypath_units::named::Registry;
 use polypath_wire::{Endpoint, Packet, Payload, Transport};
 use tokio::sync::{Notify, broadcast};
 
@@ -59,6 +61,8 @@ pub(super) struct State {
     /// Local addresses of subflows that a peer was asked not to use.
     pub(super) set_aside: Vec<IpAddr>,
     pub(super) path_names: PathNames,
+    /// Those that can be chosen by name while it runs.
+    pub(super) schedulers: Registry<Schedulers>,
     pub(super) tally: Tally,
     pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
     armed: Armed,
@@ -109,6 +113,7 @@ impl StackShared {
             wishes: PathWishes::default(),
             set_aside: Vec::new(),
             path_names: PathNames::default(),
+            schedulers: Registry::default(),
             tally: Tally::default(),
             observers: broadcast::Sender::new(OBSERVED_EVENTS),
             armed: Armed::NEVER,
