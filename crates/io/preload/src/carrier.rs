@@ -16,6 +16,8 @@ const OPTIONS: &str = "POLYPATH_PRELOAD_OPTIONS";
 const KEEPER: &str = "POLYPATH_PRELOAD_KEEPER";
 /// The `polypath` command, which is the keeper's program. It lies beside the library if nothing is said.
 const COMMAND: &str = "POLYPATH_PRELOAD_COMMAND";
+/// It is there if the keeper is to say something: then its standard error is the program's.
+const VERBOSITY: &str = "POLYPATH_PRELOAD_VERBOSITY";
 /// Its subcommand.
 const SUBCOMMAND: &str = "preload-keeper";
 
@@ -82,7 +84,9 @@ pub(crate) fn launch_keeper(address: &KeeperAddress) -> io::Result<()> {
     let options = options().into_string().unwrap_or_default();
     let variables = [(KEEPER, address.to_string()), (OPTIONS, options)];
     let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
-    launch(&command()?, &[SUBCOMMAND], &variables)
+    let wish = std::env::var(VERBOSITY).ok().map(|wish| wish.parse().unwrap_or(0_usize));
+    let words: Vec<&str> = std::iter::repeat_n("-v", wish.unwrap_or(0).min(3)).chain([SUBCOMMAND]).collect();
+    launch(&command()?, &words, &variables, wish.is_some())
 }
 
 fn command() -> io::Result<PathBuf> {

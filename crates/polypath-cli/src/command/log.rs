@@ -1,7 +1,9 @@
 //! What the libraries log, as the command says it: a line on standard error for each event.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -15,8 +17,27 @@ use super::complain;
 /// The variable that says how much is logged, of everything or of one target each.
 const VARIABLE: &str = "RUST_LOG";
 
+/// More of them say no more.
+const MOST: u8 = 3;
+
+/// Helper processes say as much: so often is `-v` given to them.
+static VERBOSITY: AtomicU8 = AtomicU8::new(0);
+
+/// The options by which a helper process says as much as this one.
+pub(super) fn options_for_helpers() -> Vec<OsString> {
+    vec!["-v".into(); VERBOSITY.load(Ordering::Relaxed).min(MOST).into()]
+}
+
+/// What a helper process that gets no options of its own is to say, if it is to say anything.
+pub(super) fn wish_for_helpers() -> Option<String> {
+    let verbosity = VERBOSITY.load(Ordering::Relaxed).min(MOST);
+    let is_asked = env::var_os(VARIABLE).is_some_and(|asked| !asked.is_empty());
+    (verbosity > 0 || is_asked).then(|| verbosity.to_string())
+}
+
 /// Shows from now on what the libraries log: warnings and errors, more with each `-v`, and what the environment asks for.
 pub(super) fn start(verbosity: u8) {
+    VERBOSITY.store(verbosity, Ordering::Relaxed);
     let asked = env::var_os(VARIABLE).unwrap_or_default();
     let (targets, not_read) = targets(&asked.to_string_lossy(), verbosity);
     // Somebody's own command may have a subscriber already, which then has the events.

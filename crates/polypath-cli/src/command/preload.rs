@@ -13,7 +13,7 @@ use polypath_relay::EngineChoice;
 use polypath_relay::keeper::{Keeper, KeeperAddress, tell_ready};
 
 use super::engine::{EngineArguments, Task, guardian};
-use super::{Failure, complain, network};
+use super::{Failure, complain, log, network};
 
 /// The subcommand that keeps the connections of preloaded programs; the library starts it.
 pub(super) const KEEPER: &str = "preload-keeper";
@@ -21,6 +21,9 @@ pub(super) const KEEPER: &str = "preload-keeper";
 const OPTIONS_VARIABLE: &str = "POLYPATH_PRELOAD_OPTIONS";
 const KEEPER_VARIABLE: &str = "POLYPATH_PRELOAD_KEEPER";
 const COMMAND_VARIABLE: &str = "POLYPATH_PRELOAD_COMMAND";
+
+/// How often `-v` was given. It is there if the keeper is to say anything: then it has the program's standard error.
+const VERBOSITY_VARIABLE: &str = "POLYPATH_PRELOAD_VERBOSITY";
 
 const LIBRARY: &str = "libpolypath_preload.so";
 /// Names the library when it isn't beside the command.
@@ -76,6 +79,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // One for the program and all that it starts.
     let keeper = KeeperAddress::random().map_err(Failure::run)?;
     command.env(KEEPER_VARIABLE, keeper.to_string());
+    if let Some(wish) = log::wish_for_helpers() {
+        command.env(VERBOSITY_VARIABLE, wish);
+    }
     command.env(COMMAND_VARIABLE, env::current_exe().map_err(Failure::run)?);
     Err(Failure::run(format!("{name}: can't be run: {}", command.exec())))
 }

@@ -11,7 +11,7 @@ use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_e
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
 use super::shares::Begun;
-use super::{Failure, complain, network};
+use super::{Failure, complain, log, network};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
@@ -87,6 +87,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let resolvers = enclosure.resolvers.clone();
     let inside = |channel: i32| {
         let mut command = Command::new("/proc/self/exe");
+        command.args(log::options_for_helpers());
         command.arg(INSIDE).arg(format!("--channel={channel}")).arg(format!("--mtu={}", arguments.mtu));
         command.args(resolvers.iter().map(|resolver| format!("--resolver={resolver}")));
         command.arg("--").args(&arguments.command);

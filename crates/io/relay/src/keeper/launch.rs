@@ -20,8 +20,13 @@ const READY: &str = "ready";
 const LEFT_OUT: &str = "LD_PRELOAD";
 
 /// Runs `program` with `arguments` as a keeper, a process that is nobody's child, and waits until it can be asked. It has the
-/// variables of this process, but for `changed`.
-pub fn launch(program: &Path, arguments: &[&str], changed: &[(&str, &str)]) -> io::Result<()> {
+/// variables of this process, but for `changed`. What it says goes to this process's standard error, or nowhere.
+pub fn launch(
+    program: &Path,
+    arguments: &[&str],
+    changed: &[(&str, &str)],
+    is_heard: bool,
+) -> io::Result<()> {
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(OsStr::new));
     let words = words.map(text).collect::<io::Result<Vec<_>>>()?;
     let is_kept = |name: &OsStr| name != LEFT_OUT && changed.iter().all(|(other, _)| name != *other);
@@ -43,7 +48,7 @@ pub fn launch(program: &Path, arguments: &[&str], changed: &[(&str, &str)]) -> i
     let variables: Vec<*const c_char> =
         variables.iter().map(|variable| variable.as_ptr()).chain([std::ptr::null()]).collect();
     // SAFETY: both lists end with a null, and they and what they point to live through the call.
-    unsafe { start(&words, &variables, nothing.as_raw_fd(), writer.as_raw_fd())? };
+    unsafe { start(&words, &variables, nothing.as_raw_fd(), writer.as_raw_fd(), is_heard)? };
     drop(writer);
     let mut told = String::new();
     // A line, not an end: another thread of the program may have forked in between.
@@ -74,13 +79,14 @@ unsafe fn start(
     variables: &[*const c_char],
     nothing: c_int,
     told: c_int,
+    is_heard: bool,
 ) -> io::Result<()> {
     // SAFETY: without flags and stack this is fork: the child has memory of its own. Other threads are not in it, so that it
     // makes nothing but system calls.
     match unsafe { clone() } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: this is that child, and the caller vouches for the lists.
-        0 => unsafe { become_keeper(words, variables, nothing, told) },
+        0 => unsafe { become_keeper(words, variables, nothing, told, is_heard) },
         child => {
             let mut status = 0;
             // SAFETY: the number is our own child's, and the status lives through the call.
@@ -106,6 +112,7 @@ unsafe fn become_keeper(
     variables: &[*const c_char],
     nothing: c_int,
     told: c_int,
+    is_heard: bool,
 ) -> ! {
     // SAFETY: system calls, on descriptors that are open here and on lists that the caller vouches for. No handler of the
     // program's may run here, so that signals stay blocked until there is another program.
@@ -118,7 +125,10 @@ unsafe fn become_keeper(
             libc::_exit(0);
         }
         for standard in 0..TOLD_AT {
-            libc::dup2(nothing, standard);
+            // A closed one must not become another descriptor.
+            if standard != libc::STDERR_FILENO || !is_heard || libc::fcntl(standard, libc::F_GETFD) < 0 {
+                libc::dup2(nothing, standard);
+            }
         }
         libc::dup2(told, TOLD_AT);
         libc::syscall(libc::SYS_close_range, TOLD_AT + 1, c_int::MAX, 0);
