@@ -36,7 +36,8 @@ impl Carried {
         }
     }
 
-    fn add(&mut self, more: Self) {
+    /// Adds what was carried besides.
+    pub fn add(&mut self, more: Self) {
         self.sent_bytes += more.sent_bytes;
         self.received_bytes += more.received_bytes;
         self.retransmitted_bytes += more.retransmitted_bytes;

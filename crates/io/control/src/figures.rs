@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use polypath_mptcp::SubflowInfo;
-use polypath_stack::Stack;
 use polypath_stack::stack::{Figures, PathFigures};
+use polypath_stack::{Fallback, Stack};
 use serde::{Deserialize, Serialize};
 
 use super::report::fallback_words;
@@ -69,24 +69,39 @@ impl SubflowsNow {
 impl FiguresReport {
     pub(super) fn of(stack: &Stack) -> Self {
         let connections = stack.connections();
-        let Figures { paths, fallbacks } = stack.figures();
+        let subflows: Vec<&SubflowInfo> = connections.iter().flat_map(|(_, info)| &info.subflows).collect();
+        Self::new(stack.figures(), connections.len(), &subflows)
+    }
+
+    /// What was counted, and the subflows of connections that are open now.
+    #[must_use]
+    pub fn new(figures: Figures, connections: usize, subflows: &[&SubflowInfo]) -> Self {
+        let Figures { paths, fallbacks } = figures;
         let addresses: Vec<IpAddr> = paths.iter().map(|path| path.address).collect();
         // Addresses beyond those that are counted for themselves share the last place.
         let place = |subflow: &SubflowInfo| {
-            let own = addresses.iter().position(|addr| *addr == subflow.tuple.local.addr);
+            let addr = subflow.tuple.local.addr;
+            let own = addresses.iter().position(|known| known.to_canonical() == addr.to_canonical());
             own.or_else(|| addresses.len().checked_sub(1))
         };
         let mut live = vec![Vec::new(); paths.len()];
-        for subflow in connections.iter().flat_map(|(_, info)| &info.subflows).filter(|it| it.established) {
+        for subflow in subflows.iter().copied().filter(|it| it.established) {
             if let Some(of_path) = place(subflow).and_then(|place| live.get_mut(place)) {
                 of_path.push(subflow);
             }
         }
         Self {
             paths: paths.into_iter().zip(&live).map(|(path, live)| PathReport::of(path, live)).collect(),
-            connections: connections.len() as u64,
-            fallbacks: fallbacks.into_iter().map(|(it, count)| (fallback_words(it).into(), count)).collect(),
+            connections: connections as u64,
+            fallbacks: fallbacks.into_iter().map(|(it, count)| (words(it).into(), count)).collect(),
         }
+    }
+}
+
+fn words(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::Reason(reason) => fallback_words(reason),
+        _ => "ended_early",
     }
 }
 

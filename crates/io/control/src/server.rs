@@ -45,9 +45,14 @@ impl ControlSocket {
     }
 }
 
-/// Offers a socket in a directory, which is made if it is missing. Sockets of processes that died without a word are
-/// removed on the way. Must be called within a tokio runtime.
+/// As [`offer_as`], by the name of this process.
 pub fn offer(observed: Arc<dyn Observed>, directory: &Path) -> io::Result<ControlSocket> {
+    offer_as(observed, directory, process_name())
+}
+
+/// Offers a socket in a directory, which is made if it is missing. Sockets of processes that died without a word are
+/// removed on the way. Answers name the program `process`, whose connections these are. Must be called within a tokio runtime.
+pub fn offer_as(observed: Arc<dyn Observed>, directory: &Path, process: String) -> io::Result<ControlSocket> {
     let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", directory.display()));
     super::create_directory(directory).map_err(at)?;
     remove_stale(directory).map_err(at)?;
@@ -56,7 +61,7 @@ pub fn offer(observed: Arc<dyn Observed>, directory: &Path) -> io::Result<Contro
     let early = Early::keep(&*observed);
     let task = tokio::spawn(async move {
         let _guard = guard;
-        serve(listener, observed, early).await;
+        serve(listener, observed, early, process.into()).await;
     });
     Ok(ControlSocket { path, task: task.abort_handle() })
 }
@@ -138,16 +143,16 @@ impl Drop for Guard {
     }
 }
 
-async fn serve(listener: UnixListener, observed: Arc<dyn Observed>, early: Early) {
+async fn serve(listener: UnixListener, observed: Arc<dyn Observed>, early: Early, process: Arc<str>) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, _)) if is_allowed(&client) => {
-                let (observed, early) = (observed.clone(), early.clone());
+                let (observed, early, process) = (observed.clone(), early.clone(), process.clone());
                 tokio::spawn(async move {
                     // A client that went away needs no answer.
-                    let _ = answer(client, &*observed, &early).await;
+                    let _ = answer(client, &*observed, &early, &process).await;
                     drop(place);
                 });
             }
@@ -164,12 +169,12 @@ fn is_allowed(client: &UnixStream) -> bool {
     client.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-async fn answer(client: UnixStream, observed: &dyn Observed, early: &Early) -> io::Result<()> {
+async fn answer(client: UnixStream, observed: &dyn Observed, early: &Early, process: &str) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader.take(MAX_QUESTION_BYTES));
     let mut line = String::new();
     tokio::time::timeout(PATIENCE, reader.read_line(&mut line)).await??;
-    let mut answer = Answer { process: process_name(), pid: std::process::id(), ..Answer::default() };
+    let mut answer = Answer { process: process.into(), pid: std::process::id(), ..Answer::default() };
     let events = match serde_json::from_str(&line) {
         Ok(Question { ask: Ask::Connections, .. }) => {
             answer.connections = observed.connections();
@@ -243,7 +248,9 @@ async fn write_line(
     tokio::time::timeout(PATIENCE, writer.write_all(&line)).await?
 }
 
-fn process_name() -> String {
+/// What this process is called, as `ps` and `top` show it.
+#[must_use]
+pub fn process_name() -> String {
     let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     name.trim().to_string()
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use polypath_mptcp::FallbackReason;
 
 /// Addresses that are told apart; what is beyond them is not counted.
-const MOST_ADDRESSES: usize = 64;
+pub(crate) const MOST_ADDRESSES: usize = 64;
 
 /// What an engine's connections have carried since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use polypath_mptcp::SubflowInfo;
 use polypath_system::Namespace;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,6 +17,7 @@ use super::meter::{Meter, SharedTally};
 use super::stream_info::StreamInfo;
 use crate::connect_options::ConnectOptions;
 use crate::keepalive::Keepalive;
+use crate::stack::Figures;
 use crate::tally::Tally;
 
 /// Connections waiting to be accepted.
@@ -159,6 +161,19 @@ impl KernelEngine {
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally.read()
+    }
+
+    /// What was counted since the start, over connections that are open and those that have ended. What is sent and received
+    /// counts from when the kernel was asked last: within a fifth of a second where data moves.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.tally.figures()
+    }
+
+    /// How many connections are open, and their subflows when the kernel was asked last.
+    #[must_use]
+    pub fn open(&self) -> (usize, Vec<SubflowInfo>) {
+        self.tally.open()
     }
 
     /// Listens.

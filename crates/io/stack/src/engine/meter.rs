@@ -1,31 +1,89 @@
 //! What the kernel's connections carry: asked for now and then, since a subflow that goes takes its counters with it.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polypath_mptcp::FallbackReason;
+use polypath_mptcp::{Carried, FallbackReason, SubflowInfo};
 use polypath_wire::FourTuple;
 
 use super::stream_info::StreamInfo;
-use crate::tally::{Fallback, Tally};
+use crate::stack::{Figures, PathFigures};
+use crate::tally::{Fallback, MOST_ADDRESSES, Tally};
 
 /// How often a connection that moves is asked.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// What all connections of an engine have carried.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedTally(Arc<Mutex<Tally>>);
+pub(super) struct SharedTally(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    tally: Tally,
+    /// By the address of this end.
+    carried: Vec<(IpAddr, Carried)>,
+    /// The subflows of open connections, as they were when they were asked last.
+    open: BTreeMap<u64, Vec<SubflowInfo>>,
+    next: u64,
+}
+
+impl Counts {
+    fn add(&mut self, own: IpAddr, more: Carried) {
+        if more == Carried::default() {
+            return;
+        }
+        if let Some((_, carried)) = self.carried.iter_mut().find(|(known, _)| *known == own) {
+            carried.add(more);
+        } else if self.carried.len() < MOST_ADDRESSES {
+            self.carried.push((own, more));
+        }
+    }
+}
 
 impl SharedTally {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn read(&self) -> Tally {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().tally.clone()
+    }
+
+    /// Numbers that only grow.
+    pub(super) fn figures(&self) -> Figures {
+        let counts = self.lock();
+        let paths = counts.carried.iter().map(|(address, carried)| PathFigures {
+            address: *address,
+            name: None,
+            carried: *carried,
+        });
+        Figures { paths: paths.collect(), fallbacks: counts.tally.fallbacks.clone() }
+    }
+
+    /// How many connections are open, and their subflows.
+    pub(super) fn open(&self) -> (usize, Vec<SubflowInfo>) {
+        let counts = self.lock();
+        (counts.open.len(), counts.open.values().flatten().cloned().collect())
     }
 
     /// Counts a new connection from now on.
     pub(super) fn meter(&self, wants_multipath: bool) -> Meter {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).connections += 1;
-        Meter { tally: self.clone(), wants_multipath, was_multipath: false, known: Vec::new(), next: None }
+        let mut counts = self.lock();
+        counts.tally.connections += 1;
+        counts.next += 1;
+        let number = counts.next;
+        counts.open.insert(number, Vec::new());
+        Meter {
+            tally: self.clone(),
+            number,
+            wants_multipath,
+            was_multipath: false,
+            known: Vec::new(),
+            next: None,
+        }
     }
 }
 
@@ -33,10 +91,45 @@ impl SharedTally {
 #[derive(Debug)]
 pub(super) struct Meter {
     tally: SharedTally,
+    number: u64,
     wants_multipath: bool,
     was_multipath: bool,
-    known: Vec<(FourTuple, u64)>,
+    known: Vec<(FourTuple, Seen)>,
     next: Option<Instant>,
+}
+
+/// What a subflow had counted when it was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    bytes: u64,
+    carried: Carried,
+}
+
+impl Seen {
+    /// `was_ready`: the subflow has been ready for data before, and is counted as such.
+    fn of(subflow: &SubflowInfo, was_ready: bool) -> Self {
+        let tcp = &subflow.tcp;
+        Self {
+            bytes: tcp.bytes_acked + tcp.bytes_received,
+            carried: Carried {
+                sent_bytes: tcp.bytes_sent,
+                received_bytes: tcp.bytes_received,
+                retransmitted_bytes: tcp.bytes_retrans,
+                retransmitted_segments: tcp.retransmits,
+                subflows: u64::from(was_ready || subflow.established),
+            },
+        }
+    }
+}
+
+fn since(now: Carried, before: Carried) -> Carried {
+    Carried {
+        sent_bytes: now.sent_bytes.saturating_sub(before.sent_bytes),
+        received_bytes: now.received_bytes.saturating_sub(before.received_bytes),
+        retransmitted_bytes: now.retransmitted_bytes.saturating_sub(before.retransmitted_bytes),
+        retransmitted_segments: now.retransmitted_segments.saturating_sub(before.retransmitted_segments),
+        subflows: now.subflows.saturating_sub(before.subflows),
+    }
 }
 
 impl Meter {
@@ -53,29 +146,36 @@ impl Meter {
     /// Counts what has changed. A connection of which nothing is told any more changes nothing.
     pub(super) fn note(&mut self, info: io::Result<StreamInfo>) {
         let Ok(info) = info else { return };
-        let mut tally = self.tally.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.tally.lock();
         let is_open = info.subflows.iter().any(|subflow| subflow.established);
         if !info.is_multipath && self.wants_multipath && is_open {
             self.wants_multipath = false;
-            tally.note_fallback(match self.was_multipath {
+            counts.tally.note_fallback(match self.was_multipath {
                 true => Fallback::Later,
                 false => Fallback::Reason(FallbackReason::PeerLacksMptcp),
             });
         }
         self.was_multipath |= info.is_multipath;
         for subflow in &info.subflows {
-            let bytes = subflow.tcp.bytes_acked + subflow.tcp.bytes_received;
             let known = self.known.iter_mut().find(|(tuple, _)| *tuple == subflow.tuple);
-            let before = match known {
-                Some((_, known)) => std::mem::replace(known, bytes),
-                None => {
-                    self.known.push((subflow.tuple, bytes));
-                    0
-                }
-            };
-            tally.add(subflow.tuple.local.addr.to_canonical(), bytes.saturating_sub(before));
+            let before = known.as_ref().map_or_else(Seen::default, |(_, seen)| *seen);
+            let now = Seen::of(subflow, before.carried.subflows > 0);
+            match known {
+                Some((_, seen)) => *seen = now,
+                None => self.known.push((subflow.tuple, now)),
+            }
+            let own = subflow.tuple.local.addr.to_canonical();
+            counts.tally.add(own, now.bytes.saturating_sub(before.bytes));
+            counts.add(own, since(now.carried, before.carried));
         }
         // No more than there are: who opens and loses subflows without end fills no memory.
         self.known.retain(|(tuple, _)| info.subflows.iter().any(|subflow| subflow.tuple == *tuple));
+        counts.open.insert(self.number, info.subflows);
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.tally.lock().open.remove(&self.number);
     }
 }

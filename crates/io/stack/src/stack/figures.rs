@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use polypath_mptcp::{Carried, FallbackReason};
+use polypath_mptcp::Carried;
 
 use super::handle::Stack;
 use crate::tally::Fallback;
@@ -13,7 +13,7 @@ pub struct Figures {
     /// By local address; the number of a path is its place here. At most seventeen: see [`polypath_mptcp::Host::carried`].
     pub paths: Vec<PathFigures>,
     /// Connections that fell back to TCP, by cause.
-    pub fallbacks: Vec<(FallbackReason, u64)>,
+    pub fallbacks: Vec<(Fallback, u64)>,
 }
 
 /// What a local address has carried.
@@ -42,11 +42,7 @@ impl Stack {
                 carried,
             });
             let paths = paths.collect();
-            let fallbacks = state.tally.fallbacks.iter().filter_map(|(fallback, count)| match fallback {
-                Fallback::Reason(reason) => Some((*reason, *count)),
-                Fallback::Later => None,
-            });
-            Figures { paths, fallbacks: fallbacks.collect() }
+            Figures { paths, fallbacks: state.tally.fallbacks.clone() }
         })
     }
 }
