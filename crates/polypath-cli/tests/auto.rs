@@ -92,6 +92,39 @@ fn without_rights_the_kernel_is_taken_and_the_command_for_more_is_told() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// A copy of the command with the capability of its file, and a device that all may open, as `run` advises.
+#[test]
+fn with_the_capability_of_its_file_the_command_needs_no_root() {
+    let what = "engine tun without root";
+    let Some(lab) = Lab::new_or_skip(what) else { return };
+    if !["setpriv", "setcap", "unshare", "mknod"].iter().all(|program| has_or_skip(program, what)) {
+        return;
+    }
+    lab.add_default_routes();
+    let (copy, device) = (lab.folder().join("polypath"), lab.folder().join("tun"));
+    std::fs::copy(env!("CARGO_BIN_EXE_polypath"), &copy).expect("a copy");
+    for (program, arguments) in [
+        ("setcap", ["cap_net_admin+ep", copy.to_str().expect("UTF-8"), "", ""]),
+        ("mknod", [device.to_str().expect("UTF-8"), "c", "10", "200"]),
+        ("chmod", ["0666", device.to_str().expect("UTF-8"), "", ""]),
+    ] {
+        let arguments = arguments.iter().filter(|argument| !argument.is_empty());
+        if !Command::new(program).args(arguments).status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED {what}: {program} can't do that here");
+            return;
+        }
+    }
+    let theirs = lab.folder().join("theirs");
+    std::fs::create_dir(&theirs).expect("a folder");
+    std::os::unix::fs::chown(&theirs, Some(65_534), Some(65_534)).expect("root");
+    let script = "mount --bind tun /dev/net/tun && exec setpriv --reuid 65534 --regid 65534 --clear-groups ./polypath run -- sh -c 'id -u >&2'";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).current_dir(lab.folder()).stdin(Stdio::null());
+    command.env("POLYPATH_RUNTIME_DIR", theirs.join("runtime")).env("HOME", lab.folder());
+    let auto = "polypath: engine tun (our own stack), over path0 and path1";
+    assert_eq!(said(&lab, &mut command), [auto, "65534"]);
+}
+
 #[test]
 fn loopback_is_the_kernel_s() {
     let Some(lab) = Lab::new_or_skip("engine auto within a machine") else { return };
@@ -128,7 +161,9 @@ fn a_configuration_decides_what_the_command_line_leaves_open() {
     assert_eq!(said(&lab, &mut get(&lab, &["--no-config", "-o", "copy"]))[0], auto);
     assert_eq!(run(&[], "true"), [auto]);
     assert!(run(&[], "sync").is_empty());
-    assert!(run(&["--engine", "kernel"], "true").is_empty(), "what is said on the command line counts");
+    let left_out = "polypath: polypath.toml: rules[0].scheduler left out: engine kernel has no such option; expected engine tun or udp with it";
+    assert_eq!(run(&["--engine", "kernel"], "true"), [left_out], "what is said on the command line counts");
+    assert!(run(&["-q", "--engine", "kernel"], "true").is_empty());
     write("[engine]\nsheduler = \"redundant\"\n");
     let output = lab.output(&mut get(&lab, &[]));
     let wrong = String::from_utf8_lossy(&output.stderr);

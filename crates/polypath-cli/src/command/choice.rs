@@ -90,7 +90,7 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
     Choice { carrier: multipath, line, obstacle: Some(obstacle.in_words()) }
 }
 
-fn name(carrier: Carrier) -> &'static str {
+pub(super) fn name(carrier: Carrier) -> &'static str {
     match carrier {
         Carrier::Tun => "tun",
         Carrier::Kernel => "kernel",

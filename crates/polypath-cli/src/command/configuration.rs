@@ -1,5 +1,6 @@
 //! `polypath.toml`: defaults of the engine's options, and rules for programs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -106,7 +107,18 @@ macro_rules! settings {
                 let announce = announce.map(|list| read_announced(list, &key("announce"), source)).transpose()?;
                 let keepalive = self.keepalive.as_ref();
                 let keepalive = keepalive.map(|span| read_keepalive(span, &key("keepalive"), source)).transpose()?;
+                let of_ours = [
+                    ("interfaces", self.interfaces.is_some()),
+                    ("scheduler", self.scheduler.is_some()),
+                    ("path-manager", self.path_manager.is_some()),
+                    ("congestion-control", self.congestion_control.is_some()),
+                    ("judge-paths", self.judge_paths.is_some()),
+                    ("announce", self.announce.is_some()),
+                ];
+                let of_ours = of_ours.into_iter().filter(|(_, is_set)| *is_set);
+                let origins = of_ours.map(|(name, _)| (name, Origin { file: source.file.into(), key: key(name) }));
                 Ok(Settings {
+                    origins: origins.collect(),
                     engine: self.engine,
                     interfaces,
                     scheduler: self.scheduler.clone(),
@@ -144,6 +156,13 @@ struct ConfigurationFile {
     rules: Vec<RuleTable>,
 }
 
+/// Where a setting stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) file: String,
+    pub(super) key: String,
+}
+
 /// What a file says of an engine; what it does not say is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Settings {
@@ -156,6 +175,8 @@ pub(super) struct Settings {
     pub(super) announce: Option<Vec<(IpAddr, Option<u16>)>>,
     pub(super) udp_port: Option<u16>,
     pub(super) keepalive: Option<u32>,
+    /// Where those settings stand that are for our own stack.
+    pub(super) origins: BTreeMap<&'static str, Origin>,
 }
 
 impl Settings {
@@ -172,6 +193,8 @@ impl Settings {
             announce: self.announce.or(other.announce),
             udp_port: self.udp_port.or(other.udp_port),
             keepalive: self.keepalive.or(other.keepalive),
+            // A setting has its origin in the same place.
+            origins: other.origins.into_iter().chain(self.origins).collect(),
         }
     }
 }

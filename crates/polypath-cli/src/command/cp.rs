@@ -23,6 +23,7 @@ use super::transfer::{
     Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, notices, refused,
     summary, survive_file_size_limit, wants_token,
 };
+use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::{Failure, complain};
 
 /// Directories within directories.
@@ -57,6 +58,8 @@ pub(super) struct Arguments {
     /// Show nothing but failures
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    report: ReportArguments,
     #[command(flatten)]
     credentials: Credentials,
     #[command(flatten)]
@@ -110,11 +113,16 @@ struct Copier<'a> {
     arguments: &'a Arguments,
     client: Client,
     interruption: &'a Interruption,
+    report: &'a TransferReport,
     /// Names of a server's that nothing was made of.
     left_out: Cell<u64>,
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    arguments.report.report(false, |report| copy(arguments, policies, report))
+}
+
+fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
     let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
     let target = Place::parse(&arguments.target)?;
     let sources: Vec<Place> =
@@ -133,7 +141,6 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             _ => {}
         }
     }
-    let is_many = sources.len() > 1;
     let token = arguments.credentials.token()?;
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
@@ -141,29 +148,19 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let task = arguments.engine.connecting(places.filter_map(Place::host)).await;
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, task).await?;
+        report.note_engine(arguments.engine.name_of(&engine));
         let begun = Begun::new(&engine, "server");
         let _live = arguments.live.start("polypath cp", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
-        let copier = Copier { arguments, client, interruption, left_out: Cell::new(0) };
-        match &target {
-            Place::Here(target) if is_many && !target.is_dir() => {
-                return Err(Failure::Input(format!(
-                    "{}: expected a directory for several files",
-                    target.display()
-                )));
-            }
-            Place::There(target) => copier.check_writable(target).await?,
-            Place::Here(_) => {}
-        }
-        for source in &sources {
-            match (source, &target) {
-                (Place::There(url), Place::Here(path)) => copier.download(url, path).await?,
-                (Place::Here(path), Place::There(url)) => copier.upload(path, url, is_many).await?,
-                _ => {}
-            }
+        let copier = Copier { arguments, client, interruption, report, left_out: Cell::new(0) };
+        let copied = copier.copy(&sources, &target).await;
+        if copied.is_err() {
+            report.note_shares(&begun, &engine);
+            return copied;
         }
         engine.drain(Duration::from_secs(1)).await;
+        report.note_shares(&begun, &engine);
         begun.tell(&engine, arguments.quiet || copier.left_out.get() > 0);
         match copier.left_out.get() {
             0 => Ok(()),
@@ -173,6 +170,28 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
 }
 
 impl Copier<'_> {
+    async fn copy(&self, sources: &[Place], target: &Place) -> Result<(), Failure> {
+        let is_many = sources.len() > 1;
+        match target {
+            Place::Here(target) if is_many && !target.is_dir() => {
+                return Err(Failure::Input(format!(
+                    "{}: expected a directory for several files",
+                    target.display()
+                )));
+            }
+            Place::There(target) => self.check_writable(target).await?,
+            Place::Here(_) => {}
+        }
+        for source in sources {
+            match (source, target) {
+                (Place::There(url), Place::Here(path)) => self.download(url, path).await?,
+                (Place::Here(path), Place::There(url)) => self.upload(path, url, is_many).await?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Into a directory that exists, or as this name.
     async fn download(&self, url: &Url, target: &Path) -> Result<(), Failure> {
         let into = |name: Option<String>| match name {
@@ -255,28 +274,31 @@ impl Copier<'_> {
     }
 
     /// As `.NAME.part` until it is complete and compared.
-    async fn download_file(&self, url: &Url, target: &Path) -> Result<(), Failure> {
+    async fn download_file(&self, url: &Url, place: &Path) -> Result<(), Failure> {
         let started = Instant::now();
-        let name = target.display().to_string();
-        let last = target.file_name().and_then(|last| last.to_str());
+        let name = place.display().to_string();
+        let last = place.file_name().and_then(|last| last.to_str());
         let last = last.ok_or_else(|| Failure::Input(format!("{name}: expected a name for a file")))?;
-        let part = target.with_file_name(part_name(last));
+        let part = place.with_file_name(part_name(last));
         let verify = if self.arguments.no_verify { Verify::Never } else { Verify::Required };
         let download = Download { client: &self.client, url, verify, refuses_directories: true };
-        let target = Target::File { place: target.into(), part, resume: self.arguments.resume };
+        let target = Target::File { place: place.into(), part, resume: self.arguments.resume };
+        let file = Transfer::download(url, place);
         let mut shown = Shown::new(&name, self.arguments.quiet);
         let received = self.interruption.hold(async |signal| {
             download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
         });
         let received = received.await;
+        let bytes = shown.bytes();
         drop(shown);
         let received = received.map_err(|error| match error {
             DownloadError::Directory(url) => {
                 Failure::Input(format!("{url}: a directory; expected --recursive"))
             }
             error => download_failure(error, self.interruption),
-        })?;
-        summary(self.client.engine(), &name, received, started, self.arguments.quiet);
+        });
+        self.report.note(file, bytes, received.as_ref().map(|received| received.compared));
+        summary(self.client.engine(), &name, received?.bytes, started, self.arguments.quiet);
         Ok(())
     }
 
@@ -357,6 +379,20 @@ impl Copier<'_> {
     }
 
     async fn upload_file(&self, source: &Path, target: &Url) -> Result<(), Failure> {
+        let file = Transfer::upload(source, target);
+        let sent = Cell::new(0);
+        let uploaded = self.send_file(source, target, &sent).await;
+        self.report.note(file, sent.get(), uploaded.as_ref().copied());
+        uploaded.map(drop)
+    }
+
+    /// The SHA-256 that both ends have, if that was compared.
+    async fn send_file(
+        &self,
+        source: &Path,
+        target: &Url,
+        sent_bytes: &Cell<u64>,
+    ) -> Result<Option<Digest>, Failure> {
         let started = Instant::now();
         let name = source.display().to_string();
         let unread = |error: io::Error| Failure::Input(format!("{name}: can't be read: {error}"));
@@ -385,9 +421,11 @@ impl Copier<'_> {
             }
         });
         let stored = stored.await;
+        // Its end moves it to the end.
+        let sent = bar.position();
+        sent_bytes.set(sent.saturating_sub(first));
         bar.finish_and_clear();
         let Some(stored) = stored else {
-            let sent = bar.position();
             complain(&format!(
                 "{name}: interrupted; {sent} of {total} bytes were sent; --resume goes on from what the server has kept"
             ));
@@ -397,15 +435,17 @@ impl Copier<'_> {
         if !stored.response.status().is_success() {
             return Err(refused(target, stored).await);
         }
+        let mut compared = None;
         if !self.arguments.no_verify {
             let own = match told {
                 Some(told) => told,
                 None => digest_of(source, None).await.map_err(unread)?,
             };
             compare(stored.digest(), own, target)?;
+            compared = Some(own);
         }
         summary(self.client.engine(), &name, total - first, started, self.arguments.quiet);
-        Ok(())
+        Ok(compared)
     }
 
     /// How many bytes of the file are there already, from an upload that broke off.

@@ -1,15 +1,14 @@
 //! The choice of engine, as every command that opens connections offers it.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use polypath_config::{Policies, PolicyKind};
 use polypath_congestion as congestion;
-use polypath_control::offer;
 use polypath_mptcp::{ConnectionConfig, JudgePaths, LiaOnSharedAccess, path_manager, scheduler};
 use polypath_netsetup::abilities::Abilities;
 use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
@@ -17,16 +16,17 @@ use polypath_netsetup::{GuardianCommand, NetworkSetup, SetupError, SetupOptions}
 use polypath_stack::engine::{Keepalive, KernelEngine};
 use polypath_stack::udp::{UdpOptions, UdpPath};
 use polypath_stack::{Engine, Stack, UplinkPreference, udp};
-use polypath_system::{Namespace, runtime_directory};
+use polypath_system::Namespace;
 use polypath_units::named::Named;
 
 use super::choice::{self, Carrier, Choice, Wanted, choose};
-use super::configuration;
+use super::configuration::{self, Origin};
 use super::engine_names::{Kind, parse_announced};
 use super::interfaces::{Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
 use super::network::is_loopback;
-use super::{Failure, chosen, complain, print_line};
+use super::offered::Offered;
+use super::{Failure, chosen, complain, log, print_line};
 
 /// Seconds of silence after which a peer is probed.
 const DEFAULT_KEEPALIVE: u32 = 60;
@@ -83,6 +83,12 @@ pub(super) struct EngineArguments {
     /// Our own stack's options that a file has, not the command line: they do without.
     #[arg(skip)]
     from_files: Vec<&'static str>,
+    /// Where in which file each of our own stack's settings stands: file and key, by the option's name.
+    #[arg(skip)]
+    origins: BTreeMap<&'static str, Origin>,
+    /// What runs on the engine, if that is not this command itself.
+    #[arg(skip)]
+    program: Option<OsString>,
     /// Show what would be set up, as the commands that a person would type, and end (engine tun)
     #[arg(long)]
     dry_run: bool,
@@ -108,13 +114,14 @@ fn optional<K: PolicyKind>(
 impl EngineArguments {
     /// With what the configuration has for what the command line leaves open, for this program if one is run.
     pub(super) fn configured(&self, program: Option<&OsStr>, policies: &Policies) -> Result<Self, Failure> {
-        let mut merged = self.clone();
+        let mut merged = Self { program: program.map(OsStr::to_os_string), ..self.clone() };
         if self.no_config {
             return Ok(merged);
         }
         let files = configuration::load(self.config.as_deref(), policies)?;
         let settings = configuration::settings(&files, program.map(Path::new));
         merged.engine = self.engine.or(settings.engine);
+        merged.origins = settings.origins;
         merged.keepalive = self.keepalive.or(settings.keepalive);
         merged.udp_port = self.udp_port.or(settings.udp_port);
         if matches!(merged.engine(), Kind::Kernel | Kind::Tcp) {
@@ -147,6 +154,26 @@ impl EngineArguments {
         Ok(merged)
     }
 
+    /// Says which settings of files an engine of the kernel's has no use for.
+    fn tell_what_is_left_out(&self, engine: &str, task: Task) {
+        if !["kernel", "tcp"].contains(&engine) {
+            return;
+        }
+        let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
+        for Origin { file, key } in self.origins.values() {
+            match files.iter_mut().find(|(known, _)| known == file) {
+                Some((_, keys)) => keys.push(key),
+                None => files.push((file, vec![key])),
+            }
+        }
+        for (file, keys) in files {
+            task.tell(&format!(
+                "{file}: {} left out: engine {engine} has no such option; expected engine tun or udp with it",
+                choice::and(&keys)
+            ));
+        }
+    }
+
     fn engine(&self) -> Kind {
         self.engine.unwrap_or_default()
     }
@@ -163,9 +190,24 @@ impl EngineArguments {
             Kind::Kernel => self.start_kernel(KernelEngine::new()),
             Kind::Tcp => self.start_kernel(KernelEngine::plain_tcp()),
         };
-        offer_control(&engine);
-        self.metrics.offer(&engine)?;
+        self.tell_what_is_left_out(self.name_of(&engine), task);
+        if let Engine::Stack(stack) = &engine {
+            stack.set_schedulers(policies.registry().clone());
+        }
+        let offered = Offered::new(&engine, self.program.as_deref());
+        offered.offer(&engine);
+        self.metrics.offer(&offered)?;
         Ok(engine)
+    }
+
+    /// What it is called, once it is chosen.
+    pub(super) fn name_of(&self, engine: &Engine) -> &'static str {
+        match engine {
+            Engine::Kernel(engine) if engine.is_plain_tcp() => "tcp",
+            Engine::Kernel(_) => "kernel",
+            _ if self.engine() == Kind::Udp => "udp",
+            _ => "tun",
+        }
     }
 
     /// What a command does that connects to `hosts`: whether all of them are this machine is looked up where it matters.
@@ -237,6 +279,8 @@ impl EngineArguments {
     pub(super) fn decided(&self, task: Task) -> Result<Self, Failure> {
         self.check()?;
         if self.engine() != Kind::Auto {
+            let name = self.engine().to_possible_value();
+            self.tell_what_is_left_out(name.as_ref().map_or("", |name| name.get_name()), task);
             return Ok(self.clone());
         }
         let choice = self.choose_engine(&look()?, task, None)?;
@@ -246,6 +290,7 @@ impl EngineArguments {
             Carrier::Kernel => Kind::Kernel,
             Carrier::Tcp => Kind::Tcp,
         };
+        self.tell_what_is_left_out(choice::name(choice.carrier), task);
         // What a file wants of our own stack is not for the kernel's.
         let mut decided = Self { engine: Some(engine), ..self.clone() };
         if engine != Kind::Tun && self.option_of_ours().is_none() {
@@ -507,7 +552,8 @@ pub(super) struct GuardianArguments {
 
 /// How this program becomes a guardian.
 pub(super) fn guardian() -> GuardianCommand {
-    GuardianCommand { program: "/proc/self/exe".into(), arguments: vec![GUARDIAN.into()] }
+    let arguments = log::options_for_helpers().into_iter().chain([GUARDIAN.into()]);
+    GuardianCommand { program: "/proc/self/exe".into(), arguments: arguments.collect() }
 }
 
 /// Waits for the end of the process that started this one.
@@ -536,14 +582,4 @@ fn setup_failure(error: SetupError) -> Failure {
 
 fn parse_judge(name: &str) -> Result<JudgePaths, String> {
     JudgePaths::by_name(name).ok_or_else(|| "expected never, foreign or always".into())
-}
-
-/// Lets `polypath ss` and `polypath monitor` see a stack of ours. The kernel has its own tools.
-fn offer_control(engine: &Engine) {
-    let Engine::Stack(stack) = engine else { return };
-    let offered = runtime_directory().and_then(|directory| offer(Arc::new(stack.downgrade()), &directory));
-    if let Err(error) = offered {
-        // What carries data need not be seen.
-        complain(&format!("`polypath ss` won't show this process: {error}"));
-    }
 }

@@ -19,6 +19,7 @@ use super::transfer::{
     Credentials, Patience, Shown, download_failure, failure, file_name, notices, summary,
     survive_file_size_limit,
 };
+use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::{Failure, complain};
 
 #[derive(Args, Clone, Debug)]
@@ -40,6 +41,8 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    report: ReportArguments,
+    #[command(flatten)]
     credentials: Credentials,
     #[command(flatten)]
     patience: Patience,
@@ -50,6 +53,16 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
+    let has_output = arguments.output.as_deref().is_some_and(is_standard_output);
+    arguments.report.report(has_output, |report| get(arguments, policies, report))
+}
+
+/// As programs are told that know no dash, too.
+fn is_standard_output(place: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].map(Path::new).contains(&place)
+}
+
+fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
     let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
     if arguments.output.is_some() && arguments.urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
@@ -62,20 +75,25 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let task = arguments.engine.connecting(urls.iter().filter_map(Url::host_str)).await;
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, task).await?;
+        report.note_engine(arguments.engine.name_of(&engine));
         let begun = Begun::new(&engine, "server");
         let _live = arguments.live.start("polypath get", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let mut failures = Vec::new();
         for url in &urls {
-            match download(arguments, &client, url, interruption).await {
+            match download(arguments, &client, url, interruption, report).await {
                 Ok(()) => {}
                 // The others may still be had.
                 Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
-                Err(exit @ Failure::Exit(_)) => return Err(exit),
+                Err(exit @ Failure::Exit(_)) => {
+                    report.note_shares(&begun, &engine);
+                    return Err(exit);
+                }
             }
         }
         engine.drain(Duration::from_secs(1)).await;
+        report.note_shares(&begun, &engine);
         // Of a failure, one line says what there is to say.
         begun.tell(&engine, arguments.quiet || !failures.is_empty());
         let last = failures.pop();
@@ -89,13 +107,21 @@ async fn download(
     client: &Client,
     url: &Url,
     interruption: &Interruption,
+    report: &TransferReport,
 ) -> Result<(), Failure> {
     let started = Instant::now();
     let named = file_name(url).unwrap_or_else(|| "index.html".into());
     let place = arguments.output.clone().unwrap_or_else(|| named.into());
     let name = place.display().to_string();
-    let target = target(place, arguments.resume)
-        .map_err(|error| Failure::Input(format!("{name}: can't be written: {error}")))?;
+    let file = Transfer::download(url, &place);
+    let target = match target(place, arguments.resume) {
+        Ok(target) => target,
+        Err(error) => {
+            let failure = Failure::Input(format!("{name}: can't be written: {error}"));
+            report.note(file, 0, Err(&failure));
+            return Err(failure);
+        }
+    };
     let is_quiet = arguments.quiet || matches!(target, Target::Stream(_));
     let verify = if arguments.no_verify { Verify::Never } else { Verify::IfTold };
     let download = Download { client, url, verify, refuses_directories: false };
@@ -104,9 +130,11 @@ async fn download(
         download.run_until(target, signal.wait(), |progress| shown.show(progress)).await
     });
     let received = received.await;
+    let bytes = shown.bytes();
     drop(shown);
-    let received = received.map_err(|error| download_failure(error, interruption))?;
-    summary(client.engine(), &name, received, started, is_quiet);
+    let received = received.map_err(|error| download_failure(error, interruption));
+    report.note(file, bytes, received.as_ref().map(|received| received.compared));
+    summary(client.engine(), &name, received?.bytes, started, is_quiet);
     Ok(())
 }
 

@@ -45,6 +45,8 @@ mod monitor;
 #[cfg(feature = "full")]
 mod network;
 #[cfg(feature = "full")]
+mod offered;
+#[cfg(feature = "full")]
 mod path;
 #[cfg(feature = "full")]
 mod perf;
@@ -68,6 +70,10 @@ mod ss;
 mod top;
 #[cfg(feature = "full")]
 mod transfer;
+#[cfg(feature = "full")]
+mod transfer_report;
+#[cfg(feature = "full")]
+mod uplink_names;
 
 use std::fmt;
 use std::io::{self, Write};

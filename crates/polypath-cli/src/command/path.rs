@@ -119,6 +119,8 @@ async fn stacks(arguments: &Arguments, changes: bool) -> Result<Vec<(Peer, Answe
     let mut stacks = Vec::new();
     for (peer, answer) in peers.into_iter().zip(answers) {
         match answer {
+            // The kernel's connections are changed with `ip mptcp`.
+            Ok(answer) if answer.paths.is_none() && answer.error.is_none() => {}
             Ok(answer) if arguments.pid.is_none_or(|pid| pid == answer.pid) => stacks.push((peer, answer)),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => complain(&silence(&peer)),

@@ -16,7 +16,8 @@ use super::network::block_on;
 use super::request_log::Log;
 use super::shares::Begun;
 use super::transfer::token_in;
-use super::{Failure, print_line};
+use super::uplink_names::UplinkNames;
+use super::{Failure, harmless, print_line};
 
 /// What connections may take to close after the end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -81,9 +82,11 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let requests = Arc::new(requests);
         // What is drawn is not to be written over.
         let (is_quiet, lines) = (arguments.quiet || live.is_drawn(), requests.clone());
+        let names = UplinkNames::default();
         let log = move |access: &Access| {
             if !is_quiet {
-                lines.line(&line(access, SystemTime::now()));
+                let over = access.own.and_then(|own| names.name_of(own));
+                lines.line(&line(access, over.as_deref(), SystemTime::now()));
             }
         };
         let stop = async {
@@ -150,16 +153,39 @@ fn exposure(arguments: &Arguments, address: SocketAddr, token: Option<&Token>) -
     format!("{who} can read these files, {what}; {storing}")
 }
 
-/// The common log format, with the time as HTTP writes it.
-fn line(access: &Access, now: SystemTime) -> String {
+/// The common log format, with the time as HTTP writes it, and the interface that the client came over.
+fn line(access: &Access, over: Option<&str>, now: SystemTime) -> String {
     let bytes = access.bytes.map_or("-".into(), |bytes| bytes.to_string());
     let time = httpdate::fmt_http_date(now);
     // What a stranger sends must not draw on the terminal.
+    let over = over.map_or(String::new(), |name| format!(" over {}", harmless(name)));
     let path: String = access.path.chars().flat_map(char::escape_default).collect();
     format!(
-        "{} - - [{time}] \"{} {path} HTTP/1.1\" {} {bytes}",
+        "{} - - [{time}] \"{} {path} HTTP/1.1\" {} {bytes}{over}",
         access.client.ip(),
         access.method,
         access.status.as_u16()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::{Method, StatusCode};
+
+    use super::*;
+
+    #[test]
+    fn a_line_ends_with_the_interface_that_the_client_came_over() {
+        let access = Access {
+            client: ([192, 0, 2, 1], 7).into(),
+            own: Some([192, 0, 2, 2].into()),
+            method: Method::GET,
+            path: "/a\u{1b}".into(),
+            status: StatusCode::OK,
+            bytes: Some(3),
+        };
+        let begin = r#"192.0.2.1 - - [Thu, 01 Jan 1970 00:00:00 GMT] "GET /a\u{1b} HTTP/1.1" 200 3"#;
+        assert_eq!(line(&access, Some("wifi"), SystemTime::UNIX_EPOCH), format!("{begin} over wifi"));
+        assert_eq!(line(&access, None, SystemTime::UNIX_EPOCH), begin);
+    }
 }

@@ -64,6 +64,11 @@ impl Begun {
         Shares::of(&engine.tally().since(&self.before), name, circumstances)
     }
 
+    /// Why connections since then are plain TCP, if they were to be more.
+    pub(super) fn fallback(&self, engine: &Engine) -> Option<String> {
+        fallback(&engine.tally().since(&self.before), self.peer)
+    }
+
     /// Says it, as a line on standard error.
     pub(super) fn tell(&self, engine: &Engine, is_quiet: bool) {
         if !is_quiet && let Some(shares) = self.shares(engine) {

@@ -107,14 +107,23 @@ pub(super) struct Shown {
     name: String,
     is_quiet: bool,
     bar: Option<ProgressBar>,
+    bytes: u64,
 }
 
 impl Shown {
     pub(super) fn new(name: &str, is_quiet: bool) -> Self {
-        Self { name: name.into(), is_quiet, bar: None }
+        Self { name: name.into(), is_quiet, bar: None, bytes: 0 }
+    }
+
+    /// Bytes that came so far.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn show(&mut self, progress: Progress) {
+        if let Progress::Bytes(bytes) = progress {
+            self.bytes += bytes;
+        }
         match (progress, &self.bar) {
             (Progress::Begun { present, total }, _) => {
                 self.bar = Some(bar(&self.name, total, present, self.is_quiet));

@@ -67,7 +67,7 @@ impl Digest {
     }
 
     /// In hexadecimal digits, as `sha256sum` writes it.
-    pub(super) fn to_hex(self) -> String {
+    pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

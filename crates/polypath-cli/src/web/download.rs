@@ -68,6 +68,15 @@ pub(crate) enum Progress {
     Bytes(u64),
 }
 
+/// What came of a download.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    /// Bytes that came; zero if the whole file was there.
+    pub(crate) bytes: u64,
+    /// The SHA-256 that both ends have; none if none was compared.
+    pub(crate) compared: Option<Digest>,
+}
+
 /// One file to download.
 #[derive(Debug)]
 pub(crate) struct Download<'a> {
@@ -91,22 +100,34 @@ struct Begun {
     origin: Origin,
 }
 
+/// Whether there is anything to receive.
+enum Started {
+    Begun(Box<Begun>),
+    /// The whole was there, and this is what was compared.
+    Whole(Option<Digest>),
+}
+
 /// What is to be done about what is there.
 enum Start {
     Anew,
-    From { sink: Box<Sink>, file: Box<Identity>, origin: Origin },
-    Whole,
+    From {
+        sink: Box<Sink>,
+        file: Box<Identity>,
+        origin: Origin,
+    },
+    /// Nothing, and what was compared.
+    Whole(Option<Digest>),
 }
 
 impl Download<'_> {
-    /// Downloads the file. How many bytes came; zero if the whole file was there, and right. If `stop` is over before, what is
+    /// Downloads the file, unless the whole was there, and right. If `stop` is over before, what is
     /// here by now is written to the part, and it ends with [`DownloadError::Interrupted`].
     pub(crate) async fn run_until(
         &self,
         target: Target,
         stop: impl Future<Output = ()>,
         mut progress: impl FnMut(Progress),
-    ) -> Result<u64, DownloadError> {
+    ) -> Result<Received, DownloadError> {
         let mut stop = pin!(stop);
         let (place, part, resume) = match target {
             Target::File { place, part, resume } => (place, part, resume),
@@ -118,26 +139,30 @@ impl Download<'_> {
         let files = Files { place, part };
         let begun = unless(stop.as_mut(), || files.interrupted(0, false), self.start(&files, resume)).await?;
         match begun {
-            Some(begun) => self.receive(&files, begun, stop, &mut progress).await,
-            None => Ok(0),
+            Started::Begun(begun) => self.receive(&files, *begun, stop, &mut progress).await,
+            Started::Whole(compared) => Ok(Received { bytes: 0, compared }),
         }
     }
 
-    /// None if the whole file was there.
-    async fn start(&self, files: &Files, resume: bool) -> Result<Option<Begun>, DownloadError> {
+    async fn start(&self, files: &Files, resume: bool) -> Result<Started, DownloadError> {
         let start = if resume { self.look(files).await? } else { Start::Anew };
-        Ok(Some(match start {
-            Start::Whole => return Ok(None),
+        let begun = match start {
+            Start::Whole(compared) => return Ok(Started::Whole(compared)),
             Start::Anew => self.begin(files, None).await?,
             Start::From { sink, file, origin } => self.go_on(files, *sink, *file, origin).await?,
-        }))
+        };
+        Ok(Started::Begun(Box::new(begun)))
     }
 
     fn boxed_url(&self) -> Box<Url> {
         Box::new(self.url.clone())
     }
 
-    async fn to_stream(&self, file: File, mut progress: impl FnMut(Progress)) -> Result<u64, DownloadError> {
+    async fn to_stream(
+        &self,
+        file: File,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Received, DownloadError> {
         let (sink, files) = (Sink::stream(file), Files::of_stream());
         let fetched = self.get_whole(&files).await?;
         let identity = Identity::of(&fetched)?;
@@ -147,7 +172,7 @@ impl Download<'_> {
         let told = self.told(&identity).await;
         match told.map_err(|error| unasked(error, &files, sink.bytes(), None))? {
             Some(told) if told != sink.digest() => Err(DownloadError::Differs { url: self.boxed_url() }),
-            _ => Ok(received),
+            compared => Ok(Received { bytes: received, compared }),
         }
     }
 
@@ -203,9 +228,9 @@ impl Download<'_> {
                 Err(DownloadError::Differs { url: self.boxed_url() })
             }
             None if self.verify == Verify::Required => Err(DownloadError::NoDigest(self.boxed_url())),
-            _ => {
+            compared => {
                 files.finish(sink).await?;
-                Ok(Start::Whole)
+                Ok(Start::Whole(compared))
             }
         }
     }
@@ -226,7 +251,7 @@ impl Download<'_> {
             if origin != Origin::Final {
                 files.finish(sink).await?;
             }
-            return Ok(Start::Whole);
+            return Ok(Start::Whole(Some(told)));
         }
         Err(files.reject(origin, self.url))
     }
@@ -293,7 +318,7 @@ impl Download<'_> {
         begun: Begun,
         mut stop: Pin<&mut impl Future<Output = ()>>,
         progress: &mut impl FnMut(Progress),
-    ) -> Result<u64, DownloadError> {
+    ) -> Result<Received, DownloadError> {
         let Begun { mut sink, fetched, file, present, origin } = begun;
         let is_known = file.strong_validator().is_some();
         if is_known || origin != Origin::Part {
@@ -322,9 +347,9 @@ impl Download<'_> {
                 files.discard()?;
                 Err(DownloadError::Differs { url: self.boxed_url() })
             }
-            _ => {
+            compared => {
                 files.finish(sink).await?;
-                Ok(received)
+                Ok(Received { bytes: received, compared })
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,6 +46,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Access {
     /// Who asked.
     pub client: SocketAddr,
+    /// This end's address, as the network knows it.
+    pub own: Option<IpAddr>,
     /// How.
     pub method: Method,
     /// For what.
@@ -135,6 +137,7 @@ async fn connection(
     mut is_stopping: watch::Receiver<bool>,
     log: &impl Fn(&Access),
 ) {
+    let own = stream.local_addr().map(|local| local.ip()).ok();
     let service = service_fn(|request: Request<Incoming>| async {
         let answering = requests.begin();
         let (method, path) = (request.method().clone(), request.uri().path().to_string());
@@ -143,7 +146,7 @@ async fn connection(
         let told =
             response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let bytes = told.or_else(|| response.body().size_hint().exact());
-        log(&Access { client, method, path, status: response.status(), bytes });
+        log(&Access { client, own, method, path, status: response.status(), bytes });
         if !response.body().is_end_stream() {
             if let Some(bytes) = bytes {
                 // The wrapped body does not tell it any more.

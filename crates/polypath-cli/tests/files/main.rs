@@ -4,5 +4,6 @@ mod copies;
 mod downloads;
 mod failures;
 mod liar;
+mod reports;
 mod serving;
 mod site;

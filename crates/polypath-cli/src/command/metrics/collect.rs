@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use polypath_control::{Answer, Ask, FiguresReport, Observed, PathReport, Peer, SubflowsNow};
+use polypath_control::{Answer, Ask, FiguresReport, PathReport, Peer, SubflowsNow};
 use polypath_metrics::{Counted, Format, LinkSample, PathNow, PathSample, StackSample, Totals, expose};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::command::offered::Offered;
 use crate::command::ss::peers;
 
 /// Figures that are younger are not asked for again, however many want them.
@@ -83,14 +84,15 @@ impl Source for Host {
 }
 
 /// A stack of this process.
-pub(super) struct Own(pub(super) Arc<dyn Observed>);
+pub(super) struct Own(pub(super) Offered);
 
 impl Source for Own {
     async fn refresh(&self, totals: &mut Totals) {
-        let counters = self.0.counters();
+        let Offered { observed, program } = &self.0;
+        let counters = observed.counters();
         let answer = Answer {
-            process: std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim().into(),
-            figures: Some(self.0.figures()),
+            process: program.clone(),
+            figures: Some(observed.figures()),
             counters: counters.into_iter().map(|(name, value)| (name.into(), value)).collect(),
             ..Answer::default()
         };

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use polypath_metrics::{LinkSample, Totals};
-use polypath_stack::Engine;
 use tokio::net::TcpListener;
 
 use super::collect::{Collector, Own, Source};
 use super::scrape::serve;
-use crate::command::{Failure, complain};
+use crate::command::Failure;
+use crate::command::offered::Offered;
 
 /// Where figures are offered while a command runs.
 #[derive(Clone, Debug, Args)]
@@ -27,20 +27,9 @@ impl MetricsArguments {
     }
 
     /// Offers the figures of a stack as long as the runtime lasts. Must be called within a tokio runtime.
-    pub(in crate::command) fn offer(&self, engine: &Engine) -> Result<(), Failure> {
+    pub(in crate::command) fn offer(&self, offered: &Offered) -> Result<(), Failure> {
         let Some(at) = self.metrics else { return Ok(()) };
-        let listener = bind(at)?;
-        match engine {
-            Engine::Stack(stack) => {
-                tokio::spawn(serve(listener, Collector::new(Own(Arc::new(stack.downgrade())))));
-            }
-            _ => {
-                complain(
-                    "--metrics: the kernel carries the connections, and its figures are not ours; `nstat` and `ss -M` have them",
-                );
-                tokio::spawn(serve(listener, Collector::new(LinkFigures::default())));
-            }
-        }
+        tokio::spawn(serve(bind(at)?, Collector::new(Own(offered.clone()))));
         Ok(())
     }
 

@@ -1,0 +1,199 @@
+//! `--json` of `polypath get` and `polypath cp`: what became of each file, in one object at the end.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use polypath_stack::Engine;
+use serde::Serialize;
+
+use super::shares::{Begun, Shares};
+use super::{Failure, check_writable, complain, harmless_json, print_json, write_file};
+use crate::web::Digest;
+
+/// Where the object goes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ReportArguments {
+    /// At the end, print one JSON object: what became of each file, the engine, and the bytes of each interface
+    #[arg(long)]
+    json: bool,
+    /// Write that object to FILE
+    #[arg(long, value_name = "FILE")]
+    json_file: Option<PathBuf>,
+}
+
+/// What has happened so far. It outlives the work, which a signal may end anywhere.
+#[derive(Debug, Default)]
+pub(super) struct TransferReport(RefCell<Report>);
+
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// Tun, udp, kernel or tcp; none if none was started.
+    engine: Option<&'static str>,
+    files: Vec<FileReport>,
+    /// None if nothing left this machine.
+    shares: Option<Shares>,
+    /// Why connections were plain TCP.
+    fallback: Option<String>,
+    /// Why the command failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileReport {
+    from: String,
+    to: String,
+    /// That went over the network this time.
+    bytes: u64,
+    seconds: f64,
+    /// Both ends have the same sum.
+    sha256_verified: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl ReportArguments {
+    /// Does a transfer and says what became of it, whatever that is. `has_output` says that standard output gets a file.
+    pub(super) fn report(
+        &self,
+        has_output: bool,
+        work: impl FnOnce(&TransferReport) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.json && has_output {
+            return Err(Failure::input(
+                "--json: standard output gets the file already; expected --json-file FILE, or another --output",
+            ));
+        }
+        if let Some(file) = &self.json_file {
+            check_writable(file)?;
+        }
+        let report = TransferReport::default();
+        let outcome = work(&report);
+        // With --dry-run there is nothing to tell.
+        if matches!(outcome, Err(Failure::Exit(0))) {
+            return outcome;
+        }
+        let mut report = report.0.into_inner();
+        report.error = outcome.as_ref().err().map(in_words);
+        match (self.write(&report), outcome) {
+            (written, Ok(())) => written,
+            (Ok(()), failed) => failed,
+            (Err(Failure::Input(message) | Failure::Run(message)), failed) => {
+                complain(&message);
+                failed
+            }
+            (Err(Failure::Exit(_)), failed) => failed,
+        }
+    }
+
+    fn write(&self, report: &Report) -> Result<(), Failure> {
+        if let Some(file) = &self.json_file {
+            let text = serde_json::to_string_pretty(report).map_err(Failure::run)?;
+            write_file(file, harmless_json(&text) + "\n")?;
+        }
+        if self.json { print_json(report) } else { Ok(()) }
+    }
+}
+
+fn in_words(failure: &Failure) -> String {
+    match failure {
+        Failure::Input(message) | Failure::Run(message) => message.clone(),
+        Failure::Exit(_) => "interrupted".into(),
+    }
+}
+
+/// A file under way.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    from: String,
+    to: String,
+    started: Instant,
+}
+
+impl Transfer {
+    pub(super) fn download(url: &url::Url, place: &Path) -> Self {
+        Self { from: url.to_string(), to: place.display().to_string(), started: Instant::now() }
+    }
+
+    pub(super) fn upload(place: &Path, url: &url::Url) -> Self {
+        Self { from: place.display().to_string(), to: url.to_string(), started: Instant::now() }
+    }
+}
+
+impl TransferReport {
+    /// Takes note of what carries the connections.
+    pub(super) fn note_engine(&self, name: &'static str) {
+        self.0.borrow_mut().engine = Some(name);
+    }
+
+    /// Takes note of a file: `bytes` went over the network. A sum is that of both ends; none was compared if it is none.
+    pub(super) fn note(&self, file: Transfer, bytes: u64, result: Result<Option<Digest>, &Failure>) {
+        let (digest, error) = match result {
+            Ok(digest) => (digest, None),
+            Err(failure) => (None, Some(in_words(failure))),
+        };
+        self.0.borrow_mut().files.push(FileReport {
+            from: file.from,
+            to: file.to,
+            bytes,
+            seconds: file.started.elapsed().as_secs_f64(),
+            sha256_verified: digest.is_some(),
+            sha256: digest.map(Digest::to_hex),
+            error,
+        });
+    }
+
+    /// Takes note of what went over each interface.
+    pub(super) fn note_shares(&self, begun: &Begun, engine: &Engine) {
+        let mut report = self.0.borrow_mut();
+        report.shares = begun.shares(engine);
+        report.fallback = begun.fallback(engine);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written of some work.
+    fn written(work: impl FnOnce(&TransferReport) -> Result<(), Failure>) -> (Option<u8>, serde_json::Value) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("report.json");
+        let arguments = ReportArguments { json: false, json_file: Some(file.clone()) };
+        let code = match arguments.report(true, work) {
+            Ok(()) => Some(0),
+            Err(Failure::Exit(code)) => Some(code),
+            Err(_) => None,
+        };
+        let text = std::fs::read_to_string(file).expect("a report");
+        (code, serde_json::from_str(&text).expect("JSON"))
+    }
+
+    #[test]
+    fn an_end_by_a_signal_is_told_too() {
+        let (code, report) = written(|report| {
+            report.note_engine("udp");
+            let url = url::Url::parse("http://192.0.2.1/a").expect("a URL");
+            let file = Transfer::download(&url, Path::new("a"));
+            report.note(file, 7, Err(&Failure::Exit(130)));
+            Err(Failure::Exit(130))
+        });
+        assert_eq!(
+            (code, &report["error"], &report["engine"]),
+            (Some(130), &"interrupted".into(), &"udp".into())
+        );
+        let file = &report["files"][0];
+        assert_eq!((&file["bytes"], &file["error"]), (&7.into(), &"interrupted".into()));
+    }
+
+    #[test]
+    fn standard_output_has_room_for_one_thing() {
+        let arguments = ReportArguments { json: true, json_file: None };
+        let refused = arguments.report(true, |_| panic!("it does not begin"));
+        assert!(matches!(refused, Err(Failure::Input(message)) if message.contains("--json-file")));
+    }
+}
