@@ -28,7 +28,8 @@
 //! Files whose names begin with a dot are not there, unless [`FileServer::with_hidden_files`] says so.
 //!
 //! Nothing outside of the directory is reachable, whatever `..` and symbolic links say: the kernel resolves every path
-//! beneath it (`openat2` with `RESOLVE_BENEATH`).
+//! beneath it (`openat2` with `RESOLVE_BENEATH`). Where that call is refused, as in a service with `DynamicUser=yes`, no symbolic
+//! link is followed.
 
 pub(crate) mod attacks;
 mod blocking;

@@ -2,13 +2,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat2, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat, openat2, renameat, unlinkat,
+};
+use rustix::io::Errno;
 
-/// A directory. Paths within it are resolved by the kernel, which lets none lead out of it.
+/// A directory. Paths within it are resolved by the kernel, which lets none lead out of it. A service that systemd gives a user
+/// of its own may not ask the kernel for that; then no symbolic link is followed.
 #[derive(Debug)]
 pub(super) struct Root {
     directory: OwnedFd,
@@ -42,7 +46,7 @@ impl Root {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
         let directory = open(path, flags, Mode::empty())?;
         let root = Self { directory };
-        // Finds out at the start whether the kernel can do it and the directory can be read.
+        // Finds out at the start whether the directory can be read.
         root.open(&[])?;
         Ok(root)
     }
@@ -55,7 +59,11 @@ impl Root {
         let flags = flags | OFlags::CLOEXEC | patience;
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        Ok(openat2(&self.directory, path, flags, mode, how)?)
+        match openat2(&self.directory, path, flags, mode, how) {
+            // Without `openat2`: `DynamicUser=yes` implies `RestrictSUIDSGID=yes`, whose filter can't look into it.
+            Err(Errno::NOSYS) => Ok(walk(self.directory.as_fd(), names, flags, mode)?),
+            opened => Ok(opened?),
+        }
     }
 
     /// A file or a directory.
@@ -87,7 +95,7 @@ impl Root {
                 }
                 let parent = self.at(&names[..depth - 1], OFlags::PATH | OFlags::DIRECTORY)?;
                 match mkdirat(&parent, names[depth - 1].as_str(), Mode::from_raw_mode(0o777)) {
-                    Err(rustix::io::Errno::EXIST) | Ok(()) => {}
+                    Err(Errno::EXIST) | Ok(()) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -113,9 +121,30 @@ impl Root {
 
     /// Whether something outside of the directory was meant.
     pub(super) fn is_escape(error: &io::Error) -> bool {
-        error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error())
-            || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+        error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
+            || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
     }
+}
+
+/// Opens what is beneath a directory name by name, so that no link leads anywhere.
+fn walk(top: BorrowedFd<'_>, names: &[String], flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let Some((last, parents)) = names.split_last() else {
+        return openat(top, ".", flags, mode);
+    };
+    if names.iter().any(|name| name == ".." || name.contains('/')) {
+        return Err(Errno::XDEV);
+    }
+    let mut reached: Option<OwnedFd> = None;
+    for parent in parents {
+        let from = reached.as_ref().map_or(top, AsFd::as_fd);
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        reached = Some(openat(from, parent.as_str(), how, Mode::empty())?);
+    }
+    let from = reached.as_ref().map_or(top, AsFd::as_fd);
+    // A path that ends with a slash has an empty name last.
+    let (last, flags) =
+        if last.is_empty() { (".", flags | OFlags::DIRECTORY) } else { (last.as_str(), flags) };
+    openat(from, last, flags | OFlags::NOFOLLOW, mode)
 }
 
 /// Whether something on the way to a file is hidden, or the file itself.
@@ -165,5 +194,45 @@ mod tests {
         {
             assert_eq!(names(outside), None, "{outside}");
         }
+    }
+
+    #[test]
+    fn without_help_of_the_kernel_no_link_is_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("top/inner")).expect("folders");
+        std::fs::write(at("secret"), "outside").expect("a file");
+        std::fs::write(at("top/inner/file"), "inside").expect("a file");
+        for (to, name) in
+            [("..", "out"), ("../secret", "file-out"), ("inner", "in"), ("inner/file", "file-in")]
+        {
+            std::os::unix::fs::symlink(to, at("top").join(name)).expect("a link");
+        }
+        let top = File::open(at("top")).expect("the folder");
+        let walk = |path: &str, flags| {
+            let names: Vec<String> = path.split('/').filter(|_| !path.is_empty()).map(Into::into).collect();
+            super::walk(top.as_fd(), &names, flags, Mode::from_raw_mode(0o600))
+        };
+        for found in ["", "inner", "inner/", "inner/file"] {
+            assert!(walk(found, OFlags::RDONLY).is_ok(), "{found}");
+        }
+        let refused = [
+            ("..", Errno::XDEV),
+            ("inner/../../secret", Errno::XDEV),
+            ("out", Errno::LOOP),
+            ("file-out", Errno::LOOP),
+            ("file-in", Errno::LOOP),
+            ("out/secret", Errno::NOTDIR),
+            ("in/file", Errno::NOTDIR),
+            ("in/", Errno::NOTDIR),
+            ("inner/file/", Errno::NOTDIR),
+            ("missing", Errno::NOENT),
+        ];
+        for (path, error) in refused {
+            assert_eq!(walk(path, OFlags::RDONLY).map(drop), Err(error), "{path}");
+        }
+        assert!(walk("inner/new", OFlags::RDWR | OFlags::CREATE).is_ok());
+        assert_eq!(walk("file-out", OFlags::RDWR | OFlags::CREATE).map(drop), Err(Errno::LOOP));
+        assert!(Root::is_escape(&Errno::LOOP.into()));
     }
 }
