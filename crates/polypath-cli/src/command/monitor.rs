@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::network::block_on;
-use super::ss::{peers, silence};
+use super::ss::{entries, of_services, peers, silence};
 use super::{Failure, complain, harmless, harmless_json, print_line};
 
 /// How often new stacks are looked for beside that: their sockets may come where nothing is watched.
@@ -83,10 +83,10 @@ async fn monitor(arguments: &Arguments) -> Result<(), Failure> {
 fn directories(own: &Path) -> Vec<PathBuf> {
     let mut directories = vec![own.to_path_buf()];
     if own == Path::new("/run/polypath") {
-        let users = Path::new("/run/user");
-        let of_users = std::fs::read_dir(users).into_iter().flatten().flatten().map(|user| user.path());
-        directories.extend(of_users.flat_map(|user| [user.join("polypath"), user]));
-        directories.push(users.into());
+        let (run, users) = (Path::new("/run"), Path::new("/run/user"));
+        directories.extend(entries(users).flat_map(|user| [user.join("polypath"), user]));
+        directories.extend(of_services(run));
+        directories.extend([users.into(), run.into()]);
     }
     directories
 }

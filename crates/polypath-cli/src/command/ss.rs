@@ -171,10 +171,10 @@ pub(super) fn silence(peer: &Peer) -> String {
 pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
     let own = runtime_directory().map_err(Failure::run)?;
     let mut directories = vec![own.clone()];
-    if own == Path::new("/run/polypath")
-        && let Ok(users) = std::fs::read_dir("/run/user")
-    {
-        directories.extend(users.flatten().map(|user| user.path().join("polypath")).filter(is_its_users));
+    if own == Path::new("/run/polypath") {
+        let run = Path::new("/run");
+        directories.extend(entries(&run.join("user")).map(|user| user.join("polypath")).filter(is_its_users));
+        directories.extend(of_services(run));
     }
     let mut peers = Vec::new();
     for directory in directories {
@@ -188,6 +188,21 @@ pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
         }
     }
     Ok(peers)
+}
+
+/// The folders of services, which systemd makes for `RuntimeDirectory=polypath-NAME`. A link may lead there: only root puts
+/// one into /run.
+pub(super) fn of_services(run: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_of_service = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(b"polypath-") && path.is_dir()
+    };
+    entries(run).filter(is_of_service)
+}
+
+/// What is in a folder; nothing if it can't be read.
+pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// A folder of the user in whose place it is, and not a link to another.
@@ -214,4 +229,26 @@ fn counters(arguments: &Arguments, answers: &[Answer]) -> String {
         let _ = writeln!(text, "{:<32}{value:<19}0.0", format!("MPTcpExt{name}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_service_has_a_folder_of_its_own_or_a_link_to_one() {
+        let run = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| run.path().join(name);
+        for folder in ["polypath", "polypath-serve", "private/polypath-metrics", "other-service"] {
+            fs::create_dir_all(at(folder)).expect("a folder");
+        }
+        std::os::unix::fs::symlink("private/polypath-metrics", at("polypath-metrics")).expect("a link");
+        fs::write(at("polypath-file"), "").expect("a file");
+        let mut found: Vec<PathBuf> = of_services(run.path()).collect();
+        found.sort();
+        assert_eq!(found, [at("polypath-metrics"), at("polypath-serve")]);
+        assert_eq!(of_services(&at("missing")).count(), 0);
+    }
 }
