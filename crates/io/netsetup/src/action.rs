@@ -175,8 +175,15 @@ pub(super) fn is_router(is_v4: bool) -> bool {
 }
 
 fn set_variable(name: &str, value: &str) -> io::Result<()> {
-    std::fs::write(format!("/proc/sys/{name}"), value)
-        .map_err(|error| io::Error::new(error.kind(), format!("/proc/sys/{name}: {error}")))
+    set(&format!("/proc/sys/{name}"), value)
+}
+
+/// Where nothing can be written, as in containers, what is so already does no harm.
+fn set(path: &str, value: &str) -> io::Result<()> {
+    match std::fs::write(path, value) {
+        Err(_) if std::fs::read_to_string(path).is_ok_and(|now| now.trim() == value) => Ok(()),
+        written => written.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}"))),
+    }
 }
 
 fn host_prefix(addr: IpAddr) -> u8 {
@@ -221,5 +228,19 @@ impl fmt::Display for Action {
                 write!(f, "{family} rule add fwmark {mark:#x} lookup {table} priority {priority}")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A variable that nobody may write, root included.
+    #[test]
+    fn a_variable_that_has_its_value_needs_no_writing() {
+        let path = "/proc/sys/kernel/ostype";
+        assert!(set(path, "Linux").is_ok());
+        let error = set(path, "Unix").expect_err("it can't be written");
+        assert!(error.to_string().starts_with("/proc/sys/kernel/ostype: "), "{error}");
     }
 }

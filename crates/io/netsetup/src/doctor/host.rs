@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 
 use polypath_system::{Link, SystemState};
+use rustix::fs::Access;
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -23,7 +25,7 @@ pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     }
     let is_admin = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN));
-    findings.extend([tun(), nft(is_admin), permission(is_admin)]);
+    findings.extend([tun(), nft(is_admin), permission(is_admin, are_variables_fixed())]);
     findings.extend(leftovers(left_behind()));
     if !is_admin {
         findings.push(user_namespaces(&variable));
@@ -156,8 +158,20 @@ fn nft(is_admin: bool) -> Finding {
     }
 }
 
-fn permission(is_admin: bool) -> Finding {
-    if is_admin {
+/// Whether `/proc/sys` is mounted for reading only, as container engines do it.
+fn are_variables_fixed() -> bool {
+    let variable = "/proc/sys/net/ipv4/conf/all/forwarding";
+    rustix::fs::access(variable, Access::WRITE_OK) == Err(Errno::ROFS)
+}
+
+fn permission(is_admin: bool, are_variables_fixed: bool) -> Finding {
+    if is_admin && are_variables_fixed {
+        Finding::limited(
+            "permission",
+            "this process may set up the network (CAP_NET_ADMIN), but /proc/sys is for reading only",
+            "in a container, `--security-opt unmask=/proc/sys` of podman, `systempaths=unconfined` of docker; --engine udp and kernel do without",
+        )
+    } else if is_admin {
         Finding::good("permission", "this process may set up the network (CAP_NET_ADMIN)")
     } else {
         Finding::limited(
@@ -213,5 +227,18 @@ pub(super) fn user_namespaces(variable: &dyn Fn(&str) -> Option<String>) -> Find
             "this system forbids user namespaces to users without permissions, so `polypath run` needs root",
             format!("`sysctl -w {switch}` as root"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_worth_nothing_where_variables_are_fixed() {
+        let fixed = permission(true, true);
+        assert!(fixed.level == super::super::Level::Limited && fixed.text.contains("/proc/sys"), "{fixed:?}");
+        assert_eq!(permission(true, false).level, super::super::Level::Good);
+        assert!(permission(false, true).text.contains("CAP_NET_ADMIN"));
     }
 }
