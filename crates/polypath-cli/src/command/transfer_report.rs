@@ -15,7 +15,7 @@ use crate::web::Digest;
 /// Where the object goes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ReportArguments {
-    /// At the end, print one JSON object: what became of each file, the engine, and the bytes of each interface
+    /// Print one JSON object at the end: what became of each file, the engine, and the bytes of each interface
     #[arg(long)]
     json: bool,
     /// Write that object to FILE

@@ -120,7 +120,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View, around: &Surroundings) {
             picture(view.total(), most, columns.picture, Style::new()),
         ]),
     ];
-    let keys = format!("q quit  \u{2191}\u{2193} select  p pause  s sort by {}", view.order().name());
+    let order = view.order().name();
+    let keys = format!("q quit  \u{2191}\u{2193} select  p pause  s sort by {order}");
+    let keys = if keys.chars().count() <= width { keys } else { format!("q quit  p pause  s {order}") };
     let below = 1 + usize::from(around.message.is_some());
     let room = height.saturating_sub(lines.len() + below);
     lines.extend(body(view, &report.connections, columns, around.is_coloured, room));

@@ -2,7 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use polypath_system::console::{self, Held};
@@ -51,10 +52,13 @@ impl Screen {
     /// Draws a sample after each interval.
     pub(crate) fn open(title: &str, interval: Duration, sampler: Sampler) -> io::Result<Self> {
         let mut tty = tty()?;
+        restore_before_panics();
         enable_raw_mode()?;
+        IS_TAKEN.store(true, Ordering::Relaxed);
         let terminal = execute!(tty, EnterAlternateScreen)
             .and_then(|()| Terminal::new(CrosstermBackend::new(tty)))
             .inspect_err(|_| {
+                IS_TAKEN.store(false, Ordering::Relaxed);
                 let _ = disable_raw_mode();
             })?;
         let is_coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -88,8 +92,30 @@ fn lock(drawing: &Mutex<Option<Drawing>>) -> MutexGuard<'_, Option<Drawing>> {
     drawing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A view has the terminal.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// A panic ends the process where nothing is dropped any more, and what it says is for a terminal that can be read. Whoever panics
+/// may hold the view.
+fn restore_before_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IS_TAKEN.swap(false, Ordering::Relaxed) {
+                if let Ok(mut tty) = tty() {
+                    let _ = execute!(tty, LeaveAlternateScreen, Show);
+                }
+                let _ = disable_raw_mode();
+            }
+            before(info);
+        }));
+    });
+}
+
 fn close(drawing: &Mutex<Option<Drawing>>) {
     let Some(mut open) = lock(drawing).take() else { return };
+    IS_TAKEN.store(false, Ordering::Relaxed);
     // A terminal that has gone needs no care.
     let _ = execute!(open.terminal.backend_mut(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
@@ -166,4 +192,17 @@ fn meaning(key: KeyEvent) -> Option<Meaning> {
 fn interrupt() {
     let own = rustix::process::getpid();
     let _ = rustix::process::kill_process(own, rustix::process::Signal::INT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        restore_before_panics();
+        IS_TAKEN.store(true, Ordering::Relaxed);
+        let panicked = std::panic::catch_unwind(|| panic!("as it should not"));
+        assert!(panicked.is_err() && !IS_TAKEN.load(Ordering::Relaxed));
+    }
 }

@@ -82,7 +82,7 @@ total                  19.0 Mbit/s ▅▆▇██
 > 198.51.100.7:443 polypath[123] defau…
   lte          up      2.00 Mbit/s ▁▁▁▁▁
   wifi         up      17.0 Mbit/s ▅▆▇██
-q quit  ↑↓ select  p pause  s sort by ra";
+q quit  p pause  s rate";
     assert_eq!(frame(&download(), 40, 7), wanted);
     // However small, it is drawn.
     for (width, height) in [(1, 1), (5, 2), (12, 3), (20, 4), (200, 60)] {
