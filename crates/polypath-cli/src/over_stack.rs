@@ -29,7 +29,10 @@ async fn perf_measures_both_directions_over_two_paths() {
         let client = perf::Client::new(Engine::Stack(hosts.client.clone()), at, parameters);
         let (sent, served) = tokio::join!(client.run(std::future::pending(), |_| ()), server.run_one(|_| ()));
         let (sent, served) = (sent.expect("a report"), served.expect("a report"));
-        assert_eq!((sent.end.sum_received.bytes, served.end.sum_received.bytes), (bytes, bytes));
+        assert_eq!(
+            (sent.end.sum_received.carried.bytes, served.end.sum_received.carried.bytes),
+            (bytes, bytes)
+        );
         for stream in &sent.end.streams {
             assert!(stream.is_multipath && stream.paths.len() >= 2, "{stream:?}");
             let sender = stream.sender.as_ref().expect("TCP");
@@ -43,7 +46,7 @@ async fn perf_measures_both_directions_over_two_paths() {
             Parameters { amount: Amount::Time(Duration::from_millis(300)), ..Parameters::default() };
         let client = perf::Client::new(Engine::Stack(hosts.client.clone()), at, parameters);
         let (sent, served) = tokio::join!(client.run(std::future::pending(), |_| ()), server.run_one(|_| ()));
-        assert!(sent.expect("a report").end.sum_received.bytes > 1_000_000);
+        assert!(sent.expect("a report").end.sum_received.carried.bytes > 1_000_000);
         assert!(served.is_ok());
     }
 }

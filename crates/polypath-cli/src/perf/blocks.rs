@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::parameters::{Amount, DATAGRAM_BYTES, Direction, MAX_STREAMS, Parameters, Protocol};
+use super::printed;
 use super::wire::WireError;
 
 /// A number, written without a point where it is whole, as iperf3 wants it.
@@ -27,9 +28,9 @@ impl Number {
         self.0 as u64
     }
 
-    /// Not below zero, nor endless.
+    /// Not below zero, nor more than has room in a column.
     pub(super) fn real(self) -> f64 {
-        if self.0.is_finite() { self.0.max(0.0) } else { 0.0 }
+        if self.0.is_finite() { self.0.clamp(0.0, 1e9) } else { 0.0 }
     }
 
     fn time(self) -> Option<Duration> {
@@ -215,7 +216,8 @@ pub(super) struct Exchanged {
     pub(super) congestion_used: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) server_output_text: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// None if it is more than there is room for.
+    #[serde(default, deserialize_with = "printed::deserialize", skip_serializing_if = "Option::is_none")]
     pub(super) server_output_json: Option<serde_json::Value>,
     pub(super) streams: Vec<ExchangedStream>,
 }
@@ -282,6 +284,22 @@ mod tests {
         assert_eq!(parameters.amount, Amount::Time(Duration::from_secs(1)));
         assert_eq!(parameters.direction, Direction::Download);
         assert!(parameters.check().is_ok());
+    }
+
+    #[test]
+    fn what_a_server_prints_is_kept_if_it_is_not_too_much() {
+        let known = r#""cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":0,"streams":[]"#;
+        let read = |output: &str| {
+            let text = format!("{{{known},\"server_output_json\":{output}}}");
+            Exchanged::read(text.as_bytes()).map(|read| read.server_output_json)
+        };
+        let output = r#"{"a":[1,-2,0.5,"b",true,null],"c":{}}"#;
+        assert_eq!(read(output).expect("a block"), serde_json::from_str(output).ok());
+        assert_eq!(read("null").expect("a block"), None);
+        // Sixteen megabytes of this would take 600.
+        let hostile = format!("[{}1]", "[[[]]],".repeat(printed::MOST_VALUES));
+        assert_eq!(read(&hostile).expect("the rest of it counts"), None);
+        assert!(read("[1,").is_err() && read(&"[".repeat(100_000)).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Error;
 use super::flow::{Flow, Pace};
+use super::intervals::Intervals;
 use super::parameters::{Amount, Direction, Parameters, Role};
 use super::progress::Progress;
 use super::quota::Quota;
@@ -25,7 +26,7 @@ pub(super) struct Measurement {
     flows: Vec<Watched>,
     tasks: JoinSet<(u32, bool, io::Result<()>)>,
     senders: Vec<AbortHandle>,
-    intervals: Vec<Interval>,
+    intervals: Intervals,
     /// When counting began and ended, and since when the next report counts.
     counted_from: Instant,
     counted_until: Option<Instant>,
@@ -137,7 +138,7 @@ impl Measurement {
             flows: flows.into_iter().map(|flow| Watched::new(flow, is_udp)).collect(),
             tasks,
             senders,
-            intervals: Vec::new(),
+            intervals: Intervals::new(parameters),
             counted_from: now,
             counted_until: None,
             reported_until: now,
@@ -313,8 +314,8 @@ impl Measurement {
         }
     }
 
-    pub(super) fn intervals(&self) -> &[Interval] {
-        &self.intervals
+    pub(super) fn intervals(&self) -> Vec<Interval> {
+        self.intervals.clone().into_vec()
     }
 
     /// Nothing is sent any more; what comes is still received.
@@ -351,7 +352,7 @@ impl Measurement {
                 watched.flow.abort();
             }
         }
-        self.intervals
+        self.intervals.into_vec()
     }
 }
 

@@ -217,21 +217,41 @@ pub(crate) struct Interval {
     pub sum_bidir_reverse: Option<Sum>,
 }
 
-/// A stream in an interval.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct StreamInterval {
-    /// Number of the stream.
-    pub socket: u32,
+/// What went between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Carried {
     /// Seconds from the beginning.
     pub start: f64,
     /// Seconds from the beginning.
     pub end: f64,
     /// Length.
     pub seconds: f64,
-    /// Bytes written or read.
+    /// Bytes written or read; of a total of datagrams, bytes sent.
     pub bytes: u64,
     /// The same as a rate.
     pub bits_per_second: f64,
+}
+
+impl Carried {
+    pub(super) fn new(start: f64, end: f64, bytes: u64) -> Self {
+        let seconds = end - start;
+        Self { start, end, seconds, bytes, bits_per_second: rate(bytes, seconds) }
+    }
+
+    /// Together with what went next.
+    pub(super) fn add(&mut self, next: Self) {
+        *self = Self::new(self.start, next.end, self.bytes.saturating_add(next.bytes));
+    }
+}
+
+/// A stream in an interval.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct StreamInterval {
+    /// Number of the stream.
+    pub socket: u32,
+    /// When, and how much.
+    #[serde(flatten)]
+    pub carried: Carried,
     /// What a sender over TCP knows, if its engine tells.
     #[serde(flatten)]
     pub tcp: Option<SenderState>,
@@ -313,6 +333,14 @@ pub(crate) struct PathInterval {
     pub retransmits: u64,
 }
 
+impl PathInterval {
+    /// What went over it before belongs to it, in an interval of so many seconds.
+    pub(super) fn add(&mut self, bytes: u64, seconds: f64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.bits_per_second = rate(self.bytes, seconds);
+    }
+}
+
 /// A subflow, at the end of a measurement: a view of [`SubflowInfo`].
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Path {
@@ -352,16 +380,9 @@ impl From<&SubflowInfo> for Path {
 /// Several streams together, in an interval.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Sum {
-    /// Seconds from the beginning.
-    pub start: f64,
-    /// Seconds from the beginning.
-    pub end: f64,
-    /// Length.
-    pub seconds: f64,
-    /// Bytes written or read.
-    pub bytes: u64,
-    /// The same as a rate.
-    pub bits_per_second: f64,
+    /// When, and how much.
+    #[serde(flatten)]
+    pub carried: Carried,
     /// Segments sent again, by senders whose engine tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
@@ -379,14 +400,11 @@ impl Sum {
     /// Of the streams of one direction.
     pub(super) fn of_interval(streams: &[StreamInterval]) -> Self {
         let Some(first) = streams.first() else { return Self::default() };
-        let bytes = streams.iter().map(|stream| stream.bytes).sum();
+        let carried = first.carried;
+        let bytes = streams.iter().map(|stream| stream.carried.bytes).fold(0, u64::saturating_add);
         let retransmits = streams.iter().filter_map(|stream| stream.tcp).map(|tcp| tcp.retransmits);
         Self {
-            start: first.start,
-            end: first.end,
-            seconds: first.seconds,
-            bytes,
-            bits_per_second: rate(bytes, first.seconds),
+            carried: Carried { bytes, bits_per_second: rate(bytes, carried.seconds), ..carried },
             retransmits: retransmits.reduce(u64::saturating_add),
             datagrams: together(streams.iter().filter_map(|stream| stream.datagrams)),
             omitted: Some(first.omitted),
@@ -400,10 +418,10 @@ pub(super) fn together(parts: impl Iterator<Item = Datagrams>) -> Option<Datagra
     let (mut jitter, mut lost, mut packets, mut receivers, mut any) = (0.0, 0, 0u64, 0u32, false);
     for part in parts {
         any = true;
-        packets += part.packets;
+        packets = packets.saturating_add(part.packets);
         if let Some(received) = part.received {
             jitter += received.jitter_ms / 1000.0;
-            lost += received.lost_packets;
+            lost = received.lost_packets.saturating_add(lost);
             receivers += 1;
         }
     }
@@ -411,7 +429,10 @@ pub(super) fn together(parts: impl Iterator<Item = Datagrams>) -> Option<Datagra
     any.then_some(Datagrams { received, packets })
 }
 
+/// More than any link carries: what a peer says it measured can be anything.
+const MOST_BITS_PER_SECOND: f64 = 1e18;
+
 /// Bits per second; 0 where no time passed.
 pub(super) fn rate(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+    if seconds > 0.0 { (bytes as f64 * 8.0 / seconds).min(MOST_BITS_PER_SECOND) } else { 0.0 }
 }

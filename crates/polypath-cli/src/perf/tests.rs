@@ -91,8 +91,8 @@ async fn a_measurement_can_be_stopped_early() {
         }),
         server.run_one(|_| ())
     );
-    assert!(sent.expect("a report").end.sum_received.bytes > 0);
-    assert!(served.expect("a report").end.sum_received.bytes > 0);
+    assert!(sent.expect("a report").end.sum_received.carried.bytes > 0);
+    assert!(served.expect("a report").end.sum_received.carried.bytes > 0);
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_busy_server_says_so_and_serves_the_next() {
     let few = Parameters { amount: Amount::Bytes(1), ..Parameters::default() };
     let third = Client::new(engine, address, few);
     let (sent, served) = tokio::join!(third.run(pending(), |_| ()), server.run_one(|_| ()));
-    assert_eq!(sent.expect("a report").end.sum_received.bytes, 1);
+    assert_eq!(sent.expect("a report").end.sum_received.carried.bytes, 1);
     assert!(served.is_ok());
 }
 

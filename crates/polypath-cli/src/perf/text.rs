@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{Datagrams, Interval, Path, Received, Start, StreamInterval, Sum};
+use super::report::{Carried, Datagrams, Interval, Path, Received, Start, StreamInterval, Sum};
 use super::totals::{DatagramTotal, Report, StreamEnd, StreamTotal};
 
 /// In which unit rates are written (`-f`).
@@ -121,14 +121,14 @@ impl Writer {
         }
     }
 
-    fn row(&self, id: &str, sender: bool, span: (f64, f64), amount: u64, bits_per_second: f64) -> String {
+    fn row(&self, id: &str, sender: bool, carried: Carried) -> String {
         format!(
             "[{id:>3}]{} {:6.2}-{:<6.2} sec  {}  {}/sec",
             self.role(sender),
-            span.0,
-            span.1,
-            bytes(amount),
-            self.unit.rate(bits_per_second)
+            carried.start,
+            carried.end,
+            bytes(carried.bytes),
+            self.unit.rate(carried.bits_per_second)
         )
     }
 
@@ -154,9 +154,8 @@ impl Writer {
     }
 
     fn stream(&self, stream: &StreamInterval) -> String {
-        let span = (stream.start, stream.end);
         let id = stream.socket.to_string();
-        let mut line = self.row(&id, stream.sender, span, stream.bytes, stream.bits_per_second);
+        let mut line = self.row(&id, stream.sender, stream.carried);
         if let Some(tcp) = &stream.tcp {
             let _ = write!(line, "  {:3}   {}", tcp.retransmits, bytes(tcp.snd_cwnd));
         }
@@ -167,7 +166,7 @@ impl Writer {
     }
 
     fn sum(&self, sum: &Sum) -> String {
-        let mut line = self.row("SUM", sum.sender, (sum.start, sum.end), sum.bytes, sum.bits_per_second);
+        let mut line = self.row("SUM", sum.sender, sum.carried);
         if let Some(count) = sum.retransmits {
             let _ = write!(line, "  {count:3}");
         }
@@ -220,8 +219,7 @@ impl Writer {
 
     fn total(&self, total: &StreamTotal, what: &str) -> String {
         let id = total.socket.to_string();
-        let span = (total.start, total.end);
-        let mut line = self.row(&id, total.sender, span, total.bytes, total.bits_per_second);
+        let mut line = self.row(&id, total.sender, total.carried);
         let retransmits = total.tcp.map(|tcp| tcp.retransmits);
         if let Some(count) = retransmits {
             let _ = write!(line, "  {count:3}");
@@ -232,16 +230,12 @@ impl Writer {
     /// What was sent, and what was received of it.
     fn datagrams(&self, total: &DatagramTotal) -> [String; 2] {
         let id = total.socket.to_string();
-        let row = |amount, rate, datagrams: &Datagrams, what| {
-            let span = (total.start, total.end);
-            format!("{}{}  {what}", self.row(&id, total.sender, span, amount, rate), columns(datagrams))
+        let row = |carried, datagrams: &Datagrams, what| {
+            format!("{}{}  {what}", self.row(&id, total.sender, carried), columns(datagrams))
         };
         let packets = total.sent_packets;
         let sent = Datagrams { received: Some(Received::default()), packets };
-        [
-            row(total.bytes, total.bits_per_second, &sent, "sender"),
-            row(total.received_bytes, total.received_bits_per_second, &total.datagrams, "receiver"),
-        ]
+        [row(total.carried, &sent, "sender"), row(total.received(), &total.datagrams, "receiver")]
     }
 
     /// The column of retransmissions stays where it is when there are none.

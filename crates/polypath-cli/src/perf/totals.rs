@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::blocks::{Exchanged, ExchangedStream, Number};
 use super::parameters::{Direction, Parameters, Role};
-use super::report::{Datagrams, Interval, Path, Received, Start, Sum, rate, together};
+use super::report::{Carried, Datagrams, Interval, Path, Received, Start, Sum, rate, together};
 
 /// A measurement from beginning to end.
 #[derive(Clone, Debug, Serialize)]
@@ -86,16 +86,9 @@ pub(crate) struct StreamEnd {
 pub(crate) struct StreamTotal {
     /// Number of the stream.
     pub socket: u32,
-    /// Seconds from the beginning.
-    pub start: f64,
-    /// Seconds from the beginning.
-    pub end: f64,
-    /// Length.
-    pub seconds: f64,
-    /// Bytes written or read.
-    pub bytes: u64,
-    /// The same as a rate.
-    pub bits_per_second: f64,
+    /// When, and how much.
+    #[serde(flatten)]
+    pub carried: Carried,
     /// What a sender knows, if its engine tells.
     #[serde(flatten)]
     pub tcp: Option<SenderTotal>,
@@ -127,16 +120,9 @@ pub(crate) struct SenderTotal {
 pub(crate) struct DatagramTotal {
     /// Number of the stream.
     pub socket: u32,
-    /// Seconds from the beginning.
-    pub start: f64,
-    /// Seconds from the beginning.
-    pub end: f64,
-    /// Length.
-    pub seconds: f64,
-    /// Bytes sent.
-    pub bytes: u64,
-    /// The same as a rate.
-    pub bits_per_second: f64,
+    /// When, and how much.
+    #[serde(flatten)]
+    pub carried: Carried,
     /// What became of them.
     #[serde(flatten)]
     pub datagrams: Datagrams,
@@ -150,6 +136,13 @@ pub(crate) struct DatagramTotal {
     pub received_bits_per_second: f64,
     /// The end that prints this sends.
     pub sender: bool,
+}
+
+impl DatagramTotal {
+    /// What arrived of it.
+    pub(super) fn received(&self) -> Carried {
+        Carried { bytes: self.received_bytes, bits_per_second: self.received_bits_per_second, ..self.carried }
+    }
 }
 
 /// Processor time in per cent of the time that it took.
@@ -294,11 +287,7 @@ impl Pair<'_> {
     fn total(&self, at: &FlowResult, is_sending_end: bool) -> StreamTotal {
         StreamTotal {
             socket: at.socket,
-            start: 0.0,
-            end: at.seconds,
-            seconds: at.seconds,
-            bytes: at.bytes,
-            bits_per_second: rate(at.bytes, at.seconds),
+            carried: Carried::new(0.0, at.seconds, at.bytes),
             tcp: at.tcp.filter(|_| is_sending_end),
             sender: self.sends,
         }
@@ -318,11 +307,7 @@ impl Pair<'_> {
         let seconds = self.sender.seconds.max(self.receiver.seconds);
         DatagramTotal {
             socket: self.sender.socket,
-            start: 0.0,
-            end: seconds,
-            seconds,
-            bytes: self.sender.bytes,
-            bits_per_second: rate(self.sender.bytes, seconds),
+            carried: Carried::new(0.0, seconds, self.sender.bytes),
             datagrams: self.received(),
             out_of_order: self.receiver.out_of_order,
             sent_packets: self.sender.datagrams().0,
@@ -357,10 +342,7 @@ impl Way<'_> {
         let seconds = results.iter().map(|result| result.seconds).fold(0.0, f64::max);
         let retransmits = results.iter().filter_map(|result| result.tcp).map(|tcp| tcp.retransmits);
         Sum {
-            end: seconds,
-            seconds,
-            bytes,
-            bits_per_second: rate(bytes, seconds),
+            carried: Carried::new(0.0, seconds, bytes),
             retransmits: retransmits.reduce(u64::saturating_add),
             sender,
             ..Sum::default()

@@ -7,7 +7,7 @@ use polypath_stack::engine::StreamInfo;
 
 use super::datagram::Arrivals;
 use super::flow::{Flow, canonical};
-use super::report::{Datagrams, Path, PathInterval, Received, SenderState, StreamInterval, rate};
+use super::report::{Carried, Datagrams, Path, PathInterval, Received, SenderState, StreamInterval, rate};
 use super::totals::{FlowResult, SenderTotal};
 
 /// A flow and what was seen of it.
@@ -109,11 +109,7 @@ impl Watched {
         let seconds = end - start;
         StreamInterval {
             socket: self.flow.socket(),
-            start,
-            end,
-            seconds,
-            bytes,
-            bits_per_second: rate(bytes, seconds),
+            carried: Carried::new(start, end, bytes),
             tcp: self.sample(info.as_ref()),
             datagrams: self.is_udp.then(|| self.datagrams()),
             omitted,
