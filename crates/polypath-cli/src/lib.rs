@@ -24,6 +24,8 @@ mod live;
 mod over_stack;
 #[cfg(feature = "full")]
 mod perf;
+#[cfg(feature = "full")]
+mod places;
 mod report;
 #[cfg(feature = "full")]
 mod web;

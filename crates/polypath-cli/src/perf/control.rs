@@ -10,11 +10,13 @@ use super::Error;
 use super::blocks::{Exchanged, Offer};
 use super::wire::{
     self, COOKIE_BYTES, Cookie, Decoder, MAX_PARAMETERS_BYTES, MAX_RESULTS_BYTES,
-    MAX_RESULTS_WITH_OUTPUT_BYTES, State, WireError,
+    MAX_RESULTS_WITH_OUTPUT_BYTES, State, WireError, code,
 };
 
 /// How long a peer may take for what is due.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a connection may take for its cookie, which follows the handshake at once.
+const GREETING: Duration = Duration::from_secs(3);
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 4096;
 
@@ -33,7 +35,7 @@ pub(super) async fn read_cookie(stream: &mut (impl AsyncRead + Unpin)) -> Result
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, reading)
+    tokio::time::timeout(GREETING, reading)
         .await
         .unwrap_or_else(|_| Err(lost(io::ErrorKind::TimedOut.into())))?;
     Ok(Cookie::read(bytes)?)
@@ -119,6 +121,25 @@ impl Control {
     pub(super) async fn send_block(&mut self, value: &impl serde::Serialize) -> Result<(), Error> {
         let text = serde_json::to_vec(value).map_err(|error| unreadable(&error))?;
         self.send_bytes(&wire::block(&text)?).await
+    }
+
+    /// If the client is still there, it wants to know what is wrong.
+    pub(super) async fn tell(&mut self, error: &Error) {
+        let system = |error: &io::Error| error.raw_os_error().and_then(|number| u32::try_from(number).ok());
+        let (code, errno) = match error {
+            Error::Interrupted | Error::Terminated => return,
+            Error::Parameters(text) if text.contains("parallel") => (code::STREAMS, None),
+            Error::Parameters(text) if text.starts_with("blocks") || text.starts_with("datagrams") => {
+                (code::BLOCK, None)
+            }
+            Error::Congestion { source, .. } => (code::CONGESTION, system(source)),
+            Error::Option { source, .. } => (code::STREAM_ACCEPT, system(source)),
+            Error::Listen(source) => (code::STREAM_LISTEN, system(source)),
+            Error::Lost { source, .. } => (code::STREAM_READ, system(source)),
+            _ => (code::PARAMETERS, None),
+        };
+        // It may have gone.
+        let _ = self.send(State::ServerError { code, errno: errno.unwrap_or(0) }).await;
     }
 
     async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {

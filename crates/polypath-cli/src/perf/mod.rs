@@ -16,11 +16,13 @@
 //! A server that runs a test already says `AccessDenied`; one that can't go on says `ServerError` and two numbers.
 
 mod blocks;
+mod candidates;
 mod client;
 mod control;
 mod datagram;
 mod error;
 mod flow;
+mod greeting;
 mod intervals;
 mod measurement;
 mod parameters;

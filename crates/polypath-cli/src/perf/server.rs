@@ -1,19 +1,19 @@
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use polypath_stack::Engine;
-use polypath_stack::engine::{Listener, Stream};
-use tokio::io::AsyncWriteExt;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::blocks::Exchanged;
+use super::candidates::{Candidate, Candidates};
 use super::client::PROGRESS_LIMIT;
-use super::control::{Control, PATIENCE, read_cookie, unexpected};
+use super::control::{Control, PATIENCE, unexpected};
 use super::flow::{Flow, canonical};
+use super::greeting::{self, Arrival};
 use super::measurement::Measurement;
 use super::parameters::{Parameters, Role};
 use super::progress::Progress;
@@ -21,17 +21,15 @@ use super::report::{HostPort, Start};
 use super::sockets::Door;
 use super::text::{Unit, Writer};
 use super::totals::{End, Report, Results};
-use super::wire::{Cookie, State, code};
+use super::wire::{Cookie, State};
 use super::{Error, sockets};
 
-/// Connections that have not said yet what they are; more wait in the engine's backlog.
-const MAX_GREETING: usize = 256;
-/// Connections whose cookie nobody has looked at yet.
-const MAX_WAITING: usize = 16;
+/// How long the next data connection may take, and all of them [`PATIENCE`].
+const NEXT_CONNECTION: Duration = Duration::from_secs(5);
+/// Tests whose late data connections are known for what they are.
+const REMEMBERED: usize = 16;
 /// More of what is printed here is not sent to clients.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
-/// After a failure to accept, such as too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The end that waits for measurements, and runs one at a time.
 #[derive(Debug)]
@@ -41,22 +39,13 @@ pub(crate) struct Server {
     datagrams_at: SocketAddr,
     arrivals: mpsc::Receiver<Arrival>,
     accepting: JoinHandle<()>,
+    candidates: Candidates,
     progress_limit: Option<Duration>,
     interval: Option<Duration>,
     /// Clients that want what is printed here get JSON.
     is_json: bool,
-    /// Of the last test: what comes late belongs to nobody.
-    last: Option<Cookie>,
-}
-
-/// A connection that has said which test it belongs to.
-#[derive(Debug)]
-struct Arrival {
-    /// In which order they were accepted.
-    order: u64,
-    cookie: Cookie,
-    stream: Stream,
-    peer: SocketAddr,
+    /// Of the last tests: what comes late belongs to nobody.
+    last: VecDeque<Cookie>,
 }
 
 impl Server {
@@ -69,18 +58,18 @@ impl Server {
             // Addresses of a stack are not the system's.
             _ => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), local.port()),
         };
-        let (sender, arrivals) = mpsc::channel(MAX_WAITING);
-        let accepting = tokio::spawn(accept_all(listener, sender));
+        let (arrivals, accepting) = greeting::accepted(listener);
         let (progress_limit, interval) = (Some(PROGRESS_LIMIT), Some(Duration::from_secs(1)));
         Ok(Self {
             local,
             datagrams_at,
             arrivals,
             accepting,
+            candidates: Candidates::new(),
             progress_limit,
             interval,
             is_json: false,
-            last: None,
+            last: VecDeque::new(),
         })
     }
 
@@ -109,50 +98,50 @@ impl Server {
     /// Waits for a client and runs its measurement. Whatever goes wrong, the server is ready for the next.
     pub(crate) async fn run_one(&mut self, mut progress: impl FnMut(Progress<'_>)) -> Result<Report, Error> {
         let client = self.next_client().await?;
-        self.last = Some(client.cookie);
-        let mut control = Control::new(client.stream);
-        let begun = self.begin(&mut control, &client.cookie, client.peer.ip()).await;
-        let (parameters, flows) = match begun {
-            Ok(begun) => begun,
+        let Candidate { cookie, peer, mut control, parameters } = client;
+        self.last.truncate(REMEMBERED - 1);
+        self.last.push_front(cookie);
+        let begun = self.begin(&mut control, &cookie, peer.ip(), &parameters).await;
+        let flows = match begun {
+            Ok(flows) => flows,
             Err(error) => {
-                tell(&mut control, &error).await;
+                self.candidates.note_failure(peer);
+                control.tell(&error).await;
                 return Err(error);
             }
         };
+        self.candidates.deny_all().await;
         let mss_bytes = Some(0);
-        let mut start = Start::new(&parameters, client.cookie.text(), mss_bytes, &flows);
+        let mut start = Start::new(&parameters, cookie.text(), mss_bytes, &flows);
         start.accepted_connection =
-            Some(HostPort { host: canonical(client.peer).ip().to_string(), port: client.peer.port() });
+            Some(HostPort { host: canonical(peer).ip().to_string(), port: peer.port() });
         progress(Progress::Started(&start));
         let measured = self.measure(&mut control, &parameters, flows, start, progress).await;
         if let Err(error) = &measured {
-            tell(&mut control, error).await;
+            control.tell(error).await;
         }
         measured
     }
 
-    /// The parameters and the data connections, when everything is there.
+    /// The data connections, when all of them are there.
     async fn begin(
         &mut self,
         control: &mut Control,
         cookie: &Cookie,
         client: IpAddr,
-    ) -> Result<(Parameters, Vec<Flow>), Error> {
-        control.send(State::ParameterExchange).await?;
-        let offer = control.offer().await?;
-        let parameters = offer.parameters(self.interval).map_err(Error::Parameters)?;
-        parameters.check().map_err(Error::Parameters)?;
+        parameters: &Parameters,
+    ) -> Result<Vec<Flow>, Error> {
         let flows = if parameters.is_udp() {
-            let door = self.open_door(&parameters).map_err(Error::Listen)?;
+            let door = self.open_door(parameters).map_err(Error::Listen)?;
             control.send(State::CreateStreams).await?;
-            gather_datagrams(door, client, &parameters, control).await?
+            self.gather_datagrams(door, client, parameters, control).await?
         } else {
             control.send(State::CreateStreams).await?;
-            self.gather(cookie, &parameters, control).await?
+            self.gather(cookie, parameters, control).await?
         };
         control.send(State::TestStart).await?;
         control.send(State::TestRunning).await?;
-        Ok((parameters, flows))
+        Ok(flows)
     }
 
     fn open_door(&self, parameters: &Parameters) -> io::Result<Door> {
@@ -182,7 +171,7 @@ impl Server {
         let until = async {
             let end = tokio::select! {
                 result = wait_for_end(control) => result,
-                () = turned_away => Err(Error::Listen(io::ErrorKind::BrokenPipe.into())),
+                () = turned_away => Err(dead()),
             };
             match end {
                 Err(Error::Interrupted) => gone = Some("the client has terminated".to_string()),
@@ -197,20 +186,20 @@ impl Server {
         drop(stragglers);
         measurement.stop_sending();
         let own = measurement.results();
-        let mut peer = Results::of_nobody(&own);
-        if gone.is_none() {
-            control.send(State::ExchangeResults).await?;
-            peer = Results::of_peer(&control.exchanged(false).await?, &own);
+        let peer = if gone.is_some() {
+            Results::of_nobody(&own)
+        } else {
             let mut exchanged = own.exchanged(parameters, Role::Server);
             if parameters.wants_server_output {
                 let end = End::new(parameters, Role::Server, &own, &Results::of_nobody(&own));
-                self.add_output(&mut exchanged, report(parameters, start.clone(), &measurement, end));
+                let printed = report(parameters, start.clone(), &measurement, end);
+                add_output(&mut exchanged, printed, self.is_json);
             }
-            control.send_block(&exchanged).await?;
-            control.send(State::DisplayResults).await?;
-            // It has all that it needs; whether it says so or goes makes no difference.
-            let _ = control.expect(State::Done).await;
-        }
+            tokio::select! {
+                told = exchange(control, &exchanged) => Results::of_peer(&told?, &own),
+                () = turn_away(&mut self.arrivals) => return Err(dead()),
+            }
+        };
         let end = End::new(parameters, Role::Server, &own, &peer);
         let mut report = report(parameters, start, &measurement, end);
         report.error = gone;
@@ -218,30 +207,21 @@ impl Server {
         Ok(report)
     }
 
-    /// What this end prints, if it is not too much.
-    fn add_output(&self, exchanged: &mut Exchanged, report: Report) {
-        if self.is_json {
-            let value = serde_json::to_value(&report).ok();
-            exchanged.server_output_json = value.filter(|value| value.to_string().len() <= MAX_OUTPUT_BYTES);
-        } else {
-            let text = Writer::new(&report.start, Unit::default()).whole(&report);
-            exchanged.server_output_text = Some(text).filter(|text| text.len() <= MAX_OUTPUT_BYTES);
-        }
-    }
-
-    async fn next_client(&mut self) -> Result<Arrival, Error> {
+    async fn next_client(&mut self) -> Result<Candidate, Error> {
         loop {
-            let arrival = self.next_arrival().await?;
-            // Data connections of a measurement that failed have nowhere to go.
-            if Some(arrival.cookie) != self.last {
-                return Ok(arrival);
+            tokio::select! {
+                client = self.candidates.next() => return client,
+                arrival = next_arrival(&mut self.arrivals) => self.ask(arrival?),
             }
         }
     }
 
-    async fn next_arrival(&mut self) -> Result<Arrival, Error> {
-        let gone = || Error::Listen(io::Error::other("the task that accepts connections has died"));
-        self.arrivals.recv().await.ok_or_else(gone)
+    /// Asks who comes for its parameters.
+    fn ask(&mut self, arrival: Arrival) {
+        // Data connections of a measurement that failed have nowhere to go.
+        if !self.last.contains(&arrival.cookie) {
+            self.candidates.ask(arrival, self.interval);
+        }
     }
 
     /// The data connections, in the order in which they were accepted.
@@ -252,17 +232,18 @@ impl Server {
         control: &mut Control,
     ) -> Result<Vec<Flow>, Error> {
         let mut gathered = Vec::new();
-        let deadline = Instant::now() + PATIENCE;
+        let mut due = Due::now();
         while gathered.len() < parameters.connections() as usize {
             let arrival = tokio::select! {
-                arrival = timeout_at(deadline, self.next_arrival()) => arrival.map_err(|_| too_late())??,
+                arrival = timeout_at(due.next(), next_arrival(&mut self.arrivals)) => arrival.map_err(|_| too_late())??,
                 state = control.state() => return Err(unexpected(state?)),
             };
             if arrival.cookie == *cookie {
                 sockets::prepare(&arrival.stream, parameters)?;
                 gathered.push((arrival.order, arrival.stream));
+                due.note();
             } else {
-                refuse(arrival).await;
+                self.ask(arrival);
             }
         }
         gathered.sort_by_key(|(order, _)| *order);
@@ -271,12 +252,93 @@ impl Server {
         let flows: io::Result<Vec<Flow>> = (0..).zip(gathered).map(flow).collect();
         flows.map_err(|error| Error::lost("data connection", error))
     }
+
+    /// The streams of datagrams, as they come.
+    async fn gather_datagrams(
+        &mut self,
+        mut door: Door,
+        client: IpAddr,
+        parameters: &Parameters,
+        control: &mut Control,
+    ) -> Result<Vec<Flow>, Error> {
+        let mut due = Due::now();
+        let mut flows = Vec::new();
+        for number in 0..parameters.connections() {
+            let mut next = std::pin::pin!(door.next(client, parameters));
+            let socket = loop {
+                tokio::select! {
+                    socket = timeout_at(due.next(), &mut next) => break socket.map_err(|_| too_late())?,
+                    state = control.state() => return Err(unexpected(state?)),
+                    arrival = next_arrival(&mut self.arrivals) => self.ask(arrival?),
+                }
+            };
+            due.note();
+            let sends = Role::Server.sends(parameters, number);
+            let flow = socket.and_then(|socket| Flow::over_datagrams(number, sends, socket));
+            flows.push(flow.map_err(|error| Error::lost("data connection", error))?);
+        }
+        Ok(flows)
+    }
+}
+
+/// When data connections are due.
+#[derive(Debug)]
+struct Due {
+    last: Instant,
+    next: Instant,
+}
+
+impl Due {
+    fn now() -> Self {
+        let now = Instant::now();
+        Self { last: now + PATIENCE, next: now + NEXT_CONNECTION }
+    }
+
+    /// The next of them.
+    fn next(&self) -> Instant {
+        self.next.min(self.last)
+    }
+
+    /// One has come.
+    fn note(&mut self) {
+        self.next = Instant::now() + NEXT_CONNECTION;
+    }
+}
+
+async fn next_arrival(arrivals: &mut mpsc::Receiver<Arrival>) -> Result<Arrival, Error> {
+    arrivals.recv().await.ok_or_else(dead)
+}
+
+fn dead() -> Error {
+    Error::Listen(io::Error::other("the task that accepts connections has died"))
+}
+
+/// What the client measured, for what was measured here.
+async fn exchange(control: &mut Control, own: &Exchanged) -> Result<Exchanged, Error> {
+    control.send(State::ExchangeResults).await?;
+    let told = control.exchanged(false).await?;
+    control.send_block(own).await?;
+    control.send(State::DisplayResults).await?;
+    // It has all that it needs; whether it says so or goes makes no difference.
+    let _ = control.expect(State::Done).await;
+    Ok(told)
+}
+
+/// What this end prints, if it is not too much.
+fn add_output(exchanged: &mut Exchanged, report: Report, is_json: bool) {
+    if is_json {
+        let value = serde_json::to_value(&report).ok();
+        exchanged.server_output_json = value.filter(|value| value.to_string().len() <= MAX_OUTPUT_BYTES);
+    } else {
+        let text = Writer::new(&report.start, Unit::default()).whole(&report);
+        exchanged.server_output_text = Some(text).filter(|text| text.len() <= MAX_OUTPUT_BYTES);
+    }
 }
 
 fn report(parameters: &Parameters, start: Start, measurement: &Measurement, end: End) -> Report {
     Report {
         start,
-        intervals: measurement.intervals().to_vec(),
+        intervals: measurement.intervals(),
         end,
         title: parameters.title.clone(),
         extra_data: parameters.extra_data.clone(),
@@ -296,27 +358,6 @@ fn too_late() -> Error {
     Error::lost("data connections", io::ErrorKind::TimedOut.into())
 }
 
-/// The streams of datagrams, as they come.
-async fn gather_datagrams(
-    mut door: Door,
-    client: IpAddr,
-    parameters: &Parameters,
-    control: &mut Control,
-) -> Result<Vec<Flow>, Error> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut flows = Vec::new();
-    for number in 0..parameters.connections() {
-        let socket = tokio::select! {
-            socket = timeout_at(deadline, door.next(client, parameters)) => socket.map_err(|_| too_late())?,
-            state = control.state() => return Err(unexpected(state?)),
-        };
-        let sends = Role::Server.sends(parameters, number);
-        let flow = socket.and_then(|socket| Flow::over_datagrams(number, sends, socket));
-        flows.push(flow.map_err(|error| Error::lost("data connection", error))?);
-    }
-    Ok(flows)
-}
-
 async fn wait_for_end(control: &mut Control) -> Result<(), Error> {
     match control.state().await? {
         State::TestEnd => Ok(()),
@@ -324,57 +365,9 @@ async fn wait_for_end(control: &mut Control) -> Result<(), Error> {
     }
 }
 
-/// If the client is still there, it wants to know.
-async fn tell(control: &mut Control, error: &Error) {
-    let system = |error: &io::Error| error.raw_os_error().and_then(|number| u32::try_from(number).ok());
-    let (code, errno) = match error {
-        Error::Interrupted | Error::Terminated => return,
-        Error::Parameters(text) if text.contains("parallel") => (code::STREAMS, None),
-        Error::Parameters(text) if text.starts_with("blocks") || text.starts_with("datagrams") => {
-            (code::BLOCK, None)
-        }
-        Error::Congestion { source, .. } => (code::CONGESTION, system(source)),
-        Error::Option { source, .. } => (code::STREAM_ACCEPT, system(source)),
-        Error::Listen(source) => (code::STREAM_LISTEN, system(source)),
-        Error::Lost { source, .. } => (code::STREAM_READ, system(source)),
-        _ => (code::PARAMETERS, None),
-    };
-    // It may have gone.
-    let _ = control.send(State::ServerError { code, errno: errno.unwrap_or(0) }).await;
-}
-
 /// One measurement at a time: two would measure each other.
 async fn turn_away(arrivals: &mut mpsc::Receiver<Arrival>) {
     while let Some(arrival) = arrivals.recv().await {
-        refuse(arrival).await;
-    }
-}
-
-async fn refuse(mut arrival: Arrival) {
-    // A client that has gone needs no answer.
-    let _ = arrival.stream.write_all(&State::AccessDenied.bytes()).await;
-    let _ = arrival.stream.shutdown().await;
-}
-
-async fn accept_all(listener: Listener, arrivals: mpsc::Sender<Arrival>) {
-    let greeting = Arc::new(Semaphore::new(MAX_GREETING));
-    let mut order = 0;
-    loop {
-        let Ok(permit) = Arc::clone(&greeting).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((mut stream, peer)) => {
-                let arrivals = arrivals.clone();
-                order += 1;
-                tokio::spawn(async move {
-                    if let Ok(cookie) = read_cookie(&mut stream).await {
-                        // Nobody listens any more when the server is gone.
-                        let _ = arrivals.send(Arrival { order, cookie, stream, peer }).await;
-                    }
-                    // Who waits to be served takes a place, too.
-                    drop(permit);
-                });
-            }
-            Err(_) => tokio::time::sleep(PAUSE).await,
-        }
+        arrival.refuse().await;
     }
 }

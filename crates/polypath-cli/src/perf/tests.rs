@@ -195,3 +195,82 @@ async fn a_server_that_falls_silent_is_given_up() {
     assert!(matches!(failed, Error::Stalled(_)), "{failed}");
     assert_eq!(failed.to_string(), "the peer is silent: nothing has moved for 100ms");
 }
+
+/// Bytes that a connection begins with: a cookie of its own.
+fn cookie(letter: u8) -> Vec<u8> {
+    [&[letter; 36][..], b"\0"].concat()
+}
+
+#[tokio::test]
+async fn silent_clients_keep_nobody_waiting() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let mut server = Server::bind(&engine, ([127, 0, 0, 1], 0).into()).await.expect("a server");
+    let address = server.local_addr();
+    let clients = async {
+        let mut mute = Vec::new();
+        for _ in 0..300 {
+            mute.push(tokio::net::TcpStream::connect(address).await.expect("a connection"));
+        }
+        // These say which test is theirs, and nothing of what it is.
+        let mut silent = Vec::new();
+        for number in 0..6 {
+            let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+            stream.write_all(&cookie(b'a' + number)).await.expect("room");
+            let mut state = [0];
+            stream.read_exact(&mut state).await.expect("a state");
+            assert_eq!(state, [9], "all of them are asked at once");
+            silent.push(stream);
+        }
+        let few = Parameters { amount: Amount::Bytes(10), ..Parameters::default() };
+        let sent = Client::new(engine.clone(), address, few).run(pending(), |_| ()).await;
+        (sent, silent, mute)
+    };
+    let ((sent, silent, mute), served) = tokio::join!(clients, server.run_one(|_| ()));
+    assert_eq!(served.expect("the first that is served").end.sum_received.carried.bytes, 10);
+    assert!(sent.is_ok(), "{sent:?}");
+    for mut stream in silent {
+        // Where their time was over before, they hear nothing.
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said).await;
+        assert!(said.is_empty() || said == [0xff], "{said:?}");
+    }
+    // The oldest made room for those who came then.
+    let mut said = Vec::new();
+    let mut first = mute.into_iter().next().expect("a connection");
+    assert!(first.read_to_end(&mut said).await.is_err() || said.is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_opens_no_data_connection_is_told_and_the_next_is_served() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let engine = Engine::Kernel(KernelEngine::plain_tcp());
+    let mut server = Server::bind(&engine, ([127, 0, 0, 1], 0).into()).await.expect("a server");
+    let address = server.local_addr();
+    let clients = async {
+        let mut begun = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        begun.write_all(&cookie(b'a')).await.expect("room");
+        let mut state = [0];
+        begun.read_exact(&mut state).await.expect("a state");
+        let offer = br#"{"tcp":true,"omit":0,"time":1,"parallel":1,"len":1000}"#;
+        let length = u32::try_from(offer.len()).expect("a short offer");
+        begun.write_all(&[&length.to_be_bytes()[..], offer].concat()).await.expect("room");
+        begun.read_exact(&mut state).await.expect("a state");
+        assert_eq!(state, [10], "data connections are expected");
+        // The next comes meanwhile, and is not turned away.
+        let few = Parameters { amount: Amount::Bytes(10), ..Parameters::default() };
+        let next = Client::new(engine.clone(), address, few);
+        let giving_up = async {
+            tokio::task::yield_now().await;
+            drop(begun);
+        };
+        tokio::join!(next.run(pending(), |_| ()), giving_up).0
+    };
+    let serving = async {
+        let failed = server.run_one(|_| ()).await.expect_err("no data connection");
+        assert!(matches!(failed, Error::Lost { .. }), "{failed}");
+        server.run_one(|_| ()).await
+    };
+    let (sent, served) = tokio::join!(clients, serving);
+    assert!(sent.is_ok() && served.is_ok(), "{sent:?}");
+}

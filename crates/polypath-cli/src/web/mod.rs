@@ -50,7 +50,6 @@ mod inbound;
 mod listing;
 mod names;
 mod part;
-mod places;
 mod progress;
 mod range;
 mod root;

@@ -18,9 +18,9 @@ use polypath_stack::engine::{Listener, Stream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::places::{self, Places, Requests};
 use super::progress::SlowReaderLimit;
 use super::{Body, FileServer};
+use crate::places::{self, Places, Requests};
 
 /// Connections at once, if there are descriptors for so many.
 pub(crate) const MAX_CONNECTIONS: usize = 4096;

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 /// Whom an address belongs to, which a handshake has proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Client {
+pub(crate) enum Client {
     /// Whole networks of IPv4 belong to few.
     Host(Ipv4Addr),
     /// A household has an IPv6 network ([`source_prefix`]).
@@ -18,7 +18,7 @@ enum Client {
 }
 
 impl Client {
-    fn of(address: IpAddr) -> Self {
+    pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::Host(address),
             address @ IpAddr::V6(_) => Self::Network(source_prefix(address)),
@@ -28,11 +28,11 @@ impl Client {
 
 /// How many requests of a connection are being answered. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Requests(Arc<AtomicUsize>);
+pub(crate) struct Requests(Arc<AtomicUsize>);
 
 impl Requests {
     /// One more, until this is dropped.
-    pub(super) fn begin(&self) -> Request {
+    pub(crate) fn begin(&self) -> Request {
         self.0.fetch_add(1, Ordering::Relaxed);
         Request(self.clone())
     }
@@ -40,7 +40,7 @@ impl Requests {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(super) struct Request(Requests);
+pub(crate) struct Request(Requests);
 
 impl Drop for Request {
     fn drop(&mut self) {
@@ -59,7 +59,7 @@ struct Held {
 /// The connections that are served: a bounded number, shared fairly. When all places are taken, a connection that waits for a
 /// request makes room before one that is being answered, and one of the client that has the most before others.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     most: usize,
     next: u64,
     held: HashMap<u64, Held>,
@@ -67,12 +67,12 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, next: 0, held: HashMap::new(), of_client: HashMap::new() }
     }
 
     /// A place for a connection; none if others have more right to theirs.
-    pub(super) fn take(&mut self, address: IpAddr) -> Option<(u64, Requests)> {
+    pub(crate) fn take(&mut self, address: IpAddr) -> Option<(u64, Requests)> {
         let client = Client::of(address);
         while self.held.len() >= self.most {
             let victim = self.victim(client)?;
@@ -88,14 +88,19 @@ impl Places {
     }
 
     /// Names the task, so that it can make room.
-    pub(super) fn set_task(&mut self, number: u64, task: AbortHandle) {
+    pub(crate) fn set_task(&mut self, number: u64, task: AbortHandle) {
         if let Some(held) = self.held.get_mut(&number) {
             held.task = Some(task);
         }
     }
 
+    /// Whether a connection still has its place.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.held.contains_key(&number)
+    }
+
     /// Gives a place back.
-    pub(super) fn give_back(&mut self, number: u64) {
+    pub(crate) fn give_back(&mut self, number: u64) {
         self.release(number);
     }
 
