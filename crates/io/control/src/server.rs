@@ -8,15 +8,17 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::early::Early;
 use super::{Answer, Ask, EventKind, EventReport, Observed, Question};
 
-/// Clients at once; further ones wait.
+/// Clients that ask at once; further ones wait. One that watches leaves its place to the next that asks.
 const MAX_CLIENTS: usize = 32;
+/// Clients that watch at once; further ones are told so.
+const MAX_WATCHERS: usize = 64;
 /// A question is short.
 const MAX_QUESTION_BYTES: u64 = 4096;
 /// How long a client may take to ask, and to read an answer.
@@ -145,15 +147,16 @@ impl Drop for Guard {
 
 async fn serve(listener: UnixListener, observed: Arc<dyn Observed>, early: Early, process: Arc<str>) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
+    let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, _)) if is_allowed(&client) => {
                 let (observed, early, process) = (observed.clone(), early.clone(), process.clone());
+                let watchers = watchers.clone();
                 tokio::spawn(async move {
                     // A client that went away needs no answer.
-                    let _ = answer(client, &*observed, &early, &process).await;
-                    drop(place);
+                    let _ = answer(client, &*observed, &early, &process, place, watchers).await;
                 });
             }
             Ok(_) => {}
@@ -169,12 +172,20 @@ fn is_allowed(client: &UnixStream) -> bool {
     client.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
-async fn answer(client: UnixStream, observed: &dyn Observed, early: &Early, process: &str) -> io::Result<()> {
+async fn answer(
+    client: UnixStream,
+    observed: &dyn Observed,
+    early: &Early,
+    process: &str,
+    place: OwnedSemaphorePermit,
+    watchers: Arc<Semaphore>,
+) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader.take(MAX_QUESTION_BYTES));
     let mut line = String::new();
     tokio::time::timeout(PATIENCE, reader.read_line(&mut line)).await??;
     let mut answer = Answer { process: process.into(), pid: std::process::id(), ..Answer::default() };
+    let mut watching = None;
     let events = match serde_json::from_str(&line) {
         Ok(Question { ask: Ask::Connections, .. }) => {
             answer.connections = observed.connections();
@@ -193,6 +204,10 @@ async fn answer(client: UnixStream, observed: &dyn Observed, early: &Early, proc
             None
         }
         Ok(Question { ask: Ask::Monitor, early: is_early, .. }) => {
+            watching = watchers.try_acquire_owned().ok();
+            if watching.is_none() {
+                answer.error = Some(format!("{MAX_WATCHERS} watch already; expected fewer"));
+            }
             let kept = if is_early { early.subscribe() } else { None };
             Some(kept.unwrap_or_else(|| (Vec::new(), observed.subscribe())))
         }
@@ -217,7 +232,8 @@ async fn answer(client: UnixStream, observed: &dyn Observed, early: &Early, proc
     };
     // For a monitor, the answer without content says that every event from now on will come.
     write_line(&mut writer, &answer).await?;
-    let Some((kept, mut events)) = events else { return Ok(()) };
+    let Some(((kept, mut events), _watching)) = events.zip(watching) else { return Ok(()) };
+    drop(place);
     for event in &kept {
         write_line(&mut writer, event).await?;
     }

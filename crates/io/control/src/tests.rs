@@ -107,6 +107,30 @@ async fn questions_are_answered_and_strays_removed() {
 }
 
 #[tokio::test]
+async fn watchers_leave_room_for_questions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fake = Arc::new(Fake { events: broadcast::Sender::new(2) });
+    let socket = offer(fake, folder.path()).expect("a socket");
+    let peer = Peer::at(socket.path().into());
+    let mut watchers = Vec::new();
+    let refused = loop {
+        match peer.monitor().await {
+            Ok(monitor) => watchers.push(monitor),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((watchers.len(), refused.to_string()), (64, "64 watch already; expected fewer".into()));
+    for ask in [Ask::Connections, Ask::Counters] {
+        assert!(peer.ask(ask).await.is_ok());
+    }
+    // One that goes leaves its place.
+    watchers.pop();
+    while peer.monitor().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
 async fn nonsense_gets_one_clear_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let fake = Arc::new(Fake { events: broadcast::Sender::new(2) });

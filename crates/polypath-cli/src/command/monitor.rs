@@ -1,6 +1,7 @@
 //! `polypath monitor`.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
@@ -132,12 +133,19 @@ async fn follow(
             opening.await
         }
     };
-    if let Ok(mut monitor) = opened {
-        while let Ok(Some(event)) = monitor.next().await {
-            if events.send(event).await.is_err() {
-                return;
+    match opened {
+        Ok(mut monitor) => {
+            while let Ok(Some(event)) = monitor.next().await {
+                if events.send(event).await.is_err() {
+                    return;
+                }
             }
         }
+        // It says why not; others have ended meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::Other => {
+            complain(&format!("{}: {error}", peer.path().display()));
+        }
+        Err(_) => {}
     }
     // Without a receiver, the command is over.
     let _ = ended.send(peer).await;
