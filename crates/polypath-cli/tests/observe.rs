@@ -240,6 +240,8 @@ async fn path_changes_a_stack_while_it_carries_data() {
     assert_eq!(json[0]["subflows"], 0, "{json}");
     printed(folder, "path endpoint delete 192.0.2.9").await;
     for (words, expected, code) in [
+        ("path endpoint add 224.0.0.9 signal", "224.0.0.9: no address of one host; expected a unicast", 1),
+        ("path endpoint add 192.0.2.8 signal port 0", "\"0\": expected a port of 1 to 65535", 2),
         ("path endpoint add eth9", "eth9: no path of this stack; it has lo. A further interface", 1),
         ("path endpoint add id 2", "id 2: in use already", 1),
         ("path endpoint add lo", "lo: in use already", 1),

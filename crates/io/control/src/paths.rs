@@ -150,6 +150,15 @@ pub enum ChangeError {
         /// The address.
         address: IpAddr,
     },
+    /// No host has it.
+    #[error("{address}: no address of one host; expected a unicast address")]
+    NotUnicast {
+        /// The address.
+        address: IpAddr,
+    },
+    /// Nobody listens there.
+    #[error("port 0: no port; expected one of 1 to 65535")]
+    NoPort,
     /// Another endpoint has the identifier, or all are taken.
     #[error("id {id}: another endpoint has it; expected one of 1 to 255 that is free")]
     IdInUse {
@@ -238,6 +247,7 @@ pub(super) fn change(stack: &Stack, change: &Change) -> Result<(), ChangeError> 
             delete(stack, paths.iter().filter(|path| !path.is_withheld), target)?;
         }
         Change::Change(target, flags) => {
+            check(&Target::default(), flags)?;
             let paths = found(stack, target)?;
             if paths.iter().all(|path| path.is_withheld) {
                 return Err(ChangeError::NotInUse { meant: target.words() });
@@ -303,7 +313,24 @@ fn take_away(stack: &Stack, path: &KnownPath) {
     }
 }
 
+/// Whether an address can be that of a host.
+fn is_unicast(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let is_broadcast =
+        matches!(address, IpAddr::V4(address) if address.is_broadcast() || address.octets()[0] == 0);
+    !(is_broadcast || address.is_multicast() || address.is_unspecified())
+}
+
+/// Refuses what would be announced in vain.
+fn check(target: &Target, flags: &Flags) -> Result<(), ChangeError> {
+    if let Some(address) = target.address.filter(|address| !is_unicast(*address)) {
+        return Err(ChangeError::NotUnicast { address });
+    }
+    if flags.port == Some(0) { Err(ChangeError::NoPort) } else { Ok(()) }
+}
+
 fn add(stack: &Stack, target: &Target, flags: &Flags) -> Result<(), ChangeError> {
+    check(target, flags)?;
     let known = stack.known_paths();
     // Beside an address, the identifier is what a new endpoint is to have.
     let is_named = target.address.is_some() || target.dev.is_some();
@@ -335,4 +362,35 @@ fn add(stack: &Stack, target: &Target, flags: &Flags) -> Result<(), ChangeError>
     let own = stack.own_address(address);
     stack.change_path(flags.apply(LocalEndpoint::signal(own, id).announced_as(own)));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_host_can_have_is_announced() {
+        let check = |address: &str, port| {
+            let target = Target { address: address.parse().ok(), ..Target::default() };
+            let checked = check(&target, &Flags { port, signal: Some(true), ..Flags::default() });
+            checked.map_err(|error| error.to_string())
+        };
+        for address in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "255.255.255.255",
+            "224.0.0.1",
+            "239.255.255.250",
+            "::",
+            "ff02::1",
+            "::ffff:224.0.0.1",
+        ] {
+            let wanted = Err(format!("{address}: no address of one host; expected a unicast address"));
+            assert_eq!(check(address, None), wanted);
+        }
+        for address in ["192.0.2.9", "2001:db8::9", "fe80::1"] {
+            assert_eq!(check(address, Some(1)), Ok(()), "{address}");
+        }
+        assert_eq!(check("192.0.2.9", Some(0)), Err("port 0: no port; expected one of 1 to 65535".into()));
+    }
 }

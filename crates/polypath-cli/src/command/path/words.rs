@@ -1,6 +1,7 @@
 //! The words of `ip mptcp endpoint` and `ip mptcp limits`.
 
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use polypath_control::{Change, Flags, Target};
 
@@ -89,7 +90,10 @@ fn target_and_flags(command: &str, words: &[String]) -> Result<(Target, Flags), 
         match word.as_str() {
             "dev" => meant.dev = Some(next(word, words.next(), "the name of an interface")?.clone()),
             "id" => meant.id = Some(number(word, words.next(), "a number of 1 to 255")?),
-            "port" => flags.port = Some(number(word, words.next(), "a port")?),
+            "port" => {
+                let port = number::<NonZeroU16>(word, words.next(), "a port of 1 to 65535")?;
+                flags.port = Some(port.get());
+            }
             "priority" => flags.priority = Some(number(word, words.next(), "a number of 0 to 255")?),
             "signal" => flags.signal = Some(true),
             "subflow" => flags.subflow = Some(true),
@@ -188,6 +192,7 @@ mod tests {
             ("add signal", "no endpoint is named"),
             ("add wifi id", "id: the words end there; expected a number of 1 to 255"),
             ("add wifi id 256", "\"256\": expected a number of 1 to 255"),
+            ("add 192.0.2.1 signal port 0", "\"0\": expected a port of 1 to 65535"),
             ("add wifi priority x", "\"x\": expected a number of 0 to 255"),
             ("add wifi lte", "\"lte\": expected dev NAME"),
             ("delete wifi backup", "\"backup\": expected no flags after delete"),
