@@ -181,12 +181,12 @@ fn complain(message: &str) {
     console::tell(format_args!("polypath: {}", harmless(message)));
 }
 
-/// Text in which a peer may have put what it likes: nothing in it moves a terminal's cursor, begins a line or turns around
-/// what follows.
+/// Text in which a peer may have put what it likes: nothing in it moves a terminal's cursor, begins a line, turns around
+/// what follows, or is there without being seen.
 fn harmless(text: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
     for letter in text.chars() {
-        if does_harm(letter) {
+        if does_harm(letter) || is_unseen(letter) {
             harmless.extend(letter.escape_default());
         } else {
             harmless.push(letter);
@@ -197,6 +197,16 @@ fn harmless(text: &str) -> String {
 
 fn does_harm(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Marks and fillers that take no room. A name of a file may have some of them; text that is shown says which.
+fn is_unseen(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// Help goes to standard output as it is; a mistake becomes one line.
@@ -225,13 +235,17 @@ fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print_line(&harmless_json(&text))
 }
 
-/// JSON escapes only the first letters that move a terminal's cursor; they can be nowhere but in strings.
+/// As [`harmless`] for JSON, which escapes the first control characters alone; all of them can be nowhere but in strings.
 fn harmless_json(text: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
     for letter in text.chars() {
-        match letter {
-            '\u{7f}'..='\u{9f}' => harmless.push_str(&format!("\\u{:04x}", u32::from(letter))),
-            other => harmless.push(other),
+        // The ends of its lines are no part of a string.
+        if letter != '\n' && (does_harm(letter) || is_unseen(letter)) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                harmless.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            harmless.push(letter);
         }
     }
     harmless
@@ -285,8 +299,17 @@ mod tests {
             ("\u{1b}[2Ja\r\n\t\0", "\\u{1b}[2Ja\\r\\n\\t\\u{0}"),
             ("\u{7f}\u{9b}31m", "\\u{7f}\\u{9b}31m"),
             ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
+            ("a\u{200b}b\u{feff}\u{2060}\u{e0041}", "a\\u{200b}b\\u{feff}\\u{2060}\\u{e0041}"),
+            ("\u{2028}\u{200f}\u{ad}", "\\u{2028}\\u{200f}\\u{ad}"),
         ] {
             assert_eq!(harmless(said), shown);
+            let json = serde_json::to_string_pretty(&[said]).expect("JSON");
+            let safe = harmless_json(&json);
+            assert!(
+                !safe.contains(|letter| letter != '\n' && (does_harm(letter) || is_unseen(letter))),
+                "{safe}"
+            );
+            assert_eq!(serde_json::from_str::<[String; 1]>(&safe).expect("JSON"), [said]);
         }
     }
 

@@ -149,7 +149,7 @@ async fn ask(what: Ask) -> Result<Vec<Answer>, Failure> {
 }
 
 /// Who started a stack chose its names, which do nothing to a terminal then.
-fn disarm(answer: &mut Answer) {
+pub(super) fn disarm(answer: &mut Answer) {
     let disarm = |text: &mut String| *text = harmless(text);
     disarm(&mut answer.process);
     answer.counters.iter_mut().for_each(|(name, _)| disarm(name));

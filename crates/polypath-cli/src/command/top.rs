@@ -10,8 +10,8 @@ use polypath_control::Ask;
 use serde::Serialize;
 
 use super::network::block_on_interruptibly;
-use super::ss::peers;
-use super::{Failure, harmless, print_line};
+use super::ss::{disarm, peers};
+use super::{Failure, harmless, harmless_json, print_line};
 use crate::live::{Sample, Screen, View, table};
 
 #[derive(Args, Debug)]
@@ -76,7 +76,8 @@ async fn sample(pid: Option<u32>) -> Result<Vec<Sample>, Failure> {
     let answers = join_all(peers.iter().map(|peer| peer.ask(Ask::Connections))).await;
     let samples = peers.iter().zip(answers).filter_map(|(peer, answer)| {
         // A stack that is stopped or has ended has nothing to show.
-        let answer = answer.ok()?;
+        let mut answer = answer.ok()?;
+        disarm(&mut answer);
         let socket = peer.path().display().to_string();
         pid.is_none_or(|pid| pid == answer.pid).then_some(Sample { socket, answer })
     });
@@ -104,7 +105,8 @@ async fn lines(arguments: &Arguments) -> Result<(), Failure> {
         let report = view.report();
         if arguments.json {
             let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
-            print_line(&serde_json::to_string(&Timed { time, report }).map_err(Failure::run)?)?;
+            let text = serde_json::to_string(&Timed { time, report }).map_err(Failure::run)?;
+            print_line(&harmless_json(&text))?;
         } else {
             let gap = if shown > 0 { "\n" } else { "" };
             let table = table(&report);

@@ -9,7 +9,7 @@ use ratatui::symbols::bar;
 use ratatui::text::{Line, Span};
 
 use super::view::{Connection, Path, View};
-use super::words::{rate, round_trip, share};
+use super::words::{packets, rate, round_trip, share};
 
 /// What is around the view.
 #[derive(Clone, Debug, Default)]
@@ -190,7 +190,7 @@ fn path_line(path: &Path, columns: Columns, most: u64, is_coloured: bool) -> Lin
         rate(path.up_bps),
         round_trip(path.rtt_ms),
         share(path.retransmitted_share),
-        path.cwnd_packets.to_string(),
+        packets(path.cwnd_packets),
     ];
     let cells = cells.each_ref().map(String::as_str);
     let text = columns.row(&format!("  {}", path.label), path.state, cells);

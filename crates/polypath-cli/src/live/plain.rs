@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::view::Report;
-use super::words::{rate, round_trip, share};
+use super::words::{packets, rate, round_trip, share};
 
 /// A table, as `top -b` prints it once for each sample.
 pub(crate) fn table(report: &Report) -> String {
@@ -27,7 +27,7 @@ pub(crate) fn table(report: &Report) -> String {
                 rate(path.up_bps),
                 round_trip(path.rtt_ms),
                 share(path.retransmitted_share),
-                path.cwnd_packets
+                packets(path.cwnd_packets)
             );
         }
     }

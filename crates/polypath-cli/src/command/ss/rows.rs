@@ -7,6 +7,9 @@ use polypath_control::{Answer, ConnectionReport, ListenerReport, SubflowReport};
 
 use super::filter::{Filter, Subject};
 
+/// More than any round trip takes.
+const MOST_MILLISECONDS: f64 = 1e9;
+
 /// What the table has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
@@ -91,7 +94,7 @@ fn add_rows(shown: &Shown, filter: &Filter, answer: &Answer, rows: &mut Vec<Row>
             let mut below = String::new();
             if shown.memory {
                 // What is known of the memory: waiting for the application, for the peer, and for what comes before it.
-                let queued = connection.recv_q_bytes + connection.reassembly_bytes;
+                let queued = connection.recv_q_bytes.saturating_add(connection.reassembly_bytes);
                 let _ = writeln!(below, "\t skmem:(r{queued},w{})", connection.send_q_bytes);
             }
             if shown.info {
@@ -156,7 +159,7 @@ fn row_of_subflow(subflow: &SubflowReport) -> Row {
     let columns = [
         state(&subflow.state).to_string(),
         "0".to_string(),
-        (subflow.in_flight_bytes + subflow.notsent_bytes).to_string(),
+        subflow.in_flight_bytes.saturating_add(subflow.notsent_bytes).to_string(),
         at_interface(subflow),
         subflow.remote.to_string(),
     ];
@@ -317,7 +320,7 @@ fn numbers(subflow: &SubflowReport) -> String {
     text += if subflow.is_backup { " backup" } else { "" };
     text += if subflow.is_set_aside { " set_aside" } else { "" };
     if subflow.held_up_ms >= 1.0 {
-        let _ = write!(text, " held_up:{:.0}", subflow.held_up_ms);
+        let _ = write!(text, " held_up:{:.0}", subflow.held_up_ms.min(MOST_MILLISECONDS));
     }
     text + if subflow.is_stale { " stale" } else { "" }
 }
@@ -327,7 +330,20 @@ fn some(name: &str, value: u64) -> String {
     if value == 0 { String::new() } else { format!(" {name}:{value}") }
 }
 
-/// Milliseconds with at most three digits after the point.
+/// Milliseconds with at most three digits after the point. A stack says what it likes: no more than eleven days are shown.
 fn millis(value: f64) -> String {
+    let value = if value.is_nan() { 0.0 } else { value.clamp(0.0, MOST_MILLISECONDS) };
     ((value * 1000.0).round() / 1000.0).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_cannot_be_stay_in_their_columns() {
+        for (value, shown) in [(0.0625, "0.063"), (-1e300, "0"), (1e300, "1000000000"), (f64::NAN, "0")] {
+            assert_eq!(millis(value), shown);
+        }
+    }
 }
