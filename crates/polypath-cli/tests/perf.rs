@@ -340,6 +340,37 @@ fn a_server_goes_to_the_background() {
     assert!(std::fs::read_to_string(&log).expect("a log").contains("receiver"));
 }
 
+#[test]
+fn only_files_are_written_to_and_links_lead_to_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        at("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .expect("a pipe");
+    std::fs::write(at("longer"), "something longer than a number of a process").expect("a file");
+    std::os::unix::fs::symlink(at("longer"), at("link")).expect("a link");
+    for option in ["--pidfile", "--logfile"] {
+        for name in [at("pipe"), "/dev/full".into(), folder.path().into()] {
+            let mut command = Program::Ours.command();
+            command.args(["-s", "-1", "-B", "127.0.0.1", "-p", &free_port(), option]).arg(&name);
+            let output = command.output().expect("the command runs");
+            let said = String::from_utf8_lossy(&output.stderr);
+            let wanted = format!("{option} {}: no regular file", name.display());
+            assert!(said.lines().count() == 1 && said.contains(&wanted), "{output:?}");
+            assert_eq!(output.status.code(), Some(2), "{output:?}");
+        }
+    }
+    let server = Server::new(&["-1", "--pidfile", at("link").to_str().expect("a path")]);
+    let written = std::fs::read_to_string(at("longer")).expect("the number");
+    assert_eq!(written, format!("{}\n", server.child.id()));
+    assert!(at("link").is_symlink());
+}
+
 /// Starts an endless measurement, interrupts it when the server has seen data, and waits for its end.
 fn interrupted(server: &mut Server, options: &[&str], signal: Signal) -> Output {
     let port = server.port.clone();

@@ -77,6 +77,8 @@ mod uplink_names;
 
 use std::fmt;
 use std::io::{self, Write};
+#[cfg(feature = "full")]
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -277,6 +279,18 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
         Err(error) => Err(error),
     };
     checked.map_err(|error| cannot_write(path, &error))
+}
+
+/// Opens a file, as a link leads there. What is none is left alone: a pipe keeps nobody waiting, and nothing is asked of a device.
+#[cfg(feature = "full")]
+fn open_regular(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<std::fs::File> {
+    let no_file = || io::Error::other("no regular file");
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(no_file());
+    }
+    // It may have changed since.
+    let file = options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
 }
 
 fn create_file(path: &Path) -> Result<Box<dyn Write>, Failure> {

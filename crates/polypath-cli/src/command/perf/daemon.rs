@@ -1,12 +1,13 @@
 //! A server in the background: the command starts itself once more, and ends when that one listens.
 
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use polypath_system::console;
 
-use super::super::Failure;
+use super::super::{Failure, open_regular};
 
 /// Says to a process that it is the one in the background.
 const MARK: &str = "POLYPATH_PERF_DAEMON";
@@ -54,5 +55,11 @@ pub(super) fn detach(pid_file: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn write_pid(path: &Path) -> Result<(), Failure> {
-    super::super::write_file(path, format!("{}\n", std::process::id()))
+    // Only what is known to be a file is emptied.
+    let written = open_regular(path, File::options().write(true).create(true)).and_then(|mut file| {
+        file.set_len(0)?;
+        file.write_all(format!("{}\n", std::process::id()).as_bytes())
+    });
+    let expected = "expected a file that can be written";
+    written.map_err(|error| Failure::input(format!("--pidfile {}: {error}; {expected}", path.display())))
 }

@@ -9,7 +9,7 @@ use crate::perf::{Progress, Report};
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::{Failure, harmless, harmless_json, print_line};
+use super::super::{Failure, harmless, harmless_json, open_regular, print_line};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Output {
         log: Option<&Path>,
     ) -> Result<Self, Failure> {
         let open = |path: &Path| {
-            let file = File::options().append(true).create(true).open(path);
+            let file = open_regular(path, File::options().append(true).create(true));
             let expected = "expected a file that can be written";
             file.map_err(|error| Failure::input(format!("--logfile {}: {error}; {expected}", path.display())))
         };
@@ -85,7 +85,12 @@ impl Output {
     }
 
     fn event(&self, name: &str, data: &impl Serialize) -> Result<(), Failure> {
-        let text = serde_json::to_string(&json!({ "event": name, "data": data })).map_err(Failure::run)?;
+        #[derive(Serialize)]
+        struct Event<'a, T> {
+            event: &'a str,
+            data: T,
+        }
+        let text = serde_json::to_string(&Event { event: name, data }).map_err(Failure::run)?;
         self.write(&harmless_json(&text))
     }
 
