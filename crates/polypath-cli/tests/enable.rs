@@ -56,7 +56,8 @@ impl System {
             for entry in fs::read_dir(&folder).expect("a folder").flatten() {
                 let path = entry.path();
                 let is_folder = path.is_dir();
-                files.insert(path.clone(), (!is_folder).then(|| fs::read(&path).unwrap_or_default()));
+                // Pipes and devices have no content that ends.
+                files.insert(path.clone(), path.is_file().then(|| fs::read(&path).unwrap_or_default()));
                 folders.extend(is_folder.then_some(path));
             }
         }
@@ -158,6 +159,86 @@ fn static_programs_get_a_network_of_their_own() {
     assert!(said.contains("under `polypath run`") && said.contains("no port is published"), "{said}");
     system.refuses(&["enable", "go.service", "--with", "preload"], &["/opt/go", "--with run"]);
     system.refuses(&["enable", "go.service", "--reachable"], &["`polypath preload` alone"]);
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once_and_links_lead_nowhere() {
+    let text = "[Service]\nExecStart=/bin/sh -c \"a ; b\"\n";
+    let system = System::new(&[
+        (&unit("web.service"), text),
+        ("etc/systemd/system/web.service.d/20-none.conf", ""),
+        ("kept", "as it was"),
+    ]);
+    let pipe = |at: &str| {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, system.path(at), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+    };
+    pipe(&unit("pipe.service"));
+    system.refuses(&["enable", "pipe.service"], &["pipe.service", "no regular file"]);
+    std::os::unix::fs::symlink("/dev/zero", system.path(&unit("zero.service"))).expect("a link");
+    // Below another root, it leads to nothing.
+    system.refuses(&["enable", "zero.service"], &["zero.service", "no such unit"]);
+    fs::create_dir_all(system.path("etc/systemd/system/pipe.service.d")).expect("a folder");
+    pipe("etc/systemd/system/pipe.service.d/polypath.conf");
+    system.refuses(&["disable", "pipe.service"], &["polypath.conf", "somebody else's"]);
+    // A masked drop-in is none, and the name that was used while writing is nobody's.
+    let drop_in = system.path("etc/systemd/system/web.service.d/20-none.conf");
+    fs::remove_file(&drop_in).expect("a file");
+    std::os::unix::fs::symlink("/dev/null", &drop_in).expect("a link");
+    let guessed = system.path("etc/systemd/system/web.service.d/polypath.conf.new");
+    std::os::unix::fs::symlink(system.path("kept"), &guessed).expect("a link");
+    system.does(&["enable", "web.service"]);
+    let written = fs::read_to_string(system.path(DROP_IN)).expect("the drop-in");
+    assert!(written.ends_with(" preload -- /bin/sh -c \"a ; b\"\n"), "{written}");
+    assert_eq!(fs::read_to_string(system.path("kept")).expect("a file"), "as it was");
+    let mode = fs::metadata(system.path(DROP_IN)).expect("the drop-in").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o644);
+    let names = fs::read_dir(guessed.parent().expect("a folder")).expect("a folder").count();
+    assert_eq!(names, 3, "nothing else is left there");
+}
+
+#[test]
+fn a_units_words_are_what_was_meant_wherever_systemd_starts_it() {
+    let system = System::new(&[(&unit("web.service"), WEB), ("settings.toml", "")]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.current_dir(system.path("")).args(["enable", "web", "--config", "settings.toml", "--root"]);
+    let output = command.arg(system.path("")).output().expect("the command runs");
+    assert!(output.status.success(), "{output:?}");
+    let written = fs::read_to_string(system.path(DROP_IN)).expect("the drop-in");
+    let config = format!(" --config={} ", system.path("settings.toml").display());
+    assert!(written.contains(&config), "{config} {written}");
+    let hostile = "/x\nExecStartPre=/bin/false";
+    system.refuses(&["enable", "web", "--config", hostile], &["it can't stand in a unit"]);
+}
+
+#[test]
+fn a_users_service_is_enabled_where_systemd_looks_for_it() {
+    let system =
+        System::new(&[("usr/lib/systemd/user/sync.service", "[Service]\nExecStart=/usr/bin/sync-it\n")]);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(arguments).arg("--root").arg(system.path(""));
+        command.env("HOME", "/home/one").env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME");
+        command.output().expect("the command runs")
+    };
+    let before = system.files();
+    let output = run(&["enable", "sync", "--user"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        said.contains("systemctl --user daemon-reload && systemctl --user restart 'sync.service'"),
+        "{said}"
+    );
+    let drop_in = system.path("home/one/.config/systemd/user/sync.service.d/polypath.conf");
+    let written = fs::read_to_string(&drop_in).expect("the drop-in");
+    assert!(written.ends_with(" preload -- /usr/bin/sync-it\n"), "{written}");
+    let output = run(&["enable", "sync", "--user", "--engine", "tun"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("a user's service can't have a TUN device"), "{output:?}");
+    assert!(run(&["disable", "--all", "--user"]).status.success() && !drop_in.exists());
+    fs::remove_dir_all(system.path("home")).expect("the folder");
+    assert_eq!(system.files(), before);
+    system.refuses(&["enable", "sync"], &["sync.service", "no such unit"]);
 }
 
 #[test]

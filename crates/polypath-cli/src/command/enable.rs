@@ -2,15 +2,16 @@
 
 mod unit;
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches, parser::ValueSource};
 use polypath_config::Policies;
 
 use self::unit::{ExecStart, MADE_FOLDER, MARK, Service, Start, With};
-use super::{Failure, complain, help, preload, print_line, run as run_command};
+use super::{Failure, complain, help, open_regular, preload, print_line, run as run_command};
 
 /// Where units are, below the root, the first first.
 const FOLDERS: [&str; 6] = [
@@ -21,15 +22,23 @@ const FOLDERS: [&str; 6] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
+/// The same of a user's units. Before them come those of the user, in their home.
+const FOLDERS_OF_USERS: [&str; 4] =
+    ["etc/systemd/user", "run/systemd/user", "usr/local/lib/systemd/user", "usr/lib/systemd/user"];
 const FILE: &str = "polypath.conf";
+/// More is not read of a unit; systemd reads no more either.
+const MAX_UNIT_BYTES: u64 = 1 << 20;
 
 /// Where drop-ins go.
 #[derive(Args, Debug)]
 struct Places {
     /// Where the drop-in's folder is, such as /run/systemd/system for the time until the next start [default:
-    /// /etc/systemd/system]
+    /// /etc/systemd/system; with --user ~/.config/systemd/user]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// A service of this user, which `systemctl --user` starts
+    #[arg(long)]
+    user: bool,
     /// Look at the files of another system, such as an image, below this folder
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -104,8 +113,13 @@ impl FromArgMatches for Options {
                 options.words.push(format!("--{long}"));
                 continue;
             }
-            let values = matches.get_raw(id).into_iter().flatten();
-            options.words.extend(values.map(|value| format!("--{long}={}", value.to_string_lossy())));
+            let is_path = arg.get_value_parser().type_id() == std::any::TypeId::of::<PathBuf>();
+            for value in matches.get_raw(id).into_iter().flatten() {
+                let value = PathBuf::from(value);
+                // systemd starts programs elsewhere.
+                let value = if is_path { std::path::absolute(&value).unwrap_or(value) } else { value };
+                options.words.push(format!("--{long}={}", value.to_string_lossy()));
+            }
         }
         Ok(options)
     }
@@ -170,15 +184,40 @@ impl Unit {
 impl Places {
     /// Where drop-ins go.
     fn target(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(|| self.root.join(FOLDERS[0]))
+        let default = || if self.user { self.in_config() } else { self.root.join(FOLDERS[0]) };
+        self.dir.clone().unwrap_or_else(default)
+    }
+
+    /// A folder of the user's, below the root; without a home, there is none.
+    fn in_home(&self, variable: &str, default: &str) -> PathBuf {
+        let given = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || given("HOME").unwrap_or_else(|| "/nonexistent".into()).join(default);
+        let folder = given(variable).unwrap_or_else(home).join("systemd/user");
+        self.root.join(folder.strip_prefix("/").unwrap_or(&folder))
+    }
+
+    fn in_config(&self) -> PathBuf {
+        self.in_home("XDG_CONFIG_HOME", ".config")
     }
 
     /// Where units are.
     fn folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![self.target()];
-        let system = FOLDERS.map(|folder| self.root.join(folder));
-        folders.extend(system.into_iter().filter(|folder| *folder != self.target()));
-        folders
+        if self.user {
+            folders.push(self.in_config());
+            folders.extend(FOLDERS_OF_USERS[..2].iter().map(|folder| self.root.join(folder)));
+            folders.push(self.in_home("XDG_DATA_HOME", ".local/share"));
+            folders.extend(FOLDERS_OF_USERS[2..].iter().map(|folder| self.root.join(folder)));
+        } else {
+            folders.extend(FOLDERS.map(|folder| self.root.join(folder)));
+        }
+        let mut known = Vec::new();
+        for folder in folders {
+            if !known.contains(&folder) {
+                known.push(folder);
+            }
+        }
+        known
     }
 
     fn drop_in(&self, unit: &Unit) -> PathBuf {
@@ -220,14 +259,33 @@ impl Places {
             }
         }
         found.sort();
+        found.retain(|(_, path)| !self.is_mask(path));
         found
+    }
+
+    /// What stands for nothing.
+    fn is_mask(&self, file: &Path) -> bool {
+        file == Path::new("/dev/null") || file == self.root.join("dev/null")
     }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let content = fs::read(path)
-        .map_err(|error| Failure::Run(format!("{}: can't be read: {error}", path.display())))?;
+    let read = || {
+        let mut content = Vec::new();
+        let file = open(path)?;
+        match file.take(MAX_UNIT_BYTES + 1).read_to_end(&mut content)? as u64 {
+            0..=MAX_UNIT_BYTES => Ok(content),
+            _ => Err(io::Error::other(format!("more than {MAX_UNIT_BYTES} bytes"))),
+        }
+    };
+    let content = read().map_err(|error| {
+        Failure::Input(format!("{}: can't be read: {error}; expected a regular file", path.display()))
+    })?;
     Ok(String::from_utf8_lossy(&content).into_owned())
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    open_regular(path, File::options().read(true))
 }
 
 fn service(places: &Places, unit: &Unit) -> Result<Service, Failure> {
@@ -239,7 +297,7 @@ fn service(places: &Places, unit: &Unit) -> Result<Service, Failure> {
         );
         Failure::Input(format!("{}: no such unit; {expected}", unit.name))
     })?;
-    if file == Path::new("/dev/null") || file == places.root.join("dev/null") {
+    if places.is_mask(&file) {
         return Err(Failure::Input(format!(
             "{}: it is masked; expected a service that can start",
             unit.name
@@ -272,12 +330,27 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let socket = Unit { name: unit.name.replace(".service", ".socket"), template: None };
     service.check(with, places.find(&socket).is_some()).map_err(refused)?;
     check_words(with, &options.words, policies)?;
+    for text in options.words.iter().map(String::as_str).chain(places.target().to_str()) {
+        if text.contains(char::is_control) {
+            let expected = "expected text without line breaks and other control characters";
+            return Err(Failure::Input(format!("{text}: it can't stand in a unit; {expected}")));
+        }
+    }
 
     let polypath = std::env::current_exe().map_err(Failure::run)?;
     let Some(polypath) = polypath.to_str() else {
         return Err(Failure::input(format!("{}: expected a path in UTF-8", polypath.display())));
     };
+    if polypath.contains(char::is_control) {
+        return Err(Failure::Input(format!("{polypath}: expected a path without control characters")));
+    }
     let needs_tun = with == With::Preload && options.words.iter().any(|word| word == "--engine=tun");
+    if needs_tun && places.user {
+        let expected = "expected --engine udp, or --with run";
+        return Err(Failure::Input(format!(
+            "--engine tun: a user's service can't have a TUN device; {expected}"
+        )));
+    }
     let file = places.drop_in(&unit);
     let folder = file.parent().unwrap_or(Path::new("/"));
     let is_made = !folder.exists() || is_ours(&file) == Some(true) && read(&file)?.contains(MADE_FOLDER);
@@ -291,20 +364,22 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         return print_line(&format!("# {}\n{}", file.display(), text.trim_end()));
     }
     write(&file, &text).map_err(|error| {
-        Failure::Input(format!("{}: can't be written ({error}); expected to be root", file.display()))
+        let expected = if places.user { "a folder of this user" } else { "to be root" };
+        Failure::Input(format!("{}: can't be written ({error}); expected {expected}", file.display()))
     })?;
     print_line(&format!("{} starts under `polypath {}`, by {}", unit.name, with.name(), file.display()))?;
     if with == With::Run && !options.words.iter().any(|word| word.starts_with("--publish")) {
         print_line("no port is published: -p PORT for each on which it is to be reached")?;
     }
-    print_line(&apply(&unit))
+    print_line(&apply(places, &unit))
 }
 
 /// What brings a change about.
-fn apply(unit: &Unit) -> String {
+fn apply(places: &Places, unit: &Unit) -> String {
+    let systemctl = if places.user { "systemctl --user" } else { "systemctl" };
     // A template runs as its instances.
     let instances = unit.name.replace("@.service", "@*.service");
-    format!("to apply it: systemctl daemon-reload && systemctl restart '{instances}'")
+    format!("to apply it: {systemctl} daemon-reload && {systemctl} restart '{instances}'")
 }
 
 /// Which of the two starts it.
@@ -312,7 +387,11 @@ fn chosen(arguments: &Arguments, starts: &[ExecStart]) -> Result<With, Failure> 
     let options = &arguments.options;
     let is_static = |start: &ExecStart| {
         let program = arguments.places.root.join(start.program().trim_start_matches('/'));
-        fs::read(program).is_ok_and(|content| preload::is_static(&content))
+        let read = |mut file: File| {
+            let mut content = Vec::new();
+            file.read_to_end(&mut content).map(|_| content)
+        };
+        open(&program).and_then(read).is_ok_and(|content| preload::is_static(&content))
     };
     let found = starts.iter().find(|start| is_static(start));
     let with = match arguments.with {
@@ -347,17 +426,28 @@ fn check_words(with: With, words: &[String], policies: &Policies) -> Result<(), 
 
 /// Whether a drop-in is ours; nothing if there is none.
 fn is_ours(file: &Path) -> Option<bool> {
-    fs::read(file).ok().map(|content| content.starts_with(MARK.as_bytes()))
+    // What is there and no file is somebody else's.
+    fs::symlink_metadata(file).ok()?;
+    let mut begin = vec![0; MARK.len()];
+    let read = open(file).and_then(|mut file| file.read_exact(&mut begin));
+    Some(read.is_ok() && begin == MARK.as_bytes())
 }
 
-/// It is there as a whole or not at all.
+/// It is there as a whole or not at all. Until then it has a name that nobody guesses, and is made anew: what others put into the
+/// folder leads nowhere.
 fn write(file: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let partial = file.with_extension("conf.new");
-    fs::write(&partial, text)?;
-    fs::rename(partial, file)
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    let readable = fs::Permissions::from_mode(0o644);
+    let mut partial = tempfile::Builder::new()
+        .prefix(".polypath-")
+        .suffix(".new")
+        .permissions(readable)
+        .tempfile_in(folder)?;
+    partial.write_all(text.as_bytes())?;
+    partial.as_file().sync_all()?;
+    partial.persist(file)?;
+    Ok(())
 }
 
 pub(super) fn disable(arguments: &DisableArguments) -> Result<(), Failure> {
@@ -386,7 +476,7 @@ pub(super) fn disable(arguments: &DisableArguments) -> Result<(), Failure> {
             Some(true) => remove(&file)?,
         }
         print_line(&format!("{} starts as before; removed {}", unit.name, file.display()))?;
-        print_line(&apply(&unit))?;
+        print_line(&apply(places, &unit))?;
     }
     Ok(())
 }

@@ -55,8 +55,8 @@ impl ExecStart {
         let mut prefix = value[..value.len() - program.len()].to_string();
         let wrong = || Refusal::NotUnderstood(value.to_string());
         let (first, after) = first_word(program).ok_or_else(wrong)?;
-        // Several commands in a line, which is of old.
-        if value.split_whitespace().any(|word| word == ";") {
+        // Several commands in a line, which is of old. In quotes, it is for the program.
+        if raw_words(program).any(|word| word == ";") {
             return Err(wrong());
         }
         if !prefix.contains('@') {
@@ -80,10 +80,28 @@ impl ExecStart {
 
 /// How long the first word is, with its quotes.
 fn raw_word_length(text: &str) -> usize {
-    match text.chars().next() {
-        Some(quote @ ('"' | '\'')) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
-        _ => text.find(char::is_whitespace).unwrap_or(text.len()),
+    let (mut quote, mut is_escaped) = (None, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            _ if quote == Some(letter) => quote = None,
+            '"' | '\'' if quote.is_none() => quote = Some(letter),
+            _ if quote.is_none() && letter.is_whitespace() => return at,
+            _ => {}
+        }
     }
+    text.len()
+}
+
+/// All words as they are written.
+fn raw_words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text.trim_start();
+    std::iter::from_fn(move || {
+        let (word, after) = rest.split_at(raw_word_length(rest));
+        rest = after.trim_start();
+        (!word.is_empty()).then_some(word)
+    })
 }
 
 /// The first word without its quotes, and what follows.
@@ -307,12 +325,14 @@ mod tests {
             ("-/a", "-/usr/bin/polypath preload -- /a"),
             ("+!!/a b", "+!!/usr/bin/polypath preload -- /a b"),
             ("-@/usr/bin/a a --b", "-/usr/bin/polypath preload -- /usr/bin/a --b"),
+            ("/bin/sh -c \"a ; b\"", "/usr/bin/polypath preload -- /bin/sh -c \"a ; b\""),
+            ("/a 'b \\' ; c' \\; d", "/usr/bin/polypath preload -- /a 'b \\' ; c' \\; d"),
             ("@\"/opt/a b\" \"/opt/a b\"", "/usr/bin/polypath preload -- \"/opt/a b\""),
         ] {
             let lines = lines(&format!("[Service]\nExecStart={start}\n"), With::Preload, &[], false);
             assert_eq!(lines.expect("it is understood"), [format!("ExecStart={expected}")]);
         }
-        for start in ["@/usr/bin/a other", "@/usr/bin/a", "/a ; /b", "-"] {
+        for start in ["@/usr/bin/a other", "@/usr/bin/a", "/a ; /b", "/a \"b\" ; /c", "/a ;", "-"] {
             assert!(
                 lines(&format!("[Service]\nExecStart={start}\n"), With::Preload, &[], false).is_err(),
                 "{start}"
