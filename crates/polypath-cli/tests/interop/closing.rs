@@ -41,7 +41,7 @@ fn one_end_alone_asks_for_checksums() {
 
 #[test]
 fn the_kernel_writes_long_after_our_half_has_ended() {
-    in_cells("the kernel writes late", Cell::all(), async |cell| {
+    in_cells_at_once("the kernel writes late", Cell::all(), async |cell| {
         let mut lab = cell.lab();
         let (mut ours, kernel) = begun(&lab, 2, MIB).await;
         ours.shutdown().await.expect("we end our half");
@@ -59,7 +59,7 @@ fn the_kernel_writes_long_after_our_half_has_ended() {
 
 #[test]
 fn we_write_long_after_the_kernels_half_has_ended() {
-    in_cells("we write late", Cell::all(), async |cell| {
+    in_cells_at_once("we write late", Cell::all(), async |cell| {
         let mut lab = cell.lab();
         let (mut ours, kernel) = begun(&lab, 2, MIB).await;
         kernel.shutdown(Shutdown::Write).expect("ends its half");

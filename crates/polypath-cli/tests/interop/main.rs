@@ -9,6 +9,7 @@ mod trouble;
 
 use polypath_mptcp::AddressId;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +23,37 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a scenario in each cell, on a runtime of its own.
+/// Runs a scenario in each cell, one after the other.
 fn in_cells(name: &str, cells: impl Iterator<Item = Cell>, scenario: impl AsyncFn(Cell)) {
     if !is_root_or_skip(name) {
         return;
     }
     let mut count = 0;
     for cell in cells {
-        println!("interop: {name}: {cell}");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(scenario(cell));
+        in_cell(name, cell, &scenario);
         count += 1;
     }
     println!("interop: {name}: {count} of {count} cells");
+}
+
+/// The same with all cells at once: for scenarios that mostly wait.
+fn in_cells_at_once(name: &str, cells: impl Iterator<Item = Cell>, scenario: impl AsyncFn(Cell) + Sync) {
+    if !is_root_or_skip(name) {
+        return;
+    }
+    let scenario = &scenario;
+    let count = std::thread::scope(|scope| {
+        let threads: Vec<_> = cells.map(|cell| scope.spawn(move || in_cell(name, cell, scenario))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).count()
+    });
+    println!("interop: {name}: {count} of {count} cells");
+}
+
+/// On a runtime of its own.
+fn in_cell(name: &str, cell: Cell, scenario: &impl AsyncFn(Cell)) {
+    println!("interop: {name}: {cell}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(scenario(cell));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polypath_stack::stack::StackStream;
 
-use super::{Cell, Lab, MIB, close, eventually, exchange, has_optstrip, in_cells};
+use super::{Cell, Lab, MIB, close, eventually, exchange, has_optstrip, in_cells, in_cells_at_once};
 
 /// Drops, or no longer drops, what the kernel sends and receives on a path.
 fn block(lab: &Lab, path: u8, blocked: bool) {
@@ -42,7 +42,7 @@ pub(super) async fn exchange_until_carried(
 
 #[test]
 fn each_path_falls_silent_in_a_transfer_and_carries_data_again() {
-    in_cells("each path silent for a while", Cell::without_checksum(), async |cell| {
+    in_cells_at_once("each path silent for a while", Cell::without_checksum(), async |cell| {
         let lab = cell.lab();
         if !has_optstrip(&lab) {
             return;
