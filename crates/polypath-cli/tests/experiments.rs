@@ -114,7 +114,7 @@ fn a_mistake_is_one_line_with_file_line_and_key() {
     for (arguments, wanted) in [
         (["lab", "run", text(&file)], "wrong.toml:26: variants[0].congestion: no congestion control \"lai\""),
         (["lab", "run", text(&missing)], "nothing.toml: no such file; expected an experiment in TOML"),
-        (["lab", "show", text(&folder)], "manifest.json: No such file"),
+        (["lab", "show", text(&folder)], "there are no results; expected"),
         (["lab", "list", text(&missing)], "expected a folder of experiments"),
     ] {
         let output = polypath(&arguments);
@@ -245,4 +245,75 @@ fn what_a_backend_can_not_do_is_said_before_anything_runs() {
         assert!(message.contains(wanted), "{message}");
         assert!(!out.exists());
     }
+}
+
+/// The names that a message offers behind "expected one of", without their parameters.
+fn offered(message: &str) -> Vec<String> {
+    let (_, list) = message.split_once("expected one of ").unwrap_or_else(|| panic!("{message}"));
+    let mut depth = 0;
+    let bare: String = list
+        .trim()
+        .chars()
+        .filter(|letter| {
+            depth += i32::from(*letter == '[') - i32::from(*letter == ']');
+            depth == 0 && *letter != ']'
+        })
+        .collect();
+    bare.split(", ").map(|name| name.trim_matches('"').to_string()).collect()
+}
+
+#[test]
+fn the_page_of_what_is_measured_has_each_name() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let folder = folder("lab-names");
+    let file = folder.join("wrong.toml");
+    let scenario = |key: &str| {
+        format!(
+            "name = \"x\"\nduration = \"1s\"\nseed = 1\n[[hosts]]\nname = \"a\"\n[[hosts]]\nname = \"b\"\n[[links]]\n\
+             name = \"l\"\nbetween = [\"a\", \"b\"]\nrate = \"4mbit\"\ndelay = \"1ms\"\n{key} = [\"wrong\"]\n\
+             [[connections]]\nfrom = \"a\"\nto = \"b\"\nbytes = \"1MB\"\n"
+        )
+    };
+    let metrics =
+        EXPERIMENT.replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", "metrics = [\"wrong\"]");
+    for (content, command, least) in [
+        (metrics, &["lab", "run"][..], 14),
+        (scenario("middleboxes"), &["sim"], 16),
+        (scenario("impairments"), &["sim"], 6),
+    ] {
+        fs::write(&file, content).expect("a file");
+        let output = polypath(&[command, &[text(&file)]].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        let names = offered(&message);
+        assert!(names.len() >= least, "{names:?}");
+        for name in names {
+            assert!(page.contains(&format!("`{name}`")), "docs/lab.md has no `{name}`");
+        }
+    }
+}
+
+#[test]
+fn damaged_bytes_are_a_failure_of_sim_and_a_report_that_nobody_asked_for_is_none() {
+    let folder = folder("sim-damaged");
+    let file = folder.join("damaged.toml");
+    let links = ["wifi", "lte"].map(|name| {
+        format!(
+            "[[links]]\nname = \"{name}\"\nbetween = [\"a\", \"b\"]\nrate = \"4mbit\"\ndelay = \"1ms\"\n\
+             middleboxes = [\"rewrite-payload\"]\n"
+        )
+    });
+    let content = format!(
+        "name = \"x\"\nduration = \"20s\"\nseed = 1\n[[hosts]]\nname = \"a\"\n[[hosts]]\nname = \"b\"\n{}[[connections]]\n\
+         from = \"a\"\nto = \"b\"\nbytes = \"1MB\"\nmptcp = false\n",
+        links.concat()
+    );
+    fs::write(&file, content).expect("a file");
+    // A folder stands where the report would go.
+    fs::create_dir(folder.join("damaged.html")).expect("a folder");
+    let output = polypath(&["sim", text(&file)]);
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{error}");
+    assert!(out.contains("BYTES ARRIVED DAMAGED"), "{out}");
+    assert!(error.contains("there is no report") && error.contains("bytes arrived damaged"), "{error}");
 }

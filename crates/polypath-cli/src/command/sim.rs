@@ -93,11 +93,14 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             arguments.file.with_extension("html")
         }
     };
-    let report_to = arguments.report.clone().or(outputs.report.take()).unwrap_or_else(beside);
+    let chosen = arguments.report.clone().or(outputs.report.take());
     let json_to = outputs.json.clone();
-    for path in json_to.iter().chain([&report_to]) {
+    for path in json_to.iter().chain(&chosen) {
         check_writable(path)?;
     }
+    // Nobody asked for a report beside the scenario: that it can't be there is no reason not to run.
+    let report_to = chosen.unwrap_or_else(beside);
+    let no_report = check_writable(&report_to).err();
     let bar = if arguments.quiet { ProgressBar::hidden() } else { ProgressBar::new(1) };
     let style = ProgressStyle::with_template("  {bar:40.cyan/238} {percent:>3} %  {msg}  {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
@@ -107,7 +110,9 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         if arguments.json || arguments.quiet { Vec::new() } else { tcp_alone(&scenario, &result, &bar)? };
     bar.finish_and_clear();
     let lines = words::lines(&result, &alone);
-    write_file(&report_to, render(&report(&result, &lines)))?;
+    if no_report.is_none() {
+        write_file(&report_to, render(&report(&result, &lines)))?;
+    }
     if let Some(path) = json_to {
         write_file(&path, serde_json::to_string_pretty(&result).map_err(Failure::run)?)?;
     }
@@ -118,10 +123,20 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             print_line(line)?;
         }
     }
-    if !arguments.quiet {
-        complain(&format!("report in {}", report_to.display()));
+    match no_report {
+        Some(Failure::Input(why)) => complain(&format!("there is no report: {why}, or --report FILE")),
+        _ if arguments.quiet => {}
+        _ => complain(&format!("report in {}", report_to.display())),
+    }
+    if is_damaged(&result) {
+        return Err(Failure::Run(format!("{}: bytes arrived damaged", result.name)));
     }
     Ok(())
+}
+
+fn is_damaged(result: &RunResult) -> bool {
+    let streams = result.connections.iter().flat_map(|connection| [&connection.upload, &connection.download]);
+    streams.flatten().any(|stream| !stream.intact)
 }
 
 /// A link, and what plain TCP made of the connection over it.

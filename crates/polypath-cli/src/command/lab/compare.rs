@@ -8,11 +8,12 @@ use polypath_lab::analysis::{Analysis, compare};
 use polypath_lab::report::number;
 use polypath_lab::result::Results;
 
+use super::folder::find;
 use crate::command::{Failure, print_json, print_line};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
-    /// Results to compare with
+    /// Results to compare with: a folder, or how its name begins
     #[arg(value_name = "OLD")]
     old: PathBuf,
     /// Results of the same experiment
@@ -33,8 +34,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             arguments.threshold
         )));
     }
-    let old = Results::load(&arguments.old, policies).map_err(Failure::input)?;
-    let new = Results::load(&arguments.new, policies).map_err(Failure::input)?;
+    let old = Results::load(&find(&arguments.old)?, policies).map_err(Failure::input)?;
+    let new = Results::load(&find(&arguments.new)?, policies).map_err(Failure::input)?;
     let analysis = [&old, &new].map(|results| Analysis::new(&results.experiment, &results.runs));
     let comparison = compare(&analysis[0], &analysis[1], arguments.threshold).map_err(|error| {
         Failure::Input(format!("{} and {}: {error}", arguments.old.display(), arguments.new.display()))

@@ -1,6 +1,7 @@
 //! `polypath lab`.
 
 mod compare;
+mod folder;
 mod list;
 mod run;
 mod show;

@@ -10,11 +10,12 @@ use polypath_lab::report;
 use polypath_lab::result::{Manifest, Results};
 use serde::Serialize;
 
+use super::folder::find;
 use crate::command::{Failure, complain, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
-    /// A folder of results
+    /// A folder of results, or how its name begins: results/low-bdp
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print JSON
@@ -36,7 +37,7 @@ struct Json<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
-    show(policies, &arguments.dir, arguments.json, arguments.worst, false)
+    show(policies, &find(&arguments.dir)?, arguments.json, arguments.worst, false)
 }
 
 /// Shows the results in a folder and writes their report.

@@ -19,10 +19,24 @@ pub(super) fn lines(result: &RunResult, alone: &[Alone]) -> Vec<String> {
         seconds(result.simulated_s),
         result.seed
     )];
+    let are_several = result.connections.len() > 1;
     for connection in &result.connections {
+        if are_several {
+            lines.push(format!("{}:", heading(connection)));
+        }
         describe(&mut lines, connection, alone);
     }
     lines
+}
+
+/// Which of several connections follows.
+fn heading(connection: &ConnectionResult) -> String {
+    let (name, congestion) = (harmless(&connection.name), harmless(&connection.congestion));
+    if connection.mptcp {
+        format!("{name} (scheduler {}, congestion control {congestion})", harmless(&connection.scheduler))
+    } else {
+        format!("{name} (plain TCP, congestion control {congestion})")
+    }
 }
 
 fn count(number: usize, what: &str) -> String {
@@ -77,7 +91,7 @@ fn transfer(connection: &ConnectionResult, from: &str, to: &str, stream: &Stream
             format!("{from} sent {arrived} to {to}{over} in {}: {rate}.", seconds(at_s - opened_s))
         }
         (None, Some(planned)) => format!(
-            "{from} sent {arrived} of {} to {to}{over}, and no more came after {}: {rate}.",
+            "{from} sent {arrived} of {} to {to}{over}. NOT ALL ARRIVED: the last byte came at {}; until then {rate}.",
             megabytes(planned),
             seconds(last_s)
         ),
@@ -173,13 +187,23 @@ fn intact(stream: &StreamResult) -> String {
         names
     };
     let bytes = if stream.intact { "Every byte was the right one" } else { "BYTES ARRIVED DAMAGED" };
+    let copies = copies(stream).map_or(String::new(), |bytes| {
+        format!(" {} more arrived over several paths, or more than once.", megabytes(bytes))
+    });
     if links.is_empty() {
-        return format!("{bytes}, and no packet was sent twice.");
+        return format!("{bytes}, and no path sent a packet twice.{copies}");
     }
     let links: Vec<&str> = links.iter().map(String::as_str).collect();
     let packets = count(stream.retransmitted_packets as usize, "packet");
     let were = if stream.retransmitted_packets == 1 { "was" } else { "were" };
-    format!("{bytes}; {packets} {were} sent again, over {}.", list(&links))
+    format!("{bytes}; {packets} {were} sent again, over {}.{copies}", list(&links))
+}
+
+/// What all paths brought beyond the stream, if that is worth a word.
+fn copies(stream: &StreamResult) -> Option<u64> {
+    let acked: u64 = stream.subflows.iter().map(|subflow| subflow.acked_bytes).sum();
+    let more = acked.saturating_sub(stream.bytes);
+    (more > stream.bytes / 50).then_some(more)
 }
 
 #[cfg(test)]
@@ -243,7 +267,7 @@ mod tests {
             "Paths: wifi 1.5 MB (75 %), lte 0.5 MB (25 %).",
             "That is 100 % faster than plain TCP over the best path alone, wifi (8.0 Mbit/s).",
             "Longest pause: 0.30 s, from 0.20 s on.",
-            "Every byte was the right one, and no packet was sent twice.",
+            "Every byte was the right one, and no path sent a packet twice.",
         ] {
             assert!(text.contains(part), "\"{part}\" is not in:\n{text}");
         }
@@ -255,7 +279,11 @@ mod tests {
         assert!(said(&fell_back, &[]).contains("It fell back to TCP: options were removed."));
         let unfinished = StreamResult { completed_at_s: None, bytes: 1_000_000, intact: false, ..stream() };
         let text = said(&ConnectionResult { download: Some(unfinished), ..connection() }, &[]);
-        assert!(text.contains("1.0 MB of 2.0 MB") && text.contains("DAMAGED"), "{text}");
+        assert!(
+            text.contains("1.0 MB of 2.0 MB to phone. NOT ALL ARRIVED") && text.contains("DAMAGED"),
+            "{text}"
+        );
+        assert!(text.contains("1.0 MB more arrived over several paths"), "{text}");
         let unreached =
             ConnectionResult { opened_at_s: None, closed: Some("timed out".into()), ..connection() };
         assert_eq!(said(&unreached, &[]), "phone did not reach server: timed out.");
