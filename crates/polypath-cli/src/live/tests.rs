@@ -105,6 +105,23 @@ fn a_path_that_ends_is_seen_for_a_while() {
 }
 
 #[test]
+fn the_rate_of_a_path_goes_on_when_the_first_one_is_lost() {
+    let mut view = download();
+    let mut later = |second, subflow: SubflowReport, port: &str| {
+        let mut report = connection(7, "198.51.100.7:443", vec![subflow]);
+        // The first path's address is the connection's, as stacks tell it.
+        report.local = Some(format!("192.0.2.2:{port}").parse().expect("an address"));
+        view.handle_samples(Duration::from_secs(second), &sample(vec![report]));
+        view.report().connections[0].listed.iter().map(|path| (path.subflow, path.down_bps)).collect()
+    };
+    let rates: Vec<(u8, f64)> = later(10, subflow(1, "lte", 2_500_000), "50000");
+    assert_eq!(rates, [(1, 2e6), (0, 0.0)]);
+    // Its number comes again on another interface, where it counts from nothing.
+    let rates: Vec<(u8, f64)> = later(11, subflow(1, "eth", 2_600_000), "50001");
+    assert_eq!(rates[0], (1, 2.6e6 * 8.0));
+}
+
+#[test]
 fn a_path_that_comes_back_takes_the_place_of_the_one_that_ended() {
     let mut view = download();
     let later = |view: &mut View, second, subflows| {

@@ -109,8 +109,14 @@ pub(crate) struct Report {
     pub(crate) connections: Vec<Connection>,
 }
 
-/// A connection of a stack: its socket, and a token and a port, which tell it from others.
+/// A connection of a stack: its socket, and its token or, of those that have none, the port.
 type ConnectionKey = (String, u32, u16);
+
+/// The port is the first path's: with a token it does not count, since another path is the first once that one is lost.
+fn key(socket: &str, report: &ConnectionReport) -> ConnectionKey {
+    let port = report.local.filter(|_| report.token == 0).map_or(0, |local| local.port());
+    (socket.to_string(), report.token, port)
+}
 
 /// The state of the view.
 #[derive(Debug, Default)]
@@ -137,8 +143,7 @@ impl View {
         let mut known = std::mem::take(&mut self.connections);
         for Sample { socket, answer } in samples {
             for report in &answer.connections {
-                let port = report.local.map_or(0, |local| local.port());
-                let key = (socket.clone(), report.token, port);
+                let key = key(socket, report);
                 let before = known.remove(&key);
                 let connection = follow(before, answer, report, elapsed);
                 self.connections.insert(key, connection);
@@ -211,7 +216,8 @@ fn follow(
         path.ended_for += 1;
     }
     for subflow in &report.subflows {
-        let before = by_id.remove(&subflow.id);
+        // A number that comes again over another interface is another path.
+        let before = by_id.remove(&subflow.id).filter(|path| path.interface == interface(subflow));
         let is_new = before.is_none();
         let path = follow_path(before, subflow, elapsed);
         if is_new {
@@ -260,7 +266,7 @@ fn follow_path(before: Option<Path>, subflow: &SubflowReport, elapsed: Option<f6
     Path {
         subflow: subflow.id,
         label: String::new(),
-        interface: subflow.interface.clone().unwrap_or_else(|| subflow.local.ip().to_string()),
+        interface: interface(subflow),
         state: state(subflow),
         down_bps,
         up_bps,
@@ -273,6 +279,10 @@ fn follow_path(before: Option<Path>, subflow: &SubflowReport, elapsed: Option<f6
         history,
         ended_for: 0,
     }
+}
+
+fn interface(subflow: &SubflowReport) -> String {
+    subflow.interface.clone().unwrap_or_else(|| subflow.local.ip().to_string())
 }
 
 fn state(subflow: &SubflowReport) -> &'static str {
