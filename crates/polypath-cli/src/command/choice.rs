@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use polypath_netsetup::abilities::{Abilities, KernelMultipath, TunAccess, Uplink};
 
+use super::interfaces::Asked;
+
 /// What carries the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Carrier {
@@ -26,6 +28,8 @@ pub(super) struct Wanted<'a> {
     pub(super) command: &'a str,
     /// The command runs a program of the user's, who would not want it to be root's.
     pub(super) runs_program: bool,
+    /// Which interfaces our own stack would use.
+    pub(super) asked: &'a Asked,
 }
 
 /// What was chosen.
@@ -56,16 +60,15 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
     }
     let obstacle = obstacle(abilities, wanted);
     let Some(obstacle) = obstacle else {
-        let line = match uplinks.as_slice() {
-            [only] => format!("engine tun (our own stack), over {only}, the only uplink"),
-            several => format!("engine tun (our own stack), over {}", and(several)),
-        };
+        let is_only = uplinks.len() == 1 && wanted.asked == &Asked::default();
+        let only = if is_only { ", the only uplink" } else { "" };
+        let line = format!("engine tun (our own stack){}{only}", over_words(&uplinks, wanted.asked));
         return Choice { carrier: Carrier::Tun, line, obstacle: None };
     };
     let mut ways = Vec::new();
     let over = match multipath {
         Carrier::Kernel => {
-            let (over, way) = kernel_paths(abilities);
+            let (over, way) = kernel_paths(abilities, wanted.asked);
             ways.extend(way);
             over
         }
@@ -78,8 +81,8 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
         }
     };
     if let Some(command) = &obstacle.command {
-        let over = if uplinks.is_empty() { String::new() } else { format!(" over {}", and(&uplinks)) };
-        ways.push(format!("for our own stack{over} `{command}`"));
+        let over = over_words(&uplinks, wanted.asked);
+        ways.push(format!("for our own stack{} `{command}`", over.trim_start_matches(',')));
     }
     let what = match multipath {
         Carrier::Kernel => "engine kernel (its Multipath TCP)",
@@ -88,6 +91,18 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
     let ways = if ways.is_empty() { String::new() } else { format!("; {}", ways.join(", or ")) };
     let line = format!("{what}{over}, since {}{ways}", obstacle.reason);
     Choice { carrier: multipath, line, obstacle: Some(obstacle.in_words()) }
+}
+
+/// Over which interfaces our own stack goes: `, over wlan0, with wwan0 as a backup`.
+fn over_words(uplinks: &[&str], asked: &Asked) -> String {
+    let (regular, backups) = asked.parted(uplinks);
+    match (regular.as_slice(), backups.as_slice()) {
+        ([], []) => String::new(),
+        ([], backups) => format!(", over {}", and(backups)),
+        (regular, []) => format!(", over {}", and(regular)),
+        (regular, [backup]) => format!(", over {}, with {backup} as a backup", and(regular)),
+        (regular, backups) => format!(", over {}, with {} as backups", and(regular), and(backups)),
+    }
 }
 
 pub(super) fn name(carrier: Carrier) -> &'static str {
@@ -164,7 +179,7 @@ fn as_root(abilities: &Abilities, command: &str) -> String {
 }
 
 /// Over which uplinks the kernel's connections go, and what to do for the others.
-fn kernel_paths(abilities: &Abilities) -> (String, Option<String>) {
+fn kernel_paths(abilities: &Abilities, asked: &Asked) -> (String, Option<String>) {
     let (first, others) = match abilities.uplinks.split_first() {
         None => return (String::new(), None),
         Some((first, [])) => return (format!(", over {}, the only uplink", first.name), None),
@@ -186,7 +201,8 @@ fn kernel_paths(abilities: &Abilities) -> (String, Option<String>) {
         .filter_map(|uplink| {
             let alike = uplink.addresses.iter().find(|addr| addr.is_ipv4() == family);
             let addr = alike.or(uplink.addresses.first())?;
-            Some(format!("ip mptcp endpoint add {addr} dev {} subflow", uplink.name))
+            let backup = if asked.backups.contains(&uplink.name) { " backup" } else { "" };
+            Some(format!("ip mptcp endpoint add {addr} dev {} subflow{backup}", uplink.name))
         })
         .collect();
     if (known.subflows as usize) < others.len() {
@@ -254,8 +270,20 @@ mod tests {
         }
     }
 
-    const WANTED: Wanted<'_> =
-        Wanted { is_local: false, failed: None, command: "polypath get http://a/b", runs_program: false };
+    static ALL: Asked = Asked { only: Vec::new(), backups: Vec::new(), hard_budgets: Vec::new() };
+
+    const WANTED: Wanted<'_> = Wanted {
+        is_local: false,
+        failed: None,
+        command: "polypath get http://a/b",
+        runs_program: false,
+        asked: &ALL,
+    };
+
+    fn asked(only: &[&str], backups: &[&str]) -> Asked {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
+        Asked { only: owned(only), backups: owned(backups), ..ALL.clone() }
+    }
 
     #[test]
     fn our_own_stack_is_taken_where_everything_is_there() {
@@ -271,6 +299,23 @@ mod tests {
         let mut one = all();
         one.uplinks.truncate(1);
         assert_eq!(choose(&one, &WANTED).line, "engine tun (our own stack), over wifi, the only uplink");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_told() {
+        for (only, backups, over) in [
+            (&["wifi"][..], &[][..], "wifi"),
+            (&[], &["lte"], "wifi, with lte as a backup"),
+            (&["wifi", "lte"], &["lte"], "wifi, with lte as a backup"),
+            (&["wifi"], &["lte", "eth"], "wifi, with lte and eth as backups"),
+            (&["lte"], &["lte"], "lte"),
+        ] {
+            let choice = choose(&all(), &Wanted { asked: &asked(only, backups), ..WANTED });
+            assert_eq!(choice.line, format!("engine tun (our own stack), over {over}"));
+        }
+        let user = Abilities { is_admin: false, ..all() };
+        let line = choose(&user, &Wanted { asked: &asked(&[], &["lte"]), ..WANTED }).line;
+        assert!(line.contains("add 192.0.2.2 dev lte subflow backup`"), "{line}");
     }
 
     #[test]
@@ -314,10 +359,10 @@ mod tests {
             }),
             ..all()
         };
-        assert_eq!(kernel_paths(&with(2, &[2])), (", over wifi and lte".into(), None));
-        assert_eq!(kernel_paths(&with(2, &[1, 2])), (", over wifi and lte".into(), None));
+        assert_eq!(kernel_paths(&with(2, &[2]), &ALL), (", over wifi and lte".into(), None));
+        assert_eq!(kernel_paths(&with(2, &[1, 2]), &ALL), (", over wifi and lte".into(), None));
         let limits = "for lte too `ip mptcp limits set subflows 1`";
-        assert_eq!(kernel_paths(&with(0, &[2])), (", over wifi only".into(), Some(limits.into())));
+        assert_eq!(kernel_paths(&with(0, &[2]), &ALL), (", over wifi only".into(), Some(limits.into())));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -163,6 +164,12 @@ pub(super) struct Origin {
     pub(super) key: String,
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.key)
+    }
+}
+
 /// What a file says of an engine; what it does not say is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Settings {
@@ -261,6 +268,7 @@ pub(super) fn load(named: Option<&Path>, policies: &Policies) -> Result<Vec<Conf
         let wrong = |error: String| Failure::Input(format!("{}: {error}", path.display()));
         let text = text_of(path).map_err(|error| wrong(error.in_words()))?;
         let parsed = Configuration::parse(&path.display().to_string(), &text, policies);
+        tracing::info!(file = %path.display(), "configuration read");
         return Ok(vec![parsed.map_err(Failure::input)?]);
     }
     let mut files = Vec::new();
@@ -278,6 +286,7 @@ pub(super) fn load(named: Option<&Path>, policies: &Policies) -> Result<Vec<Conf
         };
         let parsed = Configuration::parse(&path.display().to_string(), &text, policies);
         files.push(parsed.map_err(Failure::input)?);
+        tracing::info!(file = %path.display(), "configuration read");
     }
     Ok(files)
 }

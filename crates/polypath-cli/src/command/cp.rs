@@ -20,8 +20,8 @@ use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
 use super::shares::Begun;
 use super::transfer::{
-    Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, notices, refused,
-    summary, survive_file_size_limit, wants_token,
+    Credentials, Patience, Shown, bar, download_failure, failure, file_name, is_plain_name, notices, place,
+    refused, summary, survive_file_size_limit, wants_token,
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::{Failure, complain};
@@ -81,6 +81,14 @@ impl Place {
             Client::parse(text).map(Self::There).map_err(failure)
         } else {
             Ok(Self::Here(text.into()))
+        }
+    }
+
+    /// Where its server is reached.
+    fn reached(&self) -> Option<String> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(url) => place(url),
         }
     }
 
@@ -149,15 +157,19 @@ fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> 
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, task).await?;
         report.note_engine(arguments.engine.name_of(&engine));
-        let begun = Begun::new(&engine, "server");
+        let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), !arguments.quiet);
+        let begun = begun.reaching(sources.iter().chain([&target]).find_map(Place::reached));
         let _live = arguments.live.start("polypath cp", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
         let copier = Copier { arguments, client, interruption, report, left_out: Cell::new(0) };
         let copied = copier.copy(&sources, &target).await;
-        if copied.is_err() {
+        if let Err(failure) = copied {
             report.note_shares(&begun, &engine);
-            return copied;
+            return Err(match failure {
+                Failure::Run(message) => Failure::Run(begun.explained(&engine, message)),
+                other => other,
+            });
         }
         engine.drain(Duration::from_secs(1)).await;
         report.note_shares(&begun, &engine);

@@ -22,7 +22,7 @@ use polypath_units::named::Named;
 use super::choice::{self, Carrier, Choice, Wanted, choose};
 use super::configuration::{self, Origin};
 use super::engine_names::{Kind, parse_announced};
-use super::interfaces::{Interface, InterfaceList, parse_interfaces};
+use super::interfaces::{self, Asked, Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
 use super::network::is_loopback;
 use super::offered::Offered;
@@ -130,6 +130,7 @@ impl EngineArguments {
         if let Some(interfaces) =
             settings.interfaces.filter(|_| self.interfaces.is_empty() && self.backup.is_empty())
         {
+            let interfaces = merged.those_that_are_there(interfaces)?;
             merged.interfaces = vec![InterfaceList(interfaces)];
             merged.from_files.push("--interface");
         }
@@ -152,6 +153,24 @@ impl EngineArguments {
             merged.from_files.push("--announce");
         }
         Ok(merged)
+    }
+
+    /// Without those that this host has not, such as a modem that is unplugged; all, if nothing would be left.
+    fn those_that_are_there(&self, wanted: Vec<Interface>) -> Result<Vec<Interface>, Failure> {
+        let links = interfaces::links().map_err(Failure::run)?;
+        let (there, missing): (Vec<_>, Vec<_>) =
+            wanted.into_iter().partition(|interface| links.contains(&interface.name));
+        let missing_names: Vec<&str> = missing.iter().map(|interface| interface.name.as_str()).collect();
+        if there.is_empty() {
+            return Ok(missing);
+        }
+        if !missing.is_empty() {
+            let names = choice::and(&missing_names);
+            let what = if missing.len() == 1 { "interface" } else { "interfaces" };
+            let place = self.origins.get("interfaces").map_or(String::new(), |origin| format!("{origin}: "));
+            complain(&format!("{place}no {what} {names}; the others are used"));
+        }
+        Ok(there)
     }
 
     /// Says which settings of files an engine of the kernel's has no use for.
@@ -247,12 +266,13 @@ impl EngineArguments {
         failed: Option<&str>,
     ) -> Result<Choice, Failure> {
         let ours = self.option_of_ours();
-        let command = choice::typed();
+        let (command, asked) = (choice::typed(), self.asked());
         let wanted = Wanted {
             is_local: task.is_local && ours.is_none(),
             failed,
             command: &command,
             runs_program: task.runs_program,
+            asked: &asked,
         };
         let choice = choose(abilities, &wanted);
         match (ours, &choice.obstacle) {
@@ -449,6 +469,20 @@ impl EngineArguments {
             }
         }
         named
+    }
+
+    /// Which interfaces our own stack is to use.
+    pub(super) fn asked(&self) -> Asked {
+        let only = self.interfaces.iter().flat_map(|list| &list.0).map(|interface| interface.name.clone());
+        let backups = self.named_interfaces().into_iter().filter(|interface| interface.is_backup);
+        let hard =
+            self.named_interfaces().into_iter().filter(|interface| interface.preference.is_budget_hard);
+        let budget = |interface: Interface| Some((interface.name, interface.preference.budget_bytes?));
+        Asked {
+            only: only.collect(),
+            backups: backups.map(|interface| interface.name).collect(),
+            hard_budgets: hard.filter_map(budget).collect(),
+        }
     }
 
     fn keepalive(&self) -> Keepalive {

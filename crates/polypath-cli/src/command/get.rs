@@ -12,11 +12,12 @@ use polypath_system::console;
 use url::Url;
 
 use super::engine::{EngineArguments, Task};
+use super::interfaces;
 use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
 use super::shares::Begun;
 use super::transfer::{
-    Credentials, Patience, Shown, download_failure, failure, file_name, notices, summary,
+    Credentials, Patience, Shown, download_failure, failure, file_name, notices, place, summary,
     survive_file_size_limit,
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
@@ -64,11 +65,10 @@ fn is_standard_output(place: &Path) -> bool {
 
 fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
     let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
+    let urls: Vec<Url> = arguments.urls.iter().map(|text| parse(text)).collect::<Result<_, _>>()?;
     if arguments.output.is_some() && arguments.urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }
-    let urls: Vec<Url> =
-        arguments.urls.iter().map(|url| Client::parse(url)).collect::<Result<_, _>>().map_err(failure)?;
     let token = arguments.credentials.token()?;
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
@@ -76,7 +76,8 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, task).await?;
         report.note_engine(arguments.engine.name_of(&engine));
-        let begun = Begun::new(&engine, "server");
+        let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), !arguments.quiet);
+        let begun = begun.reaching(urls.first().and_then(place));
         let _live = arguments.live.start("polypath get", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
@@ -85,7 +86,8 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
             match download(arguments, &client, url, interruption, report).await {
                 Ok(()) => {}
                 // The others may still be had.
-                Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
+                Err(Failure::Input(message)) => failures.push(message),
+                Err(Failure::Run(message)) => failures.push(begun.explained(&engine, message)),
                 Err(exit @ Failure::Exit(_)) => {
                     report.note_shares(&begun, &engine);
                     return Err(exit);
@@ -99,6 +101,15 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
         let last = failures.pop();
         failures.iter().for_each(|message| complain(message));
         last.map_or(Ok(()), |message| Err(Failure::Run(message)))
+    })
+}
+
+fn parse(text: &str) -> Result<Url, Failure> {
+    Client::parse(text).map_err(|error| match interfaces::links() {
+        Ok(links) if links.iter().any(|name| name == text) => Failure::Input(format!(
+            "\"{text}\" is an interface; expected a URL, and several interfaces as in -I eth0,{text}"
+        )),
+        _ => failure(error),
     })
 }
 

@@ -1,7 +1,10 @@
 //! Interfaces on the command line, and what each is for: `-I wlan0,priority=1 -I wwan0,backup,budget=2GB`.
 
+use std::io;
+
 use polypath_config::quantity::{Size, read};
 use polypath_stack::UplinkPreference;
+use polypath_system::{Namespace, Netlink, SystemState};
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,27 @@ pub(super) struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InterfaceList(pub(super) Vec<Interface>);
 
+/// Which interfaces somebody named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Those to use; none for all.
+    pub(super) only: Vec<String>,
+    /// Backups, whether they are among those or not.
+    pub(super) backups: Vec<String>,
+    /// Bytes after which an interface is used no more.
+    pub(super) hard_budgets: Vec<(String, u64)>,
+}
+
+impl Asked {
+    /// The regular ones and the backups of those that are used, if these are all that there are.
+    pub(super) fn parted<'a>(&'a self, uplinks: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+        let backups: Vec<&str> = self.backups.iter().map(String::as_str).collect();
+        let only = self.only.iter().map(String::as_str);
+        let used: Vec<&str> = if self.only.is_empty() { uplinks.to_vec() } else { only.collect() };
+        (used.into_iter().filter(|name| !backups.contains(name)).collect(), backups)
+    }
+}
+
 const EXPECTED: &str =
     "expected NAME, then any of backup, priority=0 to 255, budget=SIZE and hard, then maybe another NAME";
 
@@ -22,6 +46,12 @@ impl Interface {
     pub(super) fn new(name: &str) -> Self {
         Self { name: name.to_string(), is_backup: false, preference: UplinkPreference::default() }
     }
+}
+
+/// Names of all interfaces of this host, whatever they are good for.
+pub(super) fn links() -> io::Result<Vec<String>> {
+    let state = Namespace::current()?.run(|| SystemState::read(&Netlink::new()?))??;
+    Ok(state.links.into_iter().map(|link| link.name).collect())
 }
 
 /// An interface that has the name of a word can only be named first.

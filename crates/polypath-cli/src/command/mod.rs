@@ -74,6 +74,7 @@ mod transfer;
 mod transfer_report;
 #[cfg(feature = "full")]
 mod uplink_names;
+mod watch;
 
 use std::fmt;
 use std::io::{self, Write};

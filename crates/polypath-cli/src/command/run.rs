@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             ..Task::default()
         };
         let engine = arguments.engine.start(policies, task).await?;
-        let begun = Begun::new(&engine, "peer");
+        let begun = Begun::connecting(&engine, "peer", arguments.engine.asked(), false);
         let _live = arguments.live.start_beside("polypath run", &engine)?;
         let ended = launch.run(engine.clone()).await.map_err(failure);
         begun.tell(&engine, arguments.quiet);

@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
                 std::future::pending::<()>().await;
             }
         };
-        let begun = Begun::new(&engine, "client");
+        let begun = Begun::serving(&engine);
         let finished = async {
             web::serve(files, listener, stop, log).await;
             engine.drain(DRAIN).await;

@@ -1,6 +1,8 @@
 //! How a transfer's bytes were shared among the interfaces: the line that every command ends with.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, IsTerminal};
 use std::net::IpAddr;
 
 use polypath_mptcp::FallbackReason;
@@ -10,6 +12,8 @@ use polypath_system::{Namespace, console};
 use serde::Serialize;
 
 use super::harmless;
+use super::interfaces::Asked;
+use super::watch::{Seen, Watch};
 
 /// A transfer that has begun.
 #[derive(Debug)]
@@ -17,6 +21,11 @@ pub(super) struct Begun {
     before: Tally,
     interfaces: Interfaces,
     peer: &'static str,
+    /// How the peer is reached: `HOST:PORT`.
+    place: Option<String>,
+    asked: Asked,
+    /// Who takes connections has no say in their paths.
+    watch: Option<Watch>,
 }
 
 /// What went over each interface, and why over one only.
@@ -36,19 +45,36 @@ struct Share {
     bytes: u64,
 }
 
-/// What is known besides of the engine.
-#[derive(Clone, Copy, Debug)]
+/// What is known besides.
+#[derive(Clone, Debug)]
 struct Circumstances {
     is_plain_tcp: bool,
     is_kernel: bool,
     uplinks: usize,
     peer: &'static str,
+    place: Option<String>,
+    asked: Asked,
+    /// None of who takes connections.
+    seen: Option<Seen>,
 }
 
 impl Begun {
-    /// Takes note of what there is, at the begin of a transfer; `peer` is what the other end is called.
-    pub(super) fn new(engine: &Engine, peer: &'static str) -> Self {
-        Self { before: engine.tally(), interfaces: look(), peer }
+    /// Takes note of what there is when a server begins, which has no say in the paths of those who come.
+    pub(super) fn serving(engine: &Engine) -> Self {
+        let asked = Asked::default();
+        Self { before: engine.tally(), interfaces: look(), peer: "client", place: None, asked, watch: None }
+    }
+
+    /// Takes note of what there is, at the begin of a transfer; `peer` is what the other end is called. With `is_telling`, a
+    /// line says meanwhile which path is lost.
+    pub(super) fn connecting(engine: &Engine, peer: &'static str, asked: Asked, is_telling: bool) -> Self {
+        let watch = Some(Watch::start(engine, is_telling && io::stderr().is_terminal()));
+        Self { peer, asked, watch, ..Self::serving(engine) }
+    }
+
+    /// With the place at which the peer is reached, as `HOST:PORT`.
+    pub(super) fn reaching(self, place: Option<String>) -> Self {
+        Self { place, ..self }
     }
 
     /// What has gone since; none if nothing has, or nothing left this machine.
@@ -60,8 +86,23 @@ impl Begun {
             _ => (false, false),
         };
         let uplinks = now.uplinks.len();
-        let circumstances = Circumstances { is_plain_tcp, is_kernel, uplinks, peer: self.peer };
-        Shares::of(&engine.tally().since(&self.before), name, circumstances)
+        let circumstances = Circumstances {
+            is_plain_tcp,
+            is_kernel,
+            uplinks,
+            peer: self.peer,
+            place: self.place.clone(),
+            asked: self.asked.clone(),
+            seen: self.watch.as_ref().map(Watch::seen),
+        };
+        Shares::of(&engine.tally().since(&self.before), name, &circumstances)
+    }
+
+    /// A failure, with the paths that are there no more.
+    pub(super) fn explained(&self, engine: &Engine, message: String) -> String {
+        let (Engine::Stack(stack), Some(watch)) = (engine, &self.watch) else { return message };
+        let gone = watch.seen().gone(stack, &self.asked.hard_budgets);
+        if gone.is_empty() { message } else { format!("{message}; {}", gone.join(", and ")) }
     }
 
     /// Why connections since then are plain TCP, if they were to be more.
@@ -86,12 +127,14 @@ impl Shares {
     fn of<'a>(
         tally: &Tally,
         name: impl Fn(IpAddr) -> Option<&'a str>,
-        circumstances: Circumstances,
+        circumstances: &Circumstances,
     ) -> Option<Self> {
         let mut interfaces: Vec<Share> = Vec::new();
+        let mut addresses: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
         for path in tally.paths.iter().filter(|path| !path.own.is_loopback()) {
             let known = path.name.clone().or_else(|| name(path.own).map(str::to_string));
             let interface = known.unwrap_or_else(|| path.own.to_string());
+            addresses.entry(interface.clone()).or_default().push(path.own);
             match interfaces.iter_mut().find(|share| share.interface == interface) {
                 Some(share) => share.bytes += path.bytes,
                 None => interfaces.push(Share { interface, bytes: path.bytes }),
@@ -101,27 +144,43 @@ impl Shares {
         let most = interfaces.first()?.bytes;
         let total: u64 = interfaces.iter().map(|share| share.bytes).sum();
         let is_shared = interfaces.len() > 1;
-        let times_the_faster_alone = is_shared.then(|| total as f64 / most as f64);
+        // Bytes tell of the time only where all were in use for all of it.
+        let is_whole = circumstances
+            .seen
+            .as_ref()
+            .is_none_or(|seen| addresses.values().all(|addresses| seen.was_used_throughout(addresses)));
+        let times_the_faster_alone = (is_shared && is_whole).then(|| total as f64 / most as f64);
         let one_path_only = match fallback(tally, circumstances.peer) {
             Some(cause) => Some(cause),
             None if is_shared => None,
-            None => Some(circumstances.one_path()),
+            None => circumstances.one_path(&interfaces[0].interface),
         };
         Some(Self { interfaces, times_the_faster_alone, one_path_only })
     }
 }
 
 impl Circumstances {
-    fn one_path(self) -> String {
-        if self.is_plain_tcp {
+    /// Why it was this interface alone; none if this end can't know.
+    fn one_path(&self, used: &str) -> Option<String> {
+        let seen = self.seen.as_ref()?;
+        let (regular, backups) = self.asked.parted(&[]);
+        let backup = backups.iter().find(|backup| **backup != used);
+        Some(if self.is_plain_tcp {
             "engine tcp has no more".into()
+        } else if !self.asked.only.is_empty() && regular.len() + backups.len() == 1 {
+            format!("only {used} was asked for")
+        } else if let Some(failed) = seen.failed() {
+            failed
         } else if self.uplinks < 2 {
             "there is no second uplink".into()
+        } else if let Some(backup) = backup.filter(|_| regular.len() < 2 && !self.is_kernel) {
+            format!("{backup} is a backup and was not needed")
         } else if self.is_kernel {
             "the kernel opened no second one (`polypath doctor` tells why)".into()
         } else {
-            "no second one was ready in time (`polypath doctor --peer HOST:PORT` tells of each)".into()
-        }
+            let place = self.place.as_ref().map_or(String::new(), |place| format!(" --peer {place}"));
+            format!("no second one was ready in time (`polypath doctor{place}` tells of each)")
+        })
     }
 }
 
@@ -166,11 +225,11 @@ impl fmt::Display for Shares {
         if let Some(times) = self.times_the_faster_alone {
             write!(f, ", {times:.1} times the faster alone")?;
         }
-        match (&self.one_path_only, self.times_the_faster_alone) {
-            (Some(cause), None) => write!(f, "; one path only: {cause}"),
+        match &self.one_path_only {
+            Some(cause) if self.interfaces.len() == 1 => write!(f, "; one path only: {cause}"),
             // Of several connections.
-            (Some(cause), Some(_)) => write!(f, "; over one path {cause}"),
-            (None, _) => Ok(()),
+            Some(cause) => write!(f, "; over one path {cause}"),
+            None => Ok(()),
         }
     }
 }
@@ -190,8 +249,25 @@ fn amount(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    const TWO: Circumstances =
-        Circumstances { is_plain_tcp: false, is_kernel: false, uplinks: 2, peer: "server" };
+    fn two() -> Circumstances {
+        Circumstances {
+            is_plain_tcp: false,
+            is_kernel: false,
+            uplinks: 2,
+            peer: "server",
+            place: Some("example.org:80".into()),
+            asked: Asked::default(),
+            seen: Some(Seen::default()),
+        }
+    }
+
+    fn asked(only: &[&str], backups: &[&str]) -> Circumstances {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
+        Circumstances {
+            asked: Asked { only: owned(only), backups: owned(backups), ..Asked::default() },
+            ..two()
+        }
+    }
 
     fn tally(paths: &[(u8, u64)]) -> Tally {
         let mut tally = Tally::default();
@@ -212,20 +288,20 @@ mod tests {
             },
             IpAddr::V6(_) => None,
         };
-        Shares::of(tally, name, circumstances).expect("bytes").to_string()
+        Shares::of(tally, name, &circumstances).expect("bytes").to_string()
     }
 
     #[test]
     fn shares_are_told_by_interface() {
         assert_eq!(
-            line(&tally(&[(2, 14_000_000), (1, 26_400_000)]), TWO),
+            line(&tally(&[(2, 14_000_000), (1, 26_400_000)]), two()),
             "wifi 26 MB, lte 14 MB, 1.5 times the faster alone"
         );
         assert_eq!(
-            line(&tally(&[(1, 1_000_000), (9, 500)]), TWO),
+            line(&tally(&[(1, 1_000_000), (9, 500)]), two()),
             "wifi 1.0 MB, 192.0.2.9 500 B, 1.0 times the faster alone"
         );
-        assert!(Shares::of(&tally(&[]), |_| None, TWO).is_none());
+        assert!(Shares::of(&tally(&[]), |_| None, &two()).is_none());
     }
 
     #[test]
@@ -240,31 +316,34 @@ mod tests {
         let lacks = Fallback::Reason(FallbackReason::PeerLacksMptcp);
         let begin = "wifi 40 MB; one path only: ";
         for (tally, circumstances, cause) in [
-            (one.clone(), Circumstances { uplinks: 1, ..TWO }, "there is no second uplink"),
-            (one.clone(), Circumstances { is_plain_tcp: true, ..TWO }, "engine tcp has no more"),
+            (one.clone(), Circumstances { uplinks: 1, ..two() }, "there is no second uplink"),
+            (one.clone(), Circumstances { is_plain_tcp: true, ..two() }, "engine tcp has no more"),
             (
                 one.clone(),
-                Circumstances { is_kernel: true, ..TWO },
+                Circumstances { is_kernel: true, ..two() },
                 "the kernel opened no second one (`polypath doctor` tells why)",
             ),
             (
                 one.clone(),
-                TWO,
-                "no second one was ready in time (`polypath doctor --peer HOST:PORT` tells of each)",
+                two(),
+                "no second one was ready in time (`polypath doctor --peer example.org:80` tells of each)",
             ),
+            (one.clone(), asked(&["wifi"], &[]), "only wifi was asked for"),
+            (one.clone(), asked(&[], &["lte"]), "lte is a backup and was not needed"),
+            (one.clone(), asked(&["wifi", "lte"], &["lte"]), "lte is a backup and was not needed"),
             (
                 with(lacks, 1),
-                TWO,
+                two(),
                 "the server does not speak Multipath TCP, or something on the way strips it",
             ),
             (
                 with(lacks, 3),
-                TWO,
+                two(),
                 "1 of 3 connections: the server does not speak Multipath TCP, or something on the way strips it",
             ),
             (
                 with(Fallback::Later, 1),
-                TWO,
+                two(),
                 "something on the way changed what was sent, so that Multipath TCP ended early",
             ),
         ] {
@@ -273,8 +352,18 @@ mod tests {
     }
 
     #[test]
+    fn a_server_knows_no_cause_but_fallbacks() {
+        let serving = || Circumstances { seen: None, ..two() };
+        let one = tally(&[(1, 40_000_000)]);
+        assert_eq!(line(&one, serving()), "wifi 40 MB");
+        let mut fallen = one;
+        fallen.fallbacks.push((Fallback::Later, 1));
+        assert!(line(&fallen, serving()).contains("; one path only: something on the way"));
+    }
+
+    #[test]
     fn json_has_the_same() {
-        let shares = Shares::of(&tally(&[(1, 30), (2, 10)]), |_| None, TWO);
+        let shares = Shares::of(&tally(&[(1, 30), (2, 10)]), |_| None, &two());
         let json = serde_json::to_value(shares).expect("JSON");
         assert_eq!(json["interfaces"][0]["bytes"], 30);
         assert!(

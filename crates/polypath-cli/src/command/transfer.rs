@@ -10,7 +10,7 @@ use crate::web::{DownloadError, Error, Fetched, Progress, Token};
 use clap::Args;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
 use polypath_stack::Engine;
 use polypath_system::console;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,6 +18,11 @@ use url::Url;
 
 use super::network::{Interruption, is_given};
 use super::{Failure, complain, does_harm, harmless};
+
+/// Where a server is reached, as `HOST:PORT`.
+pub(super) fn place(url: &Url) -> Option<String> {
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
 
 pub(super) fn failure(error: Error) -> Failure {
     match error {
@@ -69,23 +74,46 @@ pub(super) fn wants_token(url: &Url) -> Failure {
     ))
 }
 
+/// Between two looks at whether the terminal is free.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// A bar on standard error, if that is a terminal.
 pub(super) fn bar(name: &str, total: Option<u64>, done: u64, is_quiet: bool) -> ProgressBar {
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
     if is_quiet || console::is_held_back() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
+    if !is_quiet && console::is_held_back() {
+        tokio::spawn(show_afterwards(bar.downgrade()));
+    }
     let template = if total.is_some() {
-        "{prefix}  {bar:30.cyan/238} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left"
+        "{prefix}  {bar:30.cyan/238} {decimal_bytes} of {decimal_total_bytes}  {rate}  {eta} left"
     } else {
-        "{prefix}  {bytes}  {bytes_per_sec}"
+        "{prefix}  {decimal_bytes}  {rate}"
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // As the line at the end has it.
+    let style = style.with_key("rate", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+        let _ = write!(to, "{:.1} Mbit/s", state.per_sec() * 8.0 / 1e6);
+    });
     bar.set_style(style.progress_chars("━╸─"));
     bar.set_prefix(harmless(name));
     bar.set_position(done);
     bar.reset_eta();
     bar
+}
+
+/// Shows a bar, if it is still there, once what is drawn on the terminal has been closed.
+async fn show_afterwards(bar: WeakProgressBar) {
+    while console::is_held_back() {
+        tokio::time::sleep(LOOK).await;
+        if bar.upgrade().is_none_or(|bar| bar.is_finished()) {
+            return;
+        }
+    }
+    if let Some(bar) = bar.upgrade() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
 }
 
 /// Says how it went, as a line on standard error.

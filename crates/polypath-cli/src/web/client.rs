@@ -244,6 +244,7 @@ impl Client {
         let wrong = |problem: String| Error::Url { url: text.into(), problem };
         let usual = match text.strip_prefix("polypath://") {
             Some(rest) => format!("http://{rest}"),
+            None if lacks_scheme(text) => format!("http://{text}"),
             None => text.to_string(),
         };
         let mut url = Url::parse(&usual)
@@ -439,6 +440,19 @@ fn when_asked_for(body: Body, mut asked: watch::Receiver<()>) -> Body {
     BodyExt::boxed(StreamBody::new(asking.try_flatten_stream()))
 }
 
+/// It begins with a host, as curl takes it, too: `192.0.2.1:8077/file`. A word alone may be meant for something else.
+fn lacks_scheme(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let is_place =
+        host.contains('.') || host.starts_with('[') || port.is_some() || authority.len() < text.len();
+    !host.is_empty() && is_place && port.is_none_or(is_port) && !text.contains("://")
+}
+
 /// A URL forgets a port that is HTTP's own; whoever wrote it meant it.
 fn names_port_80(text: &str) -> bool {
     let authority = text.trim_start_matches("polypath://").split(['/', '?', '#']).next();
@@ -460,6 +474,24 @@ mod tests {
     use super::*;
 
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn a_url_may_lack_its_scheme() {
+        for text in [
+            "192.0.2.1:8077/file",
+            "example.org",
+            "host/file",
+            "host:80",
+            "[2001:db8::1]:80/",
+            "[2001:db8::1]/",
+        ] {
+            let url = Client::parse(text).expect("a URL");
+            assert_eq!(url, Client::parse(&format!("http://{text}")).expect("a URL"));
+        }
+        for text in ["wwan0", "ftp://host/file", "mailto:me", "/file", ""] {
+            assert!(Client::parse(text).is_err(), "{text}");
+        }
+    }
 
     #[tokio::test]
     async fn a_silent_server_is_told_of_before_it_is_given_up() {

@@ -32,7 +32,8 @@ fn downloads_arrive_whole_resume_and_fail_clearly() {
     site.fails(&["get", "http://127.0.0.1:1/x"], 1, "refused");
     site.fails(&["get", "http://nosuch.invalid/x"], 1, "can't find the host \"nosuch.invalid\"");
     site.fails(&["get", "ftp://127.0.0.1/x"], 2, "expected http://");
-    site.fails(&["get", "127.0.0.1/x"], 2, "expected http://");
+    site.fails(&["get", "127.0.0.1:1/x"], 1, "refused");
+    site.fails(&["get", "nosuch"], 2, "expected http://");
     site.fails(&["get", "-o", "x", &site.url("/a"), &site.url("/b")], 2, "expected one URL");
     site.fails(&["get", "-o", "/nonexistent/x", &site.url("/big.bin")], 1, "can't be written");
     site.fails(&["cp", "part", &site.url("/")], 1, "expected `polypath serve --writable`");

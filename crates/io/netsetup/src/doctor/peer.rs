@@ -127,6 +127,6 @@ pub(super) fn check(peer: &[SocketAddr], probed: &Probed) -> Vec<Finding> {
     vec![Finding::blocked(
         "multipath",
         "the peer answers without Multipath TCP by every path: it does not speak it, or something on the way removes it",
-        "on Linux, start its server with `mptcpize run SERVER`, or use `polypath serve` there; behind a load balancer, that has to speak it",
+        "on Linux, start its server with `mptcpize run SERVER`, or use `polypath serve` there; behind a load balancer, that has to speak it; where something removes it, `--engine udp` at both ends",
     )]
 }

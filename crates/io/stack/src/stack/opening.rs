@@ -86,8 +86,13 @@ impl Stack {
     }
 
     fn unreachable(&self, remote: SocketAddr) -> io::Error {
-        let expected = self.expected_of_peers().map(|expected| format!("; expected {expected}"));
-        let text = format!("nobody listens at {remote}, the network says{}", expected.unwrap_or_default());
+        // Peers of a kind answer at one port, of which the network says that it is closed. Elsewhere a closed port refuses.
+        let text = match self.expected_of_peers() {
+            Some(expected) => format!("nobody listens at {remote}, the network says; expected {expected}"),
+            None => format!(
+                "there is no route to {remote}, or a firewall lets nothing through, the network says; `polypath doctor` tells of each interface"
+            ),
+        };
         io::Error::new(io::ErrorKind::HostUnreachable, text)
     }
 }

@@ -32,6 +32,12 @@ impl Stack {
         paths
     }
 
+    /// Bytes that went over an address, and over those that share its budget; none without a budget.
+    #[must_use]
+    pub fn budget_used_bytes(&self, addr: IpAddr) -> Option<u64> {
+        self.shared.peek(|state| state.host.budget_used_bytes(addr))
+    }
+
     /// Changes a path, or uses one again that was withheld. Live connections follow: its subflows become backups or regular
     /// ones, and what is missing is opened.
     pub fn change_path(&self, endpoint: LocalEndpoint) {

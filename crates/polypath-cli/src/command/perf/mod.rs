@@ -227,7 +227,8 @@ async fn client(
     let server = resolve(host, arguments.port, family).await?;
     tell_of_datagrams(&engine, parameters.protocol == Protocol::Udp);
     let draining = engine.clone();
-    let begun = Begun::new(&engine, "server");
+    let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), false);
+    let begun = begun.reaching(Some(server.to_string()));
     let client = Client { server_name: host.into(), connect, ..Client::new(engine, server, parameters) };
     let client = Client { progress_limit: arguments.patience.limit(), ..client };
     let measure = async |signal: Signalled| {

@@ -1,0 +1,293 @@
+//! What becomes of paths while a command transfers something: which of them carry, which were lost, which never came to be.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polypath_mptcp::{ConnectionId, Event, SubflowError};
+use polypath_stack::{Engine, Stack, Tally};
+use polypath_system::console;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use super::harmless;
+
+/// Between two looks at what was carried.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A path is in use for the whole of a transfer if it carries in so much of its time.
+const WHOLE: f64 = 0.9;
+
+/// Fewer looks with something new don't tell.
+const LEAST_LOOKS: u32 = 4;
+
+/// What is known so far. It ends with this.
+#[derive(Debug)]
+pub(super) struct Watch {
+    seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+/// What was seen of paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Bytes at the look before, by this end's address.
+    carried: BTreeMap<IpAddr, u64>,
+    /// Looks at which there was something new, and those of each address.
+    busy: u32,
+    busy_by_address: BTreeMap<IpAddr, u32>,
+    /// Names of addresses, which stay known when their interface has gone.
+    names: HashMap<IpAddr, String>,
+    joined: BTreeSet<String>,
+    lost: BTreeSet<String>,
+    /// Where a subflow was begun.
+    joining: BTreeSet<String>,
+    /// Why a subflow never came to be, by interface.
+    failed: BTreeMap<String, SubflowError>,
+}
+
+impl Watch {
+    /// Watches an engine from now on. With `is_telling`, a line says when a path is lost and when it is back.
+    pub(super) fn start(engine: &Engine, is_telling: bool) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (shared, engine) = (seen.clone(), engine.clone());
+        let task = tokio::spawn(async move { follow(&engine, &shared, is_telling).await });
+        Self { seen, task }
+    }
+
+    /// What was seen so far.
+    pub(super) fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn follow(engine: &Engine, seen: &Mutex<Seen>, is_telling: bool) {
+    let stack = match engine {
+        Engine::Stack(stack) => Some(stack),
+        _ => None,
+    };
+    let mut events = stack.map(Stack::subscribe);
+    if let Some(stack) = stack {
+        let paths = stack.known_paths();
+        let mut seen = lock(seen);
+        paths.iter().for_each(|path| drop(seen.name(stack, path.endpoint.addr)));
+    }
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let event = async {
+            match &mut events {
+                Some(events) => events.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = ticks.tick() => {
+                let mut seen = lock(seen);
+                seen.handle_tally(&engine.tally());
+                stack.into_iter().for_each(|stack| seen.note_joining(stack));
+            }
+            event = event => match (event, stack) {
+                (Ok((_, id, event)), Some(stack)) => {
+                    let line = lock(seen).handle_event(stack, id, &event);
+                    if let Some(line) = line.filter(|_| is_telling) {
+                        // Over a progress bar, which is drawn again below.
+                        let clear = if console::is_held_back() { "" } else { "\r\u{1b}[2K" };
+                        console::tell(format_args!("{clear}polypath: {}", harmless(&line)));
+                    }
+                }
+                (Err(RecvError::Closed), _) => events = None,
+                _ => {}
+            },
+        }
+    }
+}
+
+impl Seen {
+    fn handle_tally(&mut self, tally: &Tally) {
+        let mut is_new = false;
+        for path in &tally.paths {
+            let before = self.carried.insert(path.own, path.bytes).unwrap_or(0);
+            if path.bytes > before {
+                is_new = true;
+                *self.busy_by_address.entry(path.own).or_default() += 1;
+            }
+        }
+        self.busy += u32::from(is_new);
+    }
+
+    fn handle_event(&mut self, stack: &Stack, id: ConnectionId, event: &Event) -> Option<String> {
+        match event {
+            Event::Connected => {
+                let subflows = stack.connection(id)?.subflows;
+                subflows.iter().find_map(|subflow| {
+                    let name = self.name(stack, subflow.tuple.local.addr);
+                    self.handle_joined(&name)
+                })
+            }
+            Event::SubflowEstablished { tuple, .. } => {
+                let name = self.name(stack, tuple.local.addr);
+                self.handle_joined(&name)
+            }
+            Event::SubflowClosed { tuple, error: Some(error), .. } => {
+                let name = self.name(stack, tuple.local.addr);
+                let others: Vec<String> = stack
+                    .connections()
+                    .iter()
+                    .flat_map(|(_, info)| &info.subflows)
+                    .filter(|subflow| subflow.established && subflow.tuple != *tuple)
+                    .map(|subflow| self.name(stack, subflow.tuple.local.addr))
+                    .collect();
+                self.handle_ended(&name, *error, &others)
+            }
+            _ => None,
+        }
+    }
+
+    fn note_joining(&mut self, stack: &Stack) {
+        for (_, info) in stack.connections() {
+            for subflow in info.subflows.iter().filter(|subflow| !subflow.established) {
+                let name = self.name(stack, subflow.tuple.local.addr);
+                self.joining.insert(name);
+            }
+        }
+    }
+
+    /// Its name now or, if it has gone, before.
+    fn name(&mut self, stack: &Stack, own: IpAddr) -> String {
+        if let Some(name) = stack.path_name(own) {
+            self.names.insert(own, name);
+        }
+        self.names.get(&own).cloned().unwrap_or_else(|| own.to_string())
+    }
+
+    fn handle_joined(&mut self, name: &str) -> Option<String> {
+        self.failed.remove(name);
+        self.joined.insert(name.to_string());
+        self.lost.remove(name).then(|| format!("{name} is back"))
+    }
+
+    /// A subflow ended out of order; `others` are the interfaces of those that are there.
+    fn handle_ended(&mut self, name: &str, error: SubflowError, others: &[String]) -> Option<String> {
+        if !self.joined.contains(name) {
+            self.failed.insert(name.to_string(), error);
+            return None;
+        }
+        let other = others.first()?;
+        if others.iter().any(|other| other == name) || !self.lost.insert(name.to_string()) {
+            return None;
+        }
+        Some(format!("{name} is lost; {other} goes on"))
+    }
+
+    /// Which paths are there no more, and why.
+    pub(super) fn gone(&self, stack: &Stack, hard_budgets: &[(String, u64)]) -> Vec<String> {
+        let there: Vec<IpAddr> = stack.known_paths().iter().map(|path| path.endpoint.addr).collect();
+        let there: Vec<&String> = there.iter().filter_map(|own| self.names.get(own)).collect();
+        let mut gone = BTreeSet::new();
+        for (own, name) in self.names.iter().filter(|(_, name)| !there.contains(name)) {
+            let budget = hard_budgets.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
+            let used = stack.budget_used_bytes(*own).unwrap_or(0);
+            gone.insert(match budget {
+                Some(budget) if used >= budget => format!("the budget of {name} is spent"),
+                _ => format!("{name} is down"),
+            });
+        }
+        gone.into_iter().collect()
+    }
+
+    /// What went over these addresses came in all of the transfer's time, as far as that is long enough to tell.
+    pub(super) fn was_used_throughout(&self, addresses: &[IpAddr]) -> bool {
+        let most = addresses.iter().filter_map(|own| self.busy_by_address.get(own)).max();
+        self.busy < LEAST_LOOKS || f64::from(most.copied().unwrap_or(0)) >= WHOLE * f64::from(self.busy)
+    }
+
+    /// Which interface has no subflow, and why.
+    pub(super) fn failed(&self) -> Option<String> {
+        let Some((name, error)) = self.failed.iter().next() else {
+            let name = self.joining.difference(&self.joined).next()?;
+            return Some(format!("{name}: its subflow was not answered in time"));
+        };
+        let why = match error {
+            SubflowError::Reset(_) => "its subflow was refused",
+            SubflowError::TimedOut => "its subflow was never answered",
+            SubflowError::JoinStripped | SubflowError::Middlebox => {
+                "something on the way strips options of Multipath TCP"
+            }
+            SubflowError::WrongHmac => "something on the way changes options of Multipath TCP",
+            SubflowError::Local => return None,
+        };
+        Some(format!("{name}: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_string()).collect()
+    }
+
+    #[test]
+    fn a_path_is_lost_once_and_comes_back_once() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.handle_joined("wifi"), None);
+        assert_eq!(seen.handle_joined("lte"), None);
+        let mut end = |others: &[&str]| seen.handle_ended("wifi", SubflowError::Local, &names(others));
+        assert_eq!(end(&["lte", "wifi"]), None, "it has another subflow");
+        assert_eq!(end(&["lte"]).as_deref(), Some("wifi is lost; lte goes on"));
+        assert_eq!(end(&["lte"]), None);
+        assert_eq!(seen.handle_joined("wifi").as_deref(), Some("wifi is back"));
+        assert_eq!(seen.handle_ended("lte", SubflowError::TimedOut, &[]), None, "the end of all");
+    }
+
+    #[test]
+    fn what_never_came_to_be_has_a_cause() {
+        let mut seen = Seen::default();
+        for (error, cause) in [
+            (SubflowError::JoinStripped, "lte: something on the way strips options of Multipath TCP"),
+            (SubflowError::Reset(None), "lte: its subflow was refused"),
+            (SubflowError::TimedOut, "lte: its subflow was never answered"),
+        ] {
+            assert_eq!(seen.handle_ended("lte", error, &names(&["wifi"])), None);
+            assert_eq!(seen.failed().as_deref(), Some(cause));
+        }
+        seen.handle_joined("lte");
+        assert_eq!(seen.failed(), None);
+        seen.joining.extend(names(&["lte", "dsl"]));
+        assert_eq!(seen.failed().as_deref(), Some("dsl: its subflow was not answered in time"));
+    }
+
+    #[test]
+    fn a_path_is_in_use_throughout_if_it_carries_all_the_time() {
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let mut seen = Seen::default();
+        assert!(seen.was_used_throughout(&[one]), "too short to tell");
+        let mut bytes = [0, 0];
+        for look in 0..20_u64 {
+            // The other one comes after a while, and nothing at all moves at some looks.
+            bytes[0] += look % 3;
+            bytes[1] += if look > 6 { look % 3 } else { 0 };
+            let mut tally = Tally::default();
+            for (own, bytes) in [one, other].into_iter().zip(bytes) {
+                tally.paths.push(polypath_stack::PathTally { own, name: None, bytes });
+            }
+            seen.handle_tally(&tally);
+        }
+        assert!(seen.was_used_throughout(&[one]) && seen.was_used_throughout(&[other, one]));
+        assert!(!seen.was_used_throughout(&[other]));
+    }
+}
