@@ -420,8 +420,18 @@ impl Client {
                 Err(error) => last = error,
             }
         }
-        Err(Error::Connect { host: format!("{host}:{port}"), source: last })
+        Err(Error::Connect { host: format!("{host}:{port}"), source: explained(last) })
     }
+}
+
+/// What the system says of a missing route, with what tells more.
+fn explained(error: io::Error) -> io::Error {
+    let is_of_routes =
+        matches!(error.kind(), io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable);
+    if !is_of_routes || error.raw_os_error().is_none() {
+        return error;
+    }
+    io::Error::new(error.kind(), "there is no route to it; `polypath doctor` tells of each interface")
 }
 
 /// A body that waits until the server asks for it, or until it is clear that it does not know how to. An answer in place
