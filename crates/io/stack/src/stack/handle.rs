@@ -29,7 +29,9 @@ use crate::tun;
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
 /// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its
-/// connections are closed.
+/// connections are closed, or with the tokio runtime in which it was made.
+///
+/// Before a program ends it waits with [`Stack::drain`]: what was written and has not arrived is lost with the runtime.
 #[derive(Debug)]
 pub struct Stack {
     pub(super) shared: Arc<StackShared>,
@@ -205,7 +207,10 @@ impl Stack {
         self.shared.with(|state, _| state.observers.subscribe())
     }
 
-    /// Waits until every connection that was let go is closed in order; at most `limit`.
+    /// Waits until every connection that was let go is closed in order, so that all that was written has arrived; at most `limit`.
+    ///
+    /// For the end of a program, since the stack ends with the runtime. Streams are dropped before: one that is still held counts
+    /// until both sides have ended it.
     pub async fn drain(&self, limit: Duration) {
         let drained = async {
             while self.shared.with(|state, _| state.host.population().connections) > 0 {

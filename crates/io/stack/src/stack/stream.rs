@@ -18,8 +18,12 @@ const MOST_WRITTEN_BYTES: usize = 512 * 1024;
 
 /// A connection of the stack: a stream of bytes both ways.
 ///
-/// Dropping it closes the connection in order, or resets it when received data is still unread. What was written is
-/// delivered either way; [`AsyncWriteExt::shutdown`](tokio::io::AsyncWriteExt::shutdown) ends only this side's half.
+/// Dropping it closes the connection in order, or resets it when received data is still unread.
+/// [`AsyncWriteExt::shutdown`](tokio::io::AsyncWriteExt::shutdown) ends only this side's half.
+///
+/// A write returns once the stack has the data, and so does a shutdown; neither waits for the peer. What was written is
+/// delivered after that, also when the stream is dropped, but only as long as the tokio runtime lives: the stack is a task of
+/// it. A program that ends calls [`Stack::drain`] first. Otherwise the rest is lost, and the peer sees a reset.
 #[derive(Debug)]
 pub struct StackStream {
     stack: Stack,
