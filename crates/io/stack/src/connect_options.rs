@@ -8,7 +8,9 @@ use polypath_mptcp::ConnectionConfig;
 /// Choices for one connection.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// Where the first subflow starts. Default: the engine's first path of the remote's family.
+    /// Where the first subflow starts. Default: the engine's first path of the remote's family. Over UDP this is the host's own
+    /// address on a path's interface, or the path's address as [`Stack::paths`](crate::stack::Stack::paths) has it; the address of
+    /// the network is then the one that the system's routes choose there.
     pub local: Option<SocketAddr>,
     /// Scheduler, congestion control, path manager, buffers; the engine's own if there is none, which
     /// [`Stack::connection_config`](crate::stack::Stack::connection_config) gives to start from. Its MTU is at most the

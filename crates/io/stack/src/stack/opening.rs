@@ -22,9 +22,15 @@ impl Stack {
 
     async fn open(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
         let dialled = self.shared.underlay(|underlay| underlay.dials(remote)).unwrap_or(remote);
+        let local = match options.local {
+            Some(local) => {
+                Some(self.shared.underlay(|underlay| underlay.connects_from(local)).unwrap_or(Ok(local))?)
+            }
+            None => None,
+        };
         let only = self.shared.underlay(|underlay| underlay.starts_at(dialled)).transpose()?.flatten();
         let id = self.shared.with(|state, now| {
-            let local = match (options.local, only) {
+            let local = match (local, only) {
                 (Some(local), _) => Endpoint::from(local),
                 (None, Some(addr)) => Endpoint::new(addr, 0),
                 (None, None) => Endpoint::new(state.first_path(dialled)?, 0),
@@ -49,6 +55,9 @@ impl Stack {
     }
 
     /// Listens at an address of the stack, or at all of them.
+    ///
+    /// Errors: [`io::ErrorKind::AddrInUse`]; over UDP also [`io::ErrorKind::Unsupported`] if the stack is not reachable, and
+    /// [`io::ErrorKind::AddrNotAvailable`] if the address is not the host's.
     pub fn listen(&self, local: SocketAddr) -> io::Result<StackListener> {
         self.listen_with(Some(local), None)
     }
@@ -74,6 +83,9 @@ impl Stack {
         config: Option<Arc<ConnectionConfig>>,
         is_held: bool,
     ) -> io::Result<StackListener> {
+        if let Some(local) = local {
+            self.shared.underlay(|underlay| underlay.may_listen(local)).transpose()?;
+        }
         let own =
             local.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
         let (id, local) =

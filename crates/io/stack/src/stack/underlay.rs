@@ -6,6 +6,19 @@ pub trait Underlay: fmt::Debug + Send {
     /// The stack's own address for one at which somebody wants to listen.
     fn listens_at(&self, local: SocketAddr) -> SocketAddr;
 
+    /// Whether peers can reach what listens there. Errors: [`io::ErrorKind::Unsupported`] if this end is not to be reached,
+    /// [`io::ErrorKind::AddrNotAvailable`] if the address is another host's.
+    fn may_listen(&self, local: SocketAddr) -> io::Result<()> {
+        let _ = local;
+        Ok(())
+    }
+
+    /// The stack's own address for one from which somebody wants to connect. Errors: [`io::ErrorKind::AddrNotAvailable`] if it is
+    /// that of no path.
+    fn connects_from(&self, local: SocketAddr) -> io::Result<SocketAddr> {
+        Ok(local)
+    }
+
     /// The address by which the stack knows a peer that is to be dialled.
     fn dials(&self, remote: SocketAddr) -> SocketAddr {
         remote

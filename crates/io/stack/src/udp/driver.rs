@@ -18,7 +18,7 @@ use super::keys::{Challenge, HostSecret};
 use super::options::UdpOptions;
 use super::own::OwnPaths;
 use super::peers::{Came, Peers, Reaction};
-use super::port::{Port, is_fatal};
+use super::port::{Port, PortSocket, is_fatal};
 use super::route::Route;
 use crate::stack::{Buffer, BufferPool, Receive, Transmit};
 use crate::{Stack, WeakStack};
@@ -87,21 +87,21 @@ impl DriverShared {
     /// One receiver for each socket.
     pub(super) fn receivers(self: &Arc<Self>, most_held_bytes: usize) -> Vec<UdpReceive> {
         let pool = BufferPool::new(RECEIVE_BUFFER_BYTES, 4 * BATCH_SIZE);
-        let receiver = |port| UdpReceive {
+        let receiver = |port: usize| UdpReceive {
             shared: self.clone(),
             port,
+            socket: None,
+            generation: None,
             pool: pool.clone(),
             most_held_bytes,
-            refusal: self.refusal(port),
+            refusal: None,
         };
         (0..self.ports.len()).map(receiver).collect()
     }
 
-    /// Waits for the next word of the network on a socket: none for those that only answer.
-    fn refusal(self: &Arc<Self>, port: usize) -> Option<Refusal> {
-        let shared = self.clone();
-        let is_waited_for = shared.ports.get(port)?.path.is_some();
-        is_waited_for.then(|| -> Refusal { Box::pin(async move { shared.ports[port].refusal().await }) })
+    /// The ports.
+    pub(super) fn ports(&self) -> &[Port] {
+        &self.ports
     }
 
     /// That nobody listens where a datagram went, as the stack is told it. Only who saw the datagram can make up its identifier
@@ -190,7 +190,8 @@ impl DriverShared {
         self.stack().map(|stack| stack.flows()).unwrap_or_default()
     }
 
-    fn stack(&self) -> Option<Stack> {
+    /// The stack that the driver carries, as long as it is there.
+    pub(super) fn stack(&self) -> Option<Stack> {
         self.stack.get().and_then(WeakStack::upgrade)
     }
 }
@@ -266,6 +267,9 @@ pub(super) fn compact(segment: &mut Segment, pool: &BufferPool, most_held_bytes:
 pub(super) struct UdpReceive {
     shared: Arc<DriverShared>,
     port: usize,
+    /// The port's socket, of this generation.
+    socket: Option<Arc<PortSocket>>,
+    generation: Option<u64>,
     pool: BufferPool,
     most_held_bytes: usize,
     refusal: Option<Refusal>,
@@ -282,8 +286,7 @@ struct Gate {
 
 impl UdpReceive {
     /// Takes what is there with one system call.
-    fn receive(&self, packets: &mut Vec<Packet>) -> io::Result<()> {
-        let port = &self.shared.ports[self.port];
+    fn receive(&self, port: &PortSocket, packets: &mut Vec<Packet>) -> io::Result<()> {
         let mut buffers: [_; BATCH_SIZE] = std::array::from_fn(|_| self.pool.take());
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let count = {
@@ -389,12 +392,29 @@ impl UdpReceive {
         Some(Packet::tcp(tuple, segment))
     }
 
+    /// Takes the port's socket, if that is another one now.
+    fn follow_port(&mut self, cx: &Context<'_>) {
+        let port = &self.shared.ports[self.port];
+        let generation = Some(port.generation(cx));
+        if self.generation != generation {
+            (self.generation, self.socket) = (generation, port.socket());
+            self.refusal = self.next_refusal();
+        }
+    }
+
+    /// Waits for the next word of the network on the socket: none for those that only answer.
+    fn next_refusal(&self) -> Option<Refusal> {
+        let socket = self.socket.clone()?;
+        let is_waited_for = self.shared.ports[self.port].path.is_some();
+        is_waited_for.then(|| -> Refusal { Box::pin(async move { socket.refusal().await }) })
+    }
+
     /// Adds what the network says of datagrams that it could not deliver; true if there was something.
     fn poll_refusals(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> io::Result<bool> {
         let Some(Poll::Ready(quoted)) = self.refusal.as_mut().map(|refusal| refusal.as_mut().poll(cx)) else {
             return Ok(false);
         };
-        self.refusal = self.shared.refusal(self.port);
+        self.refusal = self.next_refusal();
         packets.extend(self.shared.refused(&quoted?));
         // The new wait has to be polled, too.
         cx.waker().wake_by_ref();
@@ -488,12 +508,15 @@ impl UdpReceive {
 
 impl Receive for UdpReceive {
     fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
+        self.follow_port(cx);
         if self.poll_refusals(cx, packets)? {
             return Poll::Ready(Ok(()));
         }
+        // Without a socket it is woken when there is one.
+        let Some(socket) = self.socket.clone() else { return Poll::Pending };
         loop {
-            std::task::ready!(self.shared.ports[self.port].socket.poll_recv_ready(cx))?;
-            match self.receive(packets) {
+            std::task::ready!(socket.socket.poll_recv_ready(cx))?;
+            match self.receive(&socket, packets) {
                 // Nothing for the stack: a flood of strangers does not keep the task from its timer.
                 Ok(()) if packets.is_empty() => {
                     cx.waker().wake_by_ref();

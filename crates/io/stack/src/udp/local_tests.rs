@@ -75,6 +75,44 @@ async fn the_peer_of_a_stack_whose_runtime_ends_is_told() {
     is_told(accepted.expect("is accepted").0).await;
 }
 
+/// A program that ends in order: it waits until what it wrote has arrived.
+#[tokio::test]
+async fn what_was_written_arrives_whole_when_a_program_drains_before_it_ends() {
+    const LEN: usize = 3_000_000;
+    let (server, options) = server(16_909);
+    let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
+    let uploading = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let client = client(&options);
+            let to = ([127, 0, 0, 1], PORT).into();
+            let mut near = client.connect(to, &ConnectOptions::default()).await.expect("connects");
+            near.write_all(&vec![7; LEN]).await.expect("writes");
+            near.shutdown().await.expect("ends");
+            drop(near);
+            client.drain(Duration::from_secs(20)).await;
+        });
+    });
+    let (mut far, _) = listener.accept().await.expect("is accepted");
+    let mut received = Vec::new();
+    far.read_to_end(&mut received).await.expect("no reset");
+    assert_eq!(received.len(), LEN);
+    drop(far);
+    uploading.await.expect("a thread");
+}
+
+#[tokio::test]
+async fn who_cannot_be_reached_there_does_not_listen() {
+    let (server, options) = server(16_910);
+    let error = client(&options).listen(([0, 0, 0, 0], PORT).into()).expect_err("a client");
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    assert!(error.to_string().ends_with("expected UdpOptions::server(), or is_reachable"), "{error}");
+    let error = server.listen(([192, 0, 2, 1], PORT).into()).expect_err("another host's");
+    assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+    assert!(error.to_string().starts_with("can't listen at 192.0.2.1:443: "), "{error}");
+    server.listen(([127, 0, 0, 1], PORT).into()).expect("its own");
+}
+
 #[tokio::test]
 async fn a_server_sees_real_addresses_and_counts_by_them() {
     let (server, options) = server(16_908);

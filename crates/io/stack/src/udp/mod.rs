@@ -21,6 +21,9 @@ mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod interfaces;
+#[cfg(test)]
+mod interfaces_tests;
 mod keys;
 #[cfg(test)]
 mod local_tests;
@@ -44,6 +47,7 @@ use std::time::Duration;
 
 use address::{OwnPath, network_addr, stack_addr};
 use driver::{DriverShared, UdpTransmit};
+use interfaces::Interfaces;
 use options::first_uplink;
 pub use options::{DEFAULT_PORT, UdpOptions, UdpPath};
 pub use peers::PeerLimits;
@@ -66,15 +70,22 @@ const LONGEST_ROUND: Duration = Duration::from_secs(20);
 impl Stack {
     /// A stack over UDP, with its sockets in `namespace`. Needs no privileges.
     ///
+    /// An interface of a path may be missing, as long as there is another: its path is used once it comes. One that goes and comes
+    /// again is used again.
+    ///
     /// Must be called within a tokio runtime.
+    ///
+    /// Errors: [`io::ErrorKind::NotFound`] if none of the named interfaces is there, [`io::ErrorKind::AddrInUse`] if another
+    /// program has the UDP port.
     pub fn udp(namespace: &Namespace, options: &UdpOptions) -> io::Result<Self> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let mut endpoints = Vec::new();
-        let ports = namespace.run(|| {
+        let (ports, named) = namespace.run(|| {
             let _entered = runtime.enter();
-            let ports = open_ports(options, &mut endpoints)?;
+            let mut named = Interfaces::new()?;
+            let ports = open_ports(options, &mut endpoints, &mut named)?;
             endpoints.extend(announced(options)?);
-            Ok::<_, io::Error>(ports)
+            Ok::<_, io::Error>((ports, named))
         })??;
         let mut connection = options.connection.clone();
         Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes.max(1280));
@@ -84,7 +95,13 @@ impl Stack {
             Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
         shared.belongs_to(stack.downgrade());
         let interfaces = namespace.run(|| interface_names(options))?;
-        stack.set_underlay(Box::new(Encapsulation { shared: shared.clone(), interfaces }));
+        stack.set_underlay(Box::new(Encapsulation {
+            shared: shared.clone(),
+            interfaces,
+            is_reachable: options.is_reachable,
+            namespace: namespace.clone(),
+        }));
+        tokio::spawn(named.follow(namespace.clone(), Arc::downgrade(&shared)));
         // Without keep-alives, paths that nothing uses are forgotten all the same.
         let silence = options.keep_alive.unwrap_or(NEVER);
         let shared = Arc::downgrade(&shared);
@@ -126,16 +143,40 @@ fn announced(options: &UdpOptions) -> io::Result<Vec<LocalEndpoint>> {
 /// The first identifier of an announced address, past those of all paths.
 const FIRST_ANNOUNCED: u8 = 200;
 
-/// A socket per family for each path, and one per family to be reached at. A system may lack one of the families.
-fn open_ports(options: &UdpOptions, endpoints: &mut Vec<LocalEndpoint>) -> io::Result<Vec<Port>> {
+/// A socket per family for each path, and one per family to be reached at. A system may lack one of the families, and interfaces may
+/// come later, but not all of them.
+fn open_ports(
+    options: &UdpOptions,
+    endpoints: &mut Vec<LocalEndpoint>,
+    named: &mut Interfaces,
+) -> io::Result<Vec<Port>> {
     let mut ports = Vec::new();
+    let mut missing = None;
     for (path, number) in options.paths.iter().zip(1..) {
         let own = OwnPath(number);
         let interface = path.interface.as_deref();
-        ports.push(Port::open(true, 0, interface, Some(own))?);
-        ports.extend(Port::open(false, 0, interface, Some(own)));
+        let mut index = interface.and_then(|name| named.index(name));
         let endpoint = path.preference.apply(LocalEndpoint::subflow(own.addr(), number), number);
-        endpoints.push(if path.is_backup { endpoint.backup() } else { endpoint });
+        let endpoint = if path.is_backup { endpoint.backup() } else { endpoint };
+        match Port::open(true, 0, interface, Some(own)) {
+            Ok(port) => {
+                ports.push(port);
+                ports.extend(Port::open(false, 0, interface, Some(own)));
+                endpoints.push(endpoint);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                ports.extend([true, false].map(|is_v4| Port::without_socket(is_v4, interface, Some(own))));
+                missing.get_or_insert(error);
+                index = None;
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(interface) = interface {
+            named.add(own, interface, endpoint, index);
+        }
+    }
+    if let Some(error) = missing.filter(|_| endpoints.is_empty()) {
+        return Err(error);
     }
     if options.is_reachable {
         ports.push(Port::open(true, options.port, None, None)?);
@@ -157,6 +198,8 @@ struct Encapsulation {
     shared: Arc<DriverShared>,
     /// Of this end's paths, in their order.
     interfaces: Vec<Option<String>>,
+    is_reachable: bool,
+    namespace: Namespace,
 }
 
 impl Underlay for Encapsulation {
@@ -168,6 +211,40 @@ impl Underlay for Encapsulation {
         // All of the stack's addresses are of IPv6.
         let addr = if local.ip().is_unspecified() { [0; 16].into() } else { stack_addr(local.ip()) };
         SocketAddr::new(addr, local.port())
+    }
+
+    fn may_listen(&self, local: SocketAddr) -> io::Result<()> {
+        if !self.is_reachable {
+            let text = "this stack only connects: nobody can reach it; expected UdpOptions::server(), or is_reachable";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        // Any UDP port will do to ask the system whether the address is its own.
+        let at = SocketAddr::new(local.ip(), 0);
+        self.namespace
+            .run(|| std::net::UdpSocket::bind(at))?
+            .map(drop)
+            .map_err(|error| io::Error::new(error.kind(), format!("can't listen at {local}: {error}")))
+    }
+
+    fn connects_from(&self, local: SocketAddr) -> io::Result<SocketAddr> {
+        if local.ip().is_unspecified() || OwnPath::of(local.ip()).is_some() {
+            return Ok(local);
+        }
+        let state = self.namespace.run(|| SystemState::read(&Netlink::new()?))??;
+        let link = state.links.iter().find(|link| link.addresses.contains(&local.ip()));
+        let position = link.and_then(|link| {
+            self.interfaces.iter().position(|name| name.as_deref() == Some(link.name.as_str()))
+        });
+        let number = position.and_then(|position| u8::try_from(position + 1).ok()).ok_or_else(|| {
+            let names: Vec<&str> = self.interfaces.iter().flatten().map(String::as_str).collect();
+            let names = if names.is_empty() { "it has none".into() } else { names.join(", ") };
+            let text = format!(
+                "can't connect from {}: expected an address of a path's interface: {names}",
+                local.ip()
+            );
+            io::Error::new(io::ErrorKind::AddrNotAvailable, text)
+        })?;
+        Ok(SocketAddr::new(OwnPath(number).addr(), local.port()))
     }
 
     fn dials(&self, remote: SocketAddr) -> SocketAddr {

@@ -3,6 +3,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::task::{Context, Waker};
 
 use quinn_udp::UdpSocketState;
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
@@ -20,16 +23,19 @@ const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// Most of a datagram train that one system call sends.
 const MOST_SENT_BYTES: usize = 65_000;
 
-/// An interface's, or everybody's, sockets.
+/// An interface's, or everybody's, socket. Its interface may come late, or go and come again as another one of the same name: then
+/// it is opened again, since the kernel binds a socket to the interface that had the name.
 #[derive(Debug)]
 pub(super) struct Port {
-    pub(super) socket: UdpSocket,
-    pub(super) state: UdpSocketState,
+    socket: RwLock<Option<Arc<PortSocket>>>,
+    /// Counts how often it was opened again.
+    generation: AtomicU64,
+    /// The task that receives.
+    receiver: Mutex<Option<Waker>>,
     /// The path of ours that uses it, if it is one from which connections are opened.
     pub(super) path: Option<OwnPath>,
     pub(super) is_v4: bool,
-    /// Bound to an interface that is not the loopback.
-    is_off_loopback: bool,
+    interface: Option<String>,
 }
 
 impl Port {
@@ -40,6 +46,89 @@ impl Port {
         interface: Option<&str>,
         path: Option<OwnPath>,
     ) -> io::Result<Self> {
+        let socket = PortSocket::open(is_v4, port, interface, path.is_some())?;
+        let port = Self::without_socket(is_v4, interface, path);
+        *port.socket.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(socket));
+        Ok(port)
+    }
+
+    /// For an interface that does not exist yet.
+    pub(super) fn without_socket(is_v4: bool, interface: Option<&str>, path: Option<OwnPath>) -> Self {
+        Self {
+            socket: RwLock::new(None),
+            generation: AtomicU64::new(0),
+            receiver: Mutex::new(None),
+            path,
+            is_v4,
+            interface: interface.map(str::to_owned),
+        }
+    }
+
+    /// Opens it anew, bound to the interface that has the name now. To be called where the interface is, within a tokio runtime.
+    pub(super) fn open_again(&self) -> io::Result<()> {
+        let socket = PortSocket::open(self.is_v4, 0, self.interface.as_deref(), self.path.is_some())?;
+        *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(socket));
+        self.generation.fetch_add(1, Ordering::Release);
+        if let Some(receiver) = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            receiver.wake();
+        }
+        Ok(())
+    }
+
+    /// How often it was opened again. The task is woken when that changes.
+    pub(super) fn generation(&self, cx: &Context<'_>) -> u64 {
+        if self.interface.is_some() {
+            let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+            if !receiver.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                *receiver = Some(cx.waker().clone());
+            }
+        }
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The socket; none where the interface has not come yet.
+    pub(super) fn socket(&self) -> Option<Arc<PortSocket>> {
+        self.current().clone()
+    }
+
+    fn current(&self) -> RwLockReadGuard<'_, Option<Arc<PortSocket>>> {
+        self.socket.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`PortSocket::send`]. Without a socket the datagrams are lost.
+    pub(super) fn send(
+        &self,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        contents: &[u8],
+        size: Option<usize>,
+    ) -> io::Result<()> {
+        self.current().as_ref().map_or(Ok(()), |socket| socket.send(remote, local, contents, size))
+    }
+
+    /// As [`PortSocket::send_train`]. Without a socket the datagrams are lost.
+    pub(super) fn send_train(
+        &self,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        train: &[u8],
+        size: usize,
+    ) -> io::Result<()> {
+        self.current().as_ref().map_or(Ok(()), |socket| socket.send_train(remote, local, train, size))
+    }
+}
+
+/// What a port sends and receives by.
+#[derive(Debug)]
+pub(super) struct PortSocket {
+    pub(super) socket: UdpSocket,
+    pub(super) state: UdpSocketState,
+    /// Bound to an interface that is not the loopback.
+    is_off_loopback: bool,
+}
+
+impl PortSocket {
+    fn open(is_v4: bool, port: u16, interface: Option<&str>, hears_refusals: bool) -> io::Result<Self> {
         let domain = if is_v4 { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         if !is_v4 {
@@ -54,7 +143,11 @@ impl Port {
         }
         if let Some(interface) = interface {
             socket.bind_device(Some(interface.as_bytes())).map_err(|error| {
-                io::Error::new(error.kind(), format!("can't use the interface {interface}: {error}"))
+                let kind = match error.raw_os_error() {
+                    Some(libc::ENODEV) => io::ErrorKind::NotFound,
+                    _ => error.kind(),
+                };
+                io::Error::new(kind, format!("can't use the interface {interface}: {error}"))
             })?;
         }
         let any: SocketAddr =
@@ -70,17 +163,17 @@ impl Port {
         })?;
         let socket = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&socket).into())?;
-        if path.is_some() {
+        if hears_refusals {
             // A peer that is not there shows at once.
             state.enable_transport_errors((&socket).into())?;
         }
         let is_off_loopback = interface.is_some_and(|name| name != "lo");
-        Ok(Self { socket, state, path, is_v4, is_off_loopback })
+        Ok(Self { socket, state, is_off_loopback })
     }
 
     /// Sends datagrams of `size` bytes each, or one. Never waits: whether there is room, the kernel says, since tokio knows of a
     /// new socket's room only once it has polled it.
-    pub(super) fn send(
+    fn send(
         &self,
         remote: SocketAddr,
         local: Option<IpAddr>,
@@ -112,7 +205,7 @@ impl Port {
     }
 
     /// Sends many datagrams of `size` bytes each, the last one shorter maybe, with as few system calls as possible.
-    pub(super) fn send_train(
+    fn send_train(
         &self,
         remote: SocketAddr,
         local: Option<IpAddr>,

@@ -15,7 +15,10 @@ const KEY: PathKey = PathKey([8; 16]);
 /// A receiver at a free port, and where that is.
 fn receiver(most_held_bytes: usize) -> (UdpReceive, SocketAddr) {
     let port = Port::open(true, 0, None, None).expect("a socket");
-    let at = SocketAddr::from(([127, 0, 0, 1], port.socket.local_addr().expect("an address").port()));
+    let at = SocketAddr::from((
+        [127, 0, 0, 1],
+        port.socket().expect("a socket").socket.local_addr().expect("an address").port(),
+    ));
     let shared = Arc::new(DriverShared::new(vec![port], &UdpOptions::default(), &[3; 64]));
     (shared.receivers(most_held_bytes).remove(0), at)
 }
@@ -103,7 +106,10 @@ async fn large_segments_keep_their_buffers_up_to_a_bound() {
     const MOST_HELD_BYTES: usize = 20 * RECEIVE_BUFFER_BYTES;
     let (mut receiver, at) = receiver(MOST_HELD_BYTES);
     let sender = Port::open(true, 0, None, None).expect("a socket");
-    let from = SocketAddr::from(([127, 0, 0, 1], sender.socket.local_addr().expect("an address").port()));
+    let from = SocketAddr::from((
+        [127, 0, 0, 1],
+        sender.socket().expect("a socket").socket.local_addr().expect("an address").port(),
+    ));
     introduce(&receiver, from, at);
     let (train, size) = datagrams(40_000, 1400, TcpFlags::ACK);
     let mut packets = Vec::new();
