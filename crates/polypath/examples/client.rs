@@ -5,6 +5,7 @@
 //! ```
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use polypath::prelude::*;
 use tokio::io::AsyncReadExt;
@@ -31,7 +32,8 @@ async fn main() -> std::io::Result<()> {
             break;
         }
         total += length;
-        info = stream.connection_info().or(info);
+        // At the end of the connection its subflows go: the last figures are those from before.
+        info = stream.connection_info().filter(|info| !info.subflows.is_empty()).or(info);
     }
     println!("{total} bytes");
     for subflow in info.iter().flat_map(|info| &info.subflows) {
@@ -39,5 +41,8 @@ async fn main() -> std::io::Result<()> {
         let name = stack.path_name(local).unwrap_or_else(|| local.to_string());
         println!("  {name}: {:.1} MB", subflow.tcp.bytes_received as f64 / 1e6);
     }
+    // The server is to hear of the end before the engine goes.
+    drop(stream);
+    stack.drain(Duration::from_secs(5)).await;
     Ok(())
 }

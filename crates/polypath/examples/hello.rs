@@ -1,16 +1,23 @@
 //! A client and a server over the UDP engine. `cargo run -p polypath --example hello`
 
+use std::time::Duration;
+
 use polypath::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let here = Namespace::current()?;
-    let listener = Stack::udp(&here, &UdpOptions::server())?.listen(([0, 0, 0, 0], 80).into())?;
+    let engine = Stack::udp(&here, &UdpOptions::server())?;
+    let listener = engine.listen(([0, 0, 0, 0], 80).into())?;
     let server = tokio::spawn(async move {
         let (mut stream, peer) = listener.accept().await?;
         stream.write_all(format!("Hello, {peer}!").as_bytes()).await?;
-        stream.shutdown().await
+        stream.shutdown().await?;
+        drop(stream);
+        // The engine ends with the program: what was written is to arrive before.
+        engine.drain(Duration::from_secs(5)).await;
+        Ok(())
     });
 
     let client = Stack::udp(&here, &UdpOptions::default())?;
@@ -18,5 +25,7 @@ async fn main() -> std::io::Result<()> {
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
     println!("{text}");
+    drop(stream);
+    client.drain(Duration::from_secs(5)).await;
     server.await?
 }

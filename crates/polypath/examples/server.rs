@@ -1,8 +1,10 @@
-//! Sends 8 MB to whoever connects, over all paths that the client has.
+//! Sends 8 MB to whoever connects, over all paths that the client has, until Ctrl-C.
 //!
 //! ```text
 //! cargo run -p polypath --example server -- 8000 [UDP-PORT]
 //! ```
+
+use std::time::Duration;
 
 use polypath::prelude::*;
 use tokio::io::AsyncWriteExt;
@@ -22,7 +24,14 @@ async fn main() -> std::io::Result<()> {
     let listener = stack.listen(([0, 0, 0, 0], port).into())?;
     println!("listening on port {port}");
     loop {
-        let (mut stream, peer) = listener.accept().await?;
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                break;
+            }
+        };
+        let (mut stream, peer) = accepted?;
         tokio::spawn(async move {
             let content = vec![b'x'; 8_000_000];
             let sent = async {
@@ -36,4 +45,8 @@ async fn main() -> std::io::Result<()> {
             }
         });
     }
+    // The engine ends with the program: what was written is to arrive before.
+    drop(listener);
+    stack.drain(Duration::from_secs(10)).await;
+    Ok(())
 }

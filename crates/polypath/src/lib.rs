@@ -83,18 +83,26 @@ pub use {
     polypath_stack as stack, polypath_tcp as tcp, polypath_units as units, polypath_wire as wire,
 };
 
+#[doc(no_inline)]
+pub use bytes;
 #[doc(inline)]
 pub use polypath_config::{Policies, PolicyKind};
 #[doc(inline)]
-pub use polypath_stack::engine::{ConnectOptions, Engine, Listener, Stream, StreamInfo, SubflowInfo};
+pub use polypath_mptcp::{ConnectionConfig, ConnectionInfo};
+#[doc(inline)]
+pub use polypath_stack::engine::{
+    ConnectOptions, Engine, Keepalive, Listener, Stream, StreamInfo, SubflowInfo,
+};
 #[cfg(feature = "kernel")]
 #[doc(inline)]
 pub use polypath_stack::engine::{KernelEngine, KernelListener, KernelStream};
 #[doc(inline)]
-pub use polypath_stack::stack::{Stack, StackListener, StackStream};
+pub use polypath_stack::stack::{
+    OwnedReadHalf, OwnedWriteHalf, Stack, StackListener, StackStream, Unanswered,
+};
 #[cfg(feature = "udp")]
 #[doc(inline)]
-pub use polypath_stack::udp;
+pub use polypath_stack::udp::{self, UdpOptions, UdpPath};
 #[doc(inline)]
 pub use polypath_system::Namespace;
 
@@ -106,9 +114,17 @@ pub use polypath_netsetup::uplinks;
 pub mod prelude {
     #[cfg(feature = "kernel")]
     pub use crate::KernelEngine;
-    #[cfg(feature = "udp")]
-    pub use crate::udp::UdpOptions;
     #[cfg(feature = "tun")]
     pub use crate::uplinks::UplinkOptions;
     pub use crate::{ConnectOptions, Engine, Listener, Namespace, Stack, Stream};
+    #[cfg(feature = "udp")]
+    pub use crate::{UdpOptions, UdpPath};
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/schedulers.md")]
+struct Schedulers;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/path-managers.md")]
+struct PathManagers;

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 /// The crates that have examples, and the examples that are run here.
 const RUN: &[(&str, &str, &[&str])] = &[
-    ("polypath", "crates/polypath", &["hello", "client", "server", "sans_io"]),
+    ("polypath", "crates/polypath", &["hello", "client", "server", "sans_io", "settings"]),
     ("polypath-sim", "crates/lab/sim", &["two_paths", "handover"]),
     ("polypath-lab", "crates/lab/lab", &["experiment"]),
 ];
@@ -79,6 +79,12 @@ fn a_client_reads_what_a_server_sends() {
     assert_eq!(line.trim(), "listening on port 8000");
     let text = said("client", &["127.0.0.1:8000", udp_port]);
     assert!(text.starts_with("8000000 bytes\n") && text.contains(" MB"), "{text}");
+}
+
+#[test]
+fn an_engine_with_settings_tells_what_happens() {
+    let text = said("settings", &[]);
+    assert!(text.contains("Connected") && text.contains("hello over 1 subflow\n"), "{text}");
 }
 
 #[test]

@@ -29,10 +29,6 @@ use crate::identifiers::{AddressId, SubflowId};
 pub use builder::PathViewBuilder;
 pub use policy::{PathManagers, Policy, UnknownPolicy};
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../../../docs/path-managers.md")]
-struct Guide;
-
 /// A path-management policy, one instance a connection.
 pub trait PathManager: fmt::Debug + Send {
     /// The name by which users choose it.

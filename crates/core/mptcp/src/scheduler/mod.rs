@@ -30,10 +30,6 @@ use crate::sent_chunk::SentChunk;
 pub use builder::ViewBuilder;
 pub use policy::{Policy, Schedulers, UnknownPolicy};
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../../../docs/schedulers.md")]
-struct Guide;
-
 /// A scheduling policy, one instance a connection.
 pub trait Scheduler: fmt::Debug + Send {
     /// The name by which users choose it.

@@ -30,6 +30,9 @@ use crate::stack::{Stack, StackListener, StackStream};
 use crate::tally::Tally;
 
 /// A stack that carries connections. Cheap to clone.
+///
+/// Our own stack ends with the tokio runtime, and what has not arrived by then is lost: a program calls [`Engine::drain`] before
+/// it ends.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Engine {
@@ -38,6 +41,19 @@ pub enum Engine {
     /// The kernel's Multipath TCP.
     #[cfg(feature = "kernel")]
     Kernel(KernelEngine),
+}
+
+impl From<Stack> for Engine {
+    fn from(stack: Stack) -> Self {
+        Self::Stack(stack)
+    }
+}
+
+#[cfg(feature = "kernel")]
+impl From<KernelEngine> for Engine {
+    fn from(engine: KernelEngine) -> Self {
+        Self::Kernel(engine)
+    }
 }
 
 impl Engine {
@@ -107,7 +123,8 @@ impl Engine {
         }
     }
 
-    /// Waits until every connection that was let go is closed in order, at most `limit`. The kernel needs no waiting.
+    /// Waits until every connection that was let go is closed in order, so that all that was written has arrived; at most `limit`.
+    /// The kernel needs no waiting. For the end of a program, once its streams are dropped.
     pub async fn drain(&self, limit: Duration) {
         match self {
             Self::Stack(stack) => stack.drain(limit).await,
@@ -153,6 +170,9 @@ impl Listener {
 }
 
 /// A connection: a stream of bytes both ways. Shutting it down (`AsyncWriteExt::shutdown`) ends this side's half.
+///
+/// Neither a write nor a shutdown waits for the peer. Our own stack delivers the rest as long as the tokio runtime lives:
+/// [`Engine::drain`] waits for that before a program ends.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Stream {
