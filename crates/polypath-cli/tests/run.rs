@@ -281,7 +281,7 @@ fn a_published_port_leads_to_the_program_which_sees_who_calls() {
     lab.add_default_routes();
     let script = "import socket
 l=socket.create_server(('::',80),family=socket.AF_INET6,dualstack_ipv6=True); print('ready',flush=True)
-for _ in range(2):
+for _ in range(4):
   c,a=l.accept(); c.sendall(('you are '+a[0]+c.makefile().read()).encode()); c.close()";
     for engine in ["kernel", "tun"] {
         let options = ["--engine", engine, "-p", "8080:80"];
@@ -300,6 +300,39 @@ for _ in range(2):
             connection.read_to_string(&mut answer).unwrap();
             assert_eq!(answer, format!("you are {caller}, caller"), "{engine}");
         }
+        // Health checks and reverse proxies come by loopback, more than once; the program couldn't answer to that address.
+        for _ in 0..2 {
+            let connect = || std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, 8080));
+            let mut connection = lab.testbed.client.run(connect).unwrap().unwrap();
+            connection.write_all(b", local caller").unwrap();
+            connection.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "you are ::ffff:198.18.0.1, local caller", "{engine}");
+        }
+        assert_eq!(finish(running).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_port_published_at_loopback_only_is_reached_there() {
+    let Some(lab) = Lab::new_or_skip("published at loopback") else { return };
+    if !has_or_skip("python3", "published at loopback") {
+        return;
+    }
+    lab.add_default_routes();
+    let script = "import socket
+l=socket.create_server(('',80)); print('ready',flush=True)
+c,a=l.accept(); c.sendall(b'here'); c.close()";
+    for engine in ["kernel", "tcp", "tun"] {
+        let options = ["--engine", engine, "-p", "127.0.0.1:8080:80"];
+        let mut running = lab.start(&mut lab.polypath(&options, &[&"python3", &"-c", &script]));
+        running.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+        let connect = || std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, 8080));
+        let mut answer = String::new();
+        let mut connection = lab.testbed.client.run(connect).unwrap().unwrap();
+        connection.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "here", "{engine}");
         assert_eq!(finish(running).status.code(), Some(0));
     }
 }

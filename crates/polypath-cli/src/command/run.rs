@@ -15,8 +15,8 @@ use super::{Failure, complain, log, network};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
-    /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses of
-    /// both families if none is named)
+    /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses of both
+    /// families and 127.0.0.1 if none is named)
     #[arg(short, long, value_name = "[ADDR:]HOSTPORT[:PORT]", value_parser = parse_publish)]
     publish: Vec<Publish>,
     /// An address by which the program reaches this host's loopback interface, for example 10.0.2.2

@@ -23,6 +23,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use polypath_stack::engine::{KernelEngine, Listener};
 use polypath_stack::stack::Transmit;
 use polypath_stack::tun::{TunReceive, TunTransmit};
 use polypath_stack::{Engine, tun};
@@ -105,6 +106,10 @@ pub(super) async fn start(
     });
     for &Publish { addr, outside, inside } in &enclosure.publish {
         let listener = match addr {
+            // Our own stack is at the uplinks' addresses; at a loopback address the system's own programs alone call.
+            Some(addr) if addr.is_loopback() && matches!(gateway.engine, Engine::Stack(_)) => {
+                KernelEngine::plain_tcp().listen((addr, outside).into()).map(Listener::Kernel)
+            }
             Some(addr) => gateway.engine.listen((addr, outside).into()).await,
             None => gateway.engine.listen_everywhere(outside).await,
         };

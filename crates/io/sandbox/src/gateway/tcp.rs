@@ -20,6 +20,8 @@ use crate::{GATEWAY_V4, GATEWAY_V6, PROGRAM_V4, PROGRAM_V6};
 const MAX_OPENED: usize = 32_768;
 /// How long the program's kernel may take to answer.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(20);
+/// Ports of the gateway's own address that connections to the program may come from.
+const EPHEMERAL_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// A connection that the program opens, from its SYN on.
 pub(super) enum Opened {
     /// The engine connects; the SYN waits.
@@ -218,9 +220,14 @@ fn dial(gateway: &Gateway, peer: SocketAddr, port: u16) -> Option<ConnectionId> 
     let now = gateway.clock.now();
     // The program's kernel would not answer to its own or a loopback address.
     let is_usable = !peer.ip().is_loopback() && peer.ip() != program;
-    let from_peer =
-        is_usable.then(|| state.host.connect(now, Endpoint::new(peer.ip(), peer.port()), to).ok());
-    let id = from_peer.flatten().or_else(|| state.host.connect(now, Endpoint::new(own, 0), to).ok())?;
+    let source = Endpoint::new(if is_usable { peer.ip() } else { own }, peer.port());
+    let id = state.host.connect(now, source, to).or_else(|_| {
+        // The peer's port is taken, by one whose connection ends or who can't be answered either. The host chooses none
+        // itself: it listens at all of them.
+        let mut ports = EPHEMERAL_PORTS.map(|port| Endpoint::new(own, port));
+        ports.find_map(|source| state.host.connect(now, source, to).ok()).ok_or(())
+    });
+    let id = id.ok()?;
     make_slot(state, id);
     Some(id)
 }
