@@ -75,6 +75,11 @@ impl Peer {
         tokio::time::timeout(ANSWER_LIMIT, self.open_with(&question)).await?.map(drop)
     }
 
+    /// The figures that it will have at its end. Waits for the stack to answer.
+    pub async fn last(&self) -> io::Result<LastWords> {
+        Ok(LastWords { lines: self.open(Ask::Last).await?.1 })
+    }
+
     /// Events from now on. Waits for the stack to answer.
     pub async fn monitor(&self) -> io::Result<Monitor> {
         Ok(Monitor { lines: self.open(Ask::Monitor).await?.1 })
@@ -129,6 +134,22 @@ impl Monitor {
     /// The next; none once the stack has ended. May be given up at any time.
     pub async fn next(&mut self) -> io::Result<Option<EventReport>> {
         match self.lines.next(MOST_OF_EVENT_BYTES).await? {
+            Some(line) => Ok(Some(serde_json::from_str(&line)?)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What a stack says at its end.
+#[derive(Debug)]
+pub struct LastWords {
+    lines: Lines,
+}
+
+impl LastWords {
+    /// Waits for the end; none if the stack was killed.
+    pub async fn wait(mut self) -> io::Result<Option<Answer>> {
+        match self.lines.next(MOST_OF_OTHERS_BYTES).await? {
             Some(line) => Ok(Some(serde_json::from_str(&line)?)),
             None => Ok(None),
         }

@@ -3,13 +3,15 @@
 //! A stack offers a Unix socket of mode 0600 in [`polypath_system::runtime_directory`], `PID.sock`. A client writes one line, a JSON object like
 //! `{"ask":"connections"}`, `{"ask":"counters"}` or `{"ask":"monitor"}`, and reads JSON lines: one [`Answer`] for the first two, and
 //! an [`EventReport`] for each event until it closes for the third; with `"early":true`, those of the stack's first seconds come first,
-//! so that whoever waits for a stack to start misses none. `{"ask":"paths"}` is answered with [`PathsReport`], and
+//! so that whoever waits for a stack to start misses none. `{"ask":"last"}` is answered twice: at once, without content, and with
+//! the figures of the end when the stack ends. `{"ask":"paths"}` is answered with [`PathsReport`], and
 //! `{"ask":"change","change":…}` changes them, in the words of [`Change`]. `polypath ss` and `polypath monitor` are such clients.
 
 mod arrivals;
 mod client;
 mod early;
 mod figures;
+mod last;
 mod paths;
 mod report;
 mod server;
@@ -21,7 +23,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 pub use arrivals::Arrivals;
-pub use client::{ANSWER_LIMIT, Monitor, Peer, find};
+pub use client::{ANSWER_LIMIT, LastWords, Monitor, Peer, find};
 pub use figures::{FiguresReport, PathReport, SubflowsNow};
 pub use paths::{Change, ChangeError, EndpointReport, Flags, PathsReport, Target};
 pub use report::{ConnectionReport, EventKind, EventReport, ListenerReport, SubflowReport};
@@ -72,6 +74,8 @@ pub enum Ask {
     Counters,
     /// What is counted and measured by path, and counters.
     Figures,
+    /// As [`Ask::Figures`], once the stack ends: until then, an answer without content says that it will come.
+    Last,
     /// Events as they happen.
     Monitor,
     /// Its paths, and what else can be changed.
@@ -116,6 +120,13 @@ pub struct Answer {
     /// What is wrong with the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+impl Answer {
+    fn add_figures(&mut self, observed: &dyn Observed) {
+        self.figures = Some(observed.figures());
+        self.counters = observed.counters().into_iter().map(|(name, value)| (name.into(), value)).collect();
+    }
 }
 
 /// Removes the sockets of processes that died without a word.

@@ -370,7 +370,8 @@ impl fmt::Display for EventReport {
         if let Some(reason) = self.reset_reason {
             write!(f, " reset_reason={reason}")?;
         }
-        if self.server_side {
+        // As the kernel, which says it of these two.
+        if self.server_side && matches!(self.event, EventKind::Created | EventKind::Established) {
             f.write_str(" server_side")?;
         }
         match &self.reason {

@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use super::early::Early;
+use super::last::Waiting;
 use super::{Answer, Ask, EventKind, EventReport, Observed, Question};
 
 /// Clients that ask at once; further ones wait. One that watches leaves its place to the next that asks.
@@ -59,11 +60,16 @@ pub fn offer_as(observed: Arc<dyn Observed>, directory: &Path, process: String) 
     super::create_directory(directory).map_err(at)?;
     remove_stale(directory).map_err(at)?;
     let (listener, path) = bind(directory).map_err(at)?;
-    let guard = Guard { path: path.clone() };
+    let process: Arc<str> = process.into();
     let early = Early::keep(&*observed);
+    let guard = Guard {
+        path: path.clone(),
+        waiting: Waiting::default(),
+        observed: observed.clone(),
+        process: process.clone(),
+    };
     let task = tokio::spawn(async move {
-        let _guard = guard;
-        serve(listener, observed, early, process.into()).await;
+        serve(listener, observed, early, process, guard.waiting.clone()).await;
     });
     Ok(ControlSocket { path, task: task.abort_handle() })
 }
@@ -135,17 +141,28 @@ fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
+/// What is done when a socket vanishes, however that comes.
 struct Guard {
     path: PathBuf,
+    waiting: Waiting,
+    observed: Arc<dyn Observed>,
+    process: Arc<str>,
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         remove(&self.path);
+        self.waiting.tell(&*self.observed, &self.process);
     }
 }
 
-async fn serve(listener: UnixListener, observed: Arc<dyn Observed>, early: Early, process: Arc<str>) {
+async fn serve(
+    listener: UnixListener,
+    observed: Arc<dyn Observed>,
+    early: Early,
+    process: Arc<str>,
+    waiting: Waiting,
+) {
     let places = Arc::new(Semaphore::new(MAX_CLIENTS));
     let watchers = Arc::new(Semaphore::new(MAX_WATCHERS));
     loop {
@@ -153,10 +170,10 @@ async fn serve(listener: UnixListener, observed: Arc<dyn Observed>, early: Early
         match listener.accept().await {
             Ok((client, _)) if is_allowed(&client) => {
                 let (observed, early, process) = (observed.clone(), early.clone(), process.clone());
-                let watchers = watchers.clone();
+                let waits = (watchers.clone(), waiting.clone());
                 tokio::spawn(async move {
                     // A client that went away needs no answer.
-                    let _ = answer(client, &*observed, &early, &process, place, watchers).await;
+                    let _ = answer(client, &*observed, &early, &process, place, waits).await;
                 });
             }
             Ok(_) => {}
@@ -178,14 +195,14 @@ async fn answer(
     early: &Early,
     process: &str,
     place: OwnedSemaphorePermit,
-    watchers: Arc<Semaphore>,
+    (watchers, waiting): (Arc<Semaphore>, Waiting),
 ) -> io::Result<()> {
     let (reader, mut writer) = client.into_split();
     let mut reader = BufReader::new(reader.take(MAX_QUESTION_BYTES));
     let mut line = String::new();
     tokio::time::timeout(PATIENCE, reader.read_line(&mut line)).await??;
     let mut answer = Answer { process: process.into(), pid: std::process::id(), ..Answer::default() };
-    let mut watching = None;
+    let (mut watching, mut is_last) = (None, false);
     let events = match serde_json::from_str(&line) {
         Ok(Question { ask: Ask::Connections, .. }) => {
             answer.connections = observed.connections();
@@ -198,9 +215,15 @@ async fn answer(
             None
         }
         Ok(Question { ask: Ask::Figures, .. }) => {
-            answer.figures = Some(observed.figures());
-            let counters = observed.counters();
-            answer.counters = counters.into_iter().map(|(name, value)| (name.into(), value)).collect();
+            answer.add_figures(observed);
+            None
+        }
+        Ok(Question { ask: Ask::Last, .. }) => {
+            watching = watchers.try_acquire_owned().ok();
+            if watching.is_none() {
+                answer.error = Some(format!("{MAX_WATCHERS} watch already; expected fewer"));
+            }
+            is_last = watching.is_some();
             None
         }
         Ok(Question { ask: Ask::Monitor, early: is_early, .. }) => {
@@ -232,6 +255,14 @@ async fn answer(
     };
     // For a monitor, the answer without content says that every event from now on will come.
     write_line(&mut writer, &answer).await?;
+    if is_last {
+        drop(place);
+        let number = waiting.add(writer.as_ref())?;
+        // More than a question is not expected; the end means that the client waits no more.
+        while reader.read(&mut [0]).await.is_ok_and(|read| read > 0) {}
+        waiting.remove(number);
+        return Ok(());
+    }
     let Some(((kept, mut events), _watching)) = events.zip(watching) else { return Ok(()) };
     drop(place);
     for event in &kept {

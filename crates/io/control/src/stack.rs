@@ -80,7 +80,10 @@ impl Observed for WeakStack {
     }
 
     fn figures(&self) -> FiguresReport {
-        self.upgrade().map(|stack| FiguresReport::of(&stack)).unwrap_or_default()
+        match self.upgrade() {
+            Some(stack) => FiguresReport::of(&stack),
+            None => FiguresReport::new(self.figures(), 0, &[]),
+        }
     }
 
     fn paths(&self) -> Option<PathsReport> {
@@ -92,8 +95,7 @@ impl Observed for WeakStack {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let Some(stack) = self.upgrade() else { return Vec::new() };
-        stack.counters().iter().chain(stack.driver_counters()).collect()
+        self.counters()
     }
 }
 
@@ -107,6 +109,8 @@ struct Narrator {
 #[derive(Debug, Default)]
 struct Known {
     token: u32,
+    /// The peer opened it.
+    is_server_side: bool,
     subflows: Vec<SubflowReport>,
     /// The subflow that made the connection: nobody tells that it is established.
     first: Option<u8>,
@@ -136,13 +140,13 @@ impl Known {
         let subflows = info.subflows.iter().map(|info| SubflowReport::from(info).seen_from(stack));
         let subflows: Vec<SubflowReport> = subflows.collect();
         let first = subflows.iter().find(|subflow| subflow.local_id == 0).map(|subflow| subflow.id);
-        Self { token: info.local_token, subflows, first }
+        Self { token: info.local_token, is_server_side: !info.is_client, subflows, first }
     }
 }
 
 impl Known {
     fn report(&self, kind: EventKind) -> EventReport {
-        EventReport::new(kind, self.token)
+        EventReport { server_side: self.is_server_side, ..EventReport::new(kind, self.token) }
     }
 
     fn of_connection(&self, kind: EventKind) -> EventReport {
@@ -188,13 +192,12 @@ impl Narrator {
                 }
             }
         }
-        let server_side = matches!(event, Event::Accepted { .. });
         if is_new && !matches!(event, Event::Closed(_)) {
-            reports.push(EventReport { server_side, ..known.of_connection(EventKind::Created) });
+            reports.push(known.of_connection(EventKind::Created));
         }
         match *event {
             Event::Accepted { .. } | Event::Connected => {
-                reports.push(EventReport { server_side, ..known.of_connection(EventKind::Established) });
+                reports.push(known.of_connection(EventKind::Established));
             }
             Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow.0) => {
                 reports.push(known.of_subflow(EventKind::SfEstablished, subflow.0, None));

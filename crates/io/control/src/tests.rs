@@ -196,6 +196,10 @@ async fn a_stack_tells_of_a_connection_from_beginning_to_end() {
     let socket = offer(Arc::new(client.downgrade()), folder.path()).expect("a socket");
     let peer = Peer::at(socket.path().into());
     let mut monitor = peer.monitor().await.expect("events");
+    let last = peer.last().await.expect("a place");
+    let served = tempfile::tempdir().expect("a folder");
+    let socket_of_server = offer(Arc::new(server.downgrade()), served.path()).expect("a socket");
+    let mut accepting = Peer::at(socket_of_server.path().into()).monitor().await.expect("events");
     let listener = server.listen((Side::Server.stack_v4(0), 443).into()).expect("a listener");
     let options = ConnectOptions::default();
     let to = listener.local_addr();
@@ -235,6 +239,21 @@ async fn a_stack_tells_of_a_connection_from_beginning_to_end() {
         sent >= 100_000 && paths.iter().all(|path| path.subflows > 0),
         "they outlive the connection: {paths:?}"
     );
+    assert!(seen.iter().all(|event| !event.server_side), "{seen:?}");
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|event: &EventReport| event.event != EventKind::Closed) {
+        let next = tokio::time::timeout(Duration::from_secs(20), accepting.next()).await;
+        seen.push(next.expect("an event in time").expect("a line").expect("an event"));
+    }
+    assert!(seen[0].event == EventKind::Created && seen[0].to_string().ends_with(" server_side"), "{seen:?}");
+    assert!(seen.iter().all(|event| event.server_side), "{seen:?}");
     drop(client);
     assert_eq!(peer.ask(Ask::Connections).await.expect("an answer").connections, []);
+    // The stack is gone before its socket, and what it has counted is told.
+    socket.close();
+    let last = tokio::time::timeout(Duration::from_secs(20), last.wait()).await.expect("it is told in time");
+    let last = last.expect("a line").expect("last words");
+    assert_eq!(last.figures.expect("figures").paths.iter().map(|path| path.sent_bytes).sum::<u64>(), sent);
+    let joins = last.counters.iter().find(|(name, _)| name == "MPJoinSynAckRx").map(|(_, value)| *value);
+    assert!(joins >= Some(1), "{:?}", last.counters);
 }

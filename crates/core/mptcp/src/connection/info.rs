@@ -15,6 +15,8 @@ use crate::subflow::Stage;
 pub struct ConnectionInfo {
     /// Multipath TCP is in use; false after a fallback.
     pub mptcp: bool,
+    /// This end opened the connection.
+    pub is_client: bool,
     /// Version in use.
     pub version: MptcpVersion,
     /// Name of the scheduler.
@@ -151,6 +153,7 @@ impl Connection {
     pub(crate) fn info(&self) -> ConnectionInfo {
         ConnectionInfo {
             mptcp: self.stream.lifecycle.is_mptcp(),
+            is_client: self.stream.negotiation.is_client(),
             version: self.stream.negotiation.version(),
             scheduler: self.scheduling.name(),
             checksum: self.stream.negotiation.has_checksum(),

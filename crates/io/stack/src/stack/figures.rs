@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use polypath_mptcp::Carried;
 
-use super::handle::Stack;
 use crate::tally::Fallback;
 
 /// Numbers that only grow.
@@ -27,22 +26,9 @@ pub struct PathFigures {
     pub carried: Carried,
 }
 
-impl Stack {
-    /// What was counted since the start, over connections that are open and those that have ended.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        let carried = self.shared.peek(|state| state.host.carried());
-        // The underlay has a lock of its own.
-        let named: Vec<_> =
-            carried.into_iter().map(|(addr, carried)| (addr, self.path_name(addr), carried)).collect();
-        self.shared.peek(|state| {
-            let paths = named.into_iter().map(|(address, name, carried)| PathFigures {
-                address,
-                name: state.path_names.name(address, name),
-                carried,
-            });
-            let paths = paths.collect();
-            Figures { paths, fallbacks: state.tally.fallbacks.clone() }
-        })
-    }
+/// What a stack has counted when it is gone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Remains {
+    pub(super) figures: Figures,
+    pub(super) counters: Vec<(&'static str, u64)>,
 }

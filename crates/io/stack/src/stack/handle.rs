@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
@@ -17,6 +17,7 @@ use polypath_wire::FourTuple;
 use tokio::sync::broadcast;
 
 use super::driver::{Receive, Transmit};
+use super::figures::{Figures, Remains};
 use super::state::StackShared;
 use super::task;
 use super::underlay::Underlay;
@@ -152,13 +153,19 @@ impl Stack {
     /// A handle that does not keep the stack running.
     #[must_use]
     pub fn downgrade(&self) -> WeakStack {
-        WeakStack { shared: Arc::downgrade(&self.shared) }
+        WeakStack { shared: Arc::downgrade(&self.shared), left: self.shared.left().clone() }
     }
 
     /// Counters, by the kernel's names.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.with(|state, _| state.host.counters())
+    }
+
+    /// What was counted since the start, over connections that are open and those that have ended.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.shared.figures()
     }
 
     /// The paths that peers were asked not to use, since they held up the rest or would have, by name, or address where they have none.
@@ -239,9 +246,29 @@ impl Stack {
 #[derive(Clone, Debug)]
 pub struct WeakStack {
     shared: Weak<StackShared>,
+    left: Arc<OnceLock<Remains>>,
 }
 
 impl WeakStack {
+    /// As [`Stack::figures`]; those of the end, once the stack is gone.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.remains().figures
+    }
+
+    /// Counters by the kernel's names, those of the driver among them; those of the end, once the stack is gone.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.remains().counters
+    }
+
+    fn remains(&self) -> Remains {
+        match self.shared.upgrade() {
+            Some(shared) => shared.remains(),
+            None => self.left.get().cloned().unwrap_or_default(),
+        }
+    }
+
     /// The stack, if it still runs.
     #[must_use]
     pub fn upgrade(&self) -> Option<Stack> {

@@ -2,7 +2,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use polypath_wire::{Endpoint, Packet, Payload, Transport};
 use tokio::sync::{Notify, broadcast};
 
 use super::driver::Transmit;
+use super::figures::{Figures, PathFigures, Remains};
 use super::path_names::PathNames;
 use super::path_wishes::PathWishes;
 use super::pool::BufferPool;
@@ -46,6 +47,8 @@ pub(super) struct StackShared {
     handles: AtomicUsize,
     write_buffers: BufferPool,
     underlay: Mutex<Option<Box<dyn Underlay>>>,
+    /// What was counted, for those who ask when the stack is gone.
+    left: Arc<OnceLock<Remains>>,
 }
 
 /// The host, and what applications wait for.
@@ -127,6 +130,7 @@ impl StackShared {
             stopping: Notify::new(),
             handles: AtomicUsize::new(0),
             underlay: Mutex::new(None),
+            left: Arc::default(),
             write_buffers: BufferPool::new(WRITE_BUFFER_BYTES, 2 * send_buffer_bytes / WRITE_BUFFER_BYTES),
         })
     }
@@ -181,6 +185,35 @@ impl StackShared {
         self.underlay.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(ask)
     }
 
+    /// What was counted since the start, over connections that are open and those that have ended.
+    pub(super) fn figures(&self) -> Figures {
+        let carried = self.peek(|state| state.host.carried());
+        // The underlay has a lock of its own.
+        let name = |addr| self.underlay(|underlay| underlay.path_name(addr)).flatten();
+        let named: Vec<_> = carried.into_iter().map(|(addr, carried)| (addr, name(addr), carried)).collect();
+        self.peek(|state| {
+            let paths = named.into_iter().map(|(address, name, carried)| PathFigures {
+                address,
+                name: state.path_names.name(address, name),
+                carried,
+            });
+            let paths = paths.collect();
+            Figures { paths, fallbacks: state.tally.fallbacks.clone() }
+        })
+    }
+
+    /// What would be left if the stack were gone now.
+    pub(super) fn remains(&self) -> Remains {
+        let counters = self.peek(|state| state.host.counters());
+        let of_driver = self.underlay(|underlay| underlay.counters()).unwrap_or_default();
+        Remains { figures: self.figures(), counters: counters.iter().chain(of_driver).collect() }
+    }
+
+    /// Where that will be.
+    pub(super) fn left(&self) -> &Arc<OnceLock<Remains>> {
+        &self.left
+    }
+
     pub(super) fn add_handle(&self) {
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
@@ -208,6 +241,8 @@ impl Drop for StackShared {
     /// still there.
     fn drop(&mut self) {
         self.with(|state, now| state.host.abort_undelivered(now));
+        // It goes once.
+        let _ = self.left.set(self.remains());
     }
 }
 
