@@ -116,6 +116,17 @@ impl Totals {
         }
     }
 
+    /// What a stack said when it ended, which [`Totals::update`] may have seen running.
+    pub fn end(&mut self, last: StackSample) {
+        let last = self.within_bounds(last);
+        if let Some(old) = self.live.remove(&last.source)
+            && is_another(&last, &old)
+        {
+            self.ended.add(&old);
+        }
+        self.ended.add(&last);
+    }
+
     fn within_bounds(&mut self, mut sample: StackSample) -> StackSample {
         sample.program = bounded(&mut self.programs, &plain(&sample.program), MOST_PROGRAMS);
         sample.paths.truncate(MOST_PATHS);
@@ -228,6 +239,21 @@ mod tests {
         let sums = totals.sums();
         assert_eq!(sums.counters.len(), 1, "what is no count of events is left out: {sums:?}");
         assert_eq!(sums.fallbacks[&("curl".into(), "syn_dropped".into())], 3);
+    }
+
+    #[test]
+    fn last_words_count_once_whether_or_not_the_stack_was_seen() {
+        let mut totals = Totals::default();
+        totals.end(stack("1.sock", 100));
+        assert_eq!((sent(&totals), totals.programs().len()), (100, 0));
+        totals.update(vec![stack("2.sock", 10)], &[]);
+        totals.end(stack("2.sock", 50));
+        assert_eq!((sent(&totals), totals.programs().len()), (150, 0));
+        // Another process had its number when it was asked last.
+        totals.update(vec![stack("3.sock", 9)], &[]);
+        totals.end(stack("3.sock", 1));
+        totals.update(Vec::new(), &[]);
+        assert_eq!(sent(&totals), 160);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use collect::{Collector, Host};
 pub(super) use offer::{LinkFigures, MetricsArguments};
 use offer::{bind, parse_listen};
 
-/// How often stacks are asked, whether or not anybody wants to know: what one has counted since it was asked last is lost when it ends.
+/// How often stacks are asked, whether or not anybody wants to know: of one that is killed, what it has counted since is lost.
 const ASK_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Args, Debug)]
@@ -47,16 +47,19 @@ polypath metrics --listen 127.0.0.1:9500 --no-history";
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     block_on_interruptibly(async {
-        let collector = Collector::new(Host);
+        let host = Host::default();
+        let collector = Collector::new(host.clone());
         if arguments.once {
             return print_line(collector.text(Format::Prometheus).await.trim_end());
         }
-        let history = open_history(arguments)?;
+        // Whoever has the port already has no use for a history either.
         let listener = bind(arguments.listen)?;
+        let history = open_history(arguments)?;
         complain(&format!("figures at http://{}/metrics", listener.local_addr().map_err(Failure::run)?));
         tokio::select! {
             () = scrape::serve(listener, collector.clone()) => Ok(()),
             ended = ask(&collector, history) => ended,
+            failed = host.hear_the_end() => failed,
         }
     })
 }

@@ -81,7 +81,7 @@ async fn monitor(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Where sockets come, or directories for them.
-fn directories(own: &Path) -> Vec<PathBuf> {
+pub(super) fn directories(own: &Path) -> Vec<PathBuf> {
     let mut directories = vec![own.to_path_buf()];
     if own == Path::new("/run/polypath") {
         let (run, users) = (Path::new("/run"), Path::new("/run/user"));
