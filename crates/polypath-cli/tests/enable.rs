@@ -10,6 +10,7 @@ struct System(tempfile::TempDir);
 
 impl System {
     fn new(files: &[(&str, &str)]) -> Self {
+        let files = &[&[("usr/bin/polypath", "")], files].concat();
         let system = Self(tempfile::tempdir().expect("a folder"));
         for (path, text) in files {
             let path = system.path(path);
@@ -85,7 +86,7 @@ fn a_service_is_started_under_polypath_and_then_as_before() {
     assert!(said.contains("systemctl daemon-reload && systemctl restart 'web.service'"), "{said}");
     let written = fs::read_to_string(system.path(DROP_IN)).expect("the drop-in");
     assert!(shown.ends_with(&written), "{shown}");
-    let polypath = env!("CARGO_BIN_EXE_polypath");
+    let polypath = "/usr/bin/polypath";
     let start = format!(
         "ExecStart=\nExecStart=-{polypath} preload --engine=tun --interface=wlan0,priority=1 -- /usr/sbin/web -g 'daemon off;' $OPTIONS\n"
     );
@@ -99,6 +100,25 @@ fn a_service_is_started_under_polypath_and_then_as_before() {
     system.does(&["disable", "web.service"]);
     assert_eq!(system.files(), before);
     system.refuses(&["disable", "web.service"], &["web.service", "not enabled"]);
+}
+
+#[test]
+fn an_image_s_services_start_the_polypath_that_is_there() {
+    let system = System::new(&[(&unit("web.service"), WEB)]);
+    let starts = |arguments: &[&str], polypath: &str| {
+        let shown = system.does(&[&["enable", "web", "--dry-run"], arguments].concat());
+        assert!(shown.contains(&format!("\nExecStart=-{polypath} preload -- ")), "{shown}");
+    };
+    starts(&[], "/usr/bin/polypath");
+    starts(&["--command", "/opt/polypath"], "/opt/polypath");
+    system.refuses(&["enable", "web", "--command", "polypath"], &["--command polypath: expected a path"]);
+    fs::remove_file(system.path("usr/bin/polypath")).expect("the file");
+    let wanted =
+        ["not installed there", "expected usr/bin/polypath or usr/local/bin/polypath there, or --command"];
+    system.refuses(&["enable", "web"], &wanted);
+    fs::create_dir_all(system.path("usr/local/bin")).expect("a folder");
+    fs::write(system.path("usr/local/bin/polypath"), "").expect("a file");
+    starts(&[], "/usr/local/bin/polypath");
 }
 
 #[test]

@@ -26,6 +26,8 @@ const FOLDERS: [&str; 6] = [
 const FOLDERS_OF_USERS: [&str; 4] =
     ["etc/systemd/user", "run/systemd/user", "usr/local/lib/systemd/user", "usr/lib/systemd/user"];
 const FILE: &str = "polypath.conf";
+/// Where polypath is in another system, the first first.
+const COMMANDS: [&str; 2] = ["usr/bin/polypath", "usr/local/bin/polypath"];
 /// More is not read of a unit; systemd reads no more either.
 const MAX_UNIT_BYTES: u64 = 1 << 20;
 
@@ -51,6 +53,9 @@ pub(super) struct Arguments {
     unit: String,
     #[command(flatten)]
     places: Places,
+    /// Where polypath is when the service starts [default: this program; with --root, usr/bin or usr/local/bin there]
+    #[arg(long, value_name = "PATH")]
+    command: Option<String>,
     /// Print the drop-in, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -337,13 +342,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         }
     }
 
-    let polypath = std::env::current_exe().map_err(Failure::run)?;
-    let Some(polypath) = polypath.to_str() else {
-        return Err(Failure::input(format!("{}: expected a path in UTF-8", polypath.display())));
-    };
-    if polypath.contains(char::is_control) {
-        return Err(Failure::Input(format!("{polypath}: expected a path without control characters")));
-    }
+    let polypath = &*command(arguments)?;
     let needs_tun = with == With::Preload && options.words.iter().any(|word| word == "--engine=tun");
     if needs_tun && places.user {
         let expected = "expected --engine udp, or --with run";
@@ -372,6 +371,33 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         print_line("no port is published: -p PORT for each on which it is to be reached")?;
     }
     print_line(&apply(places, &unit))
+}
+
+/// What the unit starts: this program, or the one that the other system has.
+fn command(arguments: &Arguments) -> Result<String, Failure> {
+    let root = &arguments.places.root;
+    let command = if let Some(command) = &arguments.command {
+        command.clone()
+    } else if fs::canonicalize(root).is_ok_and(|root| root == Path::new("/")) {
+        let own = std::env::current_exe().map_err(Failure::run)?;
+        let text = own.to_str().map(str::to_string);
+        text.ok_or_else(|| Failure::input(format!("{}: expected a path in UTF-8", own.display())))?
+    } else {
+        let is_there = |path: &&str| arguments.places.resolved(root.join(*path)).is_file();
+        let found = COMMANDS.into_iter().find(is_there).ok_or_else(|| {
+            let [first, second] = COMMANDS;
+            let expected = format!("expected {first} or {second} there, or --command PATH");
+            Failure::Input(format!("{}: polypath is not installed there; {expected}", root.display()))
+        })?;
+        format!("/{found}")
+    };
+    if !command.starts_with('/') {
+        return Err(Failure::Input(format!("--command {command}: expected a path that begins with /")));
+    }
+    if command.contains(char::is_control) {
+        return Err(Failure::Input(format!("{command}: expected a path without control characters")));
+    }
+    Ok(command)
 }
 
 /// What brings a change about.
