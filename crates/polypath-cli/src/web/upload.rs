@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{CONTENT_RANGE, HeaderName};
 use hyper::{Request, Response, StatusCode};
+use polypath_system::console;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
@@ -61,7 +62,13 @@ impl FileServer {
             }
             Opened::Unwanted => return Ok(unwanted()),
         };
-        let Received::Whole(file, stored, digest) = receive(body, file, hasher, &self.memory).await? else {
+        // Keeps the part's lock until it is known what becomes of it.
+        let part = file.try_clone()?;
+        let received = match receive(body, file, hasher, &self.memory).await {
+            Err(error) if is_full(&error) => return Err(upload.give_up(part, error).await),
+            received => received?,
+        };
+        let Received::Whole(file, stored, digest) = received else {
             return Ok(bad("the upload ends too early, or makes no sense"));
         };
         let total = first + stored;
@@ -76,7 +83,16 @@ impl FileServer {
             let is_malformed = told.contains(&Err(MalformedDigest));
             return Ok(bad(if is_malformed { MALFORMED_DIGEST } else { OTHER_DIGEST }));
         }
-        let status = match blocking(move || upload.store(file)).await? {
+        let (upload, stored) = blocking(move || {
+            let stored = upload.store(file);
+            Ok((upload, stored))
+        })
+        .await?;
+        let stored = match stored {
+            Err(error) if is_full(&error) => return Err(upload.give_up(part, error).await),
+            stored => stored?,
+        };
+        let status = match stored {
             Stored::Made => StatusCode::CREATED,
             Stored::Replaced => StatusCode::OK,
             Stored::Unwanted => return Ok(unwanted()),
@@ -96,6 +112,11 @@ fn bad(message: &str) -> Response<Body> {
 
 fn unwanted() -> Response<Body> {
     plain(StatusCode::PRECONDITION_FAILED, "what is there is not what the conditions expect")
+}
+
+/// The disk has no room, or the user may have no more of it.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Where an upload goes.
@@ -185,6 +206,18 @@ impl Upload {
         self.root.rename(&self.part, &self.names)?;
         drop(file);
         Ok(if is_new { Stored::Made } else { Stored::Replaced })
+    }
+
+    /// Removes what came before the disk was full, which would keep it full, and says so; returns why.
+    async fn give_up(self, part: File, error: io::Error) -> io::Error {
+        let name = self.names.join("/").escape_default().to_string();
+        let removed = blocking(move || self.discard(part)).await;
+        let what = match removed {
+            Ok(()) => "what came of it is removed".to_string(),
+            Err(error) => format!("what came of it can't be removed: {error}"),
+        };
+        console::tell(format_args!("polypath: /{name}: can't be stored: {error}; {what}"));
+        error
     }
 
     /// Removes the part. Who opens it meanwhile finds out as in [`Upload::store`].
@@ -350,6 +383,22 @@ mod tests {
         assert_eq!(fs::read(folder.path().join("file")).expect("the file"), b"first");
         assert_eq!(upload.store(second).expect("room"), Stored::Replaced);
         assert_eq!(fs::read(folder.path().join("file")).expect("the file"), b"");
+    }
+
+    #[tokio::test]
+    async fn what_filled_the_disk_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let upload = upload(folder.path());
+        let mut part = ready(&upload);
+        part.write_all(b"as much as there was room for").expect("room");
+        let held = part.try_clone().expect("a descriptor");
+        drop(part);
+        assert_eq!(upload.open(0).expect_err("in use").kind(), io::ErrorKind::WouldBlock);
+        let full = File::options().write(true).open("/dev/full").expect("the device");
+        let error = (&full).write_all(b"x").expect_err("no room");
+        assert!(is_full(&error));
+        assert!(is_full(&upload.give_up(held, error).await));
+        assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
     }
 
     #[test]
