@@ -271,7 +271,7 @@ impl Copier<'_> {
         let accept = [("accept", "application/json".to_string())];
         let fetched = self.client.get(Method::GET, url, &accept).await.map_err(failure)?;
         if !fetched.response.status().is_success() {
-            return Err(refused(url, fetched).await);
+            return Err(refused(url, fetched, self.client.has_token()).await);
         }
         let is_json =
             fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
@@ -319,7 +319,7 @@ impl Copier<'_> {
         let answer = self.client.get(Method::OPTIONS, url, &[]).await.map_err(failure)?;
         let allowed = answer.response.headers().get(ALLOW).and_then(|field| field.to_str().ok());
         if answer.response.headers().contains_key(WWW_AUTHENTICATE) {
-            return Err(wants_token(url));
+            return Err(wants_token(url, self.client.has_token()));
         }
         if allowed.is_some_and(|methods| methods.split(',').any(|method| method.trim() == "PUT")) {
             return Ok(());
@@ -445,7 +445,7 @@ impl Copier<'_> {
         };
         let stored = stored.map_err(failure)?;
         if !stored.response.status().is_success() {
-            return Err(refused(target, stored).await);
+            return Err(refused(target, stored, self.client.has_token()).await);
         }
         let mut compared = None;
         if !self.arguments.no_verify {

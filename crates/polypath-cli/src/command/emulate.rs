@@ -10,7 +10,7 @@ use polypath_config::quantity::parse_span;
 use polypath_emulate::{
     DirectionStatistics, EmulateError, EmulatedLink, Emulation, LinkStatistics, PortStatistics,
 };
-use polypath_link::{LinkConfig, LinkStats};
+use polypath_link::{Change, LinkConfig, LinkStats, Loss, QueueLimit};
 use polypath_metrics::LinkSample;
 use polypath_sim::scenario::{InterfaceLink, InterfaceLinks};
 use polypath_system::{Namespace, Netlink};
@@ -306,10 +306,46 @@ fn show(plan: &InterfaceLinks) -> Result<(), Failure> {
             print_line(&format!("  middleboxes: {}", boxes.join(", ")))?;
         }
         for (at, change) in &link.forward.schedule {
-            print_line(&format!("  at {:.3} s: {change:?}", at.as_secs_f64()))?;
+            print_line(&format!("  at {:.3} s: {}", at.as_secs_f64(), changed(change)))?;
         }
     }
     Ok(())
+}
+
+fn changed(change: &Change) -> String {
+    match change {
+        Change::Rate(Some(rate)) => format!("{} Mbit/s", rate.as_bps() as f64 / 1e6),
+        Change::Rate(None) => "no limit".into(),
+        Change::Delay(delay) => format!("{} ms", delay.as_millis_f64()),
+        Change::Queue(limit) => queue(*limit),
+        Change::Loss(model) => loss(*model),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn queue(limit: QueueLimit) -> String {
+    match limit {
+        QueueLimit::Bytes(bytes) => format!("queue {bytes} bytes"),
+        QueueLimit::Packets(packets) => format!("queue {packets} packets"),
+        QueueLimit::Delay(span) => format!("queue {} ms", span.as_millis_f64()),
+        QueueLimit::Unlimited => "queue without limit".into(),
+    }
+}
+
+fn loss(loss: Loss) -> String {
+    match loss {
+        Loss::None => "no loss".into(),
+        Loss::Random(share) => format!("loss {} %", percent(share)),
+        Loss::GilbertElliott { p, r, bad_loss, good_loss } => {
+            let [p, r, bad, good] = [p, r, bad_loss, good_loss].map(percent);
+            format!("loss {good} % in the good state, {bad} % in the bad one; into it {p} %, out of it {r} %")
+        }
+    }
+}
+
+/// A share in hundredths, without the noise of its last binary digits.
+fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
 }
 
 fn describe(config: &LinkConfig) -> String {
@@ -318,10 +354,28 @@ fn describe(config: &LinkConfig) -> String {
     if !config.jitter.amount.is_zero() {
         words.push(format!("± {} ms", config.jitter.amount.as_millis_f64()));
     }
-    words.push(format!("queue {:?}", config.queue));
-    if config.loss != polypath_link::Loss::None {
-        words.push(format!("loss {:?}", config.loss));
+    words.push(queue(config.queue));
+    if config.loss != Loss::None {
+        words.push(loss(config.loss));
     }
     words.extend(config.impairments.iter().map(ToString::to_string));
     words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_units::BitRate;
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_told_in_words() {
+        let ms = Duration::from_millis;
+        let link = LinkConfig::new(BitRate::from_mbps(10), ms(40), QueueLimit::Delay(ms(80)));
+        assert_eq!(describe(&link), "10 Mbit/s, 40 ms, queue 80 ms");
+        let link = LinkConfig { loss: Loss::Random(0.07), queue: QueueLimit::Packets(5), ..link };
+        assert_eq!(describe(&link), "10 Mbit/s, 40 ms, queue 5 packets, loss 7 %");
+        assert_eq!(changed(&Change::Queue(QueueLimit::Bytes(3000))), "queue 3000 bytes");
+        assert_eq!(changed(&Change::Up), "up");
+    }
 }

@@ -11,7 +11,7 @@ use polypath_control::{Answer, Ask, Change, EndpointReport, Flags, PathsReport, 
 use serde::Serialize;
 
 use super::network::block_on;
-use super::ss::{peers, silence};
+use super::ss::{parse_pid, peers, silence};
 use super::{Failure, complain, harmless, print_json, print_line};
 
 #[derive(Args, Debug)]
@@ -20,7 +20,7 @@ use super::{Failure, complain, harmless, print_json, print_line};
 )]
 pub(super) struct Arguments {
     /// The process whose stack is meant; none is needed where only one runs
-    #[arg(long, value_name = "PID", global = true, conflicts_with = "all")]
+    #[arg(long, value_name = "PID", value_parser = parse_pid, global = true, conflicts_with = "all")]
     pid: Option<u32>,
     /// All stacks of this user
     #[arg(long, global = true)]

@@ -30,8 +30,8 @@ pub(super) struct Arguments {
     /// What is served
     #[arg(default_value = ".")]
     directory: PathBuf,
-    /// Where to listen; [::] is every address of both families
-    #[arg(short, long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0_u16; 8], web::DEFAULT_PORT)))]
+    /// Where to listen; [::], or a port alone, is every address of both families
+    #[arg(short, long, value_name = "[ADDRESS:]PORT", default_value_t = SocketAddr::from(([0_u16; 8], web::DEFAULT_PORT)), value_parser = parse_listen)]
     listen: SocketAddr,
     /// Clients may store files there: those that show a token, which is printed at the start unless --token-file has it;
     /// everybody on this machine if --listen is a loopback address
@@ -54,6 +54,15 @@ pub(super) struct Arguments {
     live: LiveArguments,
     #[command(flatten)]
     engine: EngineArguments,
+}
+
+/// `ADDRESS:PORT`, or a port of all addresses, with or without a colon.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok();
+    let everywhere = port.map(|port| SocketAddr::from(([0_u16; 8], port)));
+    everywhere.or_else(|| text.parse().ok()).ok_or_else(|| {
+        "expected a port, such as 8080, or an address and a port, such as 127.0.0.1:8080 or [::1]:8080".into()
+    })
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
@@ -173,6 +182,17 @@ mod tests {
     use hyper::{Method, StatusCode};
 
     use super::*;
+
+    #[test]
+    fn a_port_alone_is_at_all_addresses() {
+        for text in ["8099", ":8099", "[::]:8099"] {
+            assert_eq!(parse_listen(text), Ok(([0_u16; 8], 8099).into()), "{text}");
+        }
+        assert_eq!(parse_listen("127.0.0.1:80"), Ok(([127, 0, 0, 1], 80).into()));
+        for wrong in ["", ":", "localhost", "127.0.0.1", "::", "1.2.3.4:70000"] {
+            assert!(parse_listen(wrong).is_err_and(|error| error.contains("such as 8080")), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_line_ends_with_the_interface_that_the_client_came_over() {

@@ -3,6 +3,7 @@
 mod filter;
 mod rows;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,6 +14,8 @@ use filter::Filter;
 use futures_util::future::join_all;
 use polypath_control::{ANSWER_LIMIT, Answer, Ask, Peer, find};
 use polypath_system::runtime_directory;
+use serde::Serialize;
+
 use rows::{Shown, subject, subject_of_listener, table};
 
 use super::network::block_on;
@@ -81,6 +84,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let filter = Filter::parse(&arguments.filter).map_err(Failure::input)?;
     let mut answers = block_on(ask(if arguments.summary { Ask::Counters } else { Ask::Connections }))?;
     let shown = arguments.shown(&filter);
+    if arguments.json && arguments.summary {
+        return print_json(&answers.iter().map(Counters::of).collect::<Vec<_>>());
+    }
     if arguments.json {
         for answer in &mut answers {
             thin(&shown, &filter, answer);
@@ -212,6 +218,31 @@ fn is_its_users(directory: &PathBuf) -> bool {
     found.zip(owner_above).is_some_and(|(found, above)| found.is_dir() && found.uid() == above.uid())
 }
 
+/// The process that a user names; the system's own numbers are small.
+pub(super) fn parse_pid(text: &str) -> Result<u32, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "expected the number of a process, such as 1234; `polypath ss -p` shows them".into())
+}
+
+/// The counters of a stack, by the names that `nstat` has for them.
+#[derive(Serialize)]
+struct Counters<'a> {
+    process: &'a str,
+    pid: u32,
+    counters: BTreeMap<String, u64>,
+}
+
+impl<'a> Counters<'a> {
+    fn of(answer: &'a Answer) -> Self {
+        let counters = answer.counters.iter().map(|(name, value)| (name_of(name), *value)).collect();
+        Self { process: &answer.process, pid: answer.pid, counters }
+    }
+}
+
+fn name_of(counter: &str) -> String {
+    format!("MPTcpExt{counter}")
+}
+
 /// As `nstat` prints them; the numbers of all stacks together.
 fn counters(arguments: &Arguments, answers: &[Answer]) -> String {
     let mut sums: Vec<(&str, u64)> = Vec::new();
@@ -226,7 +257,7 @@ fn counters(arguments: &Arguments, answers: &[Answer]) -> String {
         let _ = writeln!(text, "#polypath");
     }
     for (name, value) in sums.into_iter().filter(|(_, value)| arguments.zeros || *value > 0) {
-        let _ = writeln!(text, "{:<32}{value:<19}0.0", format!("MPTcpExt{name}"));
+        let _ = writeln!(text, "{:<32}{value:<19}0.0", name_of(name));
     }
     text
 }

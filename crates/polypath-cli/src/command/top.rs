@@ -10,7 +10,7 @@ use polypath_control::Ask;
 use serde::Serialize;
 
 use super::network::block_on_interruptibly;
-use super::ss::{disarm, peers};
+use super::ss::{disarm, parse_pid, peers};
 use super::{Failure, harmless, harmless_json, print_line};
 use crate::live::{Sample, Screen, View, table};
 
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = parse_delay)]
     delay: Duration,
     /// Show this process alone
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: Option<u32>,
     /// Print a JSON object for each sample
     #[arg(short = 'J', long)]
@@ -102,7 +102,12 @@ async fn lines(arguments: &Arguments) -> Result<(), Failure> {
     while arguments.count.is_none_or(|count| shown < count) {
         ticks.tick().await;
         view.handle_samples(started.elapsed(), &sample(arguments.pid).await?);
-        let report = view.report();
+        let mut report = view.report();
+        // The sum of no numbers at all is -0.0.
+        (report.down_bps, report.up_bps) = (report.down_bps + 0.0, report.up_bps + 0.0);
+        for connection in &mut report.connections {
+            (connection.down_bps, connection.up_bps) = (connection.down_bps + 0.0, connection.up_bps + 0.0);
+        }
         if arguments.json {
             let time = DateTime::<Utc>::from(SystemTime::now()).to_rfc3339_opts(SecondsFormat::Millis, true);
             let text = serde_json::to_string(&Timed { time, report }).map_err(Failure::run)?;

@@ -49,10 +49,10 @@ pub(super) fn download_failure(error: DownloadError, interruption: &Interruption
 const MOST_SAID_BYTES: usize = 200;
 
 /// What a server refuses, in one line: the status, and what it says in plain text, if that is short.
-pub(super) async fn refused(url: &Url, answer: Fetched) -> Failure {
+pub(super) async fn refused(url: &Url, answer: Fetched, has_token: bool) -> Failure {
     let status = answer.response.status();
     if status == StatusCode::UNAUTHORIZED {
-        return wants_token(url);
+        return wants_token(url, has_token);
     }
     let kind = answer.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_plain = kind.is_some_and(|kind| kind.starts_with("text/plain"));
@@ -68,10 +68,9 @@ fn first_line(text: &[u8]) -> String {
     String::from_utf8_lossy(text).lines().next().unwrap_or_default().trim().to_string()
 }
 
-pub(super) fn wants_token(url: &Url) -> Failure {
-    Failure::Run(format!(
-        "{url}: the server wants a token; expected its own in --token-file or POLYPATH_TOKEN"
-    ))
+pub(super) fn wants_token(url: &Url, has_token: bool) -> Failure {
+    let problem = if has_token { "the server has another token" } else { "the server wants a token" };
+    Failure::Run(format!("{url}: {problem}; expected its own in --token-file or POLYPATH_TOKEN"))
 }
 
 /// Between two looks at whether the terminal is free.

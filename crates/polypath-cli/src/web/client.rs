@@ -239,6 +239,11 @@ impl Client {
         self
     }
 
+    /// Whether servers are shown a token.
+    pub(crate) const fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Reads a URL. `polypath://HOST/…` is HTTP at the port of `polypath serve`.
     pub(crate) fn parse(text: &str) -> Result<Url, Error> {
         let wrong = |problem: String| Error::Url { url: text.into(), problem };

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName,
-    HeaderValue, LAST_MODIFIED, LOCATION, ORIGIN, RANGE, VARY, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_RANGES, ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST,
+    HeaderName, HeaderValue, LAST_MODIFIED, LOCATION, ORIGIN, RANGE, VARY, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 
@@ -158,7 +158,7 @@ impl FileServer {
         let result = match *request.method() {
             Method::GET | Method::HEAD if !is_visible => Err(io::ErrorKind::NotFound.into()),
             Method::GET | Method::HEAD => self.read(request, names).await,
-            Method::PUT if right == Right::ShowToken => Ok(unauthorized()),
+            Method::PUT if right == Right::ShowToken => Ok(unauthorized(request.headers())),
             Method::PUT if right == Right::NameUs => Ok(plain(
                 StatusCode::MISDIRECTED_REQUEST,
                 "without a token, storing needs an address or localhost in the URL; expected that, or polypath serve --name",
@@ -415,8 +415,13 @@ fn options(right: Right, is_asked: bool) -> Response<Body> {
 /// How a token can be shown.
 const CHALLENGE: &str = "Bearer realm=\"polypath\", Basic realm=\"polypath\"";
 
-fn unauthorized() -> Response<Body> {
-    let mut answer = plain(StatusCode::UNAUTHORIZED, "storing needs the token of polypath serve");
+fn unauthorized(headers: &HeaderMap) -> Response<Body> {
+    let message = if headers.contains_key(AUTHORIZATION) {
+        "this is not the token of polypath serve; expected the one that it printed or has in --token-file"
+    } else {
+        "storing needs the token of polypath serve"
+    };
+    let mut answer = plain(StatusCode::UNAUTHORIZED, message);
     answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
     answer
 }

@@ -142,7 +142,7 @@ fn only_who_has_the_token_stores_files() {
     site.fails(
         &["cp", "--token-file", &wrong, "big.bin", &site.url("/again")],
         1,
-        "the server wants a token",
+        "the server has another token",
     );
     let output = site.succeeds(&["cp", "-C", "--token-file", &right, "big.bin", &site.url("/again")]);
     let said = String::from_utf8_lossy(&output.stderr).to_string();

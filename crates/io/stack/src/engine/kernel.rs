@@ -180,10 +180,15 @@ impl KernelEngine {
     pub fn listen(&self, local: SocketAddr) -> io::Result<KernelListener> {
         let socket = self.socket(local, self.is_plain_tcp)?;
         socket.set_reuseaddr(true)?;
-        socket
-            .bind(local)
-            .map_err(|error| io::Error::new(error.kind(), format!("can't listen at {local}: {error}")))?;
-        let inner = socket.listen(BACKLOG as u32)?;
+        let refused = |error: io::Error| {
+            let expected = match error.kind() {
+                io::ErrorKind::AddrInUse => "; expected another port, or the end of who has it (`ss -ltnp`)",
+                _ => "",
+            };
+            io::Error::new(error.kind(), format!("can't listen at {local}: {error}{expected}"))
+        };
+        socket.bind(local).map_err(refused)?;
+        let inner = socket.listen(BACKLOG as u32).map_err(refused)?;
         let (tally, wants_multipath) = (self.tally.clone(), !self.is_plain_tcp);
         Ok(KernelListener { inner, keepalive: self.keepalive, tally, wants_multipath })
     }
