@@ -271,7 +271,9 @@ fn systemd_understands_what_is_written() {
     }
     let text = "[Service]\nType=simple\nExecStart=-/bin/sleep --help 'a b' $HOME %n\n";
     let system = System::new(&[(&unit("web.service"), text)]);
-    system.does(&["enable", "web", "--interface", "wlan0,priority=1", "--engine", "tun"]);
+    // It looks for the program on this system.
+    let polypath = env!("CARGO_BIN_EXE_polypath");
+    system.does(&["enable", "web", "-I", "wlan0,priority=1", "--engine", "tun", "--command", polypath]);
     let search = [system.path("etc/systemd/system"), system.path(FOLDER)];
     let search = search.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
     let mut command = Command::new("systemd-analyze");
@@ -288,8 +290,7 @@ fn systemd_understands_what_is_written() {
     // Is the drop-in read at all? What is wrong in it is told.
     let drop_in = system.path(DROP_IN);
     let text = fs::read_to_string(&drop_in).expect("the drop-in");
-    fs::write(&drop_in, text.replace(&format!("-{}", env!("CARGO_BIN_EXE_polypath")), "/no/such/program"))
-        .expect("a file");
+    fs::write(&drop_in, text.replace(&format!("-{polypath}"), "/no/such/program")).expect("a file");
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("/no/such/program"), "{output:?}");
