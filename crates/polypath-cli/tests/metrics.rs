@@ -198,10 +198,10 @@ async fn what_stacks_carried_is_counted_however_short_they_were() {
     // Real ones, which come and go faster than anybody asks.
     std::fs::write(folder.path().join("file"), vec![7; 3_000_000]).expect("a file");
     let mut serving = polypath(&["serve", "--engine", "tcp", "--listen", "127.0.0.1:0"], folder.path());
-    serving.arg(folder.path()).stderr(Stdio::piped()).stdout(Stdio::piped());
+    serving.arg("--quiet").arg(folder.path()).stdout(Stdio::piped());
     let mut serving = Running(serving.spawn().expect("it runs"));
-    let lines = BufReader::new(serving.0.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-    let url = lines.into_iter().find_map(|line| {
+    let mut lines = BufReader::new(serving.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let url = lines.find_map(|line| {
         let at = line.find("http://")?;
         line[at..].split_whitespace().next().map(|url| url.trim_end_matches('/').to_string())
     });

@@ -61,7 +61,8 @@ fn what_nobody_can_read_does_not_change_the_outcome() {
         (&["ss"], 0),
     ] {
         let mut command = polypath(arguments);
-        command.env("POLYPATH_RUNTIME_DIR", folder.path().join("none"));
+        // Hidden: `serve` must not have it, whatever its name.
+        command.env("POLYPATH_RUNTIME_DIR", folder.path().join(".run"));
         let full_status = command.stderr(full()).stdout(Stdio::null()).status().expect("the command");
         assert_eq!(full_status.code(), Some(code), "{arguments:?} with a full standard error");
         let (reader, writer) = std::io::pipe().expect("a pipe");
