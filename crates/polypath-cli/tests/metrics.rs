@@ -179,48 +179,6 @@ async fn a_real_prometheus_scrapes_and_counts_stay_when_stacks_end() {
     assert!(query(sum).contains(",\"8000\"]"), "{}", query(sum));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stacks_carried_is_counted_however_short_they_were() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (_serving, at) = serve(folder.path(), &["--no-history"]);
-    let ask = || get(at, "/metrics").unwrap_or_default();
-    let sent = |text: &str| -> u64 {
-        let counts = text.lines().filter(|line| line.starts_with("polypath_sent_bytes_total{"));
-        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-    };
-    // It waits for the end of this one, and what was added since it was seen is told.
-    let made_up = Arc::new(MadeUp { sent_bytes: AtomicU64::new(1000) });
-    let socket = offer(made_up.clone(), folder.path()).expect("a socket");
-    until("the first stack", || sent(&ask()) == 2000);
-    made_up.sent_bytes.store(4000, Ordering::Relaxed);
-    socket.close();
-    until("what it had at its end", || sent(&ask()) == 8000);
-    // Real ones, which come and go faster than anybody asks.
-    std::fs::write(folder.path().join("file"), vec![7; 3_000_000]).expect("a file");
-    let mut serving = polypath(&["serve", "--engine", "tcp", "--listen", "127.0.0.1:0"], folder.path());
-    serving.arg("--quiet").arg(folder.path()).stdout(Stdio::piped());
-    let mut serving = Running(serving.spawn().expect("it runs"));
-    let mut lines = BufReader::new(serving.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-    let url = lines.find_map(|line| {
-        let at = line.find("http://")?;
-        line[at..].split_whitespace().next().map(|url| url.trim_end_matches('/').to_string())
-    });
-    let url = format!("{}/file", url.expect("it says where"));
-    for _ in 0..3 {
-        let output =
-            polypath(&["get", "--engine", "tcp", "-q", "-o", "/dev/null", &url], folder.path()).output();
-        let output = output.expect("it runs");
-        assert!(output.status.success(), "{output:?}");
-    }
-    let received = |text: &str| -> u64 {
-        let counts = text.lines().filter(|line| {
-            line.starts_with("polypath_received_bytes_total{") && line.contains("stack=\"polypath\"")
-        });
-        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
-    };
-    until("what three transfers brought", || received(&ask()) >= 9_000_000);
-}
-
 #[test]
 fn a_second_recorder_is_refused_in_one_line_and_so_is_history_that_is_not_there() {
     let folder = tempfile::tempdir().expect("a folder");
