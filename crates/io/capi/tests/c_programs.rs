@@ -1,12 +1,18 @@
 //! The header and the library, as C programs use them.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use polypath_system::Namespace;
 use polypath_testbed::{Testbed, built, is_root_or_skip};
+
+/// A user without privileges.
+const NOBODY: u32 = 65_534;
 
 /// Compiles a C source against the header and the shared library.
 fn compile(source: &str, to: &Path) {
@@ -15,7 +21,7 @@ fn compile(source: &str, to: &Path) {
     cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(folder.join("include"));
     cc.arg(folder.join(source)).arg("-o").arg(to).arg("-L").arg(libraries).arg("-lpolypath");
-    cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    cc.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", libraries.display()));
     assert!(cc.status().expect("cc").success(), "{source} compiles");
 }
 
@@ -47,12 +53,16 @@ fn talk_in(
         addr.starts_with("127.").then(|| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket"));
     let silent = silence.as_ref().map(|socket| socket.local_addr().expect("a port").port());
     let folder = tempfile::tempdir().expect("a folder");
+    let is_root = fs::metadata(folder.path()).expect("a folder").uid() == 0;
     let program = |path: &Path, engine: &str| {
         let mut command = Command::new(path);
         if !engine.is_empty() {
             command.env("ENGINE", engine);
         }
         command.env("POLYPATH_RUNTIME_DIR", folder.path());
+        if engine.starts_with("engine=udp") && is_root {
+            command.uid(NOBODY).gid(NOBODY).env("LD_LIBRARY_PATH", path.parent().expect("its folder"));
+        }
         if let Some(port) = silent {
             command.env("SILENT_ENGINE", format!("engine=udp,udp_port={port}"));
         }
@@ -147,11 +157,15 @@ fn our_own_stack_over_udp_needs_no_privileges() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let [calls, bulk, trouble] = ["calls", "bulk", "trouble"].map(|name| {
+    let [calls, bulk, trouble, scarce] = ["calls", "bulk", "trouble", "scarce"].map(|name| {
         let program = folder.path().join(name);
         compile(&format!("tests/{name}.c"), &program);
         program
     });
+    // Where nobody in particular gets at it.
+    let library = folder.path().join("libpolypath.so");
+    fs::copy(built().join("libpolypath.so"), library).expect("the library");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("a mode");
     let here = Namespace::current().expect("this one");
     let here = [&here, &here];
     let port = || {
@@ -173,8 +187,13 @@ fn our_own_stack_over_udp_needs_no_privileges() {
     }
     let (client, server) = talk(&bulk, &["client", "ADDR", "PORT", "20000000"]);
     assert_eq!((&*client, &*server), ("bytes=20000000 busy=1", "echoed"));
-    let (client, _) = talk(&trouble, &["client", "ADDR", "PORT", "1", "127.0.0.1"]);
-    assert_eq!(client, "done");
+    for (program, words) in [
+        (&trouble, &["client", "ADDR", "PORT", "1", "127.0.0.1"][..]),
+        (&scarce, &["client", "ADDR", "PORT"]),
+    ] {
+        let (client, _) = talk(program, words);
+        assert_eq!(client, "done");
+    }
 }
 
 /// Default routes by every path, towards the other side.

@@ -46,16 +46,20 @@ fn wait(fd: c_int, to: SocketAddr) -> io::Result<()> {
     if system::is_nonblocking(fd) {
         return Err(io::Error::from_raw_os_error(libc::EINPROGRESS));
     }
+    // Sending nothing waits as connecting does. But it never connects once more, if that has failed meanwhile.
+    // SAFETY: nothing is read from where the address points.
+    let waited = unsafe { system::sendto(fd, std::ptr::null(), 0, libc::MSG_NOSIGNAL, std::ptr::null(), 0) };
     let to = SockAddr::from(to);
+    // For the kernel the program has been told only now.
     // SAFETY: the address lives through the call, and the length is its own.
-    if unsafe { system::connect(fd, to.as_ptr().cast(), to.len()) } == 0 {
+    if waited == 0 && unsafe { system::connect(fd, to.as_ptr().cast(), to.len()) } == 0 {
         return Ok(());
     }
     let error = match system::errno() {
         // The socket's time limit is over. For the program it was the first call.
-        libc::EALREADY => libc::EINPROGRESS,
+        libc::EAGAIN => libc::EINPROGRESS,
         // The keeper can only reset it; it knows why.
-        libc::ECONNRESET => reason(fd).unwrap_or(libc::ECONNRESET),
+        libc::ECONNRESET | libc::EPIPE => reason(fd).unwrap_or(libc::ECONNRESET),
         error => error,
     };
     Err(io::Error::from_raw_os_error(error))

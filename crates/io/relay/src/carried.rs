@@ -128,7 +128,7 @@ impl CarriedConnection {
     pub fn failure(&self) -> Option<io::Error> {
         match self.state() {
             State::Failed { errno, message } => {
-                Some(io::Error::new(io::Error::from_raw_os_error(errno).kind(), message.to_string()))
+                Some(io::Error::new(io::Error::from_raw_os_error(errno).kind(), Reason { errno, message }))
             }
             _ => None,
         }
@@ -142,10 +142,19 @@ impl CarriedConnection {
     }
 }
 
+/// Why a connection failed. The kinds of [`io::Error`] are fewer than the numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Reason {
+    errno: i32,
+    message: Arc<str>,
+}
+
 /// The number of errno for an error of the stack, or of the system.
 #[must_use]
 pub fn errno(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(match error.kind() {
+    let reason = || error.get_ref()?.downcast_ref().map(|reason: &Reason| reason.errno);
+    error.raw_os_error().or_else(reason).unwrap_or(match error.kind() {
         io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
         io::ErrorKind::ConnectionReset => libc::ECONNRESET,
         io::ErrorKind::ConnectionAborted => libc::ECONNABORTED,

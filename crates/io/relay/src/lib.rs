@@ -165,8 +165,8 @@ impl Relay {
         })
     }
 
-    /// Makes a program's TCP socket connecting, and says where to: connecting it there once more waits in blocking mode, as
-    /// long as the socket's own time limit says. If it fails the socket is reset, and [`CarriedConnection::error`] says why.
+    /// Makes a program's TCP socket connecting, and says where to: sending nothing waits in blocking mode, as long as the
+    /// socket's own time limit says, and connecting it there once more then tells the kernel that this was seen. If it fails the socket is reset, and [`CarriedConnection::error`] says why.
     pub fn begin(
         &self,
         program: BorrowedFd<'_>,
@@ -176,13 +176,13 @@ impl Relay {
         let Running { runtime, stack, hub } = self.running()?;
         let earlier = self.find(program).and_then(|carried| carried.failure());
         let socket = SockRef::from(&program);
-        if earlier.is_some() {
-            join::forget_refusal(&socket);
-        }
-        let meeting = hub.begin(&socket).map_err(|error| {
+        if let Some(earlier) = earlier
+            && join::forget_refusal(&socket)
+        {
             // It asks why the last attempt failed, as one may.
-            earlier.filter(|_| error.kind() == io::ErrorKind::ConnectionReset).unwrap_or(error)
-        })?;
+            return Err(earlier);
+        }
+        let meeting = hub.begin(&socket)?;
         let to = meeting.to();
         let carried = Arc::new(CarriedConnection::connecting(stack.downgrade(), remote));
         self.shared.remember(program, carried.clone())?;
@@ -350,9 +350,11 @@ impl RelayShared {
                     drop(meeting);
                     pump::pump(&carried, stream, ours, stopping).await;
                 }
-                Err(_) => {
+                // Such as when descriptors have run out.
+                Err(error) => {
+                    carried.failed(&error);
                     stream.abort();
-                    carried.ended();
+                    meeting.refuse().await.unwrap_or_default();
                 }
             },
             // If it can't be told now, its own time limit tells it.
