@@ -7,7 +7,7 @@
  * a thread of the engine joins with the stack's connection: half-close, resets and back-pressure pass through. What the
  * kernel itself tells of addresses and errors is about the loopback interface, so polypath_getsockname,
  * polypath_getpeername and polypath_error are there to ask instead. After fork, a child can go on using its descriptors as
- * long as the parent lives, and opens an engine of its own for new ones. */
+ * long as the parent lives, and opens an engine of its own for new ones: the parent's gives it EINVAL. */
 #ifndef POLYPATH_H
 #define POLYPATH_H
 
@@ -40,7 +40,7 @@ struct polypath_info {
   struct polypath_subflow subflows[POLYPATH_MAX_SUBFLOWS];
 };
 
-/* Starts an engine. Options: words with commas between.
+/* Starts an engine. Options: words with commas or spaces between; "_" or "-" in their names.
  *   engine=kernel      the kernel's Multipath TCP (also NULL or "")
  *   engine=tcp         its plain TCP, to compare with
  *   engine=tun         Polypath's stack on all uplinks; needs CAP_NET_ADMIN
@@ -55,16 +55,19 @@ struct polypath_info {
  *                      none of six probes; 0 never probes, 60 is the default (kernel's engines: setsockopt, SO_KEEPALIVE)
  *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
  *   reachable          take connections from others (udp; needed for polypath_listen)
- * EINVAL for anything else, EPERM without the privileges. */
+ * EINVAL for anything else, and for what is given twice where one is expected; EPERM without the privileges. */
 polypath_engine *polypath_open(const char *options);
 
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
  * written is delivered first, as far as peers take it within seconds, then its connections and listeners end and the
- * network is as it was: call it before the program ends. The descriptors themselves are still the caller's to close. */
+ * network is as it was. The descriptors themselves are still the caller's to close. An engine that is left when the program
+ * returns from main or calls exit is freed then. After _exit, abort or a signal that ends the program, what engine tun has set
+ * up in the network stays until the next engine tun starts there; `polypath doctor` tells of it. So a program should catch
+ * SIGINT and SIGTERM. In a child of fork, this does nothing to the parent's engine. */
 void polypath_free(polypath_engine *engine);
 
 /* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", and with engines tun and udp
- * "scheduler=NAME" and "timeout_ms=NUMBER" (ETIMEDOUT after that time), with commas between. A nonblocking connection is
+ * "scheduler=NAME" and "timeout_ms=NUMBER" (ETIMEDOUT after that time), with commas or spaces between. A nonblocking connection is
  * returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready; it becomes writable when
  * it is, and polypath_error tells how it went. */
 int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, socklen_t length, const char *options);

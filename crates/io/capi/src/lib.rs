@@ -8,21 +8,23 @@
 mod address;
 mod failure;
 mod live;
+mod open_engines;
 mod options;
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Weak};
 
 use address::{address, storage, write_address};
 pub use failure::polypath_strerror;
 use failure::{errno_failure, guard, number, report};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
+use open_engines::{carried, listening};
 use options::SocketOptions;
-use polypath_relay::{CarriedConnection, EngineChoice, Relay};
+use polypath_relay::{EngineChoice, Relay};
 use polypath_stack::engine::{SubflowInfo, socket_info};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
@@ -39,25 +41,11 @@ pub struct polypath_engine {
 
 #[derive(Debug)]
 enum Carrier {
-    Kernel { is_plain_tcp: bool },
-    Relay(Arc<Relay>),
-}
-
-/// The engines with a stack of their own that are open: descriptors belong to one of them, or to the kernel.
-static RELAYS: Mutex<Vec<Arc<Relay>>> = Mutex::new(Vec::new());
-
-fn relays() -> MutexGuard<'static, Vec<Arc<Relay>>> {
-    RELAYS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The relay whose listener this descriptor is.
-fn listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
-    relays().iter().find(|relay| relay.listens_at(fd).is_some()).cloned()
-}
-
-/// The connection of a relay behind a descriptor.
-fn carried(fd: BorrowedFd<'_>) -> Option<Arc<CarriedConnection>> {
-    relays().iter().find_map(|relay| relay.find(fd))
+    Kernel {
+        is_plain_tcp: bool,
+    },
+    /// It is the open engines' own, so that it ends with the program.
+    Relay(Weak<Relay>),
 }
 
 /// `struct polypath_subflow`: a view of [`SubflowInfo`].
@@ -145,8 +133,9 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
             EngineChoice::PlainTcp => Carrier::Kernel { is_plain_tcp: true },
             EngineChoice::Relay(choices) => {
                 let relay = Arc::new(Relay::start(&choices)?);
-                relays().push(relay.clone());
-                Carrier::Relay(relay)
+                let carrier = Carrier::Relay(Arc::downgrade(&relay));
+                open_engines::add(relay)?;
+                carrier
             }
         };
         Ok(Box::into_raw(Box::new(polypath_engine { carrier })))
@@ -162,9 +151,9 @@ pub unsafe extern "C" fn polypath_free(engine: *mut polypath_engine) {
         let engine = unsafe { Box::from_raw(engine) };
         guard((), || {
             if let Carrier::Relay(relay) = &engine.carrier {
-                relays().retain(|other| !Arc::ptr_eq(other, relay));
+                // A child of fork has no part of it but memory, and no thread to end it with.
+                drop(open_engines::take(relay));
             }
-            drop(engine);
             Ok(())
         });
     }
@@ -190,9 +179,10 @@ pub unsafe extern "C" fn polypath_connect(
                 (socket, connected)
             }
             Carrier::Relay(relay) => {
+                let relay = open_engines::usable(relay)?;
                 let socket = loopback_socket(options.is_nonblocking)?;
                 let remote = remote.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
-                let connected = relay.connect(socket.as_fd(), remote, options.for_relay(relay)?);
+                let connected = relay.connect(socket.as_fd(), remote, options.for_relay(&relay)?);
                 (socket, connected)
             }
         };
@@ -230,6 +220,7 @@ pub unsafe extern "C" fn polypath_listen(
                 socket
             }
             Carrier::Relay(relay) => {
+                let relay = open_engines::usable(relay)?;
                 let local = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
                 let socket = loopback_socket(options.is_nonblocking)?;
                 socket.bind(&SockAddr::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
@@ -288,7 +279,7 @@ pub unsafe extern "C" fn polypath_getsockname(
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let borrowed = unsafe { borrow(fd) }?;
-        let listens_at = relays().iter().find_map(|relay| relay.listens_at(borrowed));
+        let listens_at = listening(borrowed).and_then(|relay| relay.listens_at(borrowed));
         let ours = match listens_at {
             Some(at) => Some(at),
             None => carried(borrowed).map(|carried| carried.local()).transpose()?,

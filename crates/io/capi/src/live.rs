@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_void};
 
 use libc::socklen_t;
 
+use crate::borrow;
 use crate::failure::{errno_failure, guard, number};
-use crate::{borrow, relays};
+use crate::open_engines::carrying;
 
 /// # Safety
 /// As for `setsockopt(2)`.
@@ -21,7 +22,7 @@ pub unsafe extern "C" fn polypath_setsockopt(
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let program = unsafe { borrow(fd) }?;
-        let relay = relays().iter().find(|relay| relay.find(program).is_some()).cloned();
+        let relay = carrying(program);
         if relay.is_some() && (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
             return Err(number(
                 libc::ENOPROTOOPT,

@@ -27,13 +27,20 @@ fn unexpected(word: &str, expected: &str) -> io::Error {
 impl<'a> SocketOptions<'a> {
     pub(crate) fn parse(text: &'a str) -> io::Result<Self> {
         let mut options = Self::default();
+        let mut given = Vec::new();
         for word in words(text) {
+            let key = word.split('=').next().unwrap_or(word);
+            if given.contains(&key) {
+                return Err(unexpected(word, "each setting once"));
+            }
+            given.push(key);
             match word.split_once('=') {
                 None if word == "nonblocking" => options.is_nonblocking = true,
                 Some(("congestion", name)) => options.congestion = Some(name),
                 Some(("scheduler", name)) => options.scheduler = Some(name),
                 Some(("timeout_ms", text)) => {
-                    let milliseconds = text.parse().map_err(|_| unexpected(word, KNOWN))?;
+                    let milliseconds =
+                        text.parse().map_err(|_| unexpected(word, "timeout_ms=NUMBER, of milliseconds"))?;
                     options.timeout = Some(Duration::from_millis(milliseconds));
                 }
                 _ => return Err(unexpected(word, KNOWN)),
@@ -82,9 +89,13 @@ mod tests {
         let options = SocketOptions::parse("timeout_ms=250").expect("it is known");
         assert_eq!(options.timeout, Some(Duration::from_millis(250)));
         assert!(options.for_kernel().is_err());
-        for word in ["backup", "timeout_ms=soon"] {
-            let message = SocketOptions::parse(word).expect_err(word).to_string();
-            assert!(message.contains(word) && message.contains("nonblocking"), "{message}");
+        for (text, word, expected) in [
+            ("backup", "backup", "nonblocking"),
+            ("timeout_ms=soon", "timeout_ms=soon", "milliseconds"),
+            ("timeout_ms=1 timeout_ms=2", "timeout_ms=2", "once"),
+        ] {
+            let message = SocketOptions::parse(text).expect_err(word).to_string();
+            assert!(message.contains(word) && message.contains(expected), "{message}");
         }
     }
 }

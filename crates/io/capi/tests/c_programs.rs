@@ -241,3 +241,31 @@ fn our_own_stack_on_the_uplinks_carries_over_both() {
         assert_eq!(rules.lines().count(), 3, "nothing stays behind: {rules}");
     }
 }
+
+fn words_of(what: &str, words: &[&str], namespace: &Namespace) -> String {
+    let output = namespace.run(|| Command::new(what).args(words).output());
+    String::from_utf8_lossy(&output.expect("the namespace").expect(what).stdout).into_owned()
+}
+
+#[test]
+fn what_a_program_does_not_free_ends_with_it_and_a_child_is_told_that_it_has_none() {
+    if !can_run("engines that are not freed") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("leave");
+    compile("tests/leave.c", &program);
+    let testbed = Testbed::new(1).expect("namespaces");
+    add_default_routes(&testbed);
+    for (engine, what) in [("engine=tun", "exit"), ("engine=tun", "fork"), ("engine=udp", "fork")] {
+        let mut command = Command::new(&program);
+        command.arg(what).env("ENGINE", engine).env("POLYPATH_RUNTIME_DIR", folder.path());
+        let output = testbed.client.run(|| command.output()).expect("the namespace").expect("the program");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"done\n", "{engine} {what}: {said}");
+        let rules = words_of("ip", &["rule"], &testbed.client);
+        assert_eq!(rules.lines().count(), 3, "{engine} {what} leaves nothing: {rules}");
+        let tables = words_of("nft", &["list", "tables"], &testbed.client);
+        assert_eq!(tables, "", "{engine} {what}");
+    }
+}

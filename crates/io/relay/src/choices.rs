@@ -59,10 +59,21 @@ pub struct RelayChoices {
 
 const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun or engine=udp";
 const SETTINGS: &str = "interface=NAME, backup=NAME, scheduler=NAME, congestion=NAME, announce=ADDRESS, keepalive=SECONDS, and for engine=udp reachable and udp_port=NUMBER";
+/// Those that can be given once.
+const SINGLE: [&str; 6] = ["engine", "scheduler", "congestion", "keepalive", "udp_port", "reachable"];
+const REPEATED: &str = "each of engine, scheduler, congestion, keepalive, udp_port and reachable once";
 
-/// The words of a list.
+/// The words of a list, with commas or spaces between.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty())
+    text.split(|character: char| character == ',' || character.is_whitespace())
+        .filter(|word| !word.is_empty())
+}
+
+/// A setting's name and value. The names of the command's options are known too.
+fn setting(word: &str) -> (String, Option<&str>) {
+    let (key, value) = word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value)));
+    let key = key.replace('-', "_");
+    (if key == "congestion_control" { "congestion".into() } else { key }, value)
 }
 
 fn unexpected(word: &str, expected: &str) -> ChoiceError {
@@ -73,6 +84,14 @@ impl EngineChoice {
     /// Reads `engine=NAME`, which may be left out for the kernel's, and what else belongs to that engine.
     pub fn parse(text: &str) -> Result<Self, ChoiceError> {
         let mut choice = Self::default();
+        let mut given = Vec::new();
+        for word in words(text) {
+            let (key, _) = setting(word);
+            if SINGLE.contains(&&*key) && given.contains(&key) {
+                return Err(unexpected(word, REPEATED));
+            }
+            given.push(key);
+        }
         // The engine decides which words are allowed, wherever it stands.
         for word in words(text).filter(|word| word.starts_with("engine=")) {
             choice = match word {
@@ -86,6 +105,9 @@ impl EngineChoice {
         for word in words(text).filter(|word| !word.starts_with("engine=")) {
             match &mut choice {
                 Self::Relay(choices) => choices.set(word)?,
+                _ if given.iter().any(|key| key == "engine") => {
+                    return Err(unexpected(word, "no setting but the engine, for the kernel's engines"));
+                }
                 _ => return Err(unexpected(word, ENGINES)),
             }
         }
@@ -119,7 +141,8 @@ impl RelayChoices {
 
     fn set(&mut self, word: &str) -> Result<(), ChoiceError> {
         let bad = || unexpected(word, SETTINGS);
-        match (word.split_once('='), self.driver) {
+        let (key, value) = setting(word);
+        match (value.map(|value| (&*key, value)), self.driver) {
             (Some(("interface", name)), _) => self.interfaces.push(name.to_string()),
             (Some(("backup", name)), _) => self.backups.push(name.to_string()),
             (Some(("announce", text)), driver) => {
@@ -139,14 +162,22 @@ impl RelayChoices {
                 self.congestion = Some(known);
             }
             (Some(("keepalive", text)), _) => {
-                let seconds: u32 = text.parse().map_err(|_| bad())?;
+                let seconds: u32 =
+                    text.parse().map_err(|_| unexpected(word, "keepalive=SECONDS, 0 to 4294967295"))?;
                 let idle = Duration::from_secs(seconds.into());
                 self.keepalive = Some(Keepalive::after(Some(idle).filter(|idle| !idle.is_zero())));
             }
             (Some(("udp_port", port)), Driver::Udp) => {
-                self.udp_port = Some(port.parse().map_err(|_| bad())?);
+                let port = port.parse().ok().filter(|port| *port > 0);
+                self.udp_port = Some(port.ok_or_else(|| unexpected(word, "udp_port=NUMBER, 1 to 65535"))?);
             }
-            (None, Driver::Udp) if word == "reachable" => self.is_reachable = true,
+            (None, Driver::Udp) if key == "reachable" => self.is_reachable = true,
+            _ if key == "udp_port" || word == "reachable" => {
+                return Err(unexpected(
+                    word,
+                    "that setting with engine=udp only, as udp_port=NUMBER or reachable",
+                ));
+            }
             _ => return Err(bad()),
         }
         Ok(())
@@ -224,14 +255,14 @@ mod tests {
     fn engines_and_their_settings_are_read_in_any_order() {
         assert_eq!(EngineChoice::parse(""), Ok(EngineChoice::Kernel));
         assert_eq!(EngineChoice::parse(" engine=tcp "), Ok(EngineChoice::PlainTcp));
-        let choice = EngineChoice::parse("interface=wlan0, engine=udp,backup=wwan0,udp_port=7000,reachable");
+        let choice = EngineChoice::parse("interface=wlan0, engine=udp backup=wwan0,udp-port=7000\treachable");
         let Ok(EngineChoice::Relay(choices)) = choice else { panic!("{choice:?}") };
         let options = choices.udp();
         let paths: Vec<_> =
             options.paths.iter().map(|path| (path.interface.as_deref(), path.is_backup)).collect();
         assert_eq!(paths, [(Some("wlan0"), false), (Some("wwan0"), true)]);
         assert_eq!((options.port, options.is_reachable), (7000, true));
-        let text = "engine=tun,congestion=lia,announce=192.0.2.1:80,announce=2001:db8::1";
+        let text = "engine=tun,congestion-control=lia,announce=192.0.2.1:80,announce=2001:db8::1";
         let Ok(EngineChoice::Relay(choices)) = EngineChoice::parse(text) else {
             panic!("a congestion control that is there")
         };
@@ -246,7 +277,12 @@ mod tests {
         for (text, word, expected) in [
             ("engine=quic", "'engine=quic'", "engine=udp"),
             ("interface=eth0", "'interface=eth0'", "engine=kernel"),
-            ("engine=tun,reachable", "'reachable'", "for engine=udp"),
+            ("engine=tcp interface=eth0", "'interface=eth0'", "kernel's engines"),
+            ("engine=tun,reachable", "'reachable'", "with engine=udp only"),
+            ("engine=udp,engine=tun", "'engine=tun'", "once"),
+            ("engine=udp udp_port=7000 udp-port=7001", "'udp-port=7001'", "once"),
+            ("engine=udp,udp_port=0", "'udp_port=0'", "1 to 65535"),
+            ("engine=udp,keepalive=-1", "'keepalive=-1'", "0 to 4294967295"),
             ("engine=udp,udp_port=99999", "'udp_port=99999'", "udp_port=NUMBER"),
             ("engine=udp,announce=192.0.2.1:80", "'announce=192.0.2.1:80'", "announce=ADDRESS"),
             ("engine=udp,scheduler=best", "'scheduler=best'", "schedulers default"),
