@@ -8,7 +8,7 @@ BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 # Where the library is in no place that the loader knows, programs find it by a path of their own.
-RPATH = $(if $(filter $(PREFIX)/lib,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)$(LIBDIR))
+RPATH = $(if $(filter /usr/lib /usr/local/lib,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)$(LIBDIR))
 comma := ,
 PROFILE ?= release
 STATIC_TARGET := $(shell uname -m)-unknown-linux-gnu
