@@ -179,6 +179,28 @@ async fn a_real_prometheus_scrapes_and_counts_stay_when_stacks_end() {
     assert!(query(sum).contains(",\"8000\"]"), "{}", query(sum));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_carried_after_the_last_look_is_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_serving, at) = serve(folder.path(), &["--no-history"]);
+    let sent = || -> u64 {
+        let text = get(at, "/metrics").unwrap_or_default();
+        let counts = text.lines().filter(|line| line.starts_with("polypath_sent_bytes_total{"));
+        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    // On a busy machine a stack may have ended before anybody hears of it; then another one comes.
+    until("the last words of a stack", || {
+        let before = sent();
+        let made_up = Arc::new(MadeUp { sent_bytes: AtomicU64::new(1000) });
+        let socket = offer(made_up.clone(), folder.path()).expect("a socket");
+        std::thread::sleep(Duration::from_millis(300));
+        made_up.sent_bytes.store(4000, Ordering::Relaxed);
+        socket.close();
+        std::thread::sleep(Duration::from_millis(1200));
+        sent() == before + 8000
+    });
+}
+
 #[test]
 fn a_second_recorder_is_refused_in_one_line_and_so_is_history_that_is_not_there() {
     let folder = tempfile::tempdir().expect("a folder");
