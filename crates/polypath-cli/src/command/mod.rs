@@ -74,6 +74,7 @@ mod transfer;
 mod transfer_report;
 #[cfg(feature = "full")]
 mod uplink_names;
+#[cfg(feature = "full")]
 mod watch;
 
 use std::fmt;
