@@ -71,6 +71,7 @@ lab-full: setup ## All experiments in the size of the documents
 
 interop: setup setup-packages ## Our stack against the kernel's Multipath TCP, the long scenarios too (root)
 	$(CARGO) test -p polypath-cli --test interop -- --include-ignored --nocapture
+	$(CARGO) test -p polypath-capi --test c_programs -- --ignored
 
 deny: setup ## Licences, sources and advisories of dependencies
 	.ci/deny

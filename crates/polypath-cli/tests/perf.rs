@@ -458,7 +458,7 @@ fn mistakes_end_with_one_clear_line() {
         (&["-u", "-Z"], 2, "cannot be used with"),
         (&["-k", "5", "-n", "1M"], 2, "cannot be used with"),
         (&["-b", "1M/0"], 2, "after the slash"),
-        (&["--logfile", "/nowhere/log"], 2, "expected a file that can be written"),
+        (&["--logfile", "/dev/null/log"], 2, "expected a file that can be written"),
         (&["-l", "2M"], 2, "expected 1 to 1M"),
         (&["--scheduler", "fastest"], 2, "lowest-rtt"),
         (&["--scheduler", "round-robin"], 2, "expected --engine tun or udp"),
