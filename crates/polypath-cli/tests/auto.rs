@@ -125,6 +125,36 @@ fn with_the_capability_of_its_file_the_command_needs_no_root() {
     assert_eq!(said(&lab, &mut command), [auto, "65534"]);
 }
 
+/// `polypath run` of a program that does nothing, with its files in the lab's folder.
+fn run_nothing(lab: &Lab, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.env("POLYPATH_RUNTIME_DIR", lab.folder().join("runtime")).env("HOME", lab.folder());
+    command.arg("run").args(options).args(["--", "true"]).current_dir(lab.folder()).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn interfaces_that_are_missing_are_told_at_once() {
+    let Some(lab) = Lab::new_or_skip("interfaces that are missing") else { return };
+    lab.add_default_routes();
+    let missing = "typo0 is not there now (present are: path0, path1); it is used when it comes";
+    for engine in ["tun", "udp"] {
+        let lines = said(&lab, &mut run_nothing(&lab, &["--engine", engine, "-I", "path0", "-I", "typo0"]));
+        assert_eq!(lines, [format!("polypath: {missing}")], "{engine}");
+        let output = lab.output(&mut run_nothing(&lab, &["--engine", engine, "-I", "typo0"]));
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(line, "polypath: there is no interface typo0; present are: path0, path1\n", "{engine}");
+        assert_eq!(output.status.code(), Some(2), "{engine}");
+    }
+    let auto = "polypath: engine tun (our own stack), over path0";
+    let lines = said(&lab, &mut run_nothing(&lab, &["-I", "path0,typo0"]));
+    assert_eq!(lines, [&format!("polypath: {missing}"), auto]);
+    let setting = "[engine]\ninterfaces = [\"path0\", \"typo0\"]\n";
+    std::fs::write(lab.folder().join("polypath.toml"), setting).expect("a file");
+    let lines = said(&lab, &mut run_nothing(&lab, &[]));
+    assert_eq!(lines, [&format!("polypath: polypath.toml: engine.interfaces: {missing}"), auto]);
+}
+
 #[test]
 fn loopback_is_the_kernel_s() {
     let Some(lab) = Lab::new_or_skip("engine auto within a machine") else { return };

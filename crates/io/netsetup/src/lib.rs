@@ -235,16 +235,8 @@ impl NetworkSetup {
     }
 
     fn adapt(&mut self, netlink: &Netlink, state: &SystemState) -> Result<PathChanges, SetupError> {
-        // An interface that was named may be gone for a while.
-        let mut options = self.options.clone();
-        if !self.numbers.is_empty() {
-            options.uplinks.retain(|name| state.link(name).is_some());
-            options.backups.retain(|name| state.link(name).is_some());
-            if options.uplinks.is_empty() && !self.options.uplinks.is_empty() {
-                options.uplinks.clone_from(&options.backups);
-            }
-        }
-        let wanted = NetworkPlan::compute(state, &options, self.installed.slot, &self.tun, &self.numbers)?;
+        let wanted =
+            NetworkPlan::compute(state, &self.options, self.installed.slot, &self.tun, &self.numbers)?;
         let mut changes = PathChanges::default();
         let before = std::mem::replace(&mut self.installed.paths, wanted.paths.clone());
         for old in &before {

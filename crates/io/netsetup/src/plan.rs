@@ -111,7 +111,7 @@ impl NetworkPlan {
     ) -> Result<Self, SetupError> {
         let mut numbers = numbers.clone();
         let mut paths = Vec::new();
-        for (link, is_attached) in interfaces(state, options, tun)? {
+        for (link, is_attached) in interfaces(state, options, tun, &numbers)? {
             let free = (0..MOST_PATHS).find(|number| !numbers.values().any(|used| used == number));
             let Some(number) = numbers.get(&link.name).copied().or(free) else { break };
             numbers.insert(link.name.clone(), number);
@@ -139,19 +139,22 @@ fn contains((network, length): (IpAddr, u8), addr: IpAddr) -> bool {
     }
 }
 
-/// The interfaces to use, usable ones only, and whether each is used for its own networks only. An error if one that the
-/// user named isn't there.
+/// The interfaces to use, usable ones only, and whether each is used for its own networks only. Some that the user named may
+/// come late, or be gone for a while; an error if none of them is or was there.
 fn interfaces<'a>(
     state: &'a SystemState,
     options: &SetupOptions,
     tun: &str,
+    numbers: &BTreeMap<String, u8>,
 ) -> Result<Vec<(&'a Link, bool)>, SetupError> {
-    for name in options.uplinks.iter().chain(&options.backups) {
-        if state.link(name).is_none() {
-            let present = state.links.iter().filter(|link| !link.is_loopback && link.name != tun);
-            let present = present.map(|link| link.name.clone()).collect();
-            return Err(SetupError::NoSuchInterface { name: name.clone(), present });
-        }
+    let mut named = options.uplinks.iter().chain(&options.backups);
+    if let Some(name) = named.clone().next()
+        && numbers.is_empty()
+        && !named.any(|name| state.link(name).is_some())
+    {
+        let present = state.links.iter().filter(|link| !link.is_loopback && link.name != tun);
+        let present = present.map(|link| link.name.clone()).collect();
+        return Err(SetupError::NoSuchInterface { name: name.clone(), present });
     }
     let is_named = |link: &&Link| {
         options.uplinks.is_empty()

@@ -26,7 +26,7 @@ use super::interfaces::{self, Asked, Interface, InterfaceList, parse_interfaces}
 use super::metrics::MetricsArguments;
 use super::network::is_loopback;
 use super::offered::Offered;
-use super::{Failure, chosen, complain, log, print_line};
+use super::{Failure, chosen, complain, log, print_line, readiness};
 
 /// Seconds of silence after which a peer is probed.
 const DEFAULT_KEEPALIVE: u32 = 60;
@@ -130,7 +130,6 @@ impl EngineArguments {
         if let Some(interfaces) =
             settings.interfaces.filter(|_| self.interfaces.is_empty() && self.backup.is_empty())
         {
-            let interfaces = merged.those_that_are_there(interfaces)?;
             merged.interfaces = vec![InterfaceList(interfaces)];
             merged.from_files.push("--interface");
         }
@@ -155,22 +154,20 @@ impl EngineArguments {
         Ok(merged)
     }
 
-    /// Without those that this host has not, such as a modem that is unplugged; all, if nothing would be left.
-    fn those_that_are_there(&self, wanted: Vec<Interface>) -> Result<Vec<Interface>, Failure> {
-        let links = interfaces::links().map_err(Failure::run)?;
-        let (there, missing): (Vec<_>, Vec<_>) =
-            wanted.into_iter().partition(|interface| links.contains(&interface.name));
-        let missing_names: Vec<&str> = missing.iter().map(|interface| interface.name.as_str()).collect();
-        if there.is_empty() {
-            return Ok(missing);
+    /// Says at once what is the matter with interfaces that were named.
+    fn look_at_named(&self, task: Task) -> Result<(), Failure> {
+        let names: Vec<String> = self.named_interfaces().into_iter().map(|named| named.name).collect();
+        if names.is_empty() {
+            return Ok(());
         }
-        if !missing.is_empty() {
-            let names = choice::and(&missing_names);
-            let what = if missing.len() == 1 { "interface" } else { "interfaces" };
-            let place = self.origins.get("interfaces").map_or(String::new(), |origin| format!("{origin}: "));
-            complain(&format!("{place}no {what} {names}; the others are used"));
+        let origin = self.origins.get("interfaces").filter(|_| self.from_files.contains(&"--interface"));
+        let place = origin.map_or(String::new(), |origin| format!("{origin}: "));
+        match readiness::look(&names) {
+            Ok(lines) => lines.iter().for_each(|line| task.tell(&format!("{place}{line}"))),
+            Err(Failure::Input(message)) => return Err(Failure::Input(format!("{place}{message}"))),
+            Err(failure) => return Err(failure),
         }
-        Ok(there)
+        Ok(())
     }
 
     /// Says which settings of files an engine of the kernel's has no use for.
@@ -204,8 +201,8 @@ impl EngineArguments {
         clear_leftovers();
         let engine = match self.engine() {
             Kind::Auto => self.start_best(&chosen, task)?,
-            Kind::Tun => self.start_tun(&chosen)?,
-            Kind::Udp => self.start_udp(task.listens, &chosen)?,
+            Kind::Tun => self.start_tun(&chosen, task)?,
+            Kind::Udp => self.start_udp(&chosen, task)?,
             Kind::Kernel => self.start_kernel(KernelEngine::new()),
             Kind::Tcp => self.start_kernel(KernelEngine::plain_tcp()),
         };
@@ -245,7 +242,7 @@ impl EngineArguments {
         if first.carrier != Carrier::Tun {
             return Ok(self.start_chosen(&first, task));
         }
-        let failed = match self.start_tun(chosen) {
+        let failed = match self.start_tun(chosen, task) {
             Ok(engine) => {
                 task.tell(&first.line);
                 return Ok(engine);
@@ -266,7 +263,10 @@ impl EngineArguments {
         failed: Option<&str>,
     ) -> Result<Choice, Failure> {
         let ours = self.option_of_ours();
-        let (command, asked) = (choice::typed(), self.asked());
+        let (command, mut asked) = (choice::typed(), self.asked());
+        if !self.named_interfaces().is_empty() {
+            asked = asked.among(&interfaces::links().map_err(Failure::run)?);
+        }
         let wanted = Wanted {
             is_local: task.is_local && ours.is_none(),
             failed,
@@ -299,11 +299,17 @@ impl EngineArguments {
     pub(super) fn decided(&self, task: Task) -> Result<Self, Failure> {
         self.check()?;
         if self.engine() != Kind::Auto {
+            if matches!(self.engine(), Kind::Tun | Kind::Udp) {
+                self.look_at_named(task)?;
+            }
             let name = self.engine().to_possible_value();
             self.tell_what_is_left_out(name.as_ref().map_or("", |name| name.get_name()), task);
             return Ok(self.clone());
         }
         let choice = self.choose_engine(&look()?, task, None)?;
+        if choice.carrier == Carrier::Tun {
+            self.look_at_named(task)?;
+        }
         task.tell(&choice.line);
         let engine = match choice.carrier {
             Carrier::Tun => Kind::Tun,
@@ -431,6 +437,7 @@ impl EngineArguments {
         if !self.dry_run {
             return Ok(());
         }
+        self.look_at_named(Task::default())?;
         let namespace = Namespace::current().map_err(Failure::run)?;
         let setup = self.setup();
         let plan = NetworkSetup::dry_run(&namespace, "polypath0", &setup).map_err(setup_failure)?;
@@ -438,7 +445,8 @@ impl EngineArguments {
         Err(Failure::Exit(0))
     }
 
-    fn start_udp(&self, is_reachable: bool, chosen: &ChosenPolicies) -> Result<Engine, Failure> {
+    fn start_udp(&self, chosen: &ChosenPolicies, task: Task) -> Result<Engine, Failure> {
+        self.look_at_named(task)?;
         let path = |interface: Interface| UdpPath {
             interface: Some(interface.name),
             is_backup: interface.is_backup,
@@ -446,7 +454,7 @@ impl EngineArguments {
         };
         let mut options = UdpOptions {
             paths: self.named_interfaces().into_iter().map(path).collect(),
-            is_reachable,
+            is_reachable: task.listens,
             port: self.udp_port.unwrap_or(udp::DEFAULT_PORT),
             announced: self.announce.iter().map(|(addr, _)| *addr).collect(),
             ..UdpOptions::default()
@@ -526,7 +534,8 @@ impl EngineArguments {
         }
     }
 
-    fn start_tun(&self, chosen: &ChosenPolicies) -> Result<Engine, Failure> {
+    fn start_tun(&self, chosen: &ChosenPolicies, task: Task) -> Result<Engine, Failure> {
+        self.look_at_named(task)?;
         let named = self.named_interfaces().into_iter();
         let mut options = UplinkOptions {
             setup: self.setup(),

@@ -37,6 +37,16 @@ impl Asked {
         let used: Vec<&str> = if self.only.is_empty() { uplinks.to_vec() } else { only.collect() };
         (used.into_iter().filter(|name| !backups.contains(name)).collect(), backups)
     }
+
+    /// Without those that are not there; all, if nothing would be left.
+    pub(super) fn among(self, links: &[String]) -> Self {
+        let is_there = |name: &String| links.contains(name);
+        if !self.only.iter().chain(&self.backups).any(is_there) {
+            return self;
+        }
+        let there = |names: Vec<String>| names.into_iter().filter(is_there).collect();
+        Self { only: there(self.only), backups: there(self.backups), ..self }
+    }
 }
 
 const EXPECTED: &str =

@@ -53,6 +53,8 @@ mod perf;
 #[cfg(feature = "full")]
 mod preload;
 #[cfg(feature = "full")]
+mod readiness;
+#[cfg(feature = "full")]
 mod request_log;
 #[cfg(feature = "full")]
 mod run;

@@ -208,6 +208,22 @@ fn a_name_that_is_no_interface_is_an_error_with_the_choices() {
 }
 
 #[test]
+fn a_name_may_be_that_of_an_interface_that_comes_late_or_has_gone() {
+    let uplinks = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
+    let links = |options: &SetupOptions, numbers: &BTreeMap<String, u8>| -> Vec<String> {
+        let plan = NetworkPlan::compute(&state(), options, 0, "polypath0", numbers).unwrap();
+        plan.paths.into_iter().map(|path| path.link).collect()
+    };
+    let options = SetupOptions { uplinks: uplinks(&["eth9", "wlan0"]), ..SetupOptions::default() };
+    assert_eq!(links(&options, &BTreeMap::new()), ["wlan0"]);
+    let options = SetupOptions { uplinks: uplinks(&["eth9"]), ..SetupOptions::default() };
+    let gone = BTreeMap::from([("eth9".to_string(), 0)]);
+    assert!(links(&options, &gone).is_empty(), "what was not named is not used instead");
+    let options = SetupOptions { backups: uplinks(&["eth9"]), ..options };
+    assert!(links(&options, &gone).is_empty());
+}
+
+#[test]
 fn a_slot_whose_numbers_are_in_use_is_passed_over() {
     let free = |change: &dyn Fn(&mut SystemState)| {
         let mut state = state();
