@@ -156,6 +156,42 @@ fn interfaces_that_are_missing_are_told_at_once() {
 }
 
 #[test]
+fn an_interface_without_a_route_to_the_peer_is_told_at_once() {
+    let Some(lab) = Lab::new_or_skip("interfaces without a route") else { return };
+    let route = "route add default via 10.77.0.2 dev path0 metric 100";
+    assert!(lab.output(Command::new("ip").args(route.split(' '))).status.success());
+    lab.file("file", 10_000);
+    let remedy = "add one with: ip route add default via GATEWAY dev path1 metric 200";
+    let line = format!("polypath: path1 has no route to 10.77.0.2; {remedy}");
+    for engine in ["tun", "udp", "auto"] {
+        let output = lab.output(&mut get(&lab, &["--engine", engine, "-I", "path1", "-o", "copy"]));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("{line}\n"), "{engine}");
+        assert_eq!(output.status.code(), Some(2), "{engine}");
+    }
+    let _server = serve(&lab, "kernel");
+    let lines = said(&lab, &mut get(&lab, &["--engine", "tun", "-I", "path0,path1", "-o", "copy"]));
+    assert_eq!(lines[0], line, "{lines:?}");
+    assert!(
+        said(&lab, &mut get(&lab, &["--engine", "tun", "-q", "-I", "path0,path1", "-o", "copy"])).is_empty()
+    );
+    // Peers that only the program knows may be in its own network.
+    let line = format!("polypath: path1 has no default route, and reaches its own networks alone; {remedy}");
+    for engine in ["tun", "udp"] {
+        assert_eq!(
+            said(&lab, &mut run_nothing(&lab, &["--engine", engine, "-I", "path1"])),
+            [&*line],
+            "{engine}"
+        );
+    }
+    // By a rule of its own it has one, for sockets that are bound to it.
+    for words in ["route add default via 10.77.1.2 dev path1 table 77", "rule add oif path1 lookup 77"] {
+        assert!(lab.output(Command::new("ip").args(words.split(' '))).status.success());
+    }
+    assert!(said(&lab, &mut run_nothing(&lab, &["--engine", "udp", "-I", "path1"])).is_empty());
+    assert_eq!(said(&lab, &mut run_nothing(&lab, &["--engine", "tun", "-I", "path1"])), [&*line]);
+}
+
+#[test]
 fn loopback_is_the_kernel_s() {
     let Some(lab) = Lab::new_or_skip("engine auto within a machine") else { return };
     lab.add_default_routes();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use polypath_system::sysctl::{FORWARD_V6, forwarding, forwarding_link, is_accept_ra};
-use polypath_system::{Link, SystemState};
+use polypath_system::{Link, SystemState, network_contains};
 use serde::Serialize;
 
 use super::action::Action;
@@ -72,7 +72,7 @@ impl PathPlan {
 
     /// Length of the longest prefix of a network of this path that has the address in it.
     pub(crate) fn reaches(&self, addr: IpAddr) -> Option<u8> {
-        let containing = self.networks.iter().filter(|network| contains(**network, addr));
+        let containing = self.networks.iter().filter(|network| network_contains(**network, addr));
         containing.map(|(_, length)| *length).max()
     }
 
@@ -121,21 +121,6 @@ impl NetworkPlan {
         let other_addresses = other_addresses(state, options, &paths);
         let device = device_actions(slot, tun, has_force_forwarding(state));
         Ok(Self { slot, base, device, paths, other_addresses })
-    }
-}
-
-/// Whether an address is in a network.
-fn contains((network, length): (IpAddr, u8), addr: IpAddr) -> bool {
-    match (network, addr) {
-        (IpAddr::V4(network), IpAddr::V4(addr)) => {
-            let differing = network.to_bits() ^ addr.to_bits();
-            differing.leading_zeros() >= length.into()
-        }
-        (IpAddr::V6(network), IpAddr::V6(addr)) => {
-            let differing = network.to_bits() ^ addr.to_bits();
-            differing.leading_zeros() >= length.into()
-        }
-        _ => false,
     }
 }
 

@@ -23,4 +23,4 @@ pub use netlink::{Netlink, Rule, Selector};
 pub use real_time::{Timed, WallClock, run_in_real_time};
 pub use runtime_directory::runtime_directory;
 #[cfg(feature = "netlink")]
-pub use system_state::{Link, MAIN_TABLE, Route, SystemState};
+pub use system_state::{Link, MAIN_TABLE, Route, SystemState, network_contains};

@@ -160,6 +160,26 @@ impl Netlink {
         self.wait(&what, self.handle.route().del(route).execute())
     }
 
+    /// Whether the system has a route to `addr` through an interface, in whatever table its rules choose. That the kernel looks
+    /// for an address without a route right behind the interface is none.
+    pub fn leads_to(&self, link: u32, addr: IpAddr) -> io::Result<bool> {
+        let what = format!("the route to {addr}");
+        let length = if addr.is_ipv4() { 32 } else { 128 };
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(addr, length)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, format!("{what}: {error}")))?;
+        let mut message = route.output_interface(link).build();
+        message.header.flags |= RouteFlags::FibMatch;
+        let mut found = self.handle.route().get(message).execute();
+        match self.wait(&what, async move { found.try_next().await }) {
+            Ok(route) => Ok(route.is_some()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
     /// Asks what else rtnetlink offers.
     pub fn ask<T, F: Future<Output = Result<T, rtnetlink::Error>>>(
         &self,

@@ -261,11 +261,33 @@ impl SystemState {
             && self.routes.iter().any(|route| is_through(route) && leads_somewhere(route))
     }
 
+    /// True if a route of the main table leads to an address through an interface.
+    #[must_use]
+    pub fn leads_to(&self, link: u32, addr: IpAddr) -> bool {
+        self.routes.iter().any(|route| route.link == link && network_contains(route.destination, addr))
+    }
+
     /// The default route of a family through an interface: the one that is taken first, if there are several.
     #[must_use]
     pub fn default_route(&self, link: u32, is_v4: bool) -> Option<&Route> {
         let through = self.routes.iter().filter(|route| route.link == link && route.is_default());
         through.filter(|route| route.destination.0.is_ipv4() == is_v4).min_by_key(|route| route.metric)
+    }
+}
+
+/// Whether an address is in a network: an address of it, and the length of its prefix.
+#[must_use]
+pub fn network_contains((network, length): (IpAddr, u8), addr: IpAddr) -> bool {
+    match (network, addr) {
+        (IpAddr::V4(network), IpAddr::V4(addr)) => {
+            let differing = network.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= length.into()
+        }
+        (IpAddr::V6(network), IpAddr::V6(addr)) => {
+            let differing = network.to_bits() ^ addr.to_bits();
+            differing.leading_zeros() >= length.into()
+        }
+        _ => false,
     }
 }
 

@@ -155,7 +155,7 @@ fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> 
         let places = sources.iter().chain([&target]);
         let task = arguments.engine.connecting(places.filter_map(Place::host)).await;
         let task = Task { is_quiet: arguments.quiet, ..task };
-        let engine = arguments.engine.start(policies, task).await?;
+        let engine = arguments.engine.start(policies, &task).await?;
         report.note_engine(arguments.engine.name_of(&engine));
         let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), !arguments.quiet);
         let begun = begun.reaching(sources.iter().chain([&target]).find_map(Place::reached));

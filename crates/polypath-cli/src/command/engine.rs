@@ -24,9 +24,8 @@ use super::configuration::{self, Origin};
 use super::engine_names::{Kind, parse_announced};
 use super::interfaces::{self, Asked, Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
-use super::network::is_loopback;
 use super::offered::Offered;
-use super::{Failure, chosen, complain, log, print_line, readiness};
+use super::{Failure, chosen, complain, log, network, print_line, readiness};
 
 /// Seconds of silence after which a peer is probed.
 const DEFAULT_KEEPALIVE: u32 = 60;
@@ -155,14 +154,20 @@ impl EngineArguments {
     }
 
     /// Says at once what is the matter with interfaces that were named.
-    fn look_at_named(&self, task: Task) -> Result<(), Failure> {
+    fn look_at_named(&self, task: &Task) -> Result<(), Failure> {
         let names: Vec<String> = self.named_interfaces().into_iter().map(|named| named.name).collect();
         if names.is_empty() {
             return Ok(());
         }
         let origin = self.origins.get("interfaces").filter(|_| self.from_files.contains(&"--interface"));
         let place = origin.map_or(String::new(), |origin| format!("{origin}: "));
-        match readiness::look(&names) {
+        let wanted = readiness::Wanted {
+            named: names,
+            peers: &task.peers,
+            is_for_anybody: task.runs_program && !task.listens,
+            has_all_tables: self.engine() == Kind::Udp,
+        };
+        match readiness::look(&wanted) {
             Ok(lines) => lines.iter().for_each(|line| task.tell(&format!("{place}{line}"))),
             Err(Failure::Input(message)) => return Err(Failure::Input(format!("{place}{message}"))),
             Err(failure) => return Err(failure),
@@ -171,7 +176,7 @@ impl EngineArguments {
     }
 
     /// Says which settings of files an engine of the kernel's has no use for.
-    fn tell_what_is_left_out(&self, engine: &str, task: Task) {
+    fn tell_what_is_left_out(&self, engine: &str, task: &Task) {
         if !["kernel", "tcp"].contains(&engine) {
             return;
         }
@@ -195,7 +200,7 @@ impl EngineArguments {
     }
 
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
-    pub(super) async fn start(&self, policies: &Policies, task: Task) -> Result<Engine, Failure> {
+    pub(super) async fn start(&self, policies: &Policies, task: &Task) -> Result<Engine, Failure> {
         let chosen = self.policies(policies)?;
         self.end_if_dry()?;
         clear_leftovers();
@@ -226,17 +231,21 @@ impl EngineArguments {
         }
     }
 
-    /// What a command does that connects to `hosts`: whether all of them are this machine is looked up where it matters.
+    /// What a command does that connects to `hosts`: where they are is looked up where it matters.
     pub(super) async fn connecting<'a>(&self, hosts: impl IntoIterator<Item = &'a str>) -> Task {
-        let mut task = Task { is_local: self.engine() == Kind::Auto, ..Task::default() };
-        for host in hosts {
-            task.is_local = task.is_local && is_loopback(host).await;
+        let (is_auto, is_named) = (self.engine() == Kind::Auto, !self.named_interfaces().is_empty());
+        let mut task = Task { is_local: is_auto, ..Task::default() };
+        for host in hosts.into_iter().filter(|_| is_auto || is_named) {
+            let addresses = network::addresses(host).await;
+            let is_here = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
+            task.is_local = task.is_local && is_here;
+            task.peers.push(addresses);
         }
         task
     }
 
     /// The best that the host allows, in one line on standard error.
-    fn start_best(&self, chosen: &ChosenPolicies, task: Task) -> Result<Engine, Failure> {
+    fn start_best(&self, chosen: &ChosenPolicies, task: &Task) -> Result<Engine, Failure> {
         let abilities = look()?;
         let first = self.choose_engine(&abilities, task, None)?;
         if first.carrier != Carrier::Tun {
@@ -259,7 +268,7 @@ impl EngineArguments {
     fn choose_engine(
         &self,
         abilities: &Abilities,
-        task: Task,
+        task: &Task,
         failed: Option<&str>,
     ) -> Result<Choice, Failure> {
         let ours = self.option_of_ours();
@@ -283,7 +292,7 @@ impl EngineArguments {
         }
     }
 
-    fn start_chosen(&self, choice: &Choice, task: Task) -> Engine {
+    fn start_chosen(&self, choice: &Choice, task: &Task) -> Engine {
         task.tell(&choice.line);
         self.start_kernel(match choice.carrier {
             Carrier::Tcp => KernelEngine::plain_tcp(),
@@ -296,7 +305,7 @@ impl EngineArguments {
     }
 
     /// With a choice in place of `auto`, for programs that start the engine themselves.
-    pub(super) fn decided(&self, task: Task) -> Result<Self, Failure> {
+    pub(super) fn decided(&self, task: &Task) -> Result<Self, Failure> {
         self.check()?;
         if self.engine() != Kind::Auto {
             if matches!(self.engine(), Kind::Tun | Kind::Udp) {
@@ -437,7 +446,7 @@ impl EngineArguments {
         if !self.dry_run {
             return Ok(());
         }
-        self.look_at_named(Task::default())?;
+        self.look_at_named(&Task::default())?;
         let namespace = Namespace::current().map_err(Failure::run)?;
         let setup = self.setup();
         let plan = NetworkSetup::dry_run(&namespace, "polypath0", &setup).map_err(setup_failure)?;
@@ -445,7 +454,7 @@ impl EngineArguments {
         Err(Failure::Exit(0))
     }
 
-    fn start_udp(&self, chosen: &ChosenPolicies, task: Task) -> Result<Engine, Failure> {
+    fn start_udp(&self, chosen: &ChosenPolicies, task: &Task) -> Result<Engine, Failure> {
         self.look_at_named(task)?;
         let path = |interface: Interface| UdpPath {
             interface: Some(interface.name),
@@ -534,7 +543,7 @@ impl EngineArguments {
         }
     }
 
-    fn start_tun(&self, chosen: &ChosenPolicies, task: Task) -> Result<Engine, Failure> {
+    fn start_tun(&self, chosen: &ChosenPolicies, task: &Task) -> Result<Engine, Failure> {
         self.look_at_named(task)?;
         let named = self.named_interfaces().into_iter();
         let mut options = UplinkOptions {
@@ -554,7 +563,7 @@ impl EngineArguments {
 }
 
 /// What a command is to do with its engine.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Task {
     /// It takes connections.
     pub(super) listens: bool,
@@ -564,6 +573,8 @@ pub(super) struct Task {
     pub(super) runs_program: bool,
     /// The choice is not told.
     pub(super) is_quiet: bool,
+    /// Addresses of each peer that it connects to, as far as they matter and are known.
+    pub(super) peers: Vec<Vec<IpAddr>>,
 }
 
 impl Task {
@@ -572,7 +583,7 @@ impl Task {
         Self { listens: true, is_local: at.to_canonical().is_loopback(), ..Self::default() }
     }
 
-    fn tell(self, line: &str) {
+    fn tell(&self, line: &str) {
         if !self.is_quiet {
             complain(line);
         }

@@ -74,7 +74,7 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let task = arguments.engine.connecting(urls.iter().filter_map(Url::host_str)).await;
         let task = Task { is_quiet: arguments.quiet, ..task };
-        let engine = arguments.engine.start(policies, task).await?;
+        let engine = arguments.engine.start(policies, &task).await?;
         report.note_engine(arguments.engine.name_of(&engine));
         let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), !arguments.quiet);
         let begun = begun.reaching(urls.first().and_then(place));

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -150,12 +150,11 @@ pub(super) async fn resolve(
         .ok_or_else(|| Failure::Run(format!("the host \"{host}\" has no address of the wanted family")))
 }
 
-/// Whether a host is this machine, by its loopback interface. One that can't be found is not.
-pub(super) async fn is_loopback(host: &str) -> bool {
+/// The addresses of a host; none if it can't be found.
+pub(super) async fn addresses(host: &str) -> Vec<IpAddr> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let Ok(addresses) = tokio::net::lookup_host((bare, 0)).await else { return false };
-    let mut addresses = addresses.map(|addr| addr.ip().to_canonical()).peekable();
-    addresses.peek().is_some() && addresses.all(|addr| addr.is_loopback())
+    let Ok(addresses) = tokio::net::lookup_host((bare, 0)).await else { return Vec::new() };
+    addresses.map(|addr| addr.ip().to_canonical()).collect()
 }
 
 /// Zero stands for none.

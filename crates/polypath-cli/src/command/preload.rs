@@ -68,7 +68,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut preload = find_library()?.into_os_string();
     let task = Task { runs_program: true, is_quiet: arguments.quiet, ..Task::default() };
     let engine = arguments.engine.configured(Some(program), &Policies::default())?;
-    let options = engine.decided(task)?.words(arguments.reachable)?;
+    let options = engine.decided(&task)?.words(arguments.reachable)?;
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);

@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             runs_program: true,
             ..Task::default()
         };
-        let engine = arguments.engine.start(policies, task).await?;
+        let engine = arguments.engine.start(policies, &task).await?;
         let begun = Begun::connecting(&engine, "peer", arguments.engine.asked(), false);
         let _live = arguments.live.start_beside("polypath run", &engine)?;
         let ended = launch.run(engine.clone()).await.map_err(failure);

@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     }
     block_on(async {
         let task = Task { is_quiet: arguments.quiet, ..Task::listening(arguments.listen.ip()) };
-        let engine = arguments.engine.start(policies, task).await?;
+        let engine = arguments.engine.start(policies, &task).await?;
         let live = arguments.live.start("polypath serve", &engine)?;
         let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
         let address = listener.local_addr().map_err(Failure::run)?;

@@ -211,7 +211,7 @@ async fn client(
     let parameters = parameters(arguments)?;
     let task = arguments.engine.connecting([host]).await;
     let is_quiet = output.form() != Form::Text;
-    let engine = arguments.engine.start(policies, Task { is_quiet, ..task }).await?;
+    let engine = arguments.engine.start(policies, &Task { is_quiet, ..task }).await?;
     let _live = arguments.live.start("polypath perf", &engine)?;
     if let (Engine::Kernel(kernel), true) = (&engine, parameters.wants_mptcp)
         && kernel.is_plain_tcp()
@@ -261,7 +261,7 @@ async fn server(arguments: &Arguments, policies: &Policies, output: &mut Output)
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
     let task = Task::listening(arguments.bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
     let is_quiet = output.form() != Form::Text;
-    let engine = arguments.engine.start(policies, Task { is_quiet, ..task }).await?;
+    let engine = arguments.engine.start(policies, &Task { is_quiet, ..task }).await?;
     let _live = arguments.live.start("polypath perf", &engine)?;
     let mut server = listen(arguments, &engine).await?;
     server.set_progress_limit(arguments.patience.limit());
