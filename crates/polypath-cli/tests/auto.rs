@@ -191,6 +191,51 @@ fn an_interface_without_a_route_to_the_peer_is_told_at_once() {
     assert_eq!(said(&lab, &mut run_nothing(&lab, &["--engine", "tun", "-I", "path1"])), [&*line]);
 }
 
+/// Reads lines until this one comes.
+fn wait_for(lines: &mut impl Iterator<Item = std::io::Result<String>>, wanted: &str) {
+    let mut before = Vec::new();
+    let is_there = lines.map_while(Result::ok).any(|line| {
+        before.push(line);
+        before.last().is_some_and(|line| line == wanted)
+    });
+    assert!(is_there, "{wanted} is not among {before:?}");
+}
+
+#[test]
+fn a_path_that_is_lost_and_one_that_is_back_are_told() {
+    let Some(lab) = Lab::with_rate_or_skip("paths that are lost", "20mbit") else { return };
+    // It takes longer than this test.
+    let file = std::fs::File::create(lab.folder().join("file")).expect("a file");
+    file.set_len(1 << 30).expect("room for nothing");
+    lab.add_default_routes();
+    let _server = serve(&lab, "kernel");
+    let polypath = env!("CARGO_BIN_EXE_polypath");
+    let mut measuring = Command::new(polypath);
+    let _measuring = lab.serve(measuring.args(["perf", "-s", "--engine", "kernel"]), 5201);
+    let get = [polypath, "get", "-q", "--engine", "tcp", "--no-config", "-o", "/dev/null", URL];
+    let run = [&["run", "--engine", "tun", "--"][..], &get].concat();
+    let perf = ["perf", "--engine", "tun", "-c", "10.77.0.2", "-t", "60"];
+    for words in [&run[..], &perf] {
+        let before = lab.carried();
+        let mut command = Command::new(polypath);
+        command.env("POLYPATH_RUNTIME_DIR", lab.folder().join("runtime")).env("HOME", lab.folder());
+        let mut running = lab.start(command.args(words).stdin(Stdio::null()));
+        let mut output = running.0.stdout.take().expect("a pipe");
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let mut lines = BufReader::new(running.0.stderr.take().expect("a pipe")).lines();
+        while lab.carried().iter().zip(before).any(|(now, before)| now - before < 200_000) {
+            assert!(running.0.try_wait().expect("our own").is_none(), "{words:?} has ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        lab.cut(0);
+        wait_for(&mut lines, "polypath: path0 is lost; path1 goes on");
+        for again in ["link set path0 up", "route add default via 10.77.0.2 dev path0 metric 100"] {
+            assert!(lab.output(Command::new("ip").args(again.split(' '))).status.success());
+        }
+        wait_for(&mut lines, "polypath: path0 is back");
+    }
+}
+
 #[test]
 fn loopback_is_the_kernel_s() {
     let Some(lab) = Lab::new_or_skip("engine auto within a machine") else { return };

@@ -24,6 +24,7 @@ use super::transfer::{
     refused, summary, survive_file_size_limit, wants_token,
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
+use super::watch::Telling;
 use super::{Failure, complain};
 
 /// Directories within directories.
@@ -157,7 +158,8 @@ fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> 
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, &task).await?;
         report.note_engine(arguments.engine.name_of(&engine));
-        let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), !arguments.quiet);
+        let telling = if arguments.quiet { Telling::Silent } else { Telling::OverBar };
+        let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), telling);
         let begun = begun.reaching(sources.iter().chain([&target]).find_map(Place::reached));
         let _live = arguments.live.start("polypath cp", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());

@@ -21,6 +21,7 @@ use super::transfer::{
     survive_file_size_limit,
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
+use super::watch::Telling;
 use super::{Failure, complain};
 
 #[derive(Args, Clone, Debug)]
@@ -76,7 +77,8 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
         let task = Task { is_quiet: arguments.quiet, ..task };
         let engine = arguments.engine.start(policies, &task).await?;
         report.note_engine(arguments.engine.name_of(&engine));
-        let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), !arguments.quiet);
+        let telling = if arguments.quiet { Telling::Silent } else { Telling::OverBar };
+        let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), telling);
         let begun = begun.reaching(urls.first().and_then(place));
         let _live = arguments.live.start("polypath get", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());

@@ -11,6 +11,7 @@ use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_e
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
 use super::shares::Begun;
+use super::watch::Telling;
 use super::{Failure, complain, log, network};
 
 #[derive(Clone, Debug, Args)]
@@ -102,7 +103,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             ..Task::default()
         };
         let engine = arguments.engine.start(policies, &task).await?;
-        let begun = Begun::connecting(&engine, "peer", arguments.engine.asked(), false);
+        let telling = if arguments.quiet { Telling::Silent } else { Telling::Line };
+        let begun = Begun::connecting(&engine, "peer", arguments.engine.asked(), telling);
         let _live = arguments.live.start_beside("polypath run", &engine)?;
         let ended = launch.run(engine.clone()).await.map_err(failure);
         begun.tell(&engine, arguments.quiet);

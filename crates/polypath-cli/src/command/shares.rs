@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, IsTerminal};
 use std::net::IpAddr;
 
 use polypath_mptcp::FallbackReason;
@@ -13,7 +12,7 @@ use serde::Serialize;
 
 use super::harmless;
 use super::interfaces::Asked;
-use super::watch::{Seen, Watch};
+use super::watch::{Seen, Telling, Watch};
 
 /// A transfer that has begun.
 #[derive(Debug)]
@@ -65,10 +64,10 @@ impl Begun {
         Self { before: engine.tally(), interfaces: look(), peer: "client", place: None, asked, watch: None }
     }
 
-    /// Takes note of what there is, at the begin of a transfer; `peer` is what the other end is called. With `is_telling`, a
-    /// line says meanwhile which path is lost.
-    pub(super) fn connecting(engine: &Engine, peer: &'static str, asked: Asked, is_telling: bool) -> Self {
-        let watch = Some(Watch::start(engine, is_telling && io::stderr().is_terminal()));
+    /// Takes note of what there is, at the begin of a transfer; `peer` is what the other end is called. Meanwhile it is told
+    /// which path is lost.
+    pub(super) fn connecting(engine: &Engine, peer: &'static str, asked: Asked, telling: Telling) -> Self {
+        let watch = Some(Watch::start(engine, telling));
         Self { peer, asked, watch, ..Self::serving(engine) }
     }
 

@@ -1,6 +1,7 @@
 //! What becomes of paths while a command transfers something: which of them carry, which were lost, which never came to be.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, IsTerminal};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::harmless;
+use super::{complain, harmless};
 
 /// Between two looks at what was carried.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -48,12 +49,36 @@ pub(super) struct Seen {
     failed: BTreeMap<String, SubflowError>,
 }
 
+/// How it is said that a path is lost, or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Not at all.
+    Silent,
+    /// On a terminal, over a progress bar, which is drawn again below.
+    OverBar,
+    /// As a line.
+    Line,
+}
+
+impl Telling {
+    fn tell(self, line: &str) {
+        match self {
+            Self::Silent => {}
+            Self::OverBar if !io::stderr().is_terminal() => {}
+            Self::OverBar if !console::is_held_back() => {
+                console::tell(format_args!("\r\u{1b}[2Kpolypath: {}", harmless(line)));
+            }
+            Self::OverBar | Self::Line => complain(line),
+        }
+    }
+}
+
 impl Watch {
-    /// Watches an engine from now on. With `is_telling`, a line says when a path is lost and when it is back.
-    pub(super) fn start(engine: &Engine, is_telling: bool) -> Self {
+    /// Watches an engine from now on, and tells when a path is lost and when it is back.
+    pub(super) fn start(engine: &Engine, telling: Telling) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (shared, engine) = (seen.clone(), engine.clone());
-        let task = tokio::spawn(async move { follow(&engine, &shared, is_telling).await });
+        let task = tokio::spawn(async move { follow(&engine, &shared, telling).await });
         Self { seen, task }
     }
 
@@ -73,7 +98,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn follow(engine: &Engine, seen: &Mutex<Seen>, is_telling: bool) {
+async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling) {
     let stack = match engine {
         Engine::Stack(stack) => Some(stack),
         _ => None,
@@ -102,11 +127,7 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, is_telling: bool) {
             event = event => match (event, stack) {
                 (Ok((_, id, event)), Some(stack)) => {
                     let line = lock(seen).handle_event(stack, id, &event);
-                    if let Some(line) = line.filter(|_| is_telling) {
-                        // Over a progress bar, which is drawn again below.
-                        let clear = if console::is_held_back() { "" } else { "\r\u{1b}[2K" };
-                        console::tell(format_args!("{clear}polypath: {}", harmless(&line)));
-                    }
+                    line.iter().for_each(|line| telling.tell(line));
                 }
                 (Err(RecvError::Closed), _) => events = None,
                 _ => {}

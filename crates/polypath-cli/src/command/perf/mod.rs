@@ -26,6 +26,7 @@ use super::live::LiveArguments;
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
 use super::shares::Begun;
 use super::transfer::{Patience, seconds};
+use super::watch::Telling;
 use super::{Failure, chosen, complain};
 use output::{Form, Output};
 
@@ -228,7 +229,8 @@ async fn client(
     let is_udp = parameters.protocol == Protocol::Udp;
     tell_of_datagrams(&engine, is_udp);
     let draining = engine.clone();
-    let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), false);
+    let telling = if is_quiet { Telling::Silent } else { Telling::Line };
+    let begun = Begun::connecting(&engine, "server", arguments.engine.asked(), telling);
     let begun = begun.reaching(Some(server.to_string()));
     let client = Client { server_name: host.into(), connect, ..Client::new(engine, server, parameters) };
     let client = Client { progress_limit: arguments.patience.limit(), ..client };
