@@ -33,7 +33,7 @@ fn workspace() -> PathBuf {
 
 /// The folders of all crates.
 fn crates() -> Vec<String> {
-    let floors = ["core", "io", "lab"].map(|floor| (workspace().join(floor), format!("{floor}/")));
+    let floors = ["core", "io", "apps", "lab"].map(|floor| (workspace().join(floor), format!("{floor}/")));
     let folders = floors.into_iter().chain([(workspace(), String::new())]);
     let names = folders.flat_map(|(folder, floor)| {
         let entries = fs::read_dir(folder).expect("a floor").map(|entry| entry.expect("an entry"));
