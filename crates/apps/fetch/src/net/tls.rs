@@ -1,0 +1,185 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::Failure;
+use super::endpoint::Endpoint;
+
+/// The only protocol inside TLS that we speak.
+const ALPN: &[u8] = b"http/1.1";
+
+/// How servers show who they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// A file of certificates in PEM, by which servers' are verified in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whatever a server shows is taken: whoever is on the way can read and change everything.
+    pub is_unverified: bool,
+}
+
+/// Certificates that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {why}", file.display())]
+pub struct TlsSetupError {
+    file: PathBuf,
+    why: String,
+}
+
+/// What connections with TLS share: certificates, and sessions to go on with.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    has_roots: bool,
+}
+
+impl Tls {
+    /// Reads the certificates.
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsSetupError> {
+        let roots = match &options.ca_file {
+            Some(file) => roots_of_file(file)?,
+            None if options.is_unverified => RootCertStore::empty(),
+            None => roots_of_system(),
+        };
+        let has_roots = options.is_unverified || !roots.is_empty();
+        let provider = Arc::new(ring::default_provider());
+        // The provider has what both versions need.
+        let versions: &[&rustls::SupportedProtocolVersion] =
+            &[&rustls::version::TLS13, &rustls::version::TLS12];
+        let builder =
+            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions);
+        let builder =
+            builder.map_err(|error| TlsSetupError { file: PathBuf::from("TLS"), why: error.to_string() })?;
+        let builder = if options.is_unverified {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified { provider }))
+        } else {
+            builder.with_root_certificates(roots)
+        };
+        let mut config = builder.with_no_client_auth();
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(Self { config: Arc::new(config), has_roots })
+    }
+
+    /// Begins TLS on a connection to a host, or through a proxy to it.
+    pub(super) async fn connect(
+        &self,
+        to: &Endpoint,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        if !self.has_roots {
+            return Err(Failure::NoRoots);
+        }
+        let name = match to.ip() {
+            Some(addr) => ServerName::IpAddress(addr.into()),
+            None => ServerName::try_from(to.name()).map_err(|_| Failure::Url)?,
+        };
+        let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
+        let stream = connected.map_err(Failure::Tls)?;
+        // A server without ALPN speaks HTTP/1.1.
+        match stream.get_ref().1.alpn_protocol() {
+            None | Some(ALPN) => Ok(stream),
+            Some(_) => Err(Failure::Protocol),
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("has_roots", &self.has_roots).finish_non_exhaustive()
+    }
+}
+
+fn roots_of_file(file: &Path) -> Result<RootCertStore, TlsSetupError> {
+    let wrong = |why: String| TlsSetupError { file: file.to_owned(), why };
+    let bytes = std::fs::read(file).map_err(|error| wrong(super::error::words(&error)))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&bytes) {
+        let certificate = certificate.map_err(|error| wrong(format!("no PEM: {error}")))?;
+        roots.add(certificate).map_err(|error| wrong(format!("a certificate can't be used: {error}")))?;
+    }
+    if roots.is_empty() {
+        return Err(wrong("there is no certificate in it; expected some in PEM".to_owned()));
+    }
+    Ok(roots)
+}
+
+fn roots_of_system() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    // One that can't be read is no reason not to use the others.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+}
+
+/// Takes every certificate. What the server signs must still be signed with its key.
+#[derive(Debug)]
+struct Unverified {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_certificates_is_said_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str, text: Option<&str>| {
+            let ca_file = folder.path().join(name);
+            if let Some(text) = text {
+                std::fs::write(&ca_file, text).unwrap();
+            }
+            Tls::new(&TlsOptions { ca_file: Some(ca_file), is_unverified: false }).unwrap_err().to_string()
+        };
+        assert!(of("missing.pem", None).ends_with("missing.pem: No such file or directory"));
+        assert!(
+            of("empty.pem", Some("hello")).ends_with("there is no certificate in it; expected some in PEM")
+        );
+        let begun = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+        assert!(of("cut.pem", Some(begun)).contains("cut.pem: no PEM: "));
+        let none = format!("{begun}-----END CERTIFICATE-----\n");
+        assert!(of("none.pem", Some(&none)).contains("none.pem: a certificate can't be used: "));
+    }
+}
