@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("testbed", "io", &["system"]),
     ("capi", "io", &["relay", "stack"]),
     ("preload", "io", &["relay"]),
-    ("fetch", "apps", &["system", "stack"]),
+    ("fetch", "apps", &["units", "system", "stack"]),
     ("sim", "lab", CORE),
     ("lab", "lab", &["units", "wire", "congestion", "mptcp", "link", "config", "sim"]),
     (

@@ -5,6 +5,7 @@ use crate::http1::Fields;
 
 /// What tells one version of a file from another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "net", derive(serde::Serialize, serde::Deserialize))]
 pub struct Version {
     /// With its quotes, and `W/` if it is weak.
     etag: Option<String>,

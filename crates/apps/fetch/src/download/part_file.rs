@@ -1,0 +1,135 @@
+//! A file while it is incomplete: its bytes beside the place where it will be, and which of them are there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Version;
+use crate::schedule::Ranges;
+
+/// The layout of what says which bytes are there.
+const LAYOUT: u32 = 1;
+/// Nobody keeps a list of gaps that is longer.
+const MAX_RECORD_BYTES: u64 = 16 << 20;
+
+/// Which bytes of which version of what are there.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    layout: u32,
+    url: String,
+    version: Version,
+    ranges: Vec<(u64, u64)>,
+}
+
+/// What an earlier attempt left.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) ranges: Ranges,
+    pub(super) version: Option<Version>,
+}
+
+/// A file under way: `FILE.parts` has its bytes, and `FILE.parts.json` says which.
+#[derive(Debug)]
+pub(super) struct PartFile {
+    place: PathBuf,
+    parts: PathBuf,
+    record: PathBuf,
+    file: File,
+}
+
+fn beside(place: &Path, ending: &str) -> PathBuf {
+    let mut name = place.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+impl PartFile {
+    /// Opens the parts of a file, and reads what is there of it if that is to be used.
+    pub(super) fn open(place: &Path, url: &str, resume: bool) -> io::Result<(Self, Left)> {
+        let (parts, record) = (beside(place, ".parts"), beside(place, ".parts.json"));
+        let left = if resume { read(&record, url) } else { Left::default() };
+        let has_left = left.version.is_some();
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(!has_left).open(&parts)?;
+        let mut left = left;
+        if !has_left {
+            remove(&record)?;
+        }
+        // What the record has, and the file has not, is not there.
+        let len = file.metadata()?.len();
+        left.ranges.remove(len..u64::MAX);
+        Ok((Self { place: place.into(), parts, record, file }, left))
+    }
+
+    /// Where the file will be.
+    pub(super) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    /// Forgets what is there.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        remove(&self.record)?;
+        self.file.set_len(0)
+    }
+
+    /// Writes down which bytes are there. A record is whole or the one before.
+    pub(super) fn save(&self, url: &str, version: &Version, ranges: &Ranges) -> io::Result<()> {
+        let ranges = ranges.iter().map(|range| (range.start, range.end)).collect();
+        let record = Record { layout: LAYOUT, url: url.into(), version: version.clone(), ranges };
+        let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
+        let new = beside(&self.record, ".new");
+        fs::write(&new, text)?;
+        fs::rename(&new, &self.record)
+    }
+
+    pub(super) fn try_clone(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// The file is complete: it gets its place.
+    pub(super) fn finish(self, total: u64) -> io::Result<()> {
+        // A longer one was there before.
+        self.file.set_len(total)?;
+        fs::rename(&self.parts, &self.place)?;
+        remove(&self.record)
+    }
+
+    /// What is there is of no use.
+    pub(super) fn discard(self) -> io::Result<()> {
+        remove(&self.record)?;
+        remove(&self.parts)
+    }
+}
+
+fn remove(place: &Path) -> io::Result<()> {
+    match fs::remove_file(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A record that is none, or of something else, is as good as none.
+fn read(place: &Path, url: &str) -> Left {
+    let is_short = fs::metadata(place).is_ok_and(|found| found.len() <= MAX_RECORD_BYTES);
+    let text = if is_short { fs::read(place).ok() } else { None };
+    let record = text.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+    let Some(record) = record.filter(|record| record.layout == LAYOUT && record.url == url) else {
+        return Left::default();
+    };
+    // Without a validator nobody knows whether the rest is of the same file.
+    if record.version.validator().is_none() || record.version.total().is_none() {
+        return Left::default();
+    }
+    let mut ranges = Ranges::new();
+    for (start, end) in record.ranges {
+        ranges.insert(start..end.max(start));
+    }
+    ranges.remove(record.version.total().unwrap_or(0)..u64::MAX);
+    Left { ranges, version: Some(record.version) }
+}

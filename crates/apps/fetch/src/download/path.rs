@@ -1,0 +1,276 @@
+//! One path of a download: it keeps a connection, asks what it is told to ask, and hands on what comes.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use url::Url;
+
+use crate::http1::{self, Head};
+use crate::net::{Dialer, Stream};
+use crate::schedule::RequestId;
+
+/// What is read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Between attempts to connect, at first and at most.
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
+const MOST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A connection to a server.
+pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The round trip that the system measured.
+    fn round_trip(&self) -> Option<Duration>;
+}
+
+/// The future of [`Dial::dial`].
+pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send + 'a>>;
+
+/// A way to servers, such as over one interface.
+pub trait Dial: Send + Sync {
+    /// What people call it, such as `wlan0`.
+    fn name(&self) -> &str;
+    /// Connects to the server of a URL.
+    fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a>;
+    /// The request for a URL on a connection to it.
+    ///
+    /// # Errors
+    /// The URL can't be asked for.
+    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest>;
+}
+
+impl Dial for Dialer {
+    fn name(&self) -> &str {
+        self.interface().unwrap_or("the default route")
+    }
+
+    fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a> {
+        Box::pin(async {
+            let stream = self.dial(url).await.map_err(io::Error::other)?;
+            Ok(Box::new(stream) as Box<dyn Wire>)
+        })
+    }
+
+    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
+        self.request(http1::Method::Get, url)
+    }
+}
+
+impl Wire for Stream {
+    fn round_trip(&self) -> Option<Duration> {
+        self.round_trip_time().ok().flatten()
+    }
+}
+
+/// What a path is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Ask, on the connection of that number.
+    Ask { connection: u64, id: RequestId, range: Option<String> },
+    /// Give up the connection of that number, and make another.
+    Renew { connection: u64, pause: Duration },
+}
+
+/// What a path tells, of its connection of some number.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) path: usize,
+    pub(super) connection: u64,
+    pub(super) event: Event,
+}
+
+#[derive(Debug)]
+pub(super) enum Event {
+    /// It has a connection.
+    Opened {
+        round_trip: Option<Duration>,
+    },
+    /// It could not connect.
+    Failed {
+        cause: String,
+    },
+    Head {
+        id: RequestId,
+        head: Head,
+        round_trip: Option<Duration>,
+    },
+    Data {
+        id: RequestId,
+        bytes: Bytes,
+    },
+    End {
+        id: RequestId,
+    },
+    /// The connection is gone, and whether the server made a mistake.
+    Lost {
+        cause: Option<String>,
+        left_unasked: bool,
+    },
+}
+
+/// What all requests of a download have.
+#[derive(Clone, Debug)]
+pub(super) struct Asking {
+    pub(super) url: Url,
+    pub(super) fields: Vec<(String, String)>,
+}
+
+impl Asking {
+    /// A request for a range of the file, or all.
+    pub(super) fn request(
+        &self,
+        way: &dyn Dial,
+        range: Option<&str>,
+    ) -> Result<http1::Request, http1::InvalidRequest> {
+        let mut request = way.request(&self.url)?;
+        let has = |name: &str| self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        for (name, value) in [
+            ("User-Agent", concat!("polypath/", env!("CARGO_PKG_VERSION"))),
+            ("Accept", "*/*"),
+            ("Accept-Encoding", "identity"),
+        ] {
+            if !has(name) {
+                request = request.with_field(name, value)?;
+            }
+        }
+        for (name, value) in &self.fields {
+            request = request.with_field(name, value)?;
+        }
+        match range {
+            Some(range) => request.with_field("Range", range),
+            None => Ok(request),
+        }
+    }
+}
+
+/// Keeps a connection as long as somebody listens.
+pub(super) async fn keep(
+    path: usize,
+    way: Arc<dyn Dial>,
+    asking: Asking,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    events: mpsc::Sender<Told>,
+) {
+    let mut pause = LEAST_PAUSE;
+    let mut connection = 0;
+    loop {
+        let begun = Instant::now();
+        let dialed = way.dial(&asking.url).await;
+        connection += 1;
+        let tell = |event| events.send(Told { path, connection, event });
+        let is_of_use = match dialed {
+            Err(error) => {
+                let event = Event::Failed { cause: error.to_string() };
+                if tell(event).await.is_err() {
+                    return;
+                }
+                false
+            }
+            Ok(dialed) => match serve(connection, dialed, (&*way, &asking), &mut commands, &tell).await {
+                Some(was_answered) => was_answered,
+                None => return,
+            },
+        };
+        // A connection that brought nothing is not made again at once.
+        if is_of_use {
+            pause = LEAST_PAUSE;
+        } else {
+            sleep(pause.saturating_sub(begun.elapsed())).await;
+            pause = (pause * 2).min(MOST_PAUSE);
+        }
+    }
+}
+
+/// Uses a connection until it ends; whether it brought something. `None` if nobody listens any more.
+async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
+    connection: u64,
+    mut wire: Box<dyn Wire>,
+    (way, asking): (&dyn Dial, &Asking),
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+    tell: &impl Fn(Event) -> T,
+) -> Option<bool> {
+    tell(Event::Opened { round_trip: wire.round_trip() }).await.ok()?;
+    let mut http = http1::Connection::new();
+    // The schedule's name of each request on this connection.
+    let mut asked: Vec<(http1::RequestId, RequestId)> = Vec::new();
+    let mut buffer = BytesMut::new();
+    let mut answers = 0;
+    let cause = loop {
+        buffer.reserve(READ_BYTES);
+        let read = tokio::select! {
+            command = commands.recv() => match command? {
+                Command::Ask { connection: meant, id, range } if meant == connection => {
+                    // Whoever asks has made sure that it can be asked.
+                    if let Ok(request) = asking.request(way, range.as_deref()) {
+                        asked.push((http.request(request), id));
+                    }
+                    let mut sent = Ok(());
+                    while let Some(bytes) = http.poll_transmit() {
+                        sent = wire.write_all(&bytes).await;
+                    }
+                    match sent {
+                        Ok(()) => wire.flush().await.map(|()| None),
+                        Err(error) => Err(error),
+                    }
+                }
+                Command::Renew { connection: meant, pause } if meant == connection => {
+                    drop(wire);
+                    sleep(pause).await;
+                    return Some(true);
+                }
+                Command::Ask { .. } | Command::Renew { .. } => Ok(None),
+            },
+            read = wire.read_buf(&mut buffer) => read.map(Some),
+        };
+        let mut error = None;
+        match read {
+            Ok(None) => continue,
+            Ok(Some(0)) => http.handle_end(),
+            Ok(Some(_)) => {
+                error = http.handle_bytes(buffer.split().freeze()).err().map(|error| error.to_string())
+            }
+            Err(cause) => {
+                http.handle_lost();
+                error = Some(cause.to_string());
+            }
+        }
+        let name = |id: http1::RequestId| asked.iter().find(|(known, _)| *known == id).map(|(_, id)| *id);
+        let mut truncated = false;
+        while let Some(event) = http.poll_event() {
+            let event = match event {
+                http1::Event::Head { id, head } => {
+                    answers += 1;
+                    name(id).map(|id| Event::Head { id, head, round_trip: wire.round_trip() })
+                }
+                http1::Event::Data { id, bytes } => name(id).map(|id| Event::Data { id, bytes }),
+                http1::Event::End { id } => name(id).map(|id| Event::End { id }),
+                // Both are asked again when the connection is gone.
+                http1::Event::Truncated { .. } => {
+                    truncated = true;
+                    None
+                }
+                http1::Event::Unanswered { .. } => None,
+            };
+            if let Some(event) = event {
+                tell(event).await.ok()?;
+            }
+        }
+        if !http.is_open() {
+            break error
+                .or_else(|| truncated.then(|| "the server closed the connection in the middle".into()));
+        }
+        // What is answered is forgotten.
+        let outstanding = http.outstanding();
+        if asked.len() > outstanding + 16 {
+            asked.drain(..asked.len() - outstanding);
+        }
+    };
+    let left_unasked = (1..=2).contains(&answers) && http.outstanding() > 0;
+    tell(Event::Lost { cause, left_unasked }).await.ok()?;
+    Some(answers > 0)
+}

@@ -1,0 +1,242 @@
+//! Downloads from servers of all kinds, over two ways that both lead through the loopback interface.
+
+mod server;
+
+use std::fs;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use url::Url;
+
+use self::server::{Behaviour, Server};
+use super::{Dial, Dialing, Done, DownloadError, Options, Progress, Target, Wire, download};
+use crate::answer::{Digest, DigestAlgorithm};
+use crate::http1;
+use crate::net::{Dialer, Tls, TlsOptions};
+
+/// A way through the loopback interface.
+struct Way(&'static str, Dialer);
+
+impl Dial for Way {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a> {
+        Box::pin(async {
+            let stream = self.1.dial(url).await.map_err(std::io::Error::other)?;
+            Ok(Box::new(stream) as Box<dyn Wire>)
+        })
+    }
+
+    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
+        Dial::request(&self.1, url)
+    }
+}
+
+fn ways() -> mpsc::Receiver<Arc<dyn Dial>> {
+    let (sender, receiver) = mpsc::channel(2);
+    for name in ["wlan0", "wwan0"] {
+        let tls = Tls::new(&TlsOptions::default()).expect("TLS");
+        let way: Arc<dyn Dial> = Arc::new(Way(name, Dialer::new(None, tls)));
+        sender.try_send(way).expect("room");
+    }
+    receiver
+}
+
+/// Each byte tells where it is.
+fn content(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+struct Case {
+    folder: TempDir,
+    options: Options,
+    notices: Vec<String>,
+}
+
+impl Case {
+    fn new() -> Self {
+        let options = Options { silence: Some(Duration::from_secs(3)), ..Options::default() };
+        Self { folder: tempfile::tempdir().expect("a folder"), options, notices: Vec::new() }
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("file")
+    }
+
+    async fn fetch(&mut self, server: &Server) -> Result<Done, DownloadError> {
+        self.fetch_until(server, pending()).await
+    }
+
+    async fn fetch_until(
+        &mut self,
+        server: &Server,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Done, DownloadError> {
+        let target = Target::File { place: self.place(), resume: true };
+        let notices = &mut self.notices;
+        let note = |progress| {
+            if let Progress::Notice(text) = progress {
+                notices.push(text);
+            }
+        };
+        download(server.url(), &self.options, ways(), target, stop, note).await
+    }
+
+    fn has(&self, content: &[u8]) -> bool {
+        let names: Vec<_> = fs::read_dir(self.folder.path()).expect("a folder").collect();
+        fs::read(self.place()).is_ok_and(|found| found == content) && names.len() == 1
+    }
+}
+
+#[tokio::test]
+async fn a_file_comes_over_both_ways() {
+    let file = content(6_000_000);
+    let server =
+        Server::start(file.clone(), Behaviour { bytes_per_second: Some(3_000_000), ..Behaviour::default() })
+            .await;
+    let mut case = Case::new();
+    let done = case.fetch(&server).await.expect("a file");
+    assert!(case.has(&file));
+    assert_eq!(done.path_bytes.iter().sum::<u64>(), 6_000_000);
+    assert!(done.path_bytes.iter().all(|bytes| *bytes > 1_500_000), "{:?}", done.path_bytes);
+    let playback = done.history.playback(None).expect("a playback");
+    assert!(playback.startup_latency < polypath_units::Duration::from_secs(1), "{playback:?}");
+}
+
+#[tokio::test]
+async fn servers_of_all_kinds_give_the_file() {
+    let file = content(700_000);
+    let kinds = [
+        ("plain", Behaviour::default()),
+        ("without ranges", Behaviour { has_ranges: false, ..Behaviour::default() }),
+        ("chunked", Behaviour { has_ranges: false, is_chunked: true, ..Behaviour::default() }),
+        ("without validators", Behaviour { etag: None, ..Behaviour::default() }),
+        ("one request a connection", Behaviour { closes_after: Some(1), ..Behaviour::default() }),
+        ("breaks off", Behaviour { breaks_after: vec![50_000, 10_000, 120_000], ..Behaviour::default() }),
+        (
+            "breaks off without ranges",
+            Behaviour { breaks_after: vec![50_000], has_ranges: false, ..Behaviour::default() },
+        ),
+    ];
+    for (name, behaviour) in kinds {
+        let server = Server::start(file.clone(), behaviour).await;
+        let mut case = Case::new();
+        let done = case.fetch(&server).await;
+        assert!(done.is_ok() && case.has(&file), "{name}: {done:?}");
+    }
+    for len in [0, 1, 65_535, 65_536, 65_537] {
+        let file = content(len);
+        let server = Server::start(file.clone(), Behaviour::default()).await;
+        let mut case = Case::new();
+        let done = case.fetch(&server).await;
+        assert!(done.is_ok() && case.has(&file), "{len} bytes: {done:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_together_is_no_file() {
+    let file = content(3_000_000);
+    let slow = Behaviour { bytes_per_second: Some(6_000_000), ..Behaviour::default() };
+    let kinds = [
+        ("changes", Behaviour { changes_after: Some(2), ..slow.clone() }, "the file changed on the server"),
+        ("other range", Behaviour { shifts_ranges_by: 1, ..slow.clone() }, "asked were"),
+        ("two digests", Behaviour { has_random_digests: true, ..slow.clone() }, "two sha-256 digests"),
+        ("wrong digest", Behaviour { digest: Some([7; 32]), ..slow.clone() }, "expected 0707"),
+        ("refuses", Behaviour { status: Some(404), ..slow.clone() }, "404 (not found)"),
+        ("too long", Behaviour { sends_more_by: 5, ..slow.clone() }, ""),
+    ];
+    for (name, behaviour, words) in kinds {
+        let server = Server::start(file.clone(), behaviour).await;
+        let mut case = Case::new();
+        let failed = case.fetch(&server).await.expect_err(name);
+        assert!(failed.to_string().contains(words), "{name}: {failed}");
+        assert!(!case.place().exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_goes_on_where_another_ended_unless_the_file_is_another_one() {
+    let file = content(3_000_000);
+    let slow = Behaviour { bytes_per_second: Some(2_000_000), ..Behaviour::default() };
+    let server = Server::start(file.clone(), slow.clone()).await;
+    let mut case = Case::new();
+    let stopped = case.fetch_until(&server, tokio::time::sleep(Duration::from_millis(400))).await;
+    assert!(matches!(stopped, Err(DownloadError::Interrupted)), "{stopped:?}");
+    assert!(!case.place().exists());
+    let done = case.fetch(&server).await.expect("the rest");
+    let came: u64 = done.path_bytes.iter().sum();
+    assert!(case.has(&file) && came < 2_800_000, "{came}");
+
+    let mut case = Case::new();
+    let stopped = case.fetch_until(&server, tokio::time::sleep(Duration::from_millis(400))).await;
+    assert!(stopped.is_err());
+    let other: Vec<u8> = file.iter().rev().copied().collect();
+    server.replace(other.clone(), "\"other\"");
+    let done = case.fetch(&server).await;
+    assert!(done.is_ok() && case.has(&other), "{done:?} {:?}", case.notices);
+    assert!(case.notices.iter().any(|notice| notice.contains("from the beginning")), "{:?}", case.notices);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_for_a_while_is_waited_for() {
+    let file = content(2_000_000);
+    let slow = Behaviour { bytes_per_second: Some(2_000_000), ..Behaviour::default() };
+    let server = Server::start(file.clone(), slow).await;
+    let mut case = Case::new();
+    let away = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.pause().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.resume().await;
+    };
+    let (done, ()) = tokio::join!(case.fetch(&server), away);
+    assert!(done.is_ok() && case.has(&file), "{done:?}");
+}
+
+#[tokio::test]
+async fn whoever_takes_it_in_order_gets_it_in_order() {
+    let file = content(3_000_000);
+    let server =
+        Server::start(file.clone(), Behaviour { bytes_per_second: Some(4_000_000), ..Behaviour::default() })
+            .await;
+    let (to, mut from) = tokio::io::duplex(10_000);
+    let digest = Digest { algorithm: DigestAlgorithm::Sha256, value: Sha256::digest(&file).to_vec() };
+    let options = Options { digests: vec![digest], ..Options::default() };
+    let reading = async {
+        let mut found = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut from, &mut found).await.map(|_| found)
+    };
+    let target = Target::Stream(Box::new(to));
+    let (done, found) =
+        tokio::join!(download(server.url(), &options, ways(), target, pending(), |_| ()), reading);
+    assert!(done.is_ok() && found.expect("bytes") == file, "{done:?}");
+}
+
+#[tokio::test]
+async fn a_redirection_is_followed_without_the_password() {
+    let file = content(100_000);
+    let server = Server::start(file.clone(), Behaviour::default()).await;
+    let other = Server::start(
+        Vec::new(),
+        Behaviour { location: Some(server.url().to_string()), ..Behaviour::default() },
+    )
+    .await;
+    let mut case = Case::new();
+    case.options.fields = vec![("Authorization".into(), "Basic x".into()), ("X-Other".into(), "y".into())];
+    let done = case.fetch(&other).await.expect("a file");
+    assert!(case.has(&file) && done.url == server.url());
+    assert!(other.requests().iter().all(|request| request.contains("Authorization: Basic x")));
+    assert!(
+        server
+            .requests()
+            .iter()
+            .all(|request| !request.contains("Basic x") && request.contains("X-Other: y"))
+    );
+}

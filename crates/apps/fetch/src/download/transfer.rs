@@ -1,0 +1,625 @@
+//! One file under way from one URL.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use polypath_units::Instant;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{self, sleep, sleep_until};
+use url::Url;
+
+use super::output::{Output, Target, unwritten};
+use super::part_file::PartFile;
+use super::path::{Asking, Command, Dial, Event, Told, keep};
+use super::{Done, DownloadError, Options, Progress};
+use crate::answer::{Answer, AskedRange, Digest, Extent, Unusable, Version};
+use crate::http1::Head;
+use crate::playback::History;
+use crate::schedule::{PathId, Request, RequestId, Rest, Schedule, Sizing};
+
+/// What paths may tell before it is dealt with: then they read no more.
+const MOST_TOLD: usize = 16;
+/// How often it is written down what is there.
+const SAVING: Duration = Duration::from_secs(1);
+/// A path whose answers can't be used so often in a row is left out.
+const MOST_FAILURES: u32 = 5;
+/// Fields that are for one host only.
+const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// How [`Transfer::run`] ended.
+pub(super) enum Ended {
+    Complete,
+    Redirected(Url),
+}
+
+/// One file under way.
+pub(super) struct Transfer<'o> {
+    options: &'o Options,
+    /// What was asked for at first: an earlier attempt is known by it.
+    original: Url,
+    url: Url,
+    output: Output,
+    sizing: Sizing,
+    schedule: Schedule,
+    /// Of which the bytes are that are there.
+    version: Option<Version>,
+    has_answer: bool,
+    digests: Vec<Digest>,
+    paths: Vec<Path>,
+    began: time::Instant,
+    last_progress: time::Instant,
+    history: History,
+    is_saved: bool,
+    rounds: u32,
+}
+
+/// A path of it.
+struct Path {
+    id: PathId,
+    name: String,
+    commands: mpsc::UnboundedSender<Command>,
+    task: JoinHandle<()>,
+    /// The number of its connection, if it has one.
+    connection: Option<u64>,
+    asked: HashMap<RequestId, Asked>,
+    failures: u32,
+    attempts: u32,
+    was_connected: bool,
+    cause: Option<String>,
+    bytes: u64,
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    start: u64,
+    end: Option<u64>,
+    came_bytes: u64,
+}
+
+impl Asked {
+    fn range(self) -> AskedRange {
+        AskedRange { first: self.start, last: self.end.map(|end| end - 1) }
+    }
+}
+
+impl<'o> Transfer<'o> {
+    pub(super) fn new(url: Url, options: &'o Options, target: Target) -> Result<Self, DownloadError> {
+        let (output, left, best) = match target {
+            Target::File { place, resume } => {
+                let opened = PartFile::open(&place, url.as_str(), resume);
+                let (file, left) = opened.map_err(|cause| DownloadError::Write { place, cause })?;
+                (Output::File(file), left, Sizing::for_files())
+            }
+            Target::Stream(to) => {
+                (Output::Stream(super::output::Ordered::new(to)), Default::default(), Sizing::in_order())
+            }
+        };
+        let mut left = left;
+        // One byte at least comes anew, and says of which version it is.
+        if let Some(total) = left.version.as_ref().and_then(Version::total)
+            && left.ranges.len_bytes() == total
+        {
+            left.ranges.remove(total.saturating_sub(1)..total);
+        }
+        let sizing = options.sizing.clone().unwrap_or(best);
+        let now = time::Instant::now();
+        Ok(Self {
+            options,
+            original: url.clone(),
+            url,
+            output,
+            schedule: Schedule::new(sizing.clone(), left.ranges),
+            sizing,
+            version: left.version,
+            has_answer: false,
+            digests: options.digests.clone(),
+            paths: Vec::new(),
+            began: now,
+            last_progress: now,
+            history: History::new(Instant::ZERO),
+            is_saved: true,
+            rounds: 0,
+        })
+    }
+
+    pub(super) const fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The same file from elsewhere.
+    pub(super) fn redirected(mut self, url: Url) -> Result<Self, DownloadError> {
+        self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
+        self.paths.clear();
+        self.url = url;
+        Ok(self)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Fetches, until all is there or the server sends elsewhere.
+    pub(super) async fn run(
+        &mut self,
+        known: &mut Vec<Arc<dyn Dial>>,
+        ways: &mut mpsc::Receiver<Arc<dyn Dial>>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Ended, DownloadError> {
+        let (events, mut told) = mpsc::channel(MOST_TOLD);
+        while let Ok(way) = ways.try_recv() {
+            known.push(way);
+        }
+        for way in known.iter() {
+            self.add_path(way.clone(), events.clone())?;
+        }
+        let mut saving = time::interval(SAVING);
+        let mut has_more_ways = true;
+        let outcome = loop {
+            self.ask();
+            if self.schedule.is_complete() {
+                break Ok(Ended::Complete);
+            }
+            let handled = tokio::select! {
+                biased;
+                () = &mut stop => Err(DownloadError::Interrupted),
+                Some(event) = told.recv() => self.handle(event, progress).await,
+                way = ways.recv(), if has_more_ways => {
+                    match way {
+                        Some(way) => {
+                            known.push(way.clone());
+                            self.add_path(way, events.clone()).map(|()| None)
+                        }
+                        None => {
+                            has_more_ways = false;
+                            Ok(None)
+                        }
+                    }
+                }
+                _ = saving.tick() => self.save().map(|()| None),
+                () = self.wait_for_timeout() => {
+                    self.schedule.handle_timeout(self.now());
+                    Ok(None)
+                }
+                error = self.wait_for_the_end() => Err(error),
+            };
+            match handled {
+                Ok(None) => {}
+                Ok(Some(ended)) => break Ok(ended),
+                Err(error) => break Err(error),
+            }
+        };
+        if !matches!(outcome, Ok(Ended::Complete)) {
+            // What it failed for is said already.
+            let _ = self.save();
+        }
+        outcome
+    }
+
+    async fn wait_for_timeout(&self) {
+        match self.schedule.poll_timeout() {
+            Some(at) => sleep_until(self.began + Duration::from_nanos(at.as_nanos())).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn wait_for_the_end(&self) -> DownloadError {
+        let silent = async {
+            match self.options.silence {
+                Some(silence) => sleep_until(self.last_progress + silence).await,
+                None => std::future::pending().await,
+            }
+        };
+        let too_long = async {
+            match self.options.most_time {
+                Some(most) => sleep_until(self.began + most).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = silent => DownloadError::Stalled {
+                silent_for: self.options.silence.unwrap_or_default(),
+                causes: self.causes(),
+            },
+            () = too_long => DownloadError::TooLong(self.options.most_time.unwrap_or_default()),
+        }
+    }
+
+    fn add_path(&mut self, way: Arc<dyn Dial>, events: mpsc::Sender<Told>) -> Result<(), DownloadError> {
+        let now = self.now();
+        let id = self.schedule.add_path(now);
+        self.schedule.handle_closed(now, id);
+        let is_at_home = self.original.origin() == self.url.origin();
+        let fields = self.options.fields.iter();
+        let fields =
+            fields.filter(|(name, _)| is_at_home || !FOR_ONE_HOST.contains(&&*name.to_ascii_lowercase()));
+        let asking = Asking { url: self.url.clone(), fields: fields.cloned().collect() };
+        // What can't be asked is not asked later either.
+        asking.request(&*way, None)?;
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let name = way.name().to_string();
+        let task = tokio::spawn(keep(id.index(), way, asking, receiver, events));
+        self.paths.push(Path {
+            id,
+            name,
+            commands,
+            task,
+            connection: None,
+            asked: HashMap::new(),
+            failures: 0,
+            attempts: 0,
+            was_connected: false,
+            cause: None,
+            bytes: 0,
+        });
+        Ok(())
+    }
+
+    /// Asks what is to be asked now.
+    fn ask(&mut self) {
+        self.schedule.set_horizon(self.output.horizon());
+        let now = self.now();
+        for path in &mut self.paths {
+            let Some(connection) = path.connection else { continue };
+            while let Some(Request { id, start, end }) = self.schedule.poll_request(now, path.id) {
+                let asked = Asked { start, end, came_bytes: 0 };
+                path.asked.insert(id, asked);
+                let range = Some(asked.range().to_field());
+                // A path that is gone says so.
+                let _ = path.commands.send(Command::Ask { connection, id, range });
+            }
+        }
+    }
+
+    async fn handle(
+        &mut self,
+        told: Told,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        let Told { path: at, connection, event } = told;
+        let now = self.now();
+        let path = &mut self.paths[at];
+        match event {
+            Event::Opened { round_trip } => {
+                path.connection = Some(connection);
+                path.was_connected = true;
+                path.asked.clear();
+                self.schedule.handle_opened(now, path.id);
+                if let Some(round_trip) = round_trip {
+                    self.schedule.note_round_trip(path.id, round_trip.into());
+                }
+                progress(Progress::Connected { path: at });
+            }
+            Event::Failed { cause } => {
+                let cause = format!("{}: {cause}", path.name);
+                path.attempts += 1;
+                path.cause = Some(cause.clone());
+                progress(Progress::Lost { path: at, cause });
+                self.check_reachable()?;
+            }
+            // Of an earlier connection.
+            _ if path.connection != Some(connection) => {}
+            Event::Lost { cause, left_unasked } => {
+                path.connection = None;
+                self.schedule.handle_closed(now, path.id);
+                if left_unasked {
+                    self.schedule.note_unanswered(path.id);
+                }
+                if let Some(cause) = cause {
+                    let cause = format!("{}: {cause}", path.name);
+                    path.cause = Some(cause.clone());
+                    progress(Progress::Lost { path: at, cause });
+                }
+                self.restart_if_whole(progress)?;
+            }
+            Event::Head { id, head, round_trip } => {
+                if let Some(round_trip) = round_trip {
+                    self.schedule.note_round_trip(path.id, round_trip.into());
+                }
+                return self.handle_head(at, id, &head, progress).await;
+            }
+            Event::Data { id, bytes } => self.handle_data(at, id, bytes, progress).await?,
+            Event::End { id } => {
+                let Some(asked) = path.asked.remove(&id) else { return Ok(None) };
+                if self.schedule.total_bytes().is_none() && self.has_answer {
+                    self.schedule.set_total_bytes(asked.start + asked.came_bytes);
+                } else if asked
+                    .end
+                    .or(self.schedule.total_bytes())
+                    .is_some_and(|end| asked.start + asked.came_bytes < end)
+                {
+                    self.give_up(at, "the server sent less than it had said".into(), progress)?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn check_reachable(&mut self) -> Result<(), DownloadError> {
+        let is_lost =
+            self.paths.iter().all(|path| !path.was_connected && path.attempts > self.options.retries);
+        if is_lost { Err(DownloadError::Unreachable(self.causes())) } else { Ok(()) }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        self.paths
+            .iter()
+            .filter(|path| path.connection.is_none())
+            .filter_map(|path| path.cause.clone())
+            .collect()
+    }
+
+    /// A path's answers can't be used: it gets a new connection, a few times.
+    fn give_up(
+        &mut self,
+        at: usize,
+        cause: String,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), DownloadError> {
+        let now = self.now();
+        let path = &mut self.paths[at];
+        let cause = format!("{}: {cause}", path.name);
+        path.cause = Some(cause.clone());
+        path.failures += 1;
+        self.schedule.handle_closed(now, path.id);
+        if let Some(connection) = path.connection.take()
+            && path.failures < MOST_FAILURES
+        {
+            let _ = path
+                .commands
+                .send(Command::Renew { connection, pause: Duration::from_millis(250) * path.failures });
+        }
+        progress(Progress::Lost { path: at, cause });
+        if self.paths.iter().all(|path| path.failures >= MOST_FAILURES) {
+            return Err(DownloadError::Unreachable(self.causes()));
+        }
+        self.restart_if_whole(progress)
+    }
+
+    /// The server has no ranges, and its one answer is broken off: from the beginning.
+    fn restart_if_whole(&mut self, progress: &mut impl FnMut(Progress)) -> Result<(), DownloadError> {
+        let Some(only) = self.schedule.only() else { return Ok(()) };
+        if self.paths[only.index()].connection.is_some() || self.schedule.is_complete() {
+            return Ok(());
+        }
+        let received = self.schedule.received().len_bytes();
+        match &self.output {
+            Output::Stream(_) if received > 0 => {
+                return Err(DownloadError::Broken { received_bytes: received });
+            }
+            Output::Stream(_) => {}
+            Output::File(file) => file.clear().map_err(|cause| unwritten(file, cause))?,
+        }
+        if received > 0 {
+            progress(Progress::Notice(
+                "the server can't go on where it was; from the beginning again".into(),
+            ));
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// Begins with nothing.
+    fn forget(&mut self) {
+        let now = self.now();
+        self.schedule.restart();
+        (self.version, self.has_answer) = (None, false);
+        self.digests.clone_from(&self.options.digests);
+        for path in &mut self.paths {
+            path.asked.clear();
+            self.schedule.handle_closed(now, path.id);
+            if let Some(connection) = path.connection.take() {
+                let _ = path.commands.send(Command::Renew { connection, pause: Duration::ZERO });
+            }
+        }
+    }
+
+    async fn handle_head(
+        &mut self,
+        at: usize,
+        id: RequestId,
+        head: &Head,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        let Some(asked) = self.paths[at].asked.get(&id).copied() else { return Ok(None) };
+        let url = self.url.clone();
+        let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
+        match head.status {
+            301 | 302 | 303 | 307 | 308 if !self.has_answer => return self.redirection(head).map(Some),
+            200 | 206 | 416 => {}
+            status if self.has_answer => {
+                self.give_up(at, format!("the server says {status}"), progress)?;
+                return Ok(None);
+            }
+            status => {
+                let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
+                if !is_temporary || self.rounds >= self.options.retries {
+                    return Err(DownloadError::Refused { url: self.url.clone(), status });
+                }
+                self.rounds += 1;
+                progress(Progress::Notice(format!("the server says {status}; it is asked again")));
+                sleep(Duration::from_secs(1 << self.rounds.min(5))).await;
+                self.last_progress = time::Instant::now();
+                self.forget();
+                return Ok(None);
+            }
+        }
+        let answer = match Answer::read(head, Some(asked.range())) {
+            Ok(answer) => answer,
+            // A range of an empty file has nothing to begin with.
+            Err(Unusable::NoSuchRange { total: Some(0), .. }) if !self.has_answer && asked.start == 0 => {
+                self.schedule.set_total_bytes(0);
+                return Ok(None);
+            }
+            Err(cause) => return self.changed(wrong(cause), progress),
+        };
+        let known = self.version.as_ref().map_or(Ok(()), |version| answer.check_version(version));
+        let is_other = match (&answer.extent, &known) {
+            (_, Err(cause)) => Some(cause.clone()),
+            // It can't say that it is the same, or has no ranges any more.
+            (Extent::Whole, Ok(())) if self.has_answer || asked.start > 0 => Some(Unusable::Status(200)),
+            _ => None,
+        };
+        if let Some(cause) = is_other {
+            return self.changed(wrong(cause), progress);
+        }
+        self.note_digests(&answer.digests)?;
+        let now = self.now();
+        self.schedule.handle_head(now, self.paths[at].id, id);
+        if self.has_answer {
+            return Ok(None);
+        }
+        self.has_answer = true;
+        self.output.expect(&self.digests);
+        let total = answer.version.total();
+        let is_whole = answer.extent == Extent::Whole;
+        if is_whole || answer.version.validator().is_none() {
+            // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
+            self.schedule.set_only(self.paths[at].id, is_whole.then_some(id));
+            if is_whole && let Some(asked) = self.paths[at].asked.get_mut(&id) {
+                asked.end = None;
+            }
+        }
+        match total {
+            Some(total) => self.schedule.set_total_bytes(total),
+            None if is_whole => {}
+            None => return Err(wrong(Unusable::NoContentRange)),
+        }
+        self.version = Some(answer.version);
+        let present_bytes = self.schedule.received().len_bytes();
+        progress(Progress::Begun { present_bytes, total_bytes: total });
+        self.is_saved = false;
+        Ok(None)
+    }
+
+    /// The answers are of another version than what is there. If nothing of this attempt is, it begins anew.
+    fn changed(
+        &mut self,
+        error: DownloadError,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        let Output::File(file) = &self.output else { return Err(error) };
+        let is_left = !self.has_answer && self.schedule.received().len_bytes() > 0;
+        // What is there is of no use to the next attempt either.
+        file.clear().map_err(|cause| unwritten(file, cause))?;
+        self.is_saved = true;
+        self.version = None;
+        if !is_left {
+            return Err(error);
+        }
+        progress(Progress::Notice(
+            "the file on the server is not the one of which a part is there; from the beginning".into(),
+        ));
+        self.forget();
+        Ok(None)
+    }
+
+    fn redirection(&self, head: &Head) -> Result<Ended, DownloadError> {
+        let wrong = |problem: String| DownloadError::Redirect { url: self.url.clone(), problem };
+        let location = head
+            .fields
+            .text("location")
+            .ok_or_else(|| wrong("the server sends elsewhere, and doesn't say where".into()))?;
+        let url = self
+            .url
+            .join(location)
+            .map_err(|error| wrong(format!("the server sends to {location:?}: {error}")))?;
+        match (self.url.scheme(), url.scheme()) {
+            ("https", "http") => Err(wrong(format!("the server sends from https to {url}"))),
+            (_, "http" | "https") if url.has_host() => Ok(Ended::Redirected(url)),
+            _ => Err(wrong(format!("the server sends to {url}; expected http or https"))),
+        }
+    }
+
+    fn note_digests(&mut self, told: &[Digest]) -> Result<(), DownloadError> {
+        if !self.options.verifies {
+            return Ok(());
+        }
+        for digest in told {
+            match self.digests.iter().find(|known| known.algorithm == digest.algorithm) {
+                Some(known) if known.value != digest.value => {
+                    let (url, algorithm) = (self.url.clone(), digest.algorithm);
+                    return Err(DownloadError::TwoDigests { url, algorithm });
+                }
+                Some(_) => {}
+                None => self.digests.push(digest.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_data(
+        &mut self,
+        at: usize,
+        id: RequestId,
+        bytes: Bytes,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), DownloadError> {
+        let now = self.now();
+        let count = bytes.len() as u64;
+        let path = &mut self.paths[at];
+        let Some(asked) = path.asked.get_mut(&id) else { return Ok(()) };
+        // Without an answer that can be used, it is the text of a redirection or the like.
+        if !self.has_answer {
+            return Ok(());
+        }
+        asked.came_bytes += count;
+        let end = asked.end.or(self.schedule.total_bytes());
+        if end.is_some_and(|end| asked.start + asked.came_bytes > end) {
+            return self.give_up(at, "the server sent more than it had said".into(), progress);
+        }
+        let before = self.schedule.received().len_bytes();
+        let Some(came) = self.schedule.handle_bytes(now, path.id, id, count) else { return Ok(()) };
+        let new = self.schedule.received().len_bytes() - before;
+        if came.rest == Rest::Superfluous
+            && let Some(connection) = path.connection.take()
+        {
+            path.asked.clear();
+            let _ = path.commands.send(Command::Renew { connection, pause: Duration::ZERO });
+        }
+        path.failures = 0;
+        path.bytes += new;
+        self.is_saved = false;
+        self.last_progress = time::Instant::now();
+        self.history.note(now, came.range.clone());
+        self.output.write(came.range, bytes).await?;
+        progress(Progress::Bytes { path: at, bytes: new });
+        if let Some(rate) = self.options.most_rate {
+            let received = self.paths.iter().map(|path| path.bytes).sum::<u64>();
+            sleep_until(self.began + Duration::from_secs_f64(received as f64 / rate.max(1) as f64)).await;
+        }
+        Ok(())
+    }
+
+    /// Writes down what is there.
+    fn save(&mut self) -> Result<(), DownloadError> {
+        if let (Output::File(file), Some(version), false) = (&self.output, &self.version, self.is_saved)
+            && version.validator().is_some()
+            && self.schedule.only().is_none()
+        {
+            file.save(self.original.as_str(), version, self.schedule.received())
+                .map_err(|cause| unwritten(file, cause))?;
+            self.is_saved = true;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn finish(self) -> Result<Done, DownloadError> {
+        let total_bytes = self.schedule.total_bytes().unwrap_or(0);
+        let path_bytes = self.paths.iter().map(|path| path.bytes).collect();
+        drop(self.paths);
+        self.output.finish(total_bytes, &self.digests).await?;
+        Ok(Done { total_bytes, path_bytes, url: self.url, compared: self.digests, history: self.history })
+    }
+}

@@ -1,0 +1,332 @@
+//! Which bytes of a file are asked for next, and over which path.
+//!
+//! A path gets its next request as late as it can be had without a pause: when what it was asked for lasts one round trip more.
+//! How much it is asked for follows from its measured rate, so every path's requests take the same time. Where it begins
+//! follows from when its first byte will be there: as far ahead as the other paths come until then, so that the file grows
+//! from its beginning. Near the end all paths are given what lets them finish together, and a path that would finish later
+//! than the others gets nothing. If a path turns out slower than it was, others take a part of what it was asked for.
+
+mod path;
+mod ranges;
+mod rate;
+mod sizing;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use polypath_units::{Duration, Instant};
+
+pub use self::ranges::Ranges;
+pub use self::sizing::Sizing;
+
+use self::path::Path;
+
+/// A path over which the file can be asked for: an interface, and a server that has the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(u32);
+
+impl PathId {
+    /// The paths are numbered in the order in which they were added.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A request of one schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u64);
+
+/// What a path is to be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// By which the answer is told.
+    pub id: RequestId,
+    /// The first byte.
+    pub start: u64,
+    /// The byte after the last; `None` is the end of the file, which is not known yet or not worth a limit.
+    pub end: Option<u64>,
+}
+
+/// What [`Schedule::handle_bytes`] says of bytes that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// Where they belong in the file. They may be there already.
+    pub range: Range<u64>,
+    /// What is to be done with the answer.
+    pub rest: Rest,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// More of the answer.
+    Expected,
+    /// Nothing of this answer.
+    Over,
+    /// So much that others brought, or were asked for, that a new connection is sooner of use: this one is to be closed, and
+    /// counts as closed already.
+    Superfluous,
+}
+
+/// A new connection costs two round trips before its first byte, and slow start.
+const ROUND_TRIPS_TO_RECONNECT: u64 = 4;
+
+/// The first request, before the length of the file is known.
+const FIRST_BYTES: u64 = 64 << 10;
+
+/// The schedule of one file. It does nothing by itself: time comes in with each call.
+///
+/// After anything was handled, every path is asked for requests with [`Schedule::poll_request`] until it has none.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    sizing: Sizing,
+    total: Option<u64>,
+    received: Ranges,
+    paths: Vec<Path>,
+    next_request: u64,
+    /// Only bytes before it are asked for.
+    horizon: u64,
+    /// The one path that is asked.
+    only: Option<PathId>,
+}
+
+impl Schedule {
+    /// A schedule for a file of which some bytes may be there already.
+    #[must_use]
+    pub fn new(sizing: Sizing, received: Ranges) -> Self {
+        Self {
+            sizing,
+            total: None,
+            received,
+            paths: Vec::new(),
+            next_request: 0,
+            horizon: u64::MAX,
+            only: None,
+        }
+    }
+
+    /// Adds a path, which is open.
+    pub fn add_path(&mut self, now: Instant) -> PathId {
+        self.paths.push(Path::new(now));
+        PathId(self.paths.len() as u32 - 1)
+    }
+
+    /// The length of the file, from the first answer.
+    pub fn set_total_bytes(&mut self, total: u64) {
+        self.total = Some(total);
+        for path in &mut self.paths {
+            path.limit(total);
+        }
+    }
+
+    /// Nothing at or after this byte is asked for: whoever takes the file in order has room until there.
+    pub fn set_horizon(&mut self, horizon: u64) {
+        self.horizon = horizon;
+    }
+
+    /// Only this path is asked from now on, and for all that is missing at once: other answers might not fit. If `whole` is a request, its
+    /// answer has the whole file, whatever was asked for.
+    pub fn set_only(&mut self, path: PathId, whole: Option<RequestId>) {
+        self.only = Some(path);
+        if let Some(flight) = whole.and_then(|whole| self.paths[path.index()].flight_mut(whole)) {
+            (flight.end, flight.needed_end) = (None, self.total.unwrap_or(u64::MAX));
+        }
+    }
+
+    /// The one path that is asked, if there is only one.
+    #[must_use]
+    pub const fn only(&self) -> Option<PathId> {
+        self.only
+    }
+
+    /// Nothing is there any more, and nothing is known of the file.
+    pub fn restart(&mut self) {
+        (self.received, self.total, self.only) = (Ranges::new(), None, None);
+    }
+
+    /// The server closed a connection of the path instead of answering the next request: one at a time.
+    pub fn note_unanswered(&mut self, path: PathId) {
+        self.paths[path.index()].note_unanswered();
+    }
+
+    /// The round trip of a path, where the system knows it.
+    pub fn note_round_trip(&mut self, path: PathId, round_trip: Duration) {
+        self.paths[path.index()].note_round_trip(round_trip);
+    }
+
+    /// A closed path has a connection again.
+    pub fn handle_opened(&mut self, now: Instant, path: PathId) {
+        self.paths[path.index()].handle_opened(now);
+    }
+
+    /// The connection of a path is gone. What it was asked for, others are asked for.
+    pub fn handle_closed(&mut self, now: Instant, path: PathId) {
+        self.paths[path.index()].handle_closed(now);
+    }
+
+    /// The answer to a request begins.
+    pub fn handle_head(&mut self, now: Instant, path: PathId, request: RequestId) {
+        self.paths[path.index()].handle_head(now, request);
+    }
+
+    /// Bytes of an answer came. `None` if nobody waits for them.
+    pub fn handle_bytes(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        request: RequestId,
+        bytes: u64,
+    ) -> Option<Came> {
+        let path = &mut self.paths[path.index()];
+        let range = path.handle_bytes(now, request, bytes)?;
+        self.received.insert(range.clone());
+        let Some(flight) = path.flight_mut(request) else { return Some(Came { range, rest: Rest::Over }) };
+        if self.received.contains(&flight.needed()) {
+            flight.needed_end = flight.next;
+        }
+        let is_over = flight.end.or(self.total).is_some_and(|end| flight.next >= end);
+        if is_over {
+            path.take(now, request);
+        }
+        let is_patient = path.wastes() <= path.round_trip() * ROUND_TRIPS_TO_RECONNECT;
+        if !is_patient {
+            path.handle_closed(now);
+        }
+        let rest = match (is_patient, is_over) {
+            (false, _) => Rest::Superfluous,
+            (true, true) => Rest::Over,
+            (true, false) => Rest::Expected,
+        };
+        Some(Came { range, rest })
+    }
+
+    /// Nothing came from a path for long: others are asked for what it owes.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for path in &mut self.paths {
+            if path.stalls_at().is_some_and(|at| at <= now) {
+                path.handle_stall();
+            }
+        }
+    }
+
+    /// When [`Schedule::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.paths.iter().filter_map(Path::stalls_at).min()
+    }
+
+    /// What a path is to be asked for now, if anything.
+    #[must_use]
+    pub fn poll_request(&mut self, now: Instant, path: PathId) -> Option<Request> {
+        let at = path.index();
+        let is_of_use = self.paths[at].is_open() && self.only.is_none_or(|only| only == path);
+        if !is_of_use || self.paths[at].is_stalled() || self.is_complete() {
+            return None;
+        }
+        let (range, end) = match self.total {
+            None => self.first()?,
+            Some(total) => {
+                let range = self.next(at, total)?;
+                let is_last_alone = (self.is_alone() || self.only.is_some()) && range.end == total;
+                (range.clone(), if is_last_alone { None } else { Some(range.end) })
+            }
+        };
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        let start = range.start;
+        self.paths[at].ask(now, id, range, end);
+        Some(Request { id, start, end })
+    }
+
+    /// Whether all bytes are there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.total.is_some_and(|total| self.received.contains(&(0..total)))
+    }
+
+    /// What is there.
+    #[must_use]
+    pub const fn received(&self) -> &Ranges {
+        &self.received
+    }
+
+    /// The length of the file, once it is known.
+    #[must_use]
+    pub const fn total_bytes(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// What a path brought, and how fast it is, in bytes per second.
+    #[must_use]
+    pub fn path_figures(&self, path: PathId) -> (u64, Option<f64>) {
+        let path = &self.paths[path.index()];
+        (path.received_bytes(), path.rate())
+    }
+
+    /// Whether nothing came from a path for long, though it was asked.
+    #[must_use]
+    pub fn is_stalled(&self, path: PathId) -> bool {
+        self.paths[path.index()].is_stalled()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.paths.iter().filter(|path| path.is_open() && !path.is_stalled()).count() == 1
+    }
+
+    /// The request that tells how long the file is. One is enough, as long as it is not late.
+    fn first(&self) -> Option<(Range<u64>, Option<u64>)> {
+        if self.paths.iter().any(|path| path.in_flight() > 0 && !path.is_stalled()) {
+            return None;
+        }
+        let start = self.received.prefix_bytes();
+        if self.paths.len() == 1 {
+            return Some((start..u64::MAX, None));
+        }
+        let end = start + self.sizing.first_bytes().unwrap_or(FIRST_BYTES);
+        Some((start..end, Some(end)))
+    }
+
+    /// What nobody brings, and nobody was asked for who still answers.
+    fn unclaimed(&self, total: u64) -> Ranges {
+        let mut unclaimed = Ranges::new();
+        unclaimed.insert(0..total.min(self.horizon));
+        for range in self.received.iter() {
+            unclaimed.remove(range);
+        }
+        for path in self.paths.iter().filter(|path| !path.is_stalled()) {
+            for flight in path.flights() {
+                unclaimed.remove(flight.needed());
+            }
+        }
+        unclaimed
+    }
+
+    fn next(&mut self, at: usize, total: u64) -> Option<Range<u64>> {
+        let path = &self.paths[at];
+        if !self.sizing.is_due(path) || path.in_flight() >= path.most_in_flight() {
+            return None;
+        }
+        if self.only.is_some() {
+            return self.unclaimed(total).first_from(0);
+        }
+        let unclaimed = self.unclaimed(total);
+        let Some(first) = unclaimed.first_from(0) else {
+            return self.sizing.takes_over().then(|| tail::take_over(&mut self.paths, at)).flatten();
+        };
+        let plan = self.sizing.plan(&self.paths, at, unclaimed.len_bytes())?;
+        let ideal = first.start.saturating_add(plan.ahead_bytes);
+        let gap = unclaimed.first_from(ideal)?;
+        // A small piece before it would be a request of its own.
+        let start = match unclaimed.first_from(0) {
+            Some(first) if ideal < first.end && ideal - first.start < plan.bytes / 2 => first.start,
+            _ => gap.start,
+        };
+        let left = gap.end - start;
+        let bytes =
+            if left < plan.bytes + plan.bytes / 2 && !plan.is_limited { left } else { plan.bytes.min(left) };
+        Some(start..start + bytes)
+    }
+}

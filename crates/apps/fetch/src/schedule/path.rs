@@ -1,0 +1,258 @@
+//! One path: what it was asked for, what it brings, and whether it still does.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use polypath_units::{Duration, Instant};
+
+use super::RequestId;
+use super::rate::Rate;
+
+/// Before a round trip was measured.
+const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// A path from which nothing came for so long, and four round trips, is not waited for.
+const PATIENCE: Duration = Duration::from_millis(800);
+/// A server may need that long, before it begins to answer.
+const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(2);
+
+/// A request that was sent and is not answered in full.
+#[derive(Clone, Debug)]
+pub(super) struct Flight {
+    pub(super) id: RequestId,
+    /// The next byte that it brings.
+    pub(super) next: u64,
+    /// The end of what it is needed for. What is behind it, another path was asked for.
+    pub(super) needed_end: u64,
+    /// The end of what was asked for; `None` is the end of the file.
+    pub(super) end: Option<u64>,
+    pub(super) has_begun: bool,
+    asked_at: Instant,
+}
+
+impl Flight {
+    /// What it is still to bring.
+    pub(super) fn needed(&self) -> Range<u64> {
+        self.next..self.needed_end.max(self.next)
+    }
+
+    /// Bytes that it is still to bring.
+    pub(super) fn needed_bytes(&self) -> u64 {
+        self.needed_end.saturating_sub(self.next)
+    }
+
+    /// Bytes that the server sends of it, whether they are needed or not.
+    fn sent_bytes(&self) -> u64 {
+        self.end.unwrap_or(self.needed_end).saturating_sub(self.next)
+    }
+}
+
+/// One path.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    flights: VecDeque<Flight>,
+    rate: Rate,
+    round_trip: Option<Duration>,
+    last_heard: Instant,
+    is_stalled: bool,
+    is_open: bool,
+    received_bytes: u64,
+    /// Connections that ended with requests that were not answered.
+    unanswered: u32,
+}
+
+/// A server that leaves the second request unanswered so often does not take several at a time.
+const MOST_UNANSWERED: u32 = 2;
+
+impl Path {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            flights: VecDeque::new(),
+            rate: Rate::default(),
+            round_trip: None,
+            last_heard: now,
+            is_stalled: false,
+            is_open: true,
+            received_bytes: 0,
+            unanswered: 0,
+        }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(super) const fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    pub(super) const fn received_bytes(&self) -> u64 {
+        self.received_bytes
+    }
+
+    /// In bytes per second.
+    pub(super) const fn rate(&self) -> Option<f64> {
+        self.rate.bytes_per_second()
+    }
+
+    /// What it may be when the next answer comes, in bytes per second.
+    pub(super) fn expected_rate(&self) -> Option<f64> {
+        self.rate.expected()
+    }
+
+    pub(super) fn round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or(ASSUMED_ROUND_TRIP)
+    }
+
+    pub(super) fn flights(&self) -> impl DoubleEndedIterator<Item = &Flight> {
+        self.flights.iter()
+    }
+
+    pub(super) fn flight_mut(&mut self, id: RequestId) -> Option<&mut Flight> {
+        self.flights.iter_mut().find(|flight| flight.id == id)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// How long the server sends what is not needed, before it sends what is, or nothing.
+    pub(super) fn wastes(&self) -> Duration {
+        let mut bytes = 0;
+        for flight in &self.flights {
+            if flight.needed_bytes() > 0 {
+                break;
+            }
+            bytes += flight.sent_bytes();
+        }
+        let rate = self.rate().unwrap_or(1.0).max(1.0);
+        Duration::from_secs_f64((bytes as f64 / rate).min(1e6))
+    }
+
+    /// How many requests may wait for answers.
+    pub(super) const fn most_in_flight(&self) -> usize {
+        if self.unanswered < MOST_UNANSWERED { usize::MAX } else { 1 }
+    }
+
+    pub(super) fn note_unanswered(&mut self) {
+        self.unanswered += 1;
+    }
+
+    /// Bytes that were asked for and are needed.
+    pub(super) fn outstanding_bytes(&self) -> u64 {
+        self.flights.iter().map(Flight::needed_bytes).sum()
+    }
+
+    /// How long until all that was asked for is there, at the rate known; `None` if none is.
+    pub(super) fn busy_for(&self) -> Option<Duration> {
+        let waits = if self.flights.front().is_some_and(|flight| !flight.has_begun) {
+            self.round_trip()
+        } else {
+            Duration::from_nanos(0)
+        };
+        let bytes: u64 = self.flights.iter().map(Flight::sent_bytes).sum();
+        if bytes == 0 {
+            return Some(waits);
+        }
+        self.expected_rate()
+            .filter(|rate| *rate > 0.0)
+            .map(|rate| waits + Duration::from_secs_f64(bytes as f64 / rate))
+    }
+
+    /// How long until the first byte of one more request is there.
+    pub(super) fn answers_in(&self) -> Option<Duration> {
+        self.busy_for().map(|busy| busy.max(self.round_trip()))
+    }
+
+    /// The last request that is still to bring something.
+    pub(super) fn last_needed_mut(&mut self) -> Option<&mut Flight> {
+        self.flights.iter_mut().rev().find(|flight| flight.needed_bytes() > 0)
+    }
+
+    /// The file has no more bytes than that.
+    pub(super) fn limit(&mut self, total: u64) {
+        for flight in &mut self.flights {
+            flight.needed_end = flight.needed_end.min(total);
+        }
+    }
+
+    pub(super) fn note_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = Some(round_trip);
+    }
+
+    pub(super) fn handle_opened(&mut self, now: Instant) {
+        (self.is_open, self.is_stalled, self.last_heard) = (true, false, now);
+    }
+
+    /// The connection is gone, with all that it was asked for.
+    pub(super) fn handle_closed(&mut self, now: Instant) {
+        self.is_open = false;
+        self.flights.clear();
+        self.rate.handle_idle(now);
+    }
+
+    pub(super) fn ask(&mut self, now: Instant, id: RequestId, range: Range<u64>, end: Option<u64>) {
+        if self.flights.is_empty() {
+            self.last_heard = now;
+        }
+        let needed_end = range.end;
+        self.flights.push_back(Flight {
+            id,
+            next: range.start,
+            needed_end,
+            end,
+            has_begun: false,
+            asked_at: now,
+        });
+    }
+
+    /// The answer to a request begins.
+    pub(super) fn handle_head(&mut self, now: Instant, id: RequestId) {
+        self.last_heard = now;
+        self.is_stalled = false;
+        let is_first = self.flights.front().is_some_and(|flight| flight.id == id);
+        let round_trip = self.round_trip;
+        if let Some(flight) = self.flight_mut(id) {
+            flight.has_begun = true;
+            // What waited in a queue behind others says nothing of the path.
+            let took = now.since(flight.asked_at);
+            if is_first && round_trip.is_none() {
+                self.round_trip = Some(took);
+            }
+        }
+    }
+
+    /// Bytes came: where they belong. `None` if nobody waits for them.
+    pub(super) fn handle_bytes(&mut self, now: Instant, id: RequestId, bytes: u64) -> Option<Range<u64>> {
+        self.last_heard = now;
+        self.is_stalled = false;
+        let round_trip = self.round_trip();
+        self.rate.handle_bytes(now, bytes, round_trip);
+        self.received_bytes += bytes;
+        let flight = self.flight_mut(id)?;
+        let came = flight.next..flight.next + bytes;
+        flight.next = came.end;
+        Some(came)
+    }
+
+    /// Takes a request out that is answered.
+    pub(super) fn take(&mut self, now: Instant, id: RequestId) -> Option<Flight> {
+        let at = self.flights.iter().position(|flight| flight.id == id)?;
+        let flight = self.flights.remove(at);
+        if self.flights.is_empty() {
+            self.rate.handle_idle(now);
+        }
+        flight
+    }
+
+    /// When the path is not waited for any more, if nothing comes until then.
+    pub(super) fn stalls_at(&self) -> Option<Instant> {
+        let first = self.flights.front().filter(|_| self.is_open && !self.is_stalled)?;
+        let patience = if first.has_begun { PATIENCE } else { PATIENCE_FOR_ANSWER };
+        Some(self.last_heard + patience.max(self.round_trip() * 4))
+    }
+
+    pub(super) fn handle_stall(&mut self) {
+        self.is_stalled = true;
+        self.rate.handle_stall();
+    }
+}
