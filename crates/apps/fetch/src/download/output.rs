@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use sha2::{Digest as _, Sha256, Sha512};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::DownloadError;
+use super::error::DownloadError;
 use super::part_file::PartFile;
 use crate::answer::{Digest, DigestAlgorithm};
 

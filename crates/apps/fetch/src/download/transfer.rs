@@ -12,10 +12,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{self, sleep, sleep_until};
 use url::Url;
 
+use super::error::DownloadError;
+use super::options::{Done, Options, Progress};
 use super::output::{Output, Target, unwritten};
 use super::part_file::PartFile;
 use super::path::{Asking, Command, Dial, Event, Told, keep};
-use super::{Done, DownloadError, Options, Progress};
 use crate::answer::{Answer, AskedRange, Digest, Extent, Unusable, Version};
 use crate::http1::Head;
 use crate::playback::History;

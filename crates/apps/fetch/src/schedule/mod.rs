@@ -9,6 +9,7 @@
 mod path;
 mod ranges;
 mod rate;
+mod request;
 mod sizing;
 mod tail;
 #[cfg(test)]
@@ -19,36 +20,10 @@ use std::ops::Range;
 use polypath_units::{Duration, Instant};
 
 pub use self::ranges::Ranges;
+pub use self::request::{PathId, Request, RequestId};
 pub use self::sizing::Sizing;
 
 use self::path::Path;
-
-/// A path over which the file can be asked for: an interface, and a server that has the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PathId(u32);
-
-impl PathId {
-    /// The paths are numbered in the order in which they were added.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A request of one schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(u64);
-
-/// What a path is to be asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// By which the answer is told.
-    pub id: RequestId,
-    /// The first byte.
-    pub start: u64,
-    /// The byte after the last; `None` is the end of the file, which is not known yet or not worth a limit.
-    pub end: Option<u64>,
-}
 
 /// What [`Schedule::handle_bytes`] says of bytes that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +86,7 @@ impl Schedule {
     /// Adds a path, which is open.
     pub fn add_path(&mut self, now: Instant) -> PathId {
         self.paths.push(Path::new(now));
-        PathId(self.paths.len() as u32 - 1)
+        PathId::new(self.paths.len() - 1)
     }
 
     /// The length of the file, from the first answer.
@@ -234,7 +209,7 @@ impl Schedule {
                 (range.clone(), if is_last_alone { None } else { Some(range.end) })
             }
         };
-        let id = RequestId(self.next_request);
+        let id = RequestId::new(self.next_request);
         self.next_request += 1;
         let start = range.start;
         self.paths[at].ask(now, id, range, end);

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use polypath_units::{Duration, Instant};
 
-use super::RequestId;
 use super::rate::Rate;
+use super::request::RequestId;
 
 /// Before a round trip was measured.
 const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(100);
