@@ -213,7 +213,7 @@ fn a_path_that_is_lost_and_one_that_is_back_are_told() {
     let mut measuring = Command::new(polypath);
     let _measuring = lab.serve(measuring.args(["perf", "-s", "--engine", "kernel"]), 5201);
     let get = [polypath, "get", "-q", "--engine", "tcp", "--no-config", "-o", "/dev/null", URL];
-    let run = [&["run", "--engine", "tun", "--"][..], &get].concat();
+    let run = [&["-v", "run", "--engine", "tun", "--"][..], &get].concat();
     let perf = ["perf", "--engine", "tun", "-c", "10.77.0.2", "-t", "60"];
     for words in [&run[..], &perf] {
         let before = lab.carried();
@@ -223,6 +223,10 @@ fn a_path_that_is_lost_and_one_that_is_back_are_told() {
         let mut output = running.0.stdout.take().expect("a pipe");
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let mut lines = BufReader::new(running.0.stderr.take().expect("a pipe")).lines();
+        if words[0] == "-v" {
+            wait_for(&mut lines, "polypath: 10.77.0.2:8077: over path0");
+            wait_for(&mut lines, "polypath: 10.77.0.2:8077: over path1 too");
+        }
         while lab.carried().iter().zip(before).any(|(now, before)| now - before < 200_000) {
             assert!(running.0.try_wait().expect("our own").is_none(), "{words:?} has ended");
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use polypath_mptcp::{ConnectionId, Event, SubflowError};
 use polypath_stack::{Engine, Stack, Tally};
 use polypath_system::console;
+use polypath_wire::FourTuple;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -151,15 +152,22 @@ impl Seen {
 
     fn handle_event(&mut self, stack: &Stack, id: ConnectionId, event: &Event) -> Option<String> {
         match event {
-            Event::Connected => {
+            Event::Connected | Event::Accepted { .. } => {
                 let subflows = stack.connection(id)?.subflows;
-                subflows.iter().find_map(|subflow| {
-                    let name = self.name(stack, subflow.tuple.local.addr);
-                    self.handle_joined(&name)
-                })
+                let mut line = None;
+                for FourTuple { local, remote } in subflows.iter().map(|subflow| subflow.tuple) {
+                    let name = self.name(stack, local.addr);
+                    tracing::info!("{}: over {name}", stack.peer_at(remote.into()));
+                    line = self.handle_joined(&name).or(line);
+                }
+                line
             }
             Event::SubflowEstablished { tuple, .. } => {
                 let name = self.name(stack, tuple.local.addr);
+                // By the peer's address that the connection was opened to, as far as there is a subflow to it.
+                let subflows = stack.connection(id).map(|info| info.subflows).unwrap_or_default();
+                let remote = subflows.first().map_or(tuple.remote, |first| first.tuple.remote);
+                tracing::info!("{}: over {name} too", stack.peer_at(remote.into()));
                 self.handle_joined(&name)
             }
             Event::SubflowClosed { tuple, error: Some(error), .. } => {
