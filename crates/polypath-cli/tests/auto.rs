@@ -90,6 +90,18 @@ fn without_rights_the_kernel_is_taken_and_the_command_for_more_is_told() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("polypath: --scheduler is for our own stack, which can't start: "), "{said}");
     assert_eq!(output.status.code(), Some(1));
+    let mut without = Command::new("setpriv");
+    without.args(["--inh-caps=-all", "--bounding-set=-all", "--reuid=65534", "--clear-groups"]);
+    without.arg(env!("CARGO_BIN_EXE_polypath")).args(["preload", "--engine", "tun", "--", "true"]);
+    without.env("POLYPATH_PRELOAD_LIBRARY", "/etc/passwd").current_dir("/");
+    let output = lab.output(&mut without);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.starts_with("polypath: engine tun can't start: this user may not change the network"),
+        "{said}"
+    );
+    assert!(said.contains("`sudo setcap cap_net_admin+ep"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// A copy of the command with the capability of its file, and a device that all may open, as `run` advises.
@@ -152,7 +164,7 @@ fn interfaces_that_are_missing_are_told_at_once() {
     let setting = "[engine]\ninterfaces = [\"path0\", \"typo0\"]\n";
     std::fs::write(lab.folder().join("polypath.toml"), setting).expect("a file");
     let lines = said(&lab, &mut run_nothing(&lab, &[]));
-    assert_eq!(lines, [&format!("polypath: polypath.toml: engine.interfaces: {missing}"), auto]);
+    assert_eq!(lines, [&format!("polypath: polypath.toml:2: engine.interfaces: {missing}"), auto]);
 }
 
 #[test]
@@ -276,9 +288,18 @@ fn a_configuration_decides_what_the_command_line_leaves_open() {
     assert_eq!(said(&lab, &mut get(&lab, &["--no-config", "-o", "copy"]))[0], auto);
     assert_eq!(run(&[], "true"), [auto]);
     assert!(run(&[], "sync").is_empty());
-    let left_out = "polypath: polypath.toml: rules[0].scheduler left out: engine kernel has no such option; expected engine tun or udp with it";
+    let left_out = "polypath: polypath.toml:6: rules[0].scheduler left out: engine kernel has no such option; expected engine tun or udp with it";
     assert_eq!(run(&["--engine", "kernel"], "true"), [left_out], "what is said on the command line counts");
     assert!(run(&["-q", "--engine", "kernel"], "true").is_empty());
+    write("[engine]\nudp-port = 7000\nkeepalive = \"5s\"\n");
+    let left_out = |engine| {
+        format!(
+            "polypath: polypath.toml:2: engine.udp-port left out: engine {engine} has no such option; expected engine udp with it"
+        )
+    };
+    assert_eq!(run(&["--engine", "kernel"], "true"), [left_out("kernel")]);
+    assert_eq!(run(&["--engine", "tun"], "true"), [left_out("tun")]);
+    assert!(run(&["--engine", "udp"], "true").is_empty());
     write("[engine]\nsheduler = \"redundant\"\n");
     let output = lab.output(&mut get(&lab, &[]));
     let wrong = String::from_utf8_lossy(&output.stderr);

@@ -135,7 +135,7 @@ impl Source<'_> {
     }
 
     /// The line of a key such as `links[1].rate`, or of the nearest table that holds it.
-    fn line_of(&self, key: &str) -> Option<usize> {
+    pub fn line_of(&self, key: &str) -> Option<usize> {
         let root = DeTable::parse(self.text).ok()?;
         let mut table = Some(root.get_ref());
         let mut array = None;

@@ -19,6 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::choice::and;
 use super::engine_names::{Judge, Kind, parse_announced};
 use super::interfaces::{Interface, parse_interfaces};
 use super::{Failure, complain};
@@ -115,9 +116,11 @@ macro_rules! settings {
                     ("congestion-control", self.congestion_control.is_some()),
                     ("judge-paths", self.judge_paths.is_some()),
                     ("announce", self.announce.is_some()),
+                    ("udp-port", self.udp_port.is_some()),
                 ];
                 let of_ours = of_ours.into_iter().filter(|(_, is_set)| *is_set);
-                let origins = of_ours.map(|(name, _)| (name, Origin { file: source.file.into(), key: key(name) }));
+                let origin = |key: String| Origin { file: source.file.into(), line: source.line_of(&key), key };
+                let origins = of_ours.map(|(name, _)| (name, origin(key(name))));
                 Ok(Settings {
                     origins: origins.collect(),
                     engine: self.engine,
@@ -161,12 +164,31 @@ struct ConfigurationFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) file: String,
+    /// Counted from one; none if there is none to point to.
+    pub(super) line: Option<usize>,
     pub(super) key: String,
+}
+
+impl Origin {
+    /// Several of one file: the file and, of each, its key and its line.
+    pub(super) fn together(origins: &[&Self]) -> String {
+        let [first, .., _] = origins else {
+            return origins.first().map_or(String::new(), ToString::to_string);
+        };
+        let in_words = |origin: &&Self| match origin.line {
+            Some(line) => format!("{} (line {line})", origin.key),
+            None => origin.key.clone(),
+        };
+        let settings: Vec<String> = origins.iter().map(in_words).collect();
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        format!("{}: {}", first.file, and(&settings))
+    }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file, self.key)
+        let line = self.line.map_or(String::new(), |line| format!(":{line}"));
+        write!(f, "{}{line}: {}", self.file, self.key)
     }
 }
 

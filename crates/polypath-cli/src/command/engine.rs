@@ -175,23 +175,29 @@ impl EngineArguments {
         Ok(())
     }
 
-    /// Says which settings of files an engine of the kernel's has no use for.
+    /// Says which settings of files an engine has no use for.
     fn tell_what_is_left_out(&self, engine: &str, task: &Task) {
-        if !["kernel", "tcp"].contains(&engine) {
-            return;
-        }
-        let mut files: Vec<(&str, Vec<&str>)> = Vec::new();
-        for Origin { file, key } in self.origins.values() {
-            match files.iter_mut().find(|(known, _)| known == file) {
-                Some((_, keys)) => keys.push(key),
-                None => files.push((file, vec![key])),
+        let is_left_out = |name: &str| match engine {
+            "kernel" | "tcp" => true,
+            "tun" => name == "udp-port",
+            _ => false,
+        };
+        let left_out = self.origins.iter().filter(|(name, _)| is_left_out(name));
+        let (of_udp, of_ours): (Vec<_>, Vec<_>) = left_out.partition(|(name, _)| **name == "udp-port");
+        for (origins, expected) in [(of_ours, "engine tun or udp"), (of_udp, "engine udp")] {
+            let mut files: Vec<(&str, Vec<&Origin>)> = Vec::new();
+            for (_, origin) in origins {
+                match files.iter_mut().find(|(known, _)| *known == origin.file) {
+                    Some((_, origins)) => origins.push(origin),
+                    None => files.push((&origin.file, vec![origin])),
+                }
             }
-        }
-        for (file, keys) in files {
-            task.tell(&format!(
-                "{file}: {} left out: engine {engine} has no such option; expected engine tun or udp with it",
-                choice::and(&keys)
-            ));
+            for (_, origins) in files {
+                let settings = Origin::together(&origins);
+                task.tell(&format!(
+                    "{settings} left out: engine {engine} has no such option; expected {expected} with it"
+                ));
+            }
         }
     }
 
@@ -292,6 +298,19 @@ impl EngineArguments {
         }
     }
 
+    /// Where a program starts the engine, its first connection would be the one to find out.
+    fn check_that_tun_can_start(&self, task: &Task) -> Result<(), Failure> {
+        let (command, asked) = (choice::typed(), self.asked());
+        let runs_program = task.runs_program;
+        let wanted = Wanted { is_local: false, failed: None, command: &command, runs_program, asked: &asked };
+        match choose(&look()?, &wanted).obstacle {
+            Some(obstacle) => {
+                Err(Failure::Run(format!("engine tun can't start: {obstacle}, or --engine udp")))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn start_chosen(&self, choice: &Choice, task: &Task) -> Engine {
         task.tell(&choice.line);
         self.start_kernel(match choice.carrier {
@@ -310,6 +329,9 @@ impl EngineArguments {
         if self.engine() != Kind::Auto {
             if matches!(self.engine(), Kind::Tun | Kind::Udp) {
                 self.look_at_named(task)?;
+            }
+            if self.engine() == Kind::Tun {
+                self.check_that_tun_can_start(task)?;
             }
             let name = self.engine().to_possible_value();
             self.tell_what_is_left_out(name.as_ref().map_or("", |name| name.get_name()), task);
