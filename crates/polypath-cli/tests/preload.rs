@@ -137,6 +137,20 @@ fn the_peer_of_a_program_that_ends_anyhow_sees_the_end_and_nothing_is_left() {
 }
 
 #[test]
+fn a_stack_is_shown_under_the_program_s_name() {
+    let Some(bench) = Bench::new_or_skip("names of preloaded programs") else { return };
+    let mut running = bench.start(&format!("{TALK}; time.sleep(60)"));
+    let _connection = bench.accept();
+    let mut ss = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    ss.args(["ss", "-p"]).env("POLYPATH_RUNTIME_DIR", bench.lab.folder().join("run")).stdin(Stdio::null());
+    let (shown, said) = text(&bench.lab.output(&mut ss));
+    assert!(shown.contains("\"python3") && !shown.contains("\"polypath"), "{shown}{said}");
+    running.0.kill().expect("our child");
+    finish(running);
+    bench.wait_until_nothing_is_left("a program that was shown");
+}
+
+#[test]
 fn a_peer_that_goes_on_listening_keeps_nothing_alive() {
     let Some(bench) = Bench::new_or_skip("silent peers of preloaded programs") else { return };
     let running = bench.start(&format!("{TALK}; os.kill(os.getpid(),signal.SIGKILL)"));

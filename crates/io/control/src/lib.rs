@@ -28,7 +28,7 @@ pub use figures::{FiguresReport, PathReport, SubflowsNow};
 pub use paths::{Change, ChangeError, EndpointReport, Flags, PathsReport, Target};
 pub use report::{ConnectionReport, EventKind, EventReport, ListenerReport, SubflowReport};
 use serde::{Deserialize, Serialize};
-pub use server::{ControlSocket, offer, offer_as, process_name};
+pub use server::{ControlSocket, offer, offer_as, process_name, process_name_of};
 use tokio::sync::broadcast;
 
 /// Whoever can be asked.

@@ -298,6 +298,15 @@ async fn write_line(
 /// What this process is called, as `ps` and `top` show it.
 #[must_use]
 pub fn process_name() -> String {
-    let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    name.trim().to_string()
+    name_at("/proc/self/comm").unwrap_or_default()
+}
+
+/// What another process is called; none if it has ended, or is out of sight.
+#[must_use]
+pub fn process_name_of(pid: u32) -> Option<String> {
+    name_at(&format!("/proc/{pid}/comm"))
+}
+
+fn name_at(place: &str) -> Option<String> {
+    fs::read_to_string(place).ok().map(|name| name.trim().to_string())
 }

@@ -24,7 +24,7 @@ pub use choices::{
     ChoiceError, Driver, EngineChoice, RelayChoices, congestion_named, scheduler_named, words,
 };
 use join::{Hub, Meeting};
-use polypath_control::offer;
+use polypath_control::{offer_as, process_name};
 use polypath_netsetup::uplinks::UplinkError;
 use polypath_stack::engine::ConnectOptions;
 use polypath_stack::stack::{Stack, StackStream};
@@ -99,6 +99,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Relay {
     /// Starts a stack, and a thread for it that takes none of the program's signals.
     pub fn start(choices: &RelayChoices) -> io::Result<Self> {
+        Self::start_for(choices, process_name())
+    }
+
+    /// As [`Relay::start`], for another program of this name: `polypath ss` shows the stack under it.
+    pub fn start_for(choices: &RelayChoices, program: String) -> io::Result<Self> {
         let runtime = without_signals(|| {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             builder.worker_threads(1).thread_name("polypath").enable_all().build()
@@ -119,8 +124,8 @@ impl Relay {
                 }
             };
             // `polypath ss` shows it; what carries data need not be seen.
-            if let Err(error) =
-                runtime_directory().and_then(|directory| offer(Arc::new(stack.downgrade()), &directory))
+            if let Err(error) = runtime_directory()
+                .and_then(|directory| offer_as(Arc::new(stack.downgrade()), &directory, program))
             {
                 tracing::debug!(%error, "not shown by polypath ss");
             }

@@ -13,7 +13,7 @@ mod launch;
 mod protocol;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -22,6 +22,7 @@ pub use address::KeeperAddress;
 pub use client::KeeperClient;
 use clients::{Clients, Newcomer};
 pub use launch::{launch, tell_ready};
+use polypath_control::{process_name, process_name_of};
 use polypath_stack::engine::ConnectOptions;
 pub use protocol::Seen;
 use protocol::{Answer, Asked, Question};
@@ -201,20 +202,20 @@ impl KeeperShared {
         };
         let Some(_asking) = self.clients.enter(program.as_fd())? else { return Ok(()) };
         let answer = self
-            .act(&asked.question, socket)
+            .act(&asked.question, socket, program.as_fd())
             .unwrap_or_else(|error| Answer::Failed { errno: errno(&error), message: error.to_string() });
         protocol::send(program.as_fd(), &answer, None)
     }
 
     /// Does what is asked. The socket is let go of before the answer, after which it is the program's alone.
-    fn act(&self, question: &Question, socket: OwnedFd) -> io::Result<Answer> {
+    fn act(&self, question: &Question, socket: OwnedFd, asking: BorrowedFd<'_>) -> io::Result<Answer> {
         let program = socket.as_fd();
         Ok(match question {
             Question::Connect(remote) => {
-                Answer::Begun(self.relay()?.begin(program, *remote, ConnectOptions::default())?)
+                Answer::Begun(self.relay(asking)?.begin(program, *remote, ConnectOptions::default())?)
             }
             Question::Listen(local) => {
-                let relay = self.relay()?;
+                let relay = self.relay(asking)?;
                 if relay.listens_at(program).is_none() {
                     relay.listen(program, *local, true)?;
                 }
@@ -233,8 +234,12 @@ impl KeeperShared {
         })
     }
 
-    fn relay(&self) -> io::Result<&Relay> {
-        let start = || Relay::start(&self.choices).map_err(|error| (errno(&error), error.to_string()));
+    /// The relay, which has the name of the program that needs it first.
+    fn relay(&self, asking: BorrowedFd<'_>) -> io::Result<&Relay> {
+        let start = || {
+            let relay = Relay::start_for(&self.choices, name_of(asking));
+            relay.map_err(|error| (errno(&error), error.to_string()))
+        };
         self.relay.get_or_init(start).as_ref().map_err(|(number, message)| {
             io::Error::new(io::Error::from_raw_os_error(*number).kind(), message.clone())
         })
@@ -243,6 +248,13 @@ impl KeeperShared {
     fn running(&self) -> Option<&Relay> {
         self.relay.get()?.as_ref().ok()
     }
+}
+
+/// What the program at the other end of a socket is called.
+fn name_of(asking: BorrowedFd<'_>) -> String {
+    let pid = rustix::net::sockopt::socket_peercred(asking).ok().map(|peer| peer.pid.as_raw_nonzero().get());
+    let name = pid.and_then(|pid| process_name_of(u32::try_from(pid).ok()?));
+    name.unwrap_or_else(process_name)
 }
 
 fn seen(carried: Arc<CarriedConnection>) -> Seen {
