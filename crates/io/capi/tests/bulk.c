@@ -1,28 +1,14 @@
 /* "client ADDR PORT BYTES": sends so many bytes while it reads them back, and prints how many subflows carried some;
  * "serve ADDR": echoes one connection. ENGINE says which engine. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <poll.h>
-#include <polypath.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#define EXPECT(condition)                                                                       \
-  if (!(condition)) {                                                                           \
-    fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, polypath_strerror());            \
-    exit(1);                                                                                    \
-  }
+#include "program.h"
 
 static char buffer[65536];
 
-static int serve(polypath_engine *engine, struct sockaddr_in *here) {
-  socklen_t length = sizeof *here;
-  int listener = polypath_listen(engine, (struct sockaddr *)here, length, NULL);
-  EXPECT(listener >= 0 && polypath_getsockname(listener, (struct sockaddr *)here, &length) == 0);
-  printf("%d\n", ntohs(here->sin_port));
-  fflush(stdout);
+static int serve(polypath_engine *engine, const char *address) {
+  int listener = listen_at(engine, address, NULL);
+  tell_port(listener);
   int fd = polypath_accept(listener, NULL, NULL);
   EXPECT(fd >= 0);
   ssize_t got;
@@ -37,8 +23,8 @@ static int serve(polypath_engine *engine, struct sockaddr_in *here) {
 
 static char pattern(long at) { return (char)(at * 31 + at / 251); }
 
-static int talk(polypath_engine *engine, struct sockaddr_in *to, long total) {
-  int fd = polypath_connect(engine, (struct sockaddr *)to, sizeof *to, "nonblocking");
+static int talk(polypath_engine *engine, struct sockaddr_in to, long total) {
+  int fd = polypath_connect(engine, (struct sockaddr *)&to, sizeof to, "nonblocking");
   EXPECT(fd >= 0 && errno == EINPROGRESS);
   long sent = 0, received = 0;
   while (received < total) {
@@ -69,12 +55,10 @@ static int talk(polypath_engine *engine, struct sockaddr_in *to, long total) {
 
 int main(int argc, char **argv) {
   EXPECT(argc >= 3);
-  polypath_engine *engine = polypath_open(getenv("ENGINE"));
-  EXPECT(engine);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(argc > 3 ? atoi(argv[3]) : 0)};
-  EXPECT(inet_pton(AF_INET, argv[2], &address.sin_addr) == 1);
+  polypath_engine *engine = engine_of_environment();
   int is_server = !strcmp(argv[1], "serve");
-  int fd = is_server ? serve(engine, &address) : talk(engine, &address, atol(argv[4]));
+  EXPECT(is_server || argc == 5);
+  int fd = is_server ? serve(engine, argv[2]) : talk(engine, address_of(argv[2], argv[3]), atol(argv[4]));
   if (is_server) printf("echoed\n");
   EXPECT(polypath_close(fd) == 0);
   polypath_free(engine);

@@ -1,20 +1,9 @@
 /* "get ADDR PORT": the blocking calls; "poll ADDR PORT": the nonblocking ones; "serve ADDR": echoes one connection.
  * Prints what came and "multipath=N subflows=N"; a failed expectation prints its line and ends with 1. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <polypath.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#define EXPECT(condition)                                                                       \
-  if (!(condition)) {                                                                           \
-    fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, polypath_strerror());            \
-    exit(1);                                                                                    \
-  }
+#include "program.h"
 
 static void wait_for(int fd, short events) {
   struct pollfd waiting = {.fd = fd, .events = events};
@@ -30,8 +19,7 @@ int main(int argc, char **argv) {
   int is_kernel = !choice;
   polypath_engine *engine = polypath_open(choice);
   EXPECT(engine);
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(argc > 3 ? atoi(argv[3]) : 0)};
-  EXPECT(inet_pton(AF_INET, argv[2], &address.sin_addr) == 1);
+  struct sockaddr_in address = address_of(argv[2], argc > 3 ? argv[3] : NULL);
   struct sockaddr *generic = (struct sockaddr *)&address;
   socklen_t length = sizeof address;
   char buffer[256];
@@ -39,10 +27,8 @@ int main(int argc, char **argv) {
   int fd;
   struct polypath_info info;
   if (is_server) {
-    int listener = polypath_listen(engine, generic, length, NULL);
-    EXPECT(listener >= 0 && polypath_getsockname(listener, generic, &length) == 0);
-    printf("%d\n", ntohs(address.sin_port));
-    fflush(stdout);
+    int listener = listen_at(engine, argv[2], NULL);
+    tell_port(listener);
     wait_for(listener, POLLIN);
     fd = polypath_accept(listener, NULL, NULL);
     EXPECT(fd >= 0 && polypath_close(listener) == 0);

@@ -1,26 +1,9 @@
 /* "client ADDR PORT DEADPORT SILENT": a refused connection, one that nobody answers, and one that the peer resets, with the
  * numbers of errno that a program expects; "serve ADDR": resets one connection, then ends. ENGINE says which engine, and
  * SILENT_ENGINE the one for the address where nobody answers, if it is another. */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <poll.h>
-#include <polypath.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#define EXPECT(condition)                                                                       \
-  if (!(condition)) {                                                                           \
-    fprintf(stderr, "line %d: %s: %s (errno %d)\n", __LINE__, #condition, polypath_strerror(), errno); \
-    exit(1);                                                                                    \
-  }
-
-static struct sockaddr_in at(const char *address, const char *port) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(port))};
-  EXPECT(inet_pton(AF_INET, address, &to.sin_addr) == 1);
-  return to;
-}
+#include "program.h"
 
 static short wait_for(int fd, short events, int limit) {
   struct pollfd waiting = {.fd = fd, .events = events};
@@ -30,19 +13,14 @@ static short wait_for(int fd, short events, int limit) {
 int main(int argc, char **argv) {
   EXPECT(argc >= 3);
   char byte;
-  polypath_engine *engine = polypath_open(getenv("ENGINE"));
-  EXPECT(engine);
+  polypath_engine *engine = engine_of_environment();
   if (!strcmp(argv[1], "serve")) {
-    struct sockaddr_in here = at(argv[2], "0");
-    socklen_t length = sizeof here;
-    int listener = polypath_listen(engine, (struct sockaddr *)&here, length, "nonblocking");
-    EXPECT(listener >= 0 && polypath_getsockname(listener, (struct sockaddr *)&here, &length) == 0);
+    int listener = listen_at(engine, argv[2], "nonblocking");
     EXPECT(polypath_accept(listener, NULL, NULL) == -1 && errno == EAGAIN);
-    printf("%d\n", ntohs(here.sin_port));
-    fflush(stdout);
+    tell_port(listener);
     EXPECT(wait_for(listener, POLLIN, 20000) & POLLIN);
     struct sockaddr_storage peer;
-    length = sizeof peer;
+    socklen_t length = sizeof peer;
     int fd = polypath_accept(listener, (struct sockaddr *)&peer, &length);
     EXPECT(fd >= 0 && read(fd, &byte, 1) == 1);
     struct linger none = {.l_onoff = 1, .l_linger = 0};
@@ -52,7 +30,7 @@ int main(int argc, char **argv) {
     EXPECT(read(0, &byte, 1) == 0);
   } else {
     EXPECT(argc == 6);
-    struct sockaddr_in dead = at(argv[2], argv[4]), silent = at(argv[5], "80"), alive = at(argv[2], argv[3]);
+    struct sockaddr_in dead = address_of(argv[2], argv[4]), silent = address_of(argv[5], "80"), alive = address_of(argv[2], argv[3]);
     socklen_t length = sizeof dead;
     EXPECT(polypath_connect(engine, (struct sockaddr *)&dead, length, NULL) == -1 && errno == ECONNREFUSED);
     EXPECT(strstr(polypath_strerror(), "refused"));
