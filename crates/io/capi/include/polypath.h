@@ -61,9 +61,10 @@ polypath_engine *polypath_open(const char *options);
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
  * written is delivered first, as far as peers take it within seconds, then its connections and listeners end and the
  * network is as it was. The descriptors themselves are still the caller's to close. An engine that is left when the program
- * returns from main or calls exit is freed then. After _exit, abort or a signal that ends the program, what engine tun has set
- * up in the network stays until the next engine tun starts there; `polypath doctor` tells of it. So a program should catch
- * SIGINT and SIGTERM. In a child of fork, this does nothing to the parent's engine. */
+ * returns from main or calls exit is freed then. After _exit, abort or a signal that ends the program, the network is put back
+ * by a process that engine tun has started for that. It is no child of the program, has none of its descriptors, and ends with
+ * the engine. It can't start where there is no /bin/true, or where a program linked with libpolypath.a has its rights from its
+ * file (setuid, setcap): there the next engine tun puts the network back, and `polypath doctor` tells of what is left. In a child of fork, this does nothing to the parent's engine. */
 void polypath_free(polypath_engine *engine);
 
 /* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", and with engines tun and udp

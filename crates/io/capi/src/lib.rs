@@ -7,6 +7,7 @@
 
 mod address;
 mod failure;
+mod guardian;
 mod live;
 mod open_engines;
 mod options;
@@ -131,7 +132,8 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
         let carrier = match choice {
             EngineChoice::Kernel => Carrier::Kernel { is_plain_tcp: false },
             EngineChoice::PlainTcp => Carrier::Kernel { is_plain_tcp: true },
-            EngineChoice::Relay(choices) => {
+            EngineChoice::Relay(mut choices) => {
+                choices.detached_guardian = guardian::guardian();
                 let relay = Arc::new(Relay::start(&choices)?);
                 let carrier = Carrier::Relay(Arc::downgrade(&relay));
                 open_engines::add(relay)?;

@@ -1,47 +1,94 @@
 //! The process that stays when its parent is killed, and takes down what the parent had set up.
 //!
 //! A process that gets SIGKILL, or that the kernel ends when memory runs out, can't put the network back. So set-up starts a
-//! child before the first change, which does nothing but wait for its parent's end.
+//! child before the first change, which does nothing but wait for its parent's end. A library, whose program waits for its own
+//! children, starts one that is nobody's child.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
 use polypath_stack::peer_list::PeerList;
 use polypath_system::tun::Tun;
-use polypath_system::{Namespace, Netlink};
+use polypath_system::{Detached, Namespace, Netlink};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use rustix::pipe::PipeFlags;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use super::farewell::take_leave;
-use super::options::GuardianCommand;
+use super::options::{DetachedGuardian, GuardianCommand};
 use super::places::SLOTS;
 use super::record;
 use super::variables::SharedVariables;
 
+/// Where a guardian that is nobody's child says that it waits.
+const TOLD_AT: RawFd = 3;
+/// Where it has the process that it waits for.
+const WATCHED_AT: RawFd = 4;
+
 /// A guardian that waits. Dropped, it ends.
 #[derive(Debug)]
 pub(super) struct Guardian {
-    child: Child,
+    process: Waiting,
     peers: File,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Child(Child),
+    Detached(OwnedFd),
 }
 
 impl Guardian {
     /// Starts one for this process, in the calling thread's network namespace.
     pub(super) fn start(command: &GuardianCommand, directory: &Path, tun: &Tun) -> io::Result<Self> {
-        let peers = File::from(memfd_create("polypath-peers", MemfdFlags::CLOEXEC)?);
+        let peers = empty_list()?;
         let mut process = Command::new(&command.program);
         process.args(&command.arguments).arg(directory).arg(std::process::id().to_string());
         // What a terminal sends to its foreground process group is not for it. Standard error stays this process's: what can't be
         // taken down is said there.
         process.process_group(0).current_dir("/");
         process.stdin(peers.try_clone()?).stdout(tun.descriptor()?);
-        Ok(Self { child: process.spawn()?, peers })
+        Ok(Self { process: Waiting::Child(process.spawn()?), peers })
+    }
+
+    /// The same as nobody's child, so that the program that this is part of does not notice. It has none of its descriptors.
+    pub(super) fn start_detached(how: &DetachedGuardian, directory: &Path, tun: &Tun) -> io::Result<Self> {
+        let peers = empty_list()?;
+        let device = tun.descriptor()?;
+        let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let directory = std::path::absolute(directory)?;
+        let arguments: Vec<OsString> = how.arguments.iter().cloned().chain([directory.into()]).collect();
+        let kept = std::env::vars_os().filter(|(name, _)| name != LIBRARIES);
+        let library = how.library.iter().map(|path| (LIBRARIES.into(), path.into()));
+        let variables: Vec<(OsString, OsString)> = kept.chain(library).collect();
+        Detached {
+            program: &how.program,
+            arguments: &arguments,
+            variables: &variables,
+            // As `guard_detached` expects them.
+            descriptors: &[peers.as_fd(), device.as_fd(), nothing.as_fd(), writer.as_fd(), this.as_fd()],
+            has_network_rights: true,
+        }
+        .start()?;
+        drop(writer);
+        let mut told = String::new();
+        // A line, not an end: another thread of the program may have forked in between.
+        BufReader::new(File::from(reader)).read_line(&mut told)?;
+        let number = told.trim_end().parse().ok().and_then(Pid::from_raw);
+        let number =
+            number.ok_or_else(|| io::Error::other(format!("{} ended at once", how.program.display())))?;
+        Ok(Self { process: Waiting::Detached(pidfd_open(number, PidfdFlags::empty())?), peers })
     }
 
     /// The list in which it looks for the peers that are to be told.
@@ -50,11 +97,30 @@ impl Guardian {
     }
 }
 
+/// The variable with the libraries that are put into a program.
+const LIBRARIES: &str = "LD_PRELOAD";
+
+fn empty_list() -> io::Result<File> {
+    Ok(File::from(memfd_create("polypath-peers", MemfdFlags::CLOEXEC)?))
+}
+
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // Its own child, and not yet waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        match &mut self.process {
+            Waiting::Child(child) => {
+                // Its own child, and not yet waited for.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Waiting::Detached(process) => {
+                // Where the program has given up its rights, it stays until the program ends.
+                if pidfd_send_signal(&*process, Signal::KILL).is_ok() {
+                    let _ = wait_for(process);
+                    // A program that adopts orphans has adopted it.
+                    let _ = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
+                }
+            }
+        }
     }
 }
 
@@ -64,6 +130,31 @@ impl Drop for Guardian {
 pub fn guard(directory: &Path, parent: u32) -> io::Result<()> {
     ignore_signals();
     wait_for_end(parent)?;
+    take_down(directory)
+}
+
+/// As [`guard`], in a process that [`DetachedGuardian`] describes.
+#[allow(unsafe_code)]
+pub fn guard_detached(directory: &Path) -> io::Result<()> {
+    ignore_signals();
+    // SAFETY: one that is not open makes the calls below fail, and nothing else in this process knows the numbers.
+    let given = [TOLD_AT, WATCHED_AT].map(|number| unsafe { BorrowedFd::borrow_raw(number) });
+    given.iter().try_for_each(|fd| rustix::io::fcntl_getfd(fd).map(drop))?;
+    // SAFETY: they are open, and this process's own to close.
+    let [told, watched] = [TOLD_AT, WATCHED_AT].map(|number| unsafe { OwnedFd::from_raw_fd(number) });
+    // For what it starts, such as nft.
+    for fd in [&told, &watched] {
+        rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?;
+    }
+    std::env::set_current_dir("/")?;
+    // Nobody waits any more: then the end has come, and is seen below.
+    let _ = writeln!(File::from(told), "{}", std::process::id());
+    wait_for(&watched)?;
+    take_down(directory)
+}
+
+/// What there is to do after the end of the process.
+fn take_down(directory: &Path) -> io::Result<()> {
     let (device, peers) =
         (io::stdout().as_fd().try_clone_to_owned(), io::stdin().as_fd().try_clone_to_owned());
     // What is set up goes also if they can't be told, and before anything is said: nobody may read it.
@@ -86,16 +177,21 @@ fn wait_for_end(parent: u32) -> io::Result<()> {
     if getppid() != Some(parent) {
         return Ok(());
     }
-    let mut watched = [PollFd::new(&watched, PollFlags::IN)];
+    wait_for(&watched)
+}
+
+/// Waits for a process's end.
+fn wait_for(process: &OwnedFd) -> io::Result<()> {
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
     rustix::io::retry_on_intr(|| rustix::event::poll(&mut watched, None))?;
     Ok(())
 }
 
 /// A service manager asks all processes of a service to end; this one ends when its parent has. Nor does a terminal stop it that
-/// lets processes in the background write nothing.
+/// lets processes in the background write nothing. What can't be written any more is an error, also where nobody has said so.
 #[allow(unsafe_code)]
 fn ignore_signals() {
-    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTTOU] {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTTOU, libc::SIGPIPE] {
         // SAFETY: to ignore a signal runs no code of ours.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

@@ -33,11 +33,11 @@ use action::is_router;
 pub use error::SetupError;
 use guardian::Guardian;
 pub(crate) use guardian::left_behind;
-pub use guardian::{clear, guard};
+pub use guardian::{clear, guard, guard_detached};
 use limits::Limits;
 use nat::Translation;
 pub(crate) use nft::probe as probe_nft;
-pub use options::{GuardianCommand, SetupOptions};
+pub use options::{DetachedGuardian, GuardianCommand, SetupOptions};
 pub(crate) use plan::{NetworkPlan, PathPlan};
 use polypath_stack::peer_list::PeerList;
 use polypath_system::tun::Tun;
@@ -100,14 +100,21 @@ impl NetworkSetup {
     }
 
     /// Sets up the network in `namespace` for the device `tun`, which is there already.
-    pub(crate) fn apply(namespace: &Namespace, tun: &Tun, options: SetupOptions) -> Result<Self, SetupError> {
-        Self::apply_with(namespace, tun, options, &polypath_system::runtime_directory()?)
+    /// A guardian that is nobody's child is started rather than the one of the options.
+    pub(crate) fn apply(
+        namespace: &Namespace,
+        tun: &Tun,
+        options: SetupOptions,
+        detached: Option<&DetachedGuardian>,
+    ) -> Result<Self, SetupError> {
+        Self::apply_with(namespace, tun, options, detached, &polypath_system::runtime_directory()?)
     }
 
     fn apply_with(
         namespace: &Namespace,
         device: &Tun,
         options: SetupOptions,
+        detached: Option<&DetachedGuardian>,
         directory: &Path,
     ) -> Result<Self, SetupError> {
         let directory: PathBuf = directory.into();
@@ -120,7 +127,7 @@ impl NetworkSetup {
             }
             netlink.set_up(tun)?;
             // From the first record on.
-            let mut guardian = start_guardian(&options, &directory, device);
+            let mut guardian = start_guardian(&options, detached, &directory, device);
             for slot in 0..places::SLOTS {
                 let Some(record) = Record::claim(&directory, slot, &netlink)? else { continue };
                 // Before they are read: what is found set stays so.
@@ -320,8 +327,16 @@ impl NetworkSetup {
 }
 
 /// Without one, the next start takes down what is left if this process is killed.
-fn start_guardian(options: &SetupOptions, directory: &Path, tun: &Tun) -> Option<Guardian> {
-    let started = Guardian::start(options.guardian.as_ref()?, directory, tun);
+fn start_guardian(
+    options: &SetupOptions,
+    detached: Option<&DetachedGuardian>,
+    directory: &Path,
+    tun: &Tun,
+) -> Option<Guardian> {
+    let started = match detached {
+        Some(how) => Guardian::start_detached(how, directory, tun),
+        None => Guardian::start(options.guardian.as_ref()?, directory, tun),
+    };
     started.inspect_err(|error| tracing::warn!(%error, "nobody will take this down if it is killed")).ok()
 }
 

@@ -25,3 +25,15 @@ pub struct GuardianCommand {
     /// Its first arguments.
     pub arguments: Vec<OsString>,
 }
+
+/// How a library starts the process that takes down what was set up if the program that it is part of is killed: as nobody's
+/// child, with no descriptor of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetachedGuardian {
+    /// A program that calls [`guard_detached`](super::guard_detached) with the argument that follows these.
+    pub program: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<OsString>,
+    /// The shared library that does so in its place.
+    pub library: Option<PathBuf>,
+}

@@ -108,7 +108,7 @@ impl Host {
     }
 
     fn apply(&self, tun: &Tun, options: SetupOptions) -> Result<NetworkSetup, SetupError> {
-        NetworkSetup::apply_with(&self.testbed.client, tun, options, self.directory.path())
+        NetworkSetup::apply_with(&self.testbed.client, tun, options, None, self.directory.path())
     }
 }
 

@@ -13,7 +13,7 @@ use polypath_stack::stack::{Stack, Underlay, default_connection};
 use polypath_system::tun::{Tun, TunConfig, TunError};
 use polypath_system::{Namespace, Netlink};
 
-use crate::{NetworkSetup, PathPlan, SetupError, SetupOptions, Watch};
+use crate::{DetachedGuardian, NetworkSetup, PathPlan, SetupError, SetupOptions, Watch};
 
 /// Choices for a stack on the uplinks.
 #[derive(Clone, Debug)]
@@ -29,13 +29,15 @@ pub struct UplinkOptions {
     /// Where peers reach this end, if not at the uplinks' own addresses: those of a router that passes connections on to
     /// one of them, each with the port if it isn't the same.
     pub announced: Vec<(IpAddr, Option<u16>)>,
+    /// The guardian of a library, rather than that of `setup`.
+    pub detached_guardian: Option<DetachedGuardian>,
 }
 
 impl Default for UplinkOptions {
     fn default() -> Self {
         let (setup, tun) = (SetupOptions::default(), TunConfig::default());
         let (preferences, announced) = (BTreeMap::new(), Vec::new());
-        Self { setup, connection: default_connection(), tun, preferences, announced }
+        Self { setup, connection: default_connection(), tun, preferences, announced, detached_guardian: None }
     }
 }
 
@@ -63,7 +65,7 @@ pub fn open(namespace: &Namespace, options: UplinkOptions) -> Result<Stack, Upli
         io::ErrorKind::PermissionDenied => UplinkError::Tun(TunError::Permission),
         _ => error.into(),
     })??;
-    let setup = NetworkSetup::apply(namespace, &tun, options.setup)?;
+    let setup = NetworkSetup::apply(namespace, &tun, options.setup, options.detached_guardian.as_ref())?;
     let leading_out = setup.paths().iter().filter(|path| path.open_addresses().next().is_some());
     let mtu_bytes = leading_out.map(|path| path.mtu_bytes).min().unwrap_or(1500);
     namespace.run(|| Netlink::new()?.set_mtu(tun.name(), mtu_bytes.clamp(1280, 65_535)))??;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use polypath_congestion as congestion;
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, scheduler};
 use polypath_netsetup::uplinks::UplinkOptions;
-use polypath_netsetup::{GuardianCommand, SetupOptions};
+use polypath_netsetup::{DetachedGuardian, GuardianCommand, SetupOptions};
 use polypath_stack::UplinkPreference;
 use polypath_stack::engine::Keepalive;
 use polypath_stack::udp::{UdpOptions, UdpPath};
@@ -55,6 +55,8 @@ pub struct RelayChoices {
     keepalive: Option<Keepalive>,
     /// How to start the process that takes down what was set up if this one is killed (driver TUN). Default: none.
     pub guardian: Option<GuardianCommand>,
+    /// The same for a library, whose program does not notice it. Default: none.
+    pub detached_guardian: Option<DetachedGuardian>,
 }
 
 const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun or engine=udp";
@@ -130,6 +132,7 @@ impl RelayChoices {
             is_reachable: false,
             keepalive: None,
             guardian: None,
+            detached_guardian: None,
         }
     }
 
@@ -206,7 +209,8 @@ impl RelayChoices {
             ..SetupOptions::default()
         };
         let announced = self.announced.clone();
-        let mut options = UplinkOptions { setup, announced, ..UplinkOptions::default() };
+        let detached_guardian = self.detached_guardian.clone();
+        let mut options = UplinkOptions { setup, announced, detached_guardian, ..UplinkOptions::default() };
         self.choose(&mut options.connection);
         options
     }

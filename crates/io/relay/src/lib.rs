@@ -26,6 +26,7 @@ pub use choices::{
 use join::{Hub, Meeting};
 use polypath_control::{offer_as, process_name};
 use polypath_netsetup::uplinks::UplinkError;
+pub use polypath_netsetup::{DetachedGuardian, guard_detached};
 use polypath_stack::engine::ConnectOptions;
 use polypath_stack::stack::{Stack, StackStream};
 use polypath_system::{Namespace, runtime_directory};

@@ -5,6 +5,7 @@
 
 pub mod console;
 mod cpu_time;
+mod detached;
 mod namespace;
 #[cfg(feature = "netlink")]
 mod netlink;
@@ -17,6 +18,7 @@ mod system_state;
 pub mod tun;
 
 pub use cpu_time::CpuTime;
+pub use detached::Detached;
 pub use namespace::Namespace;
 #[cfg(feature = "netlink")]
 pub use netlink::{Netlink, Rule, Selector};

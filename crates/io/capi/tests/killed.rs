@@ -1,0 +1,126 @@
+//! What engine tun has set up goes with its program, however that ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use polypath_testbed::{Testbed, built, is_root_or_skip};
+
+/// Compiles the program with the shared library, or with the archive.
+fn compile(to: &Path, is_static: bool) {
+    let (folder, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(folder.join("include"));
+    cc.arg(folder.join("tests/killed.c")).arg("-o").arg(to);
+    if is_static {
+        cc.arg(libraries.join("libpolypath.a"));
+        cc.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"]);
+    } else {
+        cc.arg("-L").arg(libraries).arg("-lpolypath");
+        cc.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", libraries.display()));
+    }
+    assert!(cc.status().expect("cc").success(), "killed.c compiles");
+}
+
+/// The processes that wait for the end of one with records in `directory`.
+fn guardians(directory: &Path) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.path());
+    let is_one = |process: &PathBuf| {
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        words.contains(&&b"polypath-set-up-guardian"[..]) && words.contains(&directory.as_os_str().as_bytes())
+    };
+    processes.filter(is_one).collect()
+}
+
+struct Scene {
+    testbed: Testbed,
+    directory: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Scene {
+    fn words_of(&self, what: &str, words: &[&str]) -> String {
+        let output = self.testbed.client.run(|| Command::new(what).args(words).output());
+        String::from_utf8_lossy(&output.expect("the namespace").expect(what).stdout).into_owned()
+    }
+
+    /// All that engine tun changes.
+    fn network(&self) -> Vec<String> {
+        let asked: [(&str, &[&str]); 5] = [
+            ("ip", &["rule"]),
+            ("ip", &["-6", "rule"]),
+            ("ip", &["route", "show", "table", "all"]),
+            ("ip", &["-o", "-br", "link"]),
+            ("nft", &["list", "ruleset"]),
+        ];
+        asked.iter().map(|(what, words)| self.words_of(what, words)).collect()
+    }
+
+    /// The program, whose engine runs.
+    fn start(&self, end: &str) -> Child {
+        let mut command = Command::new(&self.program);
+        command.arg(end).env("ENGINE", "engine=tun").env("POLYPATH_RUNTIME_DIR", self.directory.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child =
+            self.testbed.client.run(|| command.spawn()).expect("the namespace").expect("the program");
+        let mut said = String::new();
+        let printed = child.stdout.take().expect("a pipe");
+        BufReader::new(printed).read_line(&mut said).expect("what it prints");
+        assert_eq!(said, "ready\n");
+        child
+    }
+
+    /// Waits until nobody is left who takes anything down.
+    fn wait(&self) {
+        while !guardians(self.directory.path()).is_empty() {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn nothing_stays_behind_a_program_that_is_killed() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("SKIPPED programs that are killed: cc is missing");
+        return;
+    }
+    if !is_root_or_skip("programs that are killed") {
+        return;
+    }
+    for is_static in [false, true] {
+        let directory = tempfile::tempdir().expect("a folder");
+        let program = directory.path().join("killed");
+        compile(&program, is_static);
+        let testbed = Testbed::new(1).expect("namespaces");
+        let scene = Scene { testbed, directory, program };
+        scene.words_of("ip", &["route", "add", "default", "via", "10.77.0.2"]);
+        let before = scene.network();
+        for (end, signal) in [("abort", 6), ("interrupt", 2), ("stay", 9)] {
+            let mut child = scene.start(end);
+            if end == "stay" {
+                assert_ne!(scene.network(), before, "it is set up");
+                let found = guardians(scene.directory.path());
+                assert_eq!(found.len(), 1, "one waits");
+                let open = fs::read_dir(found[0].join("fd")).expect("its descriptors").count();
+                assert_eq!(open, 4, "the peers, the device, nothing, and the program");
+                child.kill().expect("it runs");
+            }
+            drop(child.stdin.take());
+            assert_eq!(child.wait().expect("it ends").signal(), Some(signal), "{end}");
+            scene.wait();
+            assert_eq!(scene.network(), before, "{end}, archive {is_static}");
+        }
+        let mut child = scene.start("stay");
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it ends").success());
+        assert!(guardians(scene.directory.path()).is_empty(), "it ends with the engine");
+        assert_eq!(scene.network(), before, "freed, archive {is_static}");
+    }
+}
