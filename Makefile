@@ -112,7 +112,10 @@ install: setup ## Build and install the command, libraries, header, manual pages
 
 install-built:
 	install -D -m 755 $(BUILT)/polypath $(DESTDIR)$(PREFIX)/bin/polypath
-	install -D -m 755 $(BUILT)/libpolypath.so $(DESTDIR)$(LIBDIR)/libpolypath.so
+	@# Programs ask for the name with the number of the interface; linkers look for the one without.
+	install -D -m 755 $(BUILT)/libpolypath.so $(DESTDIR)$(LIBDIR)/libpolypath.so.$(VERSION)
+	ln -sf libpolypath.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libpolypath.so.0
+	ln -sf libpolypath.so.0 $(DESTDIR)$(LIBDIR)/libpolypath.so
 	install -D -m 644 $(BUILT)/libpolypath.a $(DESTDIR)$(LIBDIR)/libpolypath.a
 	install -D -m 755 $(BUILT)/libpolypath_preload.so $(DESTDIR)$(LIBDIR)/libpolypath_preload.so
 	install -D -m 644 crates/io/capi/include/polypath.h $(DESTDIR)$(PREFIX)/include/polypath.h

@@ -1,5 +1,7 @@
 //! The header and the library, as C programs use them.
 
+mod compiler;
+
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -8,22 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use compiler::{SONAME, compile, has_compiler};
 use polypath_system::Namespace;
 use polypath_testbed::{Testbed, built, is_root_or_skip};
 
 /// A user without privileges.
 const NOBODY: u32 = 65_534;
-
-/// Compiles a C source against the header and the shared library.
-fn compile(source: &str, to: &Path) {
-    let (folder, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(folder.join("include"));
-    cc.arg(folder.join(source)).arg("-o").arg(to).arg("-L").arg(libraries).arg("-lpolypath");
-    cc.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", libraries.display()));
-    assert!(cc.status().expect("cc").success(), "{source} compiles");
-}
 
 fn can_run(what: &str) -> bool {
     has_compiler(what) && is_root_or_skip(what)
@@ -145,14 +137,6 @@ fn the_examples_work() {
     );
 }
 
-fn has_compiler(what: &str) -> bool {
-    let has_compiler = Command::new("cc").arg("--version").output().is_ok();
-    if !has_compiler {
-        eprintln!("SKIPPED {what}: cc is missing");
-    }
-    has_compiler
-}
-
 #[test]
 fn our_own_stack_carries_over_udp() {
     over_udp(false);
@@ -176,7 +160,8 @@ fn over_udp(is_unprivileged: bool) {
         program
     });
     // Where nobody in particular gets at it.
-    let library = folder.path().join("libpolypath.so");
+    let library = folder.path().join(SONAME);
+    fs::remove_file(&library).expect("a link");
     fs::copy(built().join("libpolypath.so"), library).expect("the library");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("a mode");
     let here = Namespace::current().expect("this one");
@@ -270,7 +255,9 @@ fn what_a_program_does_not_free_ends_with_it_and_a_child_is_told_that_it_has_non
     compile("tests/leave.c", &program);
     let testbed = Testbed::new(1).expect("namespaces");
     add_default_routes(&testbed);
-    for (engine, what) in [("engine=tun", "exit"), ("engine=tun", "fork"), ("engine=udp", "fork")] {
+    for (engine, what) in
+        [("engine=tun", "exit"), ("engine=tun", "fork"), ("engine=udp", "fork")]
+    {
         let mut command = Command::new(&program);
         command.arg(what).env("ENGINE", engine).env("POLYPATH_RUNTIME_DIR", folder.path());
         let output = testbed.client.run(|| command.output()).expect("the namespace").expect("the program");

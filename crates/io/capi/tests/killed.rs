@@ -1,5 +1,7 @@
 //! What engine tun has set up goes with its program, however that ends.
 
+mod compiler;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
@@ -9,22 +11,17 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use compiler::{cc, compile, has_compiler};
 use polypath_testbed::{Testbed, built, is_root_or_skip};
 
 /// Compiles the program with the shared library, or with the archive.
-fn compile(to: &Path, is_static: bool) {
-    let (folder, libraries) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(folder.join("include"));
-    cc.arg(folder.join("tests/killed.c")).arg("-o").arg(to);
-    if is_static {
-        cc.arg(libraries.join("libpolypath.a"));
-        cc.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"]);
-    } else {
-        cc.arg("-L").arg(libraries).arg("-lpolypath");
-        cc.arg(format!("-Wl,--enable-new-dtags,-rpath,{}", libraries.display()));
+fn compile_with(to: &Path, is_static: bool) {
+    if !is_static {
+        return compile("tests/killed.c", to);
     }
+    let mut cc = cc("tests/killed.c", to);
+    cc.arg(built().join("libpolypath.a"));
+    cc.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"]);
     assert!(cc.status().expect("cc").success(), "killed.c compiles");
 }
 
@@ -87,17 +84,13 @@ impl Scene {
 
 #[test]
 fn nothing_stays_behind_a_program_that_is_killed() {
-    if Command::new("cc").arg("--version").output().is_err() {
-        eprintln!("SKIPPED programs that are killed: cc is missing");
-        return;
-    }
-    if !is_root_or_skip("programs that are killed") {
+    if !has_compiler("programs that are killed") || !is_root_or_skip("programs that are killed") {
         return;
     }
     for is_static in [false, true] {
         let directory = tempfile::tempdir().expect("a folder");
         let program = directory.path().join("killed");
-        compile(&program, is_static);
+        compile_with(&program, is_static);
         let testbed = Testbed::new(1).expect("namespaces");
         let scene = Scene { testbed, directory, program };
         scene.words_of("ip", &["route", "add", "default", "via", "10.77.0.2"]);
