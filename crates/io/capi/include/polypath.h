@@ -7,7 +7,8 @@
  * a thread of the engine joins with the stack's connection: half-close, resets and back-pressure pass through. What the
  * kernel itself tells of addresses and errors is about the loopback interface, so polypath_getsockname,
  * polypath_getpeername and polypath_error are there to ask instead. After fork, a child can go on using its descriptors as
- * long as the parent lives, and opens an engine of its own for new ones: the parent's gives it EINVAL. */
+ * long as the parent lives, and opens an engine of its own for new ones: the parent's gives it EINVAL. What it closes stays
+ * open in the parent. */
 #ifndef POLYPATH_H
 #define POLYPATH_H
 

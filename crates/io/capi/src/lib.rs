@@ -23,7 +23,7 @@ pub use failure::polypath_strerror;
 use failure::{errno_failure, guard, number, report};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
-use open_engines::{carried, listening};
+use open_engines::{carried, listening, own_listening};
 use options::SocketOptions;
 use polypath_relay::{EngineChoice, Relay};
 use polypath_stack::engine::{SubflowInfo, socket_info};
@@ -334,7 +334,7 @@ pub unsafe extern "C" fn polypath_close(fd: c_int) -> c_int {
     guard(-1, || {
         // SAFETY: the caller owns the descriptor.
         let borrowed = unsafe { borrow(fd) }?;
-        if let Some(relay) = listening(borrowed) {
+        if let Some(relay) = own_listening(borrowed) {
             relay.close_listener(borrowed);
         }
         // SAFETY: the caller owns the descriptor.

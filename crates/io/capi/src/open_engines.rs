@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,9 @@ struct OpenEngine {
 
 static ENGINES: Mutex<Vec<OpenEngine>> = Mutex::new(Vec::new());
 static CLEANING: Once = Once::new();
+/// The process that has opened one last. In a child of fork that has none of its own, locks may be held by threads that it
+/// hasn't.
+static OPENER: AtomicU32 = AtomicU32::new(0);
 
 /// How long calls under way may take to return when the program ends.
 const RETURNING: Duration = Duration::from_secs(1);
@@ -32,7 +36,9 @@ pub(crate) fn add(relay: Arc<Relay>) -> io::Result<()> {
     let mut result = 0;
     // SAFETY: the function takes nothing, and a library that is unloaded runs it first.
     CLEANING.call_once(|| result = unsafe { libc::atexit(end_all) });
-    engines().push(OpenEngine { relay, process: std::process::id() });
+    let process = std::process::id();
+    engines().push(OpenEngine { relay, process });
+    OPENER.store(process, Ordering::Relaxed);
     if result == 0 { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }
 
@@ -81,11 +87,25 @@ pub(crate) fn usable(relay: &Weak<Relay>) -> io::Result<Arc<Relay>> {
 
 /// Takes out an engine, which ends when what is given is dropped; none in another process than its own.
 pub(crate) fn take(relay: &Weak<Relay>) -> Option<Arc<Relay>> {
-    let own = std::process::id();
+    let own = own_process()?;
     let is_it = |engine: &mut OpenEngine| {
         engine.process == own && std::ptr::eq(Arc::as_ptr(&engine.relay), relay.as_ptr())
     };
     engines().extract_if(.., is_it).next().map(|engine| engine.relay)
+}
+
+/// This process, if it has opened an engine itself.
+fn own_process() -> Option<u32> {
+    Some(std::process::id()).filter(|own| *own == OPENER.load(Ordering::Relaxed))
+}
+
+/// The relay of this process whose listener this descriptor is. A child of fork has a copy of its parent's, which it may
+/// close: that is nothing to the relay.
+pub(crate) fn own_listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
+    let own = own_process()?;
+    let engines = engines();
+    let mut relays = engines.iter().filter(|engine| engine.process == own).map(|engine| &engine.relay);
+    relays.find(|relay| relay.listens_at(fd).is_some()).cloned()
 }
 
 /// The relay whose listener this descriptor is.
