@@ -46,12 +46,14 @@ struct polypath_info {
  *   engine=tcp         its plain TCP, to compare with
  *   engine=tun         Polypath's stack on all uplinks; needs CAP_NET_ADMIN
  *   engine=udp         Polypath's stack in UDP datagrams, to another Polypath; needs no privileges
- * and for the last two, the first four as often as needed:
+ *   engine=auto        tun where this host allows it, else kernel, else tcp; with other settings than keepalive, tun or a failure
+ * and for tun, udp and auto, the first three as often as needed:
  *   interface=NAME     an interface to use; all with an address and a default route if none is named (udp: the system's
  *                      route)
  *   backup=NAME        an interface to use only when no other works
  *   announce=ADDRESS   where peers reach this end, if not at its own addresses; tun: ADDRESS:PORT too
- *   scheduler=NAME, congestion=NAME
+ *   scheduler=NAME, congestion=NAME, path_manager=NAME
+ *   judge_paths=never, foreign or always: whose paths to judge when they send to this end
  *   keepalive=SECONDS  idle time until a silent peer is probed; it is given up, with ETIMEDOUT, a minute later if it answers
  *                      none of six probes; 0 never probes, 60 is the default (kernel's engines: setsockopt, SO_KEEPALIVE)
  *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
@@ -97,6 +99,11 @@ int polypath_error(int fd);
 
 /* State of a connection and its subflows. ENOTCONN once both sides have ended it. */
 int polypath_info(int fd, struct polypath_info *info);
+
+/* The name of the interface that a subflow of polypath_info goes over, with its zero; IF_NAMESIZE bytes are enough. The
+ * descriptor is the connection's. ENODEV if no interface has the subflow's address, such as when it is gone; ERANGE if
+ * the name doesn't fit. */
+int polypath_interface(int fd, const struct polypath_subflow *subflow, char *name, size_t size);
 
 /* Sets "congestion" to the kernel's name of one. Anything else, or with another engine than the kernel's: ENOPROTOOPT. */
 int polypath_set(int fd, const char *name, const char *value);

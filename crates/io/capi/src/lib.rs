@@ -12,7 +12,7 @@ mod live;
 mod open_engines;
 mod options;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -129,7 +129,8 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
         let options = unsafe { text(options) }?;
         let choice =
             EngineChoice::parse(options).map_err(|error| number(libc::EINVAL, &error.to_string()))?;
-        let carrier = match choice {
+        let carrier = match choice.decided()? {
+            EngineChoice::Auto { .. } => return Err(number(libc::EINVAL, "no engine was chosen")),
             EngineChoice::Kernel => Carrier::Kernel { is_plain_tcp: false },
             EngineChoice::PlainTcp => Carrier::Kernel { is_plain_tcp: true },
             EngineChoice::Relay(mut choices) => {
@@ -393,6 +394,40 @@ pub unsafe extern "C" fn polypath_info(fd: c_int, info: *mut polypath_info) -> c
         }
         // SAFETY: not null, and the caller vouches for the rest; what was there needs no drop.
         unsafe { info.write(filled) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// `subflow` is null or can be read, and so many bytes of `name` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polypath_interface(
+    fd: c_int,
+    subflow: *const polypath_subflow,
+    name: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(-1, || {
+        if name.is_null() {
+            return Err(number(libc::EFAULT, "no place for the name"));
+        }
+        // SAFETY: the caller keeps the descriptor open during the call; null becomes `None`.
+        let (fd, subflow) = unsafe { (borrow(fd)?, subflow.as_ref()) };
+        let subflow = subflow.ok_or_else(|| number(libc::EFAULT, "no subflow"))?;
+        let length = size_of::<sockaddr_storage>() as socklen_t;
+        // SAFETY: a storage has so many bytes.
+        let local = unsafe { address((&raw const subflow.local).cast(), length) }?;
+        let own = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?.ip();
+        let of_stack = carried(fd).and_then(|carried| carried.path_name(own));
+        let found = of_stack.map_or_else(|| polypath_relay::interface_of(own), |name| Ok(Some(name)))?;
+        let found = found.ok_or_else(|| number(libc::ENODEV, "no interface has the subflow's address"))?;
+        let found = CString::new(found)?;
+        let found = found.as_bytes_with_nul();
+        if found.len() > size {
+            return Err(number(libc::ERANGE, "the name is longer than its place"));
+        }
+        // SAFETY: so many bytes can be written, says the caller, and nothing of ours is there.
+        unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), name.cast::<u8>(), found.len()) };
         Ok(0)
     })
 }

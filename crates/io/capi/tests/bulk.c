@@ -1,5 +1,6 @@
 /* "client ADDR PORT BYTES": sends so many bytes while it reads them back, and prints how many subflows carried some;
  * "serve ADDR": echoes one connection. ENGINE says which engine. */
+#include <net/if.h>
 #include <poll.h>
 
 #include "program.h"
@@ -47,7 +48,13 @@ static int talk(polypath_engine *engine, struct sockaddr_in to, long total) {
   struct polypath_info info;
   int busy = 0;
   EXPECT(polypath_info(fd, &info) == 0 && info.is_multipath);
-  for (unsigned i = 0; i < info.subflow_count; i++) busy += info.subflows[i].bytes_acked > 100000;
+  for (unsigned i = 0; i < info.subflow_count; i++) {
+    char name[IF_NAMESIZE], wanted[IF_NAMESIZE];
+    busy += info.subflows[i].bytes_acked > 100000;
+    EXPECT(polypath_interface(fd, &info.subflows[i], name, sizeof name) == 0);
+    EXPECT(polypath_interface(fd, &info.subflows[i], wanted, 2) == -1 && errno == ERANGE);
+    EXPECT(if_nametoindex(name) != 0 && strncmp(name, "polypath", 8));
+  }
   printf("bytes=%ld busy=%d\n", received, busy);
   EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);
   return fd;

@@ -255,9 +255,13 @@ fn what_a_program_does_not_free_ends_with_it_and_a_child_is_told_that_it_has_non
     compile("tests/leave.c", &program);
     let testbed = Testbed::new(1).expect("namespaces");
     add_default_routes(&testbed);
-    for (engine, what) in
-        [("engine=tun", "exit"), ("engine=tun", "fork"), ("engine=udp", "fork"), ("engine=tun", "close")]
-    {
+    for (engine, what) in [
+        ("engine=tun", "exit"),
+        ("engine=auto", "exit"),
+        ("engine=tun", "fork"),
+        ("engine=udp", "fork"),
+        ("engine=tun", "close"),
+    ] {
         let mut command = Command::new(&program);
         command.arg(what).env("ENGINE", engine).env("POLYPATH_RUNTIME_DIR", folder.path());
         let output = testbed.client.run(|| command.output()).expect("the namespace").expect("the program");

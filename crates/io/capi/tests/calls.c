@@ -14,6 +14,7 @@ int main(int argc, char **argv) {
   EXPECT(argc >= 3);
   int is_server = !strcmp(argv[1], "serve"), is_poll = !strcmp(argv[1], "poll");
   EXPECT(polypath_open("engine=quic") == NULL && errno == EINVAL);
+  EXPECT(polypath_open("engine=udp,judge_paths=yes") == NULL && errno == EINVAL);
   EXPECT(polypath_connect(NULL, NULL, 0, NULL) == -1 && errno == EINVAL);
   const char *choice = getenv("ENGINE");
   int is_kernel = !choice;

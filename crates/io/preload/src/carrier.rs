@@ -28,7 +28,11 @@ pub(crate) fn choice() -> Option<&'static EngineChoice> {
         let options = options();
         let choice = std::str::from_utf8(options.as_bytes())
             .map_err(|_| "not UTF-8".to_string())
-            .and_then(|options| EngineChoice::parse(options).map_err(|error| error.to_string()));
+            .and_then(|options| EngineChoice::parse(options).map_err(|error| error.to_string()))
+            .and_then(|choice| match choice {
+                EngineChoice::Auto { .. } => Err("expected an engine that the command has chosen".into()),
+                choice => Ok(choice),
+            });
         choice.map_err(|error| say(&format!("{OPTIONS}: {error}"))).ok()
     };
     CHOICE.get_or_init(read).as_ref()

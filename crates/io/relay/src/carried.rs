@@ -1,5 +1,5 @@
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -132,6 +132,12 @@ impl CarriedConnection {
             }
             _ => None,
         }
+    }
+
+    /// The interface that one of the stack's own addresses belongs to, as long as the stack knows it.
+    #[must_use]
+    pub fn path_name(&self, own: IpAddr) -> Option<String> {
+        self.stack.upgrade()?.path_name(own)
     }
 
     /// State of the connection and its subflows, while it is open.

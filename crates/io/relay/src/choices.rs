@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use polypath_congestion as congestion;
-use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, scheduler};
+use polypath_mptcp::{ConnectionConfig, JudgePaths, LiaOnSharedAccess, path_manager, scheduler};
 use polypath_netsetup::uplinks::UplinkOptions;
 use polypath_netsetup::{DetachedGuardian, GuardianCommand, SetupOptions};
 use polypath_stack::UplinkPreference;
@@ -29,6 +29,13 @@ pub enum EngineChoice {
     PlainTcp,
     /// Our own stack.
     Relay(Box<RelayChoices>),
+    /// The best that the host allows: see [`EngineChoice::decided`].
+    Auto {
+        /// How our own stack is to be, if it is that.
+        ours: Box<RelayChoices>,
+        /// Something is wanted that our own stack alone has.
+        is_particular: bool,
+    },
 }
 
 /// What our own stack runs on.
@@ -49,6 +56,8 @@ pub struct RelayChoices {
     backups: Vec<String>,
     scheduler: Option<String>,
     congestion: Option<congestion::Policy>,
+    path_manager: Option<path_manager::Policy>,
+    judge_paths: Option<JudgePaths>,
     announced: Vec<(IpAddr, Option<u16>)>,
     udp_port: Option<u16>,
     is_reachable: bool,
@@ -59,11 +68,20 @@ pub struct RelayChoices {
     pub detached_guardian: Option<DetachedGuardian>,
 }
 
-const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun or engine=udp";
-const SETTINGS: &str = "interface=NAME, backup=NAME, scheduler=NAME, congestion=NAME, announce=ADDRESS, keepalive=SECONDS, and for engine=udp reachable and udp_port=NUMBER";
+const ENGINES: &str = "engine=kernel, engine=tcp, engine=tun, engine=udp or engine=auto";
+const SETTINGS: &str = "interface=NAME, backup=NAME, scheduler=NAME, congestion=NAME, path_manager=NAME, judge_paths=NAME, announce=ADDRESS, keepalive=SECONDS, and for engine=udp reachable and udp_port=NUMBER";
 /// Those that can be given once.
-const SINGLE: [&str; 6] = ["engine", "scheduler", "congestion", "keepalive", "udp_port", "reachable"];
-const REPEATED: &str = "each of engine, scheduler, congestion, keepalive, udp_port and reachable once";
+const SINGLE: [&str; 8] = [
+    "engine",
+    "scheduler",
+    "congestion",
+    "path_manager",
+    "judge_paths",
+    "keepalive",
+    "udp_port",
+    "reachable",
+];
+const REPEATED: &str = "each of engine, scheduler, congestion, path_manager, judge_paths, keepalive, udp_port and reachable once";
 
 /// The words of a list, with commas or spaces between.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -101,12 +119,20 @@ impl EngineChoice {
                 "engine=tcp" => Self::PlainTcp,
                 "engine=tun" => Self::Relay(Box::new(RelayChoices::new(Driver::Tun))),
                 "engine=udp" => Self::Relay(Box::new(RelayChoices::new(Driver::Udp))),
+                "engine=auto" => {
+                    Self::Auto { ours: Box::new(RelayChoices::new(Driver::Tun)), is_particular: false }
+                }
                 _ => return Err(unexpected(word, ENGINES)),
             };
         }
         for word in words(text).filter(|word| !word.starts_with("engine=")) {
             match &mut choice {
                 Self::Relay(choices) => choices.set(word)?,
+                Self::Auto { ours, is_particular } => {
+                    ours.set(word)?;
+                    // Without our own stack, the kernel has its way of that.
+                    *is_particular |= setting(word).0 != "keepalive";
+                }
                 _ if given.iter().any(|key| key == "engine") => {
                     return Err(unexpected(word, "no setting but the engine, for the kernel's engines"));
                 }
@@ -127,6 +153,8 @@ impl RelayChoices {
             backups: Vec::new(),
             scheduler: None,
             congestion: None,
+            path_manager: None,
+            judge_paths: None,
             announced: Vec::new(),
             udp_port: None,
             is_reachable: false,
@@ -164,6 +192,17 @@ impl RelayChoices {
                 let known = congestion_named(name).map_err(|expected| unexpected(word, &expected))?;
                 self.congestion = Some(known);
             }
+            (Some(("path_manager", name)), _) => {
+                let known = name.parse().map_err(|error: path_manager::UnknownPolicy| {
+                    unexpected(word, &format!("one of the path managers {}", error.expected()))
+                })?;
+                self.path_manager = Some(known);
+            }
+            (Some(("judge_paths", name)), _) => {
+                let known = JudgePaths::by_name(name);
+                let expected = "judge_paths=never, judge_paths=foreign or judge_paths=always";
+                self.judge_paths = Some(known.ok_or_else(|| unexpected(word, expected))?);
+            }
             (Some(("keepalive", text)), _) => {
                 let seconds: u32 =
                     text.parse().map_err(|_| unexpected(word, "keepalive=SECONDS, 0 to 4294967295"))?;
@@ -194,6 +233,10 @@ impl RelayChoices {
             connection.congestion = congestion.clone();
             connection.lia_on_shared_access = LiaOnSharedAccess::Never;
         }
+        if let Some(path_manager) = &self.path_manager {
+            connection.path_manager = path_manager.clone();
+        }
+        connection.judge_paths = self.judge_paths.unwrap_or(connection.judge_paths);
         if let Some(keepalive) = self.keepalive {
             keepalive.choose(connection);
         }
@@ -274,6 +317,14 @@ mod tests {
         assert_eq!(options.connection.congestion.name(), "lia");
         assert_eq!(options.announced[0], ([192, 0, 2, 1].into(), Some(80)));
         assert_eq!(options.announced[1].1, None);
+        let Ok(EngineChoice::Relay(choices)) =
+            EngineChoice::parse("path-manager=fullmesh,judge-paths=foreign,engine=udp")
+        else {
+            panic!("both are there")
+        };
+        let connection = choices.udp().connection;
+        assert_eq!(connection.path_manager.name(), "fullmesh");
+        assert_eq!(connection.judge_paths, JudgePaths::Foreign);
     }
 
     #[test]
@@ -289,6 +340,9 @@ mod tests {
             ("engine=udp,keepalive=-1", "'keepalive=-1'", "0 to 4294967295"),
             ("engine=udp,udp_port=99999", "'udp_port=99999'", "udp_port=NUMBER"),
             ("engine=udp,announce=192.0.2.1:80", "'announce=192.0.2.1:80'", "announce=ADDRESS"),
+            ("engine=udp,path_manager=best", "'path_manager=best'", "path managers endpoints"),
+            ("engine=tun,judge_paths=yes", "'judge_paths=yes'", "judge_paths=foreign"),
+            ("engine=tun,judge_paths=never,judge-paths=never", "'judge-paths=never'", "once"),
             ("engine=udp,scheduler=best", "'scheduler=best'", "schedulers default"),
             ("engine=udp,congestion=best", "'congestion=best'", "cubic"),
         ] {

@@ -4,6 +4,7 @@
 //! Reading, writing, polling, half-close, resets and options work on such a socket as on any other. What tells of the
 //! peer must ask the relay: the kernel knows of the loopback interface only.
 
+mod automatic;
 mod carried;
 mod choices;
 mod held;
@@ -14,7 +15,7 @@ mod settings;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use choices::{
 };
 use join::{Hub, Meeting};
 use polypath_control::{offer_as, process_name};
+use polypath_netsetup::abilities::Interfaces;
 use polypath_netsetup::uplinks::UplinkError;
 pub use polypath_netsetup::{DetachedGuardian, guard_detached};
 use polypath_stack::engine::ConnectOptions;
@@ -87,6 +89,12 @@ struct Listening {
     local: SocketAddr,
     inode: u64,
     task: AbortHandle,
+}
+
+/// The interface of the system that has an address.
+pub fn interface_of(own: IpAddr) -> io::Result<Option<String>> {
+    let interfaces = Interfaces::look(&Namespace::current()?)?;
+    Ok(interfaces.name_of(own).map(str::to_string))
 }
 
 fn inode(program: BorrowedFd<'_>) -> io::Result<u64> {

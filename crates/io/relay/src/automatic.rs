@@ -1,0 +1,90 @@
+//! Engine auto: our own stack where the host allows it, else the kernel's Multipath TCP, else plain TCP.
+
+use std::io;
+
+use polypath_netsetup::abilities::{Abilities, KernelMultipath, TunAccess};
+use polypath_system::Namespace;
+
+use crate::choices::EngineChoice;
+
+impl EngineChoice {
+    /// The choice, with engine auto decided by what this host allows. An error if something is wanted that our own stack alone
+    /// has, which can't start.
+    pub fn decided(self) -> io::Result<Self> {
+        match self {
+            Self::Auto { .. } => {
+                let namespace = Namespace::current()?;
+                self.decided_by(&Abilities::look(&namespace)?)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn decided_by(self, abilities: &Abilities) -> io::Result<Self> {
+        let Self::Auto { ours, is_particular } = self else { return Ok(self) };
+        match obstacle(abilities) {
+            None => Ok(Self::Relay(ours)),
+            Some((kind, reason)) if is_particular => {
+                let expected = "expected engine=auto alone, or engine=udp";
+                Err(io::Error::new(
+                    kind,
+                    format!(
+                        "engine=auto with settings of our own stack, which can't start: {reason}; {expected}"
+                    ),
+                ))
+            }
+            Some(_) if abilities.kernel == KernelMultipath::On => Ok(Self::Kernel),
+            Some(_) => Ok(Self::PlainTcp),
+        }
+    }
+}
+
+/// What our own stack lacks.
+fn obstacle(abilities: &Abilities) -> Option<(io::ErrorKind, &'static str)> {
+    let denied = io::ErrorKind::PermissionDenied;
+    if abilities.uplinks.is_empty() {
+        Some((io::ErrorKind::NetworkUnreachable, "no interface is up with an address and a route"))
+    } else if !abilities.has_nft {
+        Some((io::ErrorKind::Unsupported, "the program nft is missing"))
+    } else if abilities.tun == TunAccess::Missing {
+        Some((io::ErrorKind::Unsupported, "/dev/net/tun is missing"))
+    } else if !abilities.is_admin {
+        Some((denied, "this user may not change the network (CAP_NET_ADMIN)"))
+    } else if abilities.tun == TunAccess::Forbidden {
+        Some((denied, "this user may not open /dev/net/tun"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_netsetup::abilities::Uplink;
+
+    use super::*;
+
+    #[test]
+    fn the_best_that_the_host_allows_is_taken() {
+        let able = Abilities {
+            is_admin: true,
+            is_root: true,
+            tun: TunAccess::Open,
+            has_nft: true,
+            uplinks: vec![Uplink { name: "wifi".into(), addresses: vec![[192, 0, 2, 1].into()] }],
+            kernel: KernelMultipath::On,
+            kernel_paths: None,
+        };
+        let decide =
+            |text: &str, abilities: &Abilities| EngineChoice::parse(text).expect(text).decided_by(abilities);
+        let ours = decide("engine=auto,scheduler=redundant", &able);
+        assert!(matches!(ours, Ok(EngineChoice::Relay(_))), "{ours:?}");
+        let user = Abilities { is_admin: false, ..able.clone() };
+        assert_eq!(decide("engine=auto,keepalive=30", &user).expect("it falls back"), EngineChoice::Kernel);
+        let refused = decide("engine=auto,interface=wifi", &user).expect_err("the kernel can't");
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        assert!(refused.to_string().contains("CAP_NET_ADMIN"), "{refused}");
+        let old = Abilities { has_nft: false, kernel: KernelMultipath::Off, ..able };
+        assert_eq!(decide("engine=auto", &old).expect("it falls back"), EngineChoice::PlainTcp);
+        assert_eq!(decide("engine=tcp", &old).expect("no question"), EngineChoice::PlainTcp);
+    }
+}
