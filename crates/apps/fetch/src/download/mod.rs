@@ -43,9 +43,9 @@ pub async fn download(
     for _ in 0..MAX_REDIRECTS {
         match transfer.run(&mut known, &mut ways, stop.as_mut(), &mut progress).await? {
             Ended::Complete => return transfer.finish().await,
-            Ended::Redirected(url) => transfer = transfer.redirected(url)?,
+            Ended::Redirected(url) => transfer = transfer.redirected(url),
         }
     }
-    let url = transfer.url().clone();
+    let url = transfer.shown_url();
     Err(DownloadError::Redirect { url, problem: format!("more than {MAX_REDIRECTS} redirections") })
 }

@@ -1,8 +1,8 @@
 //! A file while it is incomplete: its bytes beside the place where it will be, and which of them are there.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -50,11 +50,20 @@ impl PartFile {
     /// Opens the parts of a file, and reads what is there of it if that is to be used.
     pub(super) fn open(place: &Path, url: &str, resume: bool) -> io::Result<(Self, Left)> {
         let (parts, record) = (beside(place, ".parts"), beside(place, ".parts.json"));
-        let left = if resume { read(&record, url) } else { Left::default() };
-        let has_left = left.version.is_some();
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(!has_left).open(&parts)?;
-        let mut left = left;
-        if !has_left {
+        let mut options = OpenOptions::new();
+        // A link of somebody else's leads elsewhere.
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(&parts)?;
+        // Two that write one file would mix two versions.
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                io::Error::new(io::ErrorKind::WouldBlock, "another download of it is under way")
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        let mut left = if resume { read(&record, url) } else { Left::default() };
+        if left.version.is_none() {
+            file.set_len(0)?;
             remove(&record)?;
         }
         // What the record has, and the file has not, is not there.
@@ -84,7 +93,8 @@ impl PartFile {
         let record = Record { layout: LAYOUT, url: url.into(), version: version.clone(), ranges };
         let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
         let new = beside(&self.record, ".new");
-        fs::write(&new, text)?;
+        remove(&new)?;
+        OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(&text)?;
         fs::rename(&new, &self.record)
     }
 

@@ -209,14 +209,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
                     if let Ok(request) = asking.request(way, range.as_deref()) {
                         asked.push((http.request(request), id));
                     }
-                    let mut sent = Ok(());
-                    while let Some(bytes) = http.poll_transmit() {
-                        sent = wire.write_all(&bytes).await;
-                    }
-                    match sent {
-                        Ok(()) => wire.flush().await.map(|()| None),
-                        Err(error) => Err(error),
-                    }
+                    send(&mut *wire, &mut http).await.map(|()| None)
                 }
                 Command::Renew { connection: meant, pause } if meant == connection => {
                     drop(wire);
@@ -273,4 +266,12 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     let left_unasked = (1..=2).contains(&answers) && http.outstanding() > 0;
     tell(Event::Lost { cause, left_unasked }).await.ok()?;
     Some(answers > 0)
+}
+
+/// Sends what is to be sent.
+async fn send(wire: &mut dyn Wire, http: &mut http1::Connection) -> io::Result<()> {
+    while let Some(bytes) = http.poll_transmit() {
+        wire.write_all(&bytes).await?;
+    }
+    wire.flush().await
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use polypath_units::Instant;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{self, sleep, sleep_until};
+use tokio::time::{self, sleep_until};
 use url::Url;
 
 use super::error::DownloadError;
@@ -19,6 +19,7 @@ use super::part_file::PartFile;
 use super::path::{Asking, Command, Dial, Event, Told, keep};
 use crate::answer::{Answer, AskedRange, Digest, Extent, Unusable, Version};
 use crate::http1::Head;
+use crate::net::without_user;
 use crate::playback::History;
 use crate::schedule::{PathId, Request, RequestId, Rest, Schedule, Sizing};
 
@@ -74,6 +75,17 @@ struct Path {
     bytes: u64,
 }
 
+impl Path {
+    /// Gives up the connection, if there is one, for another after a pause.
+    fn renew(&mut self, pause: Duration) {
+        self.asked.clear();
+        if let Some(connection) = self.connection.take() {
+            // A path that is gone says so.
+            let _ = self.commands.send(Command::Renew { connection, pause });
+        }
+    }
+}
+
 impl Drop for Path {
     fn drop(&mut self) {
         self.task.abort();
@@ -98,7 +110,7 @@ impl<'o> Transfer<'o> {
     pub(super) fn new(url: Url, options: &'o Options, target: Target) -> Result<Self, DownloadError> {
         let (output, left, best) = match target {
             Target::File { place, resume } => {
-                let opened = PartFile::open(&place, url.as_str(), resume);
+                let opened = PartFile::open(&place, without_user(&url).as_str(), resume);
                 let (file, left) = opened.map_err(|cause| DownloadError::Write { place, cause })?;
                 (Output::File(file), left, Sizing::for_files())
             }
@@ -134,16 +146,17 @@ impl<'o> Transfer<'o> {
         })
     }
 
-    pub(super) const fn url(&self) -> &Url {
-        &self.url
+    /// Where it is asked for now, for messages.
+    pub(super) fn shown_url(&self) -> Url {
+        without_user(&self.url)
     }
 
     /// The same file from elsewhere.
-    pub(super) fn redirected(mut self, url: Url) -> Result<Self, DownloadError> {
+    pub(super) fn redirected(mut self, url: Url) -> Self {
         self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
         self.paths.clear();
         self.url = url;
-        Ok(self)
+        self
     }
 
     fn now(&self) -> Instant {
@@ -184,13 +197,14 @@ impl<'o> Transfer<'o> {
                         }
                         None => {
                             has_more_ways = false;
-                            Ok(None)
+                            let nothing = || DownloadError::Unreachable(vec!["no interface leads there".into()]);
+                            if self.paths.is_empty() { Err(nothing()) } else { Ok(None) }
                         }
                     }
                 }
                 _ = saving.tick() => self.save().map(|()| None),
                 () = self.wait_for_timeout() => {
-                    self.schedule.handle_timeout(self.now());
+                    self.handle_timeout();
                     Ok(None)
                 }
                 error = self.wait_for_the_end() => Err(error),
@@ -212,6 +226,14 @@ impl<'o> Transfer<'o> {
         match self.schedule.poll_timeout() {
             Some(at) => sleep_until(self.began + Duration::from_nanos(at.as_nanos())).await,
             None => std::future::pending().await,
+        }
+    }
+
+    fn handle_timeout(&mut self) {
+        let now = self.now();
+        self.schedule.handle_timeout(now);
+        while let Some(gone) = self.schedule.poll_gone(now) {
+            self.paths[gone.index()].renew(Duration::ZERO);
         }
     }
 
@@ -335,11 +357,7 @@ impl<'o> Transfer<'o> {
                 let Some(asked) = path.asked.remove(&id) else { return Ok(None) };
                 if self.schedule.total_bytes().is_none() && self.has_answer {
                     self.schedule.set_total_bytes(asked.start + asked.came_bytes);
-                } else if asked
-                    .end
-                    .or(self.schedule.total_bytes())
-                    .is_some_and(|end| asked.start + asked.came_bytes < end)
-                {
+                } else if self.end_of(asked).is_some_and(|end| asked.start + asked.came_bytes < end) {
                     self.give_up(at, "the server sent less than it had said".into(), progress)?;
                 }
             }
@@ -347,7 +365,12 @@ impl<'o> Transfer<'o> {
         Ok(None)
     }
 
-    fn check_reachable(&mut self) -> Result<(), DownloadError> {
+    /// Where an answer ends, if that is known: at the end of the file even if more was asked for.
+    fn end_of(&self, asked: Asked) -> Option<u64> {
+        [asked.end, self.schedule.total_bytes()].into_iter().flatten().min()
+    }
+
+    fn check_reachable(&self) -> Result<(), DownloadError> {
         let is_lost =
             self.paths.iter().all(|path| !path.was_connected && path.attempts > self.options.retries);
         if is_lost { Err(DownloadError::Unreachable(self.causes())) } else { Ok(()) }
@@ -374,12 +397,10 @@ impl<'o> Transfer<'o> {
         path.cause = Some(cause.clone());
         path.failures += 1;
         self.schedule.handle_closed(now, path.id);
-        if let Some(connection) = path.connection.take()
-            && path.failures < MOST_FAILURES
-        {
-            let _ = path
-                .commands
-                .send(Command::Renew { connection, pause: Duration::from_millis(250) * path.failures });
+        if path.failures < MOST_FAILURES {
+            path.renew(Duration::from_millis(250) * path.failures);
+        } else {
+            path.connection = None;
         }
         progress(Progress::Lost { path: at, cause });
         if self.paths.iter().all(|path| path.failures >= MOST_FAILURES) {
@@ -407,22 +428,19 @@ impl<'o> Transfer<'o> {
                 "the server can't go on where it was; from the beginning again".into(),
             ));
         }
-        self.forget();
+        self.forget(Duration::ZERO);
         Ok(())
     }
 
-    /// Begins with nothing.
-    fn forget(&mut self) {
+    /// Begins with nothing, after a pause.
+    fn forget(&mut self, pause: Duration) {
         let now = self.now();
         self.schedule.restart();
         (self.version, self.has_answer) = (None, false);
         self.digests.clone_from(&self.options.digests);
         for path in &mut self.paths {
-            path.asked.clear();
             self.schedule.handle_closed(now, path.id);
-            if let Some(connection) = path.connection.take() {
-                let _ = path.commands.send(Command::Renew { connection, pause: Duration::ZERO });
-            }
+            path.renew(pause);
         }
     }
 
@@ -434,7 +452,7 @@ impl<'o> Transfer<'o> {
         progress: &mut impl FnMut(Progress),
     ) -> Result<Option<Ended>, DownloadError> {
         let Some(asked) = self.paths[at].asked.get(&id).copied() else { return Ok(None) };
-        let url = self.url.clone();
+        let url = self.shown_url();
         let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
         match head.status {
             301 | 302 | 303 | 307 | 308 if !self.has_answer => return self.redirection(head).map(Some),
@@ -446,13 +464,13 @@ impl<'o> Transfer<'o> {
             status => {
                 let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
                 if !is_temporary || self.rounds >= self.options.retries {
-                    return Err(DownloadError::Refused { url: self.url.clone(), status });
+                    return Err(DownloadError::Refused { url, status });
                 }
                 self.rounds += 1;
                 progress(Progress::Notice(format!("the server says {status}; it is asked again")));
-                sleep(Duration::from_secs(1 << self.rounds.min(5))).await;
-                self.last_progress = time::Instant::now();
-                self.forget();
+                let pause = Duration::from_secs(1 << self.rounds.min(5));
+                self.last_progress = time::Instant::now() + pause;
+                self.forget(pause);
                 return Ok(None);
             }
         }
@@ -522,12 +540,12 @@ impl<'o> Transfer<'o> {
         progress(Progress::Notice(
             "the file on the server is not the one of which a part is there; from the beginning".into(),
         ));
-        self.forget();
+        self.forget(Duration::ZERO);
         Ok(None)
     }
 
     fn redirection(&self, head: &Head) -> Result<Ended, DownloadError> {
-        let wrong = |problem: String| DownloadError::Redirect { url: self.url.clone(), problem };
+        let wrong = |problem: String| DownloadError::Redirect { url: self.shown_url(), problem };
         let location = head
             .fields
             .text("location")
@@ -550,7 +568,7 @@ impl<'o> Transfer<'o> {
         for digest in told {
             match self.digests.iter().find(|known| known.algorithm == digest.algorithm) {
                 Some(known) if known.value != digest.value => {
-                    let (url, algorithm) = (self.url.clone(), digest.algorithm);
+                    let (url, algorithm) = (self.shown_url(), digest.algorithm);
                     return Err(DownloadError::TwoDigests { url, algorithm });
                 }
                 Some(_) => {}
@@ -576,25 +594,25 @@ impl<'o> Transfer<'o> {
             return Ok(());
         }
         asked.came_bytes += count;
-        let end = asked.end.or(self.schedule.total_bytes());
-        if end.is_some_and(|end| asked.start + asked.came_bytes > end) {
+        let asked = *asked;
+        let came_end = asked.start + asked.came_bytes;
+        if self.end_of(asked).is_some_and(|end| came_end > end) {
             return self.give_up(at, "the server sent more than it had said".into(), progress);
         }
+        // What can't be written does not count as there: no later attempt would fetch it.
+        self.output.write(came_end - count..came_end, bytes).await?;
+        let path = &mut self.paths[at];
         let before = self.schedule.received().len_bytes();
         let Some(came) = self.schedule.handle_bytes(now, path.id, id, count) else { return Ok(()) };
         let new = self.schedule.received().len_bytes() - before;
-        if came.rest == Rest::Superfluous
-            && let Some(connection) = path.connection.take()
-        {
-            path.asked.clear();
-            let _ = path.commands.send(Command::Renew { connection, pause: Duration::ZERO });
+        if came.rest == Rest::Superfluous {
+            path.renew(Duration::ZERO);
         }
         path.failures = 0;
         path.bytes += new;
         self.is_saved = false;
         self.last_progress = time::Instant::now();
-        self.history.note(now, came.range.clone());
-        self.output.write(came.range, bytes).await?;
+        self.history.note(now, came.range);
         progress(Progress::Bytes { path: at, bytes: new });
         if let Some(rate) = self.options.most_rate {
             let received = self.paths.iter().map(|path| path.bytes).sum::<u64>();
@@ -609,7 +627,7 @@ impl<'o> Transfer<'o> {
             && version.validator().is_some()
             && self.schedule.only().is_none()
         {
-            file.save(self.original.as_str(), version, self.schedule.received())
+            file.save(without_user(&self.original).as_str(), version, self.schedule.received())
                 .map_err(|cause| unwritten(file, cause))?;
             self.is_saved = true;
         }

@@ -53,7 +53,7 @@ impl Dialer {
     /// Connects to a URL's host, with TLS for `https`.
     pub async fn dial(&self, url: &Url) -> Result<Stream, DialError> {
         let to = Endpoint::of(url).filter(|_| is_tls(url).is_some());
-        let place = || to.as_ref().map_or_else(|| without_user(url), Endpoint::to_string);
+        let place = || to.as_ref().map_or_else(|| without_user(url).into(), Endpoint::to_string);
         let fail = |failure| DialError::new(place(), self.interface(), failure);
         let (Some(to), Some(is_tls)) = (&to, is_tls(url)) else { return Err(fail(Failure::Url)) };
         let dialed = tokio::time::timeout(self.patience, self.dial_patiently(to, is_tls)).await;
@@ -62,7 +62,7 @@ impl Dialer {
 
     /// The request for a URL on a connection to it: with its host, the user that it names, and as a proxy wants it.
     pub fn request(&self, method: Method, url: &Url) -> Result<Request, InvalidRequest> {
-        let is_tls = is_tls(url).ok_or_else(|| InvalidRequest::Target(without_user(url)))?;
+        let is_tls = is_tls(url).ok_or_else(|| InvalidRequest::Target(without_user(url).into()))?;
         let proxy = self.proxy.as_ref().filter(|proxy| proxy.takes_requests(is_tls));
         let (host, target) = (
             &url[Position::BeforeHost..Position::AfterPort],
@@ -124,12 +124,12 @@ fn is_tls(url: &Url) -> Option<bool> {
     }
 }
 
-/// For messages: a password is nobody's business.
-fn without_user(url: &Url) -> String {
+/// For messages and records: a password is nobody's business.
+pub(crate) fn without_user(url: &Url) -> Url {
     let mut url = url.clone();
     // Fails where there can't be any.
     let _ = url.set_username("").and_then(|()| url.set_password(None));
-    url.into()
+    url
 }
 
 async fn connect_from(interface: Option<Interface>, remote: SocketAddr) -> io::Result<TcpStream> {

@@ -181,16 +181,25 @@ impl Schedule {
     /// Nothing came from a path for long: others are asked for what it owes.
     pub fn handle_timeout(&mut self, now: Instant) {
         for path in &mut self.paths {
-            if path.stalls_at().is_some_and(|at| at <= now) {
+            if !path.is_stalled() && path.deadline().is_some_and(|at| at <= now) {
                 path.handle_stall();
             }
         }
     }
 
-    /// When [`Schedule::handle_timeout`] is due.
+    /// A path whose connection is to be given up for another one, since nothing came on it for very long. It counts as closed already.
+    #[must_use]
+    pub fn poll_gone(&mut self, now: Instant) -> Option<PathId> {
+        let is_gone = |path: &Path| path.is_stalled() && path.deadline().is_some_and(|at| at <= now);
+        let at = self.paths.iter().position(is_gone)?;
+        self.paths[at].handle_closed(now);
+        Some(PathId::new(at))
+    }
+
+    /// When [`Schedule::handle_timeout`] is due, and [`Schedule::poll_gone`] after it.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.paths.iter().filter_map(Path::stalls_at).min()
+        self.paths.iter().filter_map(Path::deadline).min()
     }
 
     /// What a path is to be asked for now, if anything.
@@ -234,19 +243,6 @@ impl Schedule {
         self.total
     }
 
-    /// What a path brought, and how fast it is, in bytes per second.
-    #[must_use]
-    pub fn path_figures(&self, path: PathId) -> (u64, Option<f64>) {
-        let path = &self.paths[path.index()];
-        (path.received_bytes(), path.rate())
-    }
-
-    /// Whether nothing came from a path for long, though it was asked.
-    #[must_use]
-    pub fn is_stalled(&self, path: PathId) -> bool {
-        self.paths[path.index()].is_stalled()
-    }
-
     fn is_alone(&self) -> bool {
         self.paths.iter().filter(|path| path.is_open() && !path.is_stalled()).count() == 1
     }
@@ -284,10 +280,10 @@ impl Schedule {
         if !self.sizing.is_due(path) || path.in_flight() >= path.most_in_flight() {
             return None;
         }
-        if self.only.is_some() {
-            return self.unclaimed(total).first_from(0);
-        }
         let unclaimed = self.unclaimed(total);
+        if self.only.is_some() {
+            return unclaimed.first_from(0);
+        }
         let Some(first) = unclaimed.first_from(0) else {
             return self.sizing.takes_over().then(|| tail::take_over(&mut self.paths, at)).flatten();
         };
@@ -295,10 +291,8 @@ impl Schedule {
         let ideal = first.start.saturating_add(plan.ahead_bytes);
         let gap = unclaimed.first_from(ideal)?;
         // A small piece before it would be a request of its own.
-        let start = match unclaimed.first_from(0) {
-            Some(first) if ideal < first.end && ideal - first.start < plan.bytes / 2 => first.start,
-            _ => gap.start,
-        };
+        let is_small = ideal < first.end && plan.ahead_bytes < plan.bytes / 2;
+        let start = if is_small { first.start } else { gap.start };
         let left = gap.end - start;
         let bytes =
             if left < plan.bytes + plan.bytes / 2 && !plan.is_limited { left } else { plan.bytes.min(left) };

@@ -14,6 +14,10 @@ const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_millis(800);
 /// A server may need that long, before it begins to answer.
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(2);
+/// A connection on which nothing came for so long, in the middle of an answer or before one, may be one that nobody at the other end
+/// knows of any more.
+const GONE: Duration = Duration::from_secs(10);
+const GONE_BEFORE_ANSWER: Duration = Duration::from_secs(30);
 
 /// A request that was sent and is not answered in full.
 #[derive(Clone, Debug)]
@@ -55,7 +59,6 @@ pub(super) struct Path {
     last_heard: Instant,
     is_stalled: bool,
     is_open: bool,
-    received_bytes: u64,
     /// Connections that ended with requests that were not answered.
     unanswered: u32,
 }
@@ -72,7 +75,6 @@ impl Path {
             last_heard: now,
             is_stalled: false,
             is_open: true,
-            received_bytes: 0,
             unanswered: 0,
         }
     }
@@ -83,15 +85,6 @@ impl Path {
 
     pub(super) const fn is_stalled(&self) -> bool {
         self.is_stalled
-    }
-
-    pub(super) const fn received_bytes(&self) -> u64 {
-        self.received_bytes
-    }
-
-    /// In bytes per second.
-    pub(super) const fn rate(&self) -> Option<f64> {
-        self.rate.bytes_per_second()
     }
 
     /// What it may be when the next answer comes, in bytes per second.
@@ -124,7 +117,7 @@ impl Path {
             }
             bytes += flight.sent_bytes();
         }
-        let rate = self.rate().unwrap_or(1.0).max(1.0);
+        let rate = self.rate.bytes_per_second().unwrap_or(1.0).max(1.0);
         Duration::from_secs_f64((bytes as f64 / rate).min(1e6))
     }
 
@@ -172,6 +165,7 @@ impl Path {
     pub(super) fn limit(&mut self, total: u64) {
         for flight in &mut self.flights {
             flight.needed_end = flight.needed_end.min(total);
+            flight.end = flight.end.map(|end| end.min(total));
         }
     }
 
@@ -227,7 +221,6 @@ impl Path {
         self.is_stalled = false;
         let round_trip = self.round_trip();
         self.rate.handle_bytes(now, bytes, round_trip);
-        self.received_bytes += bytes;
         let flight = self.flight_mut(id)?;
         let came = flight.next..flight.next + bytes;
         flight.next = came.end;
@@ -235,19 +228,22 @@ impl Path {
     }
 
     /// Takes a request out that is answered.
-    pub(super) fn take(&mut self, now: Instant, id: RequestId) -> Option<Flight> {
-        let at = self.flights.iter().position(|flight| flight.id == id)?;
-        let flight = self.flights.remove(at);
+    pub(super) fn take(&mut self, now: Instant, id: RequestId) {
+        self.flights.retain(|flight| flight.id != id);
         if self.flights.is_empty() {
             self.rate.handle_idle(now);
         }
-        flight
     }
 
-    /// When the path is not waited for any more, if nothing comes until then.
-    pub(super) fn stalls_at(&self) -> Option<Instant> {
-        let first = self.flights.front().filter(|_| self.is_open && !self.is_stalled)?;
-        let patience = if first.has_begun { PATIENCE } else { PATIENCE_FOR_ANSWER };
+    /// If nothing comes until then: when the path is not waited for any more, or, once it is not, when its connection is gone.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let first = self.flights.front().filter(|_| self.is_open)?;
+        let patience = match (self.is_stalled, first.has_begun) {
+            (false, true) => PATIENCE,
+            (false, false) => PATIENCE_FOR_ANSWER,
+            (true, true) => GONE,
+            (true, false) => GONE_BEFORE_ANSWER,
+        };
         Some(self.last_heard + patience.max(self.round_trip() * 4))
     }
 

@@ -4,7 +4,7 @@ use polypath_units::Duration;
 
 use super::path::Path;
 
-/// Requests are as long as this, where nothing else decides.
+/// No request of a known file is shorter, but for the last ones.
 const LEAST_BYTES: u64 = 16 << 10;
 /// A path whose share of the rest is less is not asked any more.
 const LEAST_SHARE_BYTES: u64 = 4 << 10;

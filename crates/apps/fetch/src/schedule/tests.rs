@@ -21,6 +21,8 @@ struct Link {
     round_trip: Duration,
     /// Nothing comes in these times.
     outages: Vec<(Instant, Instant)>,
+    /// Nothing comes any more from then on by connections of before.
+    forgets_at: Option<Instant>,
 }
 
 impl Link {
@@ -29,6 +31,7 @@ impl Link {
             bytes_per_second: kilobytes_per_second * 1e3,
             round_trip: Duration::from_millis(round_trip_millis),
             outages: Vec::new(),
+            forgets_at: None,
         }
     }
 }
@@ -88,6 +91,8 @@ impl Connection {
             let blocked = self.link.outages.iter().find(|(from, to)| (*from..*to).contains(&arrives));
             // What the link loses, TCP sends again.
             let arrives = blocked.map_or(arrives, |(_, to)| *to + self.link.round_trip);
+            let is_forgotten = self.link.forgets_at.is_some_and(|at| self.opens_at < at && arrives >= at);
+            let arrives = if is_forgotten { Instant::from_secs(1_000_000) } else { arrives };
             let arrives = self.coming.back().map_or(arrives, |(before, ..)| arrives.max(*before));
             self.coming.push_back((arrives, *id, bytes, *left == 0));
             if *left > 0 {
@@ -146,6 +151,9 @@ fn download(links: &[Link], total: u64, sizing: Sizing) -> Outcome {
         }
         if schedule.poll_timeout().is_some_and(|at| at <= now) {
             schedule.handle_timeout(now);
+            while let Some(gone) = schedule.poll_gone(now) {
+                connections[gone.index()].reconnect(now);
+            }
         }
         for (id, connection) in ids.iter().zip(&mut connections) {
             while connection.is_open
@@ -249,4 +257,34 @@ fn a_player_waits_less_than_with_segments_of_any_fixed_size() {
             );
         }
     }
+}
+
+/// From and to seconds after the begin.
+fn away(link: &Link, from: u64, to: u64) -> Link {
+    let at = |seconds| Instant::from_secs(1) + Duration::from_secs(seconds);
+    Link { outages: vec![(at(from), at(to))], ..link.clone() }
+}
+
+#[test]
+fn a_path_that_is_away_costs_no_more_than_what_it_would_have_brought() {
+    let (wlan, hspa) = (Link::new(600.0, 10), Link::new(300.0, 210));
+    let both = download(&[wlan.clone(), hspa.clone()], 20_000_000, Sizing::for_files()).took;
+    for (links, lost_seconds) in [
+        // Twenty seconds of 300 of 900 KB/s, of 600, and of all.
+        ([wlan.clone(), away(&hspa, 3, 23)], 7.0),
+        ([away(&wlan, 3, 23), hspa.clone()], 13.5),
+        ([away(&wlan, 3, 23), away(&hspa, 3, 23)], 20.0),
+    ] {
+        let took = download(&links, 20_000_000, Sizing::for_files()).took;
+        let lost = took.saturating_sub(both).as_secs_f64();
+        assert!(lost < lost_seconds + 3.0, "{links:?}: {lost} s");
+    }
+}
+
+#[test]
+fn a_connection_that_nobody_knows_of_any_more_is_made_anew() {
+    let forgets_at = Some(Instant::from_secs(4));
+    let links = [600.0, 300.0].map(|rate| Link { forgets_at, ..Link::new(rate, 50) });
+    let took = download(&links, 20_000_000, Sizing::for_files()).took;
+    assert!(took < Duration::from_secs(23 + 13), "{took:?}");
 }
