@@ -25,7 +25,7 @@ pub enum SetupError {
     NoSlot,
     /// Somebody else listens there, the kernel's sockets or another instance.
     #[error(
-        "can't listen at port {port}: another program has it (`ss -ltnp 'sport = :{port}'` shows which), or another Polypath (`polypath ss -l`); choose another port, or end that program"
+        "can't listen at port {port}: it is in use, by another program (`ss -ltnp 'sport = :{port}'` shows which) or another Polypath (`polypath ss -l`); choose another port, or end that program"
     )]
     PortInUse {
         /// The TCP port.
