@@ -99,6 +99,15 @@ impl Action {
         }
     }
 
+    /// Whether it leads packets for an address of the stack to it.
+    pub(super) fn leads_to(&self, addr: IpAddr) -> bool {
+        match self {
+            Self::AddRoute { destination, table: None, .. } => destination.0 == addr,
+            Self::AddDestinationRule { destination, .. } => *destination == addr,
+            _ => false,
+        }
+    }
+
     /// The variable that it sets, if it sets one.
     pub(super) fn variable(&self) -> Option<&str> {
         match self {

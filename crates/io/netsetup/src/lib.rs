@@ -1,8 +1,9 @@
-//! Network set-up for a stack behind a TUN device: one private address per uplink, routed and masqueraded out of that
+//! Network set-up for a stack behind a TUN device: one private address per uplink, routed and translated out of that
 //! uplink, and back again to as it was.
 
 pub mod abilities;
 mod action;
+mod away;
 pub mod doctor;
 mod error;
 mod farewell;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use action::Action;
 use action::is_router;
+use away::Away;
 pub use error::SetupError;
 use guardian::Guardian;
 pub(crate) use guardian::left_behind;
@@ -41,7 +43,7 @@ pub use options::{DetachedGuardian, GuardianCommand, SetupOptions};
 pub(crate) use plan::{NetworkPlan, PathPlan};
 use polypath_stack::peer_list::PeerList;
 use polypath_system::tun::Tun;
-use polypath_system::{Namespace, Netlink, SystemState};
+use polypath_system::{Namespace, Netlink, SystemState, conntrack};
 use record::Record;
 use socket2::{Domain, Protocol, Socket, Type};
 use variables::SharedVariables;
@@ -66,6 +68,10 @@ pub struct NetworkSetup {
     options: SetupOptions,
     numbers: BTreeMap<String, u8>,
     installed: NetworkPlan,
+    /// Those of the stack's addresses whose uplinks are gone for now.
+    away: Away,
+    /// The uplinks' addresses that stood last for those of the stack.
+    outer: BTreeMap<IpAddr, IpAddr>,
     /// Until it is left.
     variables: Option<SharedVariables>,
     record: Record,
@@ -92,7 +98,7 @@ impl NetworkSetup {
             let limits = &Limits::of(&plan.base, is_router);
             let (paths, exposed) = (&*plan.paths, &*options.exposed_ports);
             let others = &*plan.other_addresses;
-            let translation = Translation { slot, tun, paths, others, exposed, held: &[], limits };
+            let translation = Translation { slot, tun, paths, away: &[], others, exposed, held: &[], limits };
             let through_firewalls = forward::text(tun, slot)?;
             lines.push(format!("nft -f - <<END\n{}\nEND{through_firewalls}", translation.text()));
             Ok(lines.join("\n"))
@@ -147,6 +153,8 @@ impl NetworkSetup {
                     options,
                     numbers: BTreeMap::new(),
                     installed,
+                    away: Away::default(),
+                    outer: BTreeMap::new(),
                     variables: Some(variables),
                     record,
                     reserved: Vec::new(),
@@ -246,29 +254,37 @@ impl NetworkSetup {
             NetworkPlan::compute(state, &self.options, self.installed.slot, &self.tun, &self.numbers)?;
         let mut changes = PathChanges::default();
         let before = std::mem::replace(&mut self.installed.paths, wanted.paths.clone());
+        let before_away = self.away.actions();
+        self.away.come_back(&wanted.paths);
         for old in &before {
-            // A path that goes on is what it was to the stack, even if the way out has changed.
-            let new = wanted.paths.iter().find(|new| new.is_same_to_stack(old));
-            match new {
-                None => changes.removed.extend(old.stack_addresses()),
-                Some(new) => {
-                    let is_gone = |addr: &IpAddr| !new.stack_addresses().any(|left| left == *addr);
-                    changes.removed.extend(old.stack_addresses().filter(is_gone));
+            let new = wanted.paths.iter().find(|new| new.is_same_path(old));
+            let is_gone = |addr: &IpAddr| new.is_none_or(|new| !new.has(*addr) || new.confines(old, *addr));
+            changes.removed.extend(old.stack_addresses().filter(is_gone));
+            // Uplinks come back. Networks beside them come and go, those of containers for example, and must not use up numbers.
+            if old.is_confined() {
+                self.numbers.remove(&old.link);
+            } else {
+                let lost = old.stack_addresses().filter(|addr| new.is_none_or(|new| !new.has(*addr)));
+                lost.for_each(|addr| self.away.go(old, addr));
+            }
+        }
+        for new in &wanted.paths {
+            match before.iter().find(|old| old.is_same_path(new)) {
+                Some(old) if new.opens_no_more_than(old) => {
                     changes.readdressed.extend(is_readdressed(old, new).then(|| new.clone()));
                 }
+                _ => changes.added.push(new.clone()),
             }
-            let is_kept = |action: &&Action| new.is_some_and(|new| new.actions.contains(action));
-            undo(netlink, old.actions.iter().filter(|action| !is_kept(action)));
         }
-        let is_new = |path: &&PathPlan| !before.iter().any(|old| old.is_same_to_stack(path));
-        changes.added = wanted.paths.iter().filter(is_new).cloned().collect();
+        let staying = self.away.actions();
+        let is_kept = |action: &Action| {
+            staying.contains(action) || wanted.paths.iter().any(|path| path.actions.contains(action))
+        };
+        let known: Vec<&Action> = before.iter().flat_map(|path| &path.actions).chain(&before_away).collect();
+        undo(netlink, known.iter().copied().filter(|action| !is_kept(action)));
         self.installed.other_addresses.clone_from(&wanted.other_addresses);
-        // Uplinks come back. Networks beside them come and go, those of containers for example, and must not use up numbers.
-        for path in before.iter().filter(|path| path.is_confined()) {
-            self.numbers.remove(&path.link);
-        }
         self.numbers.extend(wanted.paths.iter().map(|path| (path.link.clone(), path.number)));
-        self.record.note(wanted.paths.iter().flat_map(|path| path.actions.iter().cloned()))?;
+        self.record.note(wanted.paths.iter().flat_map(|path| &path.actions).chain(&staying).cloned())?;
         if let Some(variables) = &self.variables {
             variables.note(&wanted.base)?;
         }
@@ -281,7 +297,6 @@ impl NetworkSetup {
                 result => result?,
             }
         }
-        let known: Vec<&Action> = before.iter().flat_map(|path| &path.actions).collect();
         for action in wanted.paths.iter().flat_map(|path| &path.actions) {
             match action.apply(netlink) {
                 // An interface that went down for a moment has lost its routes, so all are added again.
@@ -289,15 +304,32 @@ impl NetworkSetup {
                 result => result?,
             }
         }
+        self.forget_moved()?;
         Ok(changes)
+    }
+
+    /// Has the kernel forget how it translates connections of paths whose uplinks have other addresses than before: what the
+    /// stack sends on them leaves with the new one, and the peer says that it does not know it.
+    fn forget_moved(&mut self) -> io::Result<()> {
+        let slot = self.installed.slot;
+        for path in &self.installed.paths {
+            for own in path.stack_addresses() {
+                let Some(outer) = path.outer_address(own.is_ipv4()) else { continue };
+                let before = self.outer.insert(own, outer);
+                if before.is_some_and(|before| before != outer) {
+                    conntrack::forget(places::mark(slot, path.number), own.is_ipv4())?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn translate(&self) -> io::Result<()> {
         let (slot, tun, paths) = (self.installed.slot, &*self.tun, &*self.installed.paths);
         let limits = self.variables.as_ref().map(SharedVariables::limits).transpose()?.unwrap_or_default();
         let (exposed, held) = (&*self.options.exposed_ports, &*self.held);
-        let others = &*self.installed.other_addresses;
-        Translation { slot, tun, paths, others, exposed, held, limits: &limits }.apply()
+        let (others, away) = (&*self.installed.other_addresses, self.away.addresses());
+        Translation { slot, tun, paths, away, others, exposed, held, limits: &limits }.apply()
     }
 
     /// Takes everything down, and says what could not be.
@@ -310,12 +342,13 @@ impl NetworkSetup {
         // Once only.
         let Some(variables) = self.variables.take() else { return Ok(()) };
         let paths = std::mem::take(&mut self.installed.paths);
+        let away = std::mem::take(&mut self.away).actions();
         let slot = self.installed.slot;
         let result = self.namespace.run(|| {
             let netlink = Netlink::new()?;
             // The limits of what is forwarded go last: not for a moment is this a router for others.
             let mut result = variables.leave(&netlink);
-            for action in paths.iter().flat_map(|path| &path.actions).rev() {
+            for action in paths.iter().flat_map(|path| &path.actions).chain(&away).rev() {
                 result = result.and(action.undo(&netlink));
             }
             result.and(nat::remove(slot))

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use polypath_system::network_contains;
 use serde_json::{Value, json};
 
 use super::forward;
@@ -24,6 +25,8 @@ pub(super) struct Translation<'a> {
     /// The stack's device.
     pub(super) tun: &'a str,
     pub(super) paths: &'a [PathPlan],
+    /// The stack's addresses whose uplinks are gone for now.
+    pub(super) away: &'a [IpAddr],
     /// The system's addresses beside those of the paths.
     pub(super) others: &'a [IpAddr],
     /// TCP ports at which the stack listens.
@@ -95,8 +98,7 @@ impl Translation<'_> {
     fn rules(&self) -> Vec<Rule<'_>> {
         let mut rules = Vec::new();
         for (path, addr) in self.sources() {
-            let matches = vec![Match::From(addr), Match::Out(&path.link)];
-            rules.push(Rule { chain: "postrouting", matches, then: Then::Masquerade });
+            self.leave(path, addr, &mut rules);
         }
         for port in self.exposed {
             self.expose(*port, &mut rules);
@@ -104,6 +106,26 @@ impl Translation<'_> {
         rules.extend(self.answers());
         rules.extend(self.forwarded());
         rules
+    }
+
+    /// What the stack sends from one of its addresses leaves with one of the uplink's: that of the destination's network, or else
+    /// the first. The connection gets the path's mark, by which it is found when the uplink has another address.
+    fn leave<'a>(&self, path: &'a PathPlan, from: IpAddr, rules: &mut Vec<Rule<'a>>) {
+        let mut own = path.uplink_addresses.iter().copied().filter(|addr| family(*addr) == family(from));
+        let Some(first) = own.next() else { return };
+        let leaving = || vec![Match::From(from), Match::Out(&path.link)];
+        let mut add = |matches, then| rules.push(Rule { chain: "postrouting", matches, then });
+        add(leaving(), Then::MarkConnection(mark(self.slot, path.number)));
+        for other in own {
+            let networks = path.networks.iter().copied();
+            let of_other =
+                |network: &_| network_contains(*network, other) && !network_contains(*network, first);
+            for network in networks.filter(of_other) {
+                let matches = leaving().into_iter().chain([Match::ToNetwork(network)]).collect();
+                add(matches, Then::From(other));
+            }
+        }
+        add(leaving(), Then::From(first));
     }
 
     /// Leads to the stack what is for a port at which it listens. Whoever comes by an uplink is answered by that uplink.
@@ -153,7 +175,7 @@ impl Translation<'_> {
         self.paths.iter().flat_map(|path| path.stack_addresses().map(move |addr| (path, addr)))
     }
 
-    /// What the stack answers gets its connection's mark, which decides about its way.
+    /// What the stack sends gets its connection's mark, which decides about its way.
     fn answers(&self) -> impl Iterator<Item = Rule<'_>> {
         self.paths.iter().map(|path| {
             let mark = mark(self.slot, path.number);
@@ -175,6 +197,10 @@ impl Translation<'_> {
                 rule(begun.into_iter().chain(elsewhere).collect(), Then::Drop)
             })
             .collect();
+        let away = self.away.iter().map(|addr| {
+            rule(vec![Match::In(self.tun), Match::From(*addr), Match::NotOut(DEVICES)], Then::Drop)
+        });
+        rules.extend(away);
         let to_stack = || Match::Out(self.tun);
         rules.extend([
             rule(vec![to_stack(), Match::Answering], Then::Accept),

@@ -76,11 +76,24 @@ impl PathPlan {
         containing.map(|(_, length)| *length).max()
     }
 
-    /// Whether a stack could tell the two apart.
-    pub(super) fn is_same_to_stack(&self, other: &Self) -> bool {
-        let known = |path: &Self| (path.number, path.is_backup);
-        let is_as_open = self.open_addresses().eq(other.open_addresses());
-        self.link == other.link && known(self) == known(other) && is_as_open
+    /// Whether it is the path that `other` was at another time.
+    pub(super) fn is_same_path(&self, other: &Self) -> bool {
+        (&self.link, self.number) == (&other.link, other.number)
+    }
+
+    /// Whether one of the stack's addresses is of this path.
+    pub(super) fn has(&self, addr: IpAddr) -> bool {
+        self.stack_addresses().any(|own| own == addr)
+    }
+
+    /// Whether an address that led everywhere leads to its own networks only by now.
+    pub(super) fn confines(&self, before: &Self, addr: IpAddr) -> bool {
+        self.confined.contains(&addr) && !before.confined.contains(&addr)
+    }
+
+    /// Whether subflows are opened from no other addresses than before.
+    pub(super) fn opens_no_more_than(&self, before: &Self) -> bool {
+        self.open_addresses().all(|addr| before.open_addresses().any(|known| known == addr))
     }
 }
 
@@ -212,15 +225,7 @@ fn plan_address(
 ) {
     let id = id(slot, plan.number);
     let (table, is_v4) = (FIRST_TABLE + id, source.is_ipv4());
-    let to_stack = Action::AddRoute {
-        link: tun.to_string(),
-        destination: (source, if is_v4 { 32 } else { 128 }),
-        gateway: None,
-        table: None,
-    };
-    let known_to_all =
-        Action::AddDestinationRule { destination: source, priority: FIRST_STACK_PRIORITY + id };
-    plan.actions.extend([to_stack, known_to_all]);
+    plan.actions.extend(lead_to_stack(source, tun, id));
     let through = state.routes.iter().filter(|route| {
         route.link == link.index && route.destination.0.is_ipv4() == is_v4 && is_useful(route.destination.0)
     });
@@ -245,6 +250,15 @@ fn plan_address(
     let (mark, priority) = (FIRST_MARK + id, FIRST_MARK_PRIORITY + id);
     plan.actions.push(Action::AddMarkRule { mark, is_v4, table, priority });
     plan.actions.push(Action::AddRule { source, table, priority: FIRST_PRIORITY + id });
+}
+
+/// What leads packets for one of the stack's addresses to it.
+fn lead_to_stack(addr: IpAddr, tun: &str, id: u32) -> [Action; 2] {
+    let destination = (addr, if addr.is_ipv4() { 32 } else { 128 });
+    [
+        Action::AddRoute { link: tun.to_string(), destination, gateway: None, table: None },
+        Action::AddDestinationRule { destination: addr, priority: FIRST_STACK_PRIORITY + id },
+    ]
 }
 
 /// Where interfaces were named, the others' addresses are none of the stack's business.

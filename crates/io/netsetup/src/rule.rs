@@ -18,6 +18,8 @@ pub(super) enum Match<'a> {
     From(IpAddr),
     /// Its destination is one of these, of one family.
     To(Vec<IpAddr>),
+    /// Its destination is in this network: an address of it, and the length of its prefix.
+    ToNetwork((IpAddr, u8)),
     /// Its TCP destination port.
     Port(u16),
     /// It answers something, or belongs to what does.
@@ -37,8 +39,9 @@ pub(super) enum Match<'a> {
 pub(super) enum Then {
     Accept,
     Drop,
-    /// It gets the address of the interface that it leaves by as its source.
-    Masquerade,
+    /// It gets another source. A masquerade would do the same until the interface goes down: then the kernel forgets the
+    /// connection, and answers with a reset what comes for it when the interface is back.
+    From(IpAddr),
     /// It gets another destination.
     Redirect(SocketAddr),
     /// Its connection gets a mark.
@@ -88,6 +91,11 @@ impl Match<'_> {
             Self::To(addresses) => {
                 matches("==", payload(family_of(addresses), "daddr"), json!({"set": addresses}))
             }
+            Self::ToNetwork((addr, length)) => matches(
+                "==",
+                payload(family(*addr), "daddr"),
+                json!({"prefix": {"addr": addr, "len": length}}),
+            ),
             Self::Port(port) => matches("==", payload("tcp", "dport"), json!(port)),
             Self::Answering => matches("in", ct("state"), json!(["established", "related"])),
             Self::Original => matches("==", ct("direction"), json!("original")),
@@ -104,7 +112,7 @@ impl Then {
         match self {
             Self::Accept => json!({"accept": null}),
             Self::Drop => json!({"drop": null}),
-            Self::Masquerade => json!({"masquerade": null}),
+            Self::From(addr) => json!({"snat": {"family": family(addr), "addr": addr}}),
             Self::Redirect(to) => {
                 json!({"dnat": {"family": family(to.ip()), "addr": to.ip(), "port": to.port()}})
             }
@@ -125,6 +133,7 @@ impl fmt::Display for Match<'_> {
                 let listed = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 write!(f, "{} daddr {{ {listed} }}", family_of(addresses))
             }
+            Self::ToNetwork((addr, length)) => write!(f, "{} daddr {addr}/{length}", family(*addr)),
             Self::Port(port) => write!(f, "tcp dport {port}"),
             Self::Answering => f.write_str("ct state established,related"),
             Self::Original => f.write_str("ct direction original"),
@@ -140,7 +149,7 @@ impl fmt::Display for Then {
         match self {
             Self::Accept => f.write_str("accept"),
             Self::Drop => f.write_str("drop"),
-            Self::Masquerade => f.write_str("masquerade"),
+            Self::From(addr) => write!(f, "snat {} to {addr}", family(*addr)),
             Self::Redirect(to) => write!(f, "dnat {} to {to}", family(to.ip())),
             Self::MarkConnection(mark) => write!(f, "ct mark set {mark:#x}"),
             Self::Mark(mark) => write!(f, "meta mark set {mark:#x}"),

@@ -9,6 +9,7 @@ use polypath_testbed::{Testbed, is_root_or_skip};
 use super::*;
 
 mod bridges;
+mod outages;
 mod planning;
 mod records;
 
@@ -129,7 +130,7 @@ fn two_instances_come_and_go_and_leave_nothing() {
     for part in [
         "198.18.0.2 dev polypath0",
         "198.18.1.1 dev polypath1",
-        "masquerade",
+        "snat ip to 10.77.0.1",
         "dnat ip to 198.18.0.1:80",
         "lookup 707001",
     ] {

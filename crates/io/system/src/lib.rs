@@ -3,6 +3,8 @@
 // Where they can't write they panic; `console` does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+#[cfg(feature = "netlink")]
+pub mod conntrack;
 pub mod console;
 mod cpu_time;
 mod detached;

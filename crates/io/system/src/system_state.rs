@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use futures_util::TryStreamExt;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressScope};
@@ -10,6 +10,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteType};
 use netlink_packet_route::rule::RuleAttribute;
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Netlink;
 use crate::sysctl::{FORWARD_V4, FORWARD_V6, accept_ra, forwarding};
@@ -51,7 +52,7 @@ pub struct Link {
     pub kind: Option<String>,
     /// Largest packet, in bytes.
     pub mtu_bytes: u32,
-    /// Its addresses of global scope.
+    /// Its addresses of global scope: of each family, the one first that packets to far away leave with.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -82,6 +83,7 @@ impl SystemState {
         let mut state = netlink
             .ask("the state of the network", |handle| async move { Self::read_with(&handle).await })?;
         state.read_variables();
+        state.links.iter_mut().for_each(put_preferred_first);
         Ok(state)
     }
 
@@ -289,6 +291,33 @@ pub fn network_contains((network, length): (IpAddr, u8), addr: IpAddr) -> bool {
         }
         _ => false,
     }
+}
+
+/// The kernel says which of several addresses it would choose.
+fn put_preferred_first(link: &mut Link) {
+    for is_v4 in [true, false] {
+        let several = link.addresses.iter().filter(|addr| addr.is_ipv4() == is_v4).count() > 1;
+        let Some(preferred) = (several && link.is_running).then(|| source(&link.name, is_v4)).flatten()
+        else {
+            continue;
+        };
+        if let Some(at) = link.addresses.iter().position(|addr| *addr == preferred) {
+            link.addresses[..=at].rotate_right(1);
+        }
+    }
+}
+
+/// The address with which a packet to nowhere near would leave an interface; nothing is sent.
+fn source(link: &str, is_v4: bool) -> Option<IpAddr> {
+    // Addresses for documentation (RFC 5737, RFC 3849), which nobody has.
+    let (domain, far): (_, IpAddr) = match is_v4 {
+        true => (Domain::IPV4, [192, 0, 2, 1].into()),
+        false => (Domain::IPV6, [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()),
+    };
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP)).ok()?;
+    socket.bind_device(Some(link.as_bytes())).ok()?;
+    socket.connect(&SocketAddr::new(far, 9).into()).ok()?;
+    socket.local_addr().ok()?.as_socket().map(|local| local.ip())
 }
 
 fn has_address(link: &Link, is_v4: bool) -> bool {

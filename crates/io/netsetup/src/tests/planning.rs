@@ -141,9 +141,28 @@ fn other_interfaces_hear_router_advertisements_as_before() {
     assert!(lines(&plan).contains(&line), "forwarding would take wlan0's default route");
 }
 
+#[test]
+fn a_network_of_another_address_is_reached_with_that_one() {
+    let mut state = state();
+    state.links[2].addresses.push(addr("10.9.0.2"));
+    let route = Route { destination: (addr("10.9.0.0"), 24), gateway: None, link: 3, metric: 600 };
+    state.routes.push(route);
+    let plan = NetworkPlan::compute(&state, &SetupOptions::default(), 0, "polypath0", &BTreeMap::new());
+    let plan = plan.unwrap();
+    let text = translation(&plan, &Limits::of(&plan.base, |_| false)).text();
+    let of_wlan0 = "    ip saddr 198.18.0.2 oifname \"wlan0\" ";
+    let rules: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(of_wlan0)).collect();
+    let expected =
+        ["ct mark set 0x70700001", "ip daddr 10.9.0.0/24 snat ip to 10.9.0.2", "snat ip to 192.168.1.5"];
+    assert_eq!(rules, expected);
+}
+
 fn default_plan() -> NetworkPlan {
     NetworkPlan::compute(&state(), &SetupOptions::default(), 0, "polypath0", &BTreeMap::new()).unwrap()
 }
+
+/// An address whose uplink is gone.
+const AWAY: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::new(198, 18, 0, 9))];
 
 /// For a stack that listens at one port.
 fn translation<'a>(plan: &'a NetworkPlan, limits: &'a Limits) -> Translation<'a> {
@@ -151,6 +170,7 @@ fn translation<'a>(plan: &'a NetworkPlan, limits: &'a Limits) -> Translation<'a>
         slot: 0,
         tun: "polypath0",
         paths: &plan.paths,
+        away: &AWAY,
         others: &plan.other_addresses,
         exposed: &[443],
         held: &[],
@@ -183,6 +203,11 @@ fn listeners_are_reached_at_the_hosts_own_addresses_only() {
     let limits = Limits::of(&plan.base, |_| false);
     let text = translation(&plan, &limits).text();
     for line in [
+        "ip saddr 198.18.0.1 oifname \"eth0\" ct mark set 0x70700000\n",
+        "ip saddr 198.18.0.1 oifname \"eth0\" snat ip to 192.0.2.10\n",
+        "ip6 saddr fd70:6f6c:7970::1 oifname \"eth0\" snat ip6 to 2001:db8::10\n",
+        // The uplink of this one is gone.
+        "iifname \"polypath0\" ip saddr 198.18.0.9 oifname != \"polypath*\" drop\n",
         // Of no path is the third interface's: it is the host's all the same.
         "ip daddr { 192.0.2.10, 10.8.0.2 } tcp dport 443 dnat ip to 198.18.0.1:443",
         "iifname \"wlan0\" ip daddr { 192.0.2.10, 10.8.0.2, 192.168.1.5 } tcp dport 443 ct mark set 0x70700001",
