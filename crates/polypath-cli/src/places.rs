@@ -74,7 +74,7 @@ impl Places {
     /// A place for a connection; none if others have more right to theirs.
     pub(crate) fn take(&mut self, address: IpAddr) -> Option<(u64, Requests)> {
         let client = Client::of(address);
-        while self.held.len() >= self.most {
+        while self.is_full() {
             let victim = self.victim(client)?;
             if let Some(task) = self.release(victim).and_then(|held| held.task) {
                 task.abort();
@@ -92,6 +92,11 @@ impl Places {
         if let Some(held) = self.held.get_mut(&number) {
             held.task = Some(task);
         }
+    }
+
+    /// Whether nobody gets a place unless another makes room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held.len() >= self.most
     }
 
     /// Whether a connection still has its place.

@@ -11,7 +11,7 @@ use polypath_stack::Engine;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType,
 };
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::Pid;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
@@ -65,7 +65,8 @@ impl Launch {
         drop(theirs);
         // Not before: the program is to have the signal mask that this process was given.
         let signals = Held::hold().map_err(system("can't hold back signals"))?;
-        raise_descriptor_limit();
+        // Each connection of the program takes a descriptor here as well. The program keeps the limit that it was given.
+        polypath_system::process::raise_descriptor_limit();
         let mut launch = Self {
             enclosure,
             signals: HeldSignals(signals),
@@ -155,13 +156,6 @@ impl Drop for Launch {
             let _ = child.wait();
         }
     }
-}
-
-/// Each connection of the program takes a descriptor here as well. The program keeps the limit that it was given.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // What is not allowed is done without.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// None if the process inside has ended.

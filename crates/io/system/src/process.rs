@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// A process, told apart from later ones with the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -23,6 +25,20 @@ impl Process {
     pub fn is_alive(&self) -> bool {
         start_time(self.pid) == Some(self.started)
     }
+}
+
+/// Lets this process have as many descriptors as it may: each connection takes one at least, and what is usual was made for
+/// programs with a few files. What it starts afterwards has the same limit.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // What is not allowed is done without.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// How many descriptors this process may have at once.
+#[must_use]
+pub fn descriptor_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Whether a process with this number lives.

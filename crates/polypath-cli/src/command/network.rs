@@ -105,6 +105,7 @@ fn block_on_until<T>(
 }
 
 fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    polypath_system::process::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Run(format!("can't start the runtime: {error}")))?;
     runtime.block_on(work)

@@ -15,6 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use polypath_stack::engine::{Listener, Stream};
+use polypath_system::process::descriptor_limit;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -24,6 +25,8 @@ use crate::places::{self, Places, Requests};
 
 /// Connections at once, if there are descriptors for so many.
 pub(crate) const MAX_CONNECTIONS: usize = 4096;
+/// Connections at once, however few descriptors there are.
+const LEAST_CONNECTIONS: usize = 16;
 /// Descriptors that are for something else than connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// Of a connection: its socket, the file, and the same once more where it is hashed or watched.
@@ -66,8 +69,9 @@ pub(crate) async fn serve(
     log: impl Fn(&Access) + Send + Sync + 'static,
 ) {
     let (stopping, is_stopping) = watch::channel(false);
-    let places = Arc::new(Mutex::new(Places::new(most_connections())));
+    let places = Arc::new(Mutex::new(Places::new(most_connections(descriptor_limit()))));
     let log = Arc::new(log);
+    let mut is_told = false;
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
@@ -76,6 +80,9 @@ pub(crate) async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let client = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+                    if lock(&places).is_full() && !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!("{}", full(descriptor_limit()));
+                    }
                     // Without a place, the connection closes here.
                     let Some((number, requests)) = lock(&places).take(client.ip()) else { continue };
                     let place = Place { number, places: places.clone() };
@@ -86,7 +93,12 @@ pub(crate) async fn serve(
                     });
                     lock(&places).set_task(number, task);
                 }
-                Err(_) => tokio::time::sleep(PAUSE).await,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!("no connection can be accepted: {error}; it is tried again and again");
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
             },
             Some(_) = connections.join_next() => {}
         }
@@ -98,10 +110,23 @@ pub(crate) async fn serve(
 }
 
 /// As many as there are descriptors for.
-fn most_connections() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let fitting = limit.map_or(u64::MAX, |limit| limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS);
-    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(16, MAX_CONNECTIONS)
+fn most_connections(descriptors: u64) -> usize {
+    let fitting = descriptors.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS;
+    usize::try_from(fitting).unwrap_or(usize::MAX).clamp(LEAST_CONNECTIONS, MAX_CONNECTIONS)
+}
+
+/// What is said when all places are taken, with what would make more.
+fn full(descriptors: u64) -> String {
+    let most = most_connections(descriptors);
+    let now = "more come than that, so that some are closed";
+    if most == MAX_CONNECTIONS {
+        return format!("{most} connections at once are the most that are served; {now}");
+    }
+    let enough = MAX_CONNECTIONS as u64 * DESCRIPTORS + OTHER_DESCRIPTORS;
+    format!(
+        "{descriptors} descriptors are enough for {most} connections at once; {now}; expected up to {enough} descriptors \
+         (`ulimit -Hn`, or LimitNOFILE= of a unit)"
+    )
 }
 
 fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
@@ -227,6 +252,15 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
             assert!((BODY_LIMIT.as_secs()..2 * BODY_LIMIT.as_secs()).contains(&seconds), "{seconds}");
         }
+    }
+
+    #[test]
+    fn whoever_lacks_descriptors_learns_how_many_are_enough() {
+        let told = full(1024);
+        assert!(told.starts_with("1024 descriptors are enough for 240 connections at once"), "{told}");
+        let enough = told.split_once("up to ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        assert_eq!(enough.map(most_connections), Some(MAX_CONNECTIONS), "{told}");
+        assert!(!full(1 << 20).contains("descriptors"), "more of them would not help");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! What a server answers, and to whom.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -49,6 +49,34 @@ fn requests_get_what_the_standard_says() {
         log.contains("127.0.0.1 - - [") && log.contains("\"GET /big.bin HTTP/1.1\" 200 3000000"),
         "{log}"
     );
+}
+
+/// Connections that ask for nothing yet.
+fn idle(site: &Site, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(("127.0.0.1", site.port)).expect("the server")).collect()
+}
+
+#[test]
+fn descriptors_are_had_up_to_the_hard_limit() {
+    let (site, _said) = Site::limited("-Sn 128", &[]);
+    // 128 would be enough for 16.
+    for mut stream in idle(&site, 100) {
+        write!(stream, "GET /empty HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("room");
+        assert_eq!(Site::answer(stream).0, 200);
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_told_once() {
+    let (site, mut said) = Site::limited("-n 128", &[]);
+    let _held = idle(&site, 40);
+    // Accepted after all of those.
+    assert_eq!(site.ask("GET", "/empty", "").0, 200);
+    site.stop();
+    let mut lines = String::new();
+    said.read_to_string(&mut lines).expect("lines");
+    assert!(lines.contains("128 descriptors are enough for 16 connections at once"), "{lines}");
+    assert_eq!(lines.matches("descriptors are enough").count(), 1, "{lines}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
 use tempfile::TempDir;
@@ -25,6 +25,21 @@ pub(super) fn content(length: usize) -> Vec<u8> {
 
 impl Site {
     pub(super) fn new(options: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        Self::started_by(command.arg("serve"), options)
+    }
+
+    /// With a limit to what it may have, as `ulimit` takes it; and what it says on standard error.
+    pub(super) fn limited(limit: &str, options: &[&str]) -> (Self, ChildStderr) {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
+        command.args([env!("CARGO_BIN_EXE_polypath"), "serve"]).stderr(Stdio::piped());
+        let mut site = Self::started_by(&mut command, options);
+        let said = site.child.stderr.take().expect("a pipe");
+        (site, said)
+    }
+
+    fn started_by(command: &mut Command, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let site = folder.path().join("site");
         fs::create_dir_all(site.join("sub/deep")).expect("a folder");
@@ -38,8 +53,8 @@ impl Site {
         symlink("/etc/passwd", site.join("absolute")).expect("a link");
         symlink("..", site.join("up")).expect("a link");
         symlink("big.bin", site.join("good")).expect("a link");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
-            .args(["serve", "--engine", "tcp", "--listen", "127.0.0.1:0"])
+        let mut child = command
+            .args(["--engine", "tcp", "--listen", "127.0.0.1:0"])
             .args(options)
             .arg(&site)
             .stdout(Stdio::piped())

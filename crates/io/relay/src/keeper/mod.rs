@@ -28,7 +28,6 @@ pub use protocol::Seen;
 use protocol::{Answer, Asked, Question};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
-use rustix::process::{Resource, Rlimit};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -72,8 +71,7 @@ impl Keeper {
     pub fn start(address: KeeperAddress, choices: RelayChoices) -> io::Result<Option<Self>> {
         let Some(socket) = listen(&address)? else { return Ok(None) };
         // The program that started it may have kept few descriptors for itself; each of its connections needs one here.
-        let limits = rustix::process::getrlimit(Resource::Nofile);
-        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
+        polypath_system::process::raise_descriptor_limit();
         let (clients, newcomers) = Clients::new();
         let shared = Arc::new(KeeperShared { address, socket, choices, relay: OnceLock::new(), clients });
         let spawn = || {
