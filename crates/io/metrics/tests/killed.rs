@@ -14,7 +14,7 @@ const START_S: u64 = 1_000_000_200;
 #[test]
 fn writer() {
     let Some(directory) = env::var_os(DIRECTORY) else { return };
-    let history = History::open(Path::new(&directory)).expect("a history");
+    let mut history = History::open(Path::new(&directory)).expect("a history");
     let first = read(Path::new(&directory), 0, Resolution::Fine).map_or(0, |rows| rows.len() as u64 / 2);
     for step in first.. {
         let row = |interface: &str| Row {

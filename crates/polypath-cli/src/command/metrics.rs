@@ -75,7 +75,7 @@ fn open_history(arguments: &Arguments) -> Result<Option<History>, Failure> {
 }
 
 /// Asks again and again, and records.
-async fn ask(collector: &Collector<Host>, history: Option<History>) -> Result<(), Failure> {
+async fn ask(collector: &Collector<Host>, mut history: Option<History>) -> Result<(), Failure> {
     let mut recorder = Recorder::default();
     let mut recorded_at = 0;
     let mut has_failed = false;
@@ -84,7 +84,7 @@ async fn ask(collector: &Collector<Host>, history: Option<History>) -> Result<()
     loop {
         tick.tick().await;
         collector.refreshed(|totals| recorder.observe(totals)).await;
-        let Some(history) = &history else { continue };
+        let Some(history) = &mut history else { continue };
         let now = now_s();
         let step = |at_s: u64| at_s / Resolution::Fine.step_s();
         if step(now) != step(recorded_at) {
@@ -95,10 +95,14 @@ async fn ask(collector: &Collector<Host>, history: Option<History>) -> Result<()
             if rows.is_empty() {
                 continue;
             }
-            // A disk that is full keeps nobody from the figures; that is said once.
+            // A disk that is full keeps nobody from the figures; that is said once, and when there is room again.
             let recorded = history.record(now, &rows);
-            if let (Err(error), false) = (&recorded, has_failed) {
-                complain(&format!("history: {error}"));
+            match &recorded {
+                Err(error) if !has_failed => {
+                    complain(&format!("history: {error}; it is tried again with each step"));
+                }
+                Ok(()) if has_failed => complain("history: it is recorded again"),
+                _ => {}
             }
             has_failed = recorded.is_err();
         }

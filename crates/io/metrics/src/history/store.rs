@@ -83,8 +83,9 @@ pub enum HistoryError {
 /// A history that is being written. Nobody else writes it meanwhile; others may read it.
 #[derive(Debug)]
 pub struct History {
-    path: PathBuf,
-    database: Database,
+    directory: PathBuf,
+    /// None after a failure, such as a full disk: it is no good for anything more, and is opened again.
+    database: Option<Database>,
 }
 
 impl History {
@@ -92,29 +93,38 @@ impl History {
     pub fn open(directory: &Path) -> Result<Self, HistoryError> {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(directory);
         made.map_err(|error| HistoryError::Directory(directory.into(), error))?;
-        let path = directory.join(FILE);
-        let opened = builder().create(&path);
-        let database = opened.map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => HistoryError::Busy(directory.into()),
-            error => HistoryError::File(path.clone(), Box::new(error.into())),
-        })?;
-        Ok(Self { path, database })
+        Ok(Self { directory: directory.into(), database: Some(open(directory)?) })
     }
 
-    /// Adds rows, all or none of them, and drops those that are too old.
-    pub fn record(&self, now_s: u64, rows: &[Row]) -> Result<(), HistoryError> {
-        self.write(now_s, rows).map_err(|error| HistoryError::File(self.path.clone(), Box::new(error)))
-    }
-
-    fn write(&self, now_s: u64, rows: &[Row]) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_write()?;
-        for resolution in Resolution::ALL {
-            add(&transaction, resolution, rows)?;
-            drop_old(&transaction, resolution, now_s)?;
-        }
-        transaction.commit()?;
+    /// Adds rows, all or none of them, and drops those that are too old. After a failure, the next call begins anew.
+    pub fn record(&mut self, now_s: u64, rows: &[Row]) -> Result<(), HistoryError> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => open(&self.directory)?,
+        };
+        write(&database, now_s, rows)
+            .map_err(|error| HistoryError::File(self.directory.join(FILE), Box::new(error)))?;
+        self.database = Some(database);
         Ok(())
     }
+}
+
+fn open(directory: &Path) -> Result<Database, HistoryError> {
+    let path = directory.join(FILE);
+    builder().create(&path).map_err(|error| match error {
+        DatabaseError::DatabaseAlreadyOpen => HistoryError::Busy(directory.into()),
+        error => HistoryError::File(path, Box::new(error.into())),
+    })
+}
+
+fn write(database: &Database, now_s: u64, rows: &[Row]) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    for resolution in Resolution::ALL {
+        add(&transaction, resolution, rows)?;
+        drop_old(&transaction, resolution, now_s)?;
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 fn builder() -> Builder {
@@ -190,7 +200,7 @@ mod tests {
     fn rows_are_added_up_and_the_old_ones_dropped() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(matches!(read(folder.path(), 0, Resolution::Fine), Err(HistoryError::Nothing(_))));
-        let history = History::open(folder.path()).expect("a history");
+        let mut history = History::open(folder.path()).expect("a history");
         let start = 1_000_000_200;
         for step in 0..60 {
             let now = start + step * 5;
@@ -203,7 +213,7 @@ mod tests {
         let coarse = read(folder.path(), 0, Resolution::Coarse).expect("rows");
         assert_eq!(coarse, [row(start, "lte", 60), row(start, "wifi", 600)]);
         drop(history);
-        let history = History::open(folder.path()).expect("the same history");
+        let mut history = History::open(folder.path()).expect("the same history");
         let later = start + 300 + Resolution::Fine.kept_s();
         history.record(later, &[]).expect("room");
         assert_eq!(read(folder.path(), 0, Resolution::Fine).expect("rows"), []);
@@ -215,7 +225,7 @@ mod tests {
     #[test]
     fn the_file_grows_no_more_once_rows_go_as_they_come() {
         let folder = tempfile::tempdir().expect("a folder");
-        let history = History::open(folder.path()).expect("a history");
+        let mut history = History::open(folder.path()).expect("a history");
         let mut size = Vec::new();
         // In steps of an hour: two days of fine rows, again and again.
         for hour in 0..150 {
