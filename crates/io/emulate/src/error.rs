@@ -31,6 +31,12 @@ pub enum EmulateError {
         /// The interface.
         name: String,
     },
+    /// The last link has lost an interface.
+    #[error("{name}: the interface is gone, and with it the last link")]
+    Gone {
+        /// The interface.
+        name: String,
+    },
     /// Only drop-tail queues hold frames.
     #[error("queue discipline {name}: not for real interfaces; expected drop-tail")]
     Discipline {

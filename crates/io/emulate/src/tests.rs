@@ -215,15 +215,22 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn an_interface_that_goes_away_ends_the_emulation_with_its_name() {
-    if !is_root_or_skip("an emulated interface that goes away") {
+fn an_interface_that_goes_away_ends_its_link_and_the_last_one_the_emulation() {
+    if !is_root_or_skip("emulated interfaces that go away") {
         return;
     }
-    let testbed = Testbed::with_middle(1).unwrap();
-    let emulation = start(&testbed, vec![line(0, LinkConfig::default())]);
-    emulation.statistics().unwrap();
+    let testbed = Testbed::with_middle(2).unwrap();
+    let emulation = start(&testbed, vec![line(0, LinkConfig::default()), line(1, LinkConfig::default())]);
     let middle = testbed.middle.as_ref().unwrap();
-    middle.run(|| polypath_system::Netlink::new()?.remove_link("client0")).unwrap().unwrap();
+    let remove = |name: &str| middle.run(|| polypath_system::Netlink::new()?.remove_link(name)).unwrap();
+    remove("client0").unwrap();
+    for round in 0..20 {
+        let (client, server) = udp_pair(&testbed, 1);
+        client.send(&[round]).unwrap();
+        assert_eq!(server.recv(&mut [0; 2]).unwrap(), 1, "the other link goes on");
+        assert_eq!(emulation.statistics().expect("it runs").len(), 2);
+    }
+    remove("server1").unwrap();
     let started_at = SystemInstant::now();
     let error = loop {
         match emulation.statistics() {
@@ -232,5 +239,5 @@ fn an_interface_that_goes_away_ends_the_emulation_with_its_name() {
         }
         std::thread::sleep(SystemDuration::from_millis(5));
     };
-    assert!(error.to_string().contains("client0"), "{error}");
+    assert_eq!(error.to_string(), "server1: the interface is gone, and with it the last link");
 }

@@ -64,6 +64,8 @@ pub(super) struct Line {
     ways: [Way; 2],
     boxes: Chain,
     outputs: Outputs,
+    /// One of its interfaces is gone for good: nothing goes over it any more.
+    pub(super) is_over: bool,
 }
 
 fn index(direction: Direction) -> usize {
@@ -94,13 +96,14 @@ impl Line {
                 .map(|(number, kind)| kind.build_for(&(seed ^ number << 32)))
                 .collect(),
             outputs: Outputs::new(),
+            is_over: false,
         })
     }
 
     /// Takes in what has come for one direction. True if there may be more.
     fn receive(&mut self, direction: Direction, clock: WallClock) -> bool {
         let now = clock.now();
-        let Self { ports, ways, boxes, outputs } = self;
+        let Self { ports, ways, boxes, outputs, .. } = self;
         let port = &mut ports[index(direction)];
         let received = port.receive(|age, frame| {
             let at = Instant::from_nanos(now.as_nanos().saturating_sub(Duration::from(age).as_nanos()));
@@ -123,16 +126,15 @@ impl Line {
         more
     }
 
-    /// Finds out what has become of interfaces that went down.
-    fn look_after_ports(&mut self) -> Result<(), EmulateError> {
+    /// Finds out what has become of interfaces that went down. The one that is gone, if there is one, ends the line.
+    fn look_after_ports(&mut self) -> Option<&str> {
         for port in self.ports.iter_mut().filter(|port| port.is_down) {
-            if port.is_gone() {
-                let error = io::ErrorKind::NotFound.into();
-                return Err(EmulateError::Interface { name: port.name.clone(), what: "it is gone", error });
-            }
             port.is_down = !port.is_up();
         }
-        Ok(())
+        let is_gone = |port: &&Port| port.is_down && port.is_gone();
+        let gone = self.ports.iter().find(is_gone)?;
+        self.is_over = true;
+        Some(&gone.name)
     }
 
     /// Gives out what is due.
@@ -263,18 +265,30 @@ impl Worker {
                 return Ok(());
             }
             let mut is_busy = false;
-            for (number, line) in self.lines.iter_mut().enumerate() {
+            let mut gone = None;
+            for (number, line) in self.lines.iter_mut().enumerate().filter(|(_, line)| !line.is_over) {
                 for direction in DIRECTIONS {
                     if ready.get(2 * number + index(direction)).is_some_and(|is_ready| *is_ready) {
                         is_busy |= line.receive(direction, self.clock);
                     }
                 }
-                line.look_after_ports()?;
+                if let Some(name) = line.look_after_ports() {
+                    tracing::warn!("{name}: the interface is gone, and with it its link");
+                    gone = Some(name.to_string());
+                }
+            }
+            if let Some(name) = gone.filter(|_| self.running().next().is_none()) {
+                return Err(EmulateError::Gone { name });
             }
             let now = self.clock.now();
-            self.lines.iter_mut().for_each(|line| line.transmit(now));
+            self.lines.iter_mut().filter(|line| !line.is_over).for_each(|line| line.transmit(now));
             self.wait(is_busy, &mut ready)?;
         }
+    }
+
+    /// The lines over which something goes, with their numbers.
+    fn running(&self) -> impl Iterator<Item = (usize, &Line)> {
+        self.lines.iter().enumerate().filter(|(_, line)| !line.is_over)
     }
 
     /// True if it is to stop.
@@ -300,8 +314,10 @@ impl Worker {
 
     /// Waits for a frame, a request, or until just before something is due, and says at which interfaces there is something.
     fn wait(&self, is_busy: bool, ready: &mut [bool]) -> io::Result<()> {
-        let next = self.lines.iter().filter_map(Line::next_event_at).min().unwrap_or(Instant::FAR_FUTURE);
-        let is_full = self.lines.iter().flat_map(|line| &line.ports).any(Port::is_full);
+        let ports = || self.running().flat_map(|(_, line)| &line.ports);
+        let next =
+            self.running().filter_map(|(_, line)| line.next_event_at()).min().unwrap_or(Instant::FAR_FUTURE);
+        let is_full = ports().any(Port::is_full);
         let left = next - self.clock.now();
         let sleep = match (is_busy, is_full) {
             (true, _) => Duration::ZERO,
@@ -309,14 +325,14 @@ impl Worker {
             (_, true) => RETRY.min(left),
             _ => left.saturating_sub(SPIN).max(SHORTEST_SLEEP),
         };
-        let is_any_down = self.lines.iter().flat_map(|line| &line.ports).any(|port| port.is_down);
+        let is_any_down = ports().any(|port| port.is_down);
         let sleep = if is_any_down { sleep.min(LOOK_AFTER) } else { sleep };
         let timeout = Timespec {
             tv_sec: (sleep.as_nanos() / 1_000_000_000).min(3600) as i64,
             tv_nsec: (sleep.as_nanos() % 1_000_000_000) as _,
         };
         let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(ready.len() + 1);
-        for port in self.lines.iter().flat_map(|line| &line.ports) {
+        for port in ports() {
             polled.push(PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN));
         }
         polled.push(PollFd::new(&self.wake, PollFlags::IN));
@@ -324,8 +340,11 @@ impl Worker {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        for (ready, polled) in ready.iter_mut().zip(&polled) {
-            *ready = !polled.revents().is_empty();
+        let numbers = self.running().flat_map(|(number, _)| [2 * number, 2 * number + 1]);
+        for (number, polled) in numbers.zip(&polled) {
+            if let Some(ready) = ready.get_mut(number) {
+                *ready = !polled.revents().is_empty();
+            }
         }
         if polled.last().is_some_and(|wake| !wake.revents().is_empty()) {
             // Its number says nothing.
