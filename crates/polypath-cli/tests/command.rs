@@ -235,3 +235,16 @@ fn what_is_logged_is_said_by_options_and_the_environment() {
     assert!(output.status.success() && message.starts_with("polypath: RUST_LOG: "), "{message}");
     assert_eq!(message.trim_end().lines().count(), 1, "{message}");
 }
+
+#[test]
+fn an_unknown_option_before_a_program_is_no_program() {
+    for command in ["run", "preload"] {
+        let output = polypath(&[command, "--enigne", "udp", "--", "true"]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("'--enigne'") && message.contains("'--engine'"), "{message}");
+        // What stands behind the program is its own.
+        let output = polypath(&[command, "--engine", "tcp", "/no/such/program", "--enigne"]);
+        assert_eq!(output.status.code(), Some(127), "{output:?}");
+    }
+}

@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     #[command(flatten)]
     live: LiveArguments,
