@@ -202,7 +202,7 @@ fn path_line(path: &Path, columns: Columns, most: u64, is_coloured: bool) -> Lin
             _ => Color::Red,
         });
     }
-    if path.state == "gone" {
+    if path.state == "lost" {
         style = style.add_modifier(Modifier::DIM);
     }
     Line::from(vec![Span::styled(text, style), picture(&path.history, most, columns.picture, style)])

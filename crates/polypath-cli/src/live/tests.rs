@@ -98,7 +98,7 @@ fn a_path_that_ends_is_seen_for_a_while() {
         let at = Duration::from_secs(second);
         view.handle_samples(at, &sample(vec![connection(7, "198.51.100.7:443", vec![lte])]));
         let states: Vec<&str> = view.report().connections[0].listed.iter().map(|path| path.state).collect();
-        let wanted: &[&str] = if second < 40 { &["up", "gone"] } else { &["up"] };
+        let wanted: &[&str] = if second < 40 { &["up", "lost"] } else { &["up"] };
         assert_eq!(states, wanted, "after {second} s");
     }
     assert!((view.report().down_bps - 2e6).abs() < 1.0);
@@ -135,7 +135,7 @@ fn a_path_that_comes_back_takes_the_place_of_the_one_that_ended() {
     let lte = || subflow(1, "lte", 2_500_000);
     later(&mut view, 10, vec![lte()]);
     let gone = later(&mut view, 11, vec![lte()]);
-    assert_eq!(gone, [("lte".to_string(), "up"), ("wifi".to_string(), "gone")]);
+    assert_eq!(gone, [("lte".to_string(), "up"), ("wifi".to_string(), "lost")]);
     let back = later(&mut view, 12, vec![lte(), subflow(2, "wifi", 0), subflow(3, "wifi", 0)]);
     let wanted = [("lte", "up"), ("wifi #2", "up"), ("wifi #3", "up")];
     assert_eq!(back, wanted.map(|(label, state)| (label.to_string(), state)));
@@ -217,4 +217,9 @@ total                    19.0 Mbit/s           0
     let wanted = "down 19.0 Mbit/s, up 0; lte 2.00 Mbit/s / 0, 41.0 ms; wifi 17.0 Mbit/s / 0, 20.5 ms";
     assert_eq!(plain::line(&report).as_deref(), Some(wanted));
     assert_eq!(plain::line(&View::default().report()), None);
+    let mut view = download();
+    let left = vec![subflow(0, "wifi", 9_000_000)];
+    view.handle_samples(Duration::from_secs(10), &sample(vec![connection(7, "198.51.100.7:443", left)]));
+    let line = plain::line(&view.report()).expect("a line");
+    assert!(line.contains("; lte lost; wifi "), "{line}");
 }

@@ -66,7 +66,7 @@ pub(crate) struct Path {
     /// By which people tell it from others of its connection.
     #[serde(skip)]
     pub(crate) label: String,
-    /// `up`, `backup`, `stale`, `aside`, `joining` or `gone`.
+    /// `up`, `backup`, `stale`, `aside`, `joining` or `lost`.
     pub(crate) state: &'static str,
     pub(crate) down_bps: f64,
     pub(crate) up_bps: f64,
@@ -227,7 +227,7 @@ fn follow(
         by_id.insert(subflow.id, path);
     }
     for path in by_id.values_mut().filter(|path| path.ended_for > 0) {
-        (path.state, path.down_bps, path.up_bps) = ("gone", 0.0, 0.0);
+        (path.state, path.down_bps, path.up_bps) = ("lost", 0.0, 0.0);
         remember(&mut path.history, 0.0);
     }
     by_id.retain(|_, path| path.ended_for <= SHOWN_AFTER_END);
