@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
-use polypath_control::{ANSWER_LIMIT, Arrivals, EventReport, Peer, create_directory};
+use polypath_control::{ANSWER_LIMIT, Answer, Arrivals, Ask, EventReport, Peer, create_directory};
 use polypath_system::runtime_directory;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -135,6 +135,7 @@ async fn follow(
     };
     match opened {
         Ok(mut monitor) => {
+            tell_namespace(&peer).await;
             while let Ok(Some(event)) = monitor.next().await {
                 if events.send(event).await.is_err() {
                     return;
@@ -149,4 +150,16 @@ async fn follow(
     }
     // Without a receiver, the command is over.
     let _ = ended.send(peer).await;
+}
+
+/// Its events are shown all the same, with addresses and interfaces that are not those of this network.
+async fn tell_namespace(peer: &Peer) {
+    let Ok(Answer { pid, process, .. }) = peer.ask(Ask::Counters).await else { return };
+    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    // What may not be read is another user's, and nobody is told where it is.
+    if let (Some(own), Some(theirs)) = (network("self"), network(&pid.to_string()))
+        && own != theirs
+    {
+        complain(&format!("{process}[{pid}] is in another network namespace; its events are shown, too"));
+    }
 }
