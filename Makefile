@@ -20,7 +20,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 APT_PACKAGES := tshark nftables iptables iproute2 ethtool iperf3 nginx-light mptcpize curl rsync openssh-server openssh-client prometheus
 PROGRAMS := tshark nft iptables ip ethtool iperf3 mptcpize curl rsync ssh sshd prometheus promtool
 
-.PHONY: help demo pictures test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built deb static dist package-test setup setup-packages
+.PHONY: help demo pictures test check lint doc bench interop lab lab-full behaviour soak fuzz deny msrv package guide results weight install install-built uninstall deb static dist package-test setup setup-packages
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -127,6 +127,13 @@ install-built:
 	$(BUILT)/polypath completions bash > $(DESTDIR)$(BASHDIR)/polypath
 	$(BUILT)/polypath completions zsh > $(DESTDIR)$(ZSHDIR)/_polypath
 	$(BUILT)/polypath completions fish > $(DESTDIR)$(FISHDIR)/polypath.fish
+
+uninstall: ## Remove what `make install` has put there (the same PREFIX, DESTDIR)
+	rm -f $(DESTDIR)$(PREFIX)/bin/polypath $(DESTDIR)$(PREFIX)/include/polypath.h
+	rm -f $(DESTDIR)$(LIBDIR)/libpolypath.so* $(DESTDIR)$(LIBDIR)/libpolypath.a $(DESTDIR)$(LIBDIR)/libpolypath_preload.so
+	rm -f $(DESTDIR)$(PKGCONFIGDIR)/polypath.pc
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/polypath.1 $(DESTDIR)$(PREFIX)/share/man/man1/polypath-*.1
+	rm -f $(DESTDIR)$(BASHDIR)/polypath $(DESTDIR)$(ZSHDIR)/_polypath $(DESTDIR)$(FISHDIR)/polypath.fish
 
 deb: setup ## The Debian package, in dist/ (PROFILE=release-fast: quick to build)
 	$(CARGO) build --profile $(PROFILE) -p polypath-cli -p polypath-capi -p polypath-preload

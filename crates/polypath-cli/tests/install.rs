@@ -77,4 +77,13 @@ fn programs_build_and_run_with_what_is_installed() {
     let library = variables.lines().find_map(|line| line.strip_prefix("LD_PRELOAD=")).expect("a library");
     let installed = prefix.join("lib/libpolypath_preload.so").canonicalize().expect("it was installed");
     assert_eq!(Path::new(library).canonicalize().expect("it is there"), installed);
+
+    // A file of somebody else's stays.
+    let other = prefix.join("share/man/man1/other.1");
+    std::fs::write(&other, "").expect("room");
+    let mut uninstall = Command::new("make");
+    uninstall.current_dir(&workspace).args(["--no-print-directory", "uninstall", "PREFIX=/opt/polypath"]);
+    run(uninstall.arg(format!("DESTDIR={}", root.display())));
+    let left = text(run(Command::new("find").arg(&root).args(["-not", "-type", "d"])));
+    assert_eq!(Path::new(&left), other);
 }
