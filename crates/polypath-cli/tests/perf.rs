@@ -317,6 +317,7 @@ fn a_server_goes_to_the_background() {
     let started = command.output().expect("the command runs");
     assert!(started.status.success() && started.stdout.is_empty(), "{started:?}");
     let number: i32 = std::fs::read_to_string(&pid).expect("its number").trim().parse().expect("a number");
+    assert_eq!(std::fs::read_to_string(format!("/proc/{number}/comm")).expect("it runs"), "polypath\n");
     // A second one finds the port taken.
     let mut second = Program::Ours.command();
     second.args(["-s", "-D", "-1", "-B", "127.0.0.1", "-p", &port]);
@@ -337,6 +338,7 @@ fn a_server_goes_to_the_background() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert!(!alive(), "it ends after one client");
+    assert!(!pid.exists(), "its number is of no use any more");
     assert!(std::fs::read_to_string(&log).expect("a log").contains("receiver"));
 }
 

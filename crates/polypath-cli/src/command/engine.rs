@@ -635,6 +635,8 @@ pub(super) fn guardian() -> GuardianCommand {
 /// Waits for the end of the process that started this one.
 pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
     let GuardianArguments { directory, parent } = arguments;
+    // It was started by a name that says nothing, which lists of processes would show.
+    let _ = rustix::thread::set_name(c"polypath");
     polypath_netsetup::guard(directory, *parent).map_err(|error| {
         Failure::run(format!(
             "what process {parent} had set up before it was killed can't be taken down: {error}"

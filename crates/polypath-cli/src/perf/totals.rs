@@ -1,5 +1,7 @@
 //! What was measured, with the field names of `iperf3 --json`: the totals.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 use super::blocks::{Exchanged, ExchangedStream, Number};
@@ -251,6 +253,9 @@ impl From<&FlowResult> for ExchangedStream {
     }
 }
 
+/// Of datagrams nobody counts any. Peers say so by -1, and iperf3 also by the same without a sign: 2^64 - 1.
+const KNOWN_RETRANSMITS: RangeInclusive<f64> = 0.0..=9e15;
+
 impl FlowResult {
     fn of_peer(told: Option<&ExchangedStream>, socket: u32) -> Self {
         let Some(told) = told else { return Self { socket, ..Self::default() } };
@@ -260,7 +265,9 @@ impl FlowResult {
             socket,
             bytes: told.bytes.count(),
             seconds: (told.end_time.real() - told.start_time.real()).max(0.0),
-            tcp: (told.retransmits.0 >= 0.0).then(|| SenderTotal { retransmits, ..SenderTotal::default() }),
+            tcp: KNOWN_RETRANSMITS
+                .contains(&told.retransmits.0)
+                .then(|| SenderTotal { retransmits, ..SenderTotal::default() }),
             packets: told.packets.count(),
             lost: told.errors.count(),
             omitted_packets: told.omitted_packets.count(),

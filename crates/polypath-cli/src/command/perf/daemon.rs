@@ -1,8 +1,9 @@
 //! A server in the background: the command starts itself once more, and ends when that one listens.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use polypath_system::console;
@@ -19,8 +20,10 @@ pub(super) fn is_in_background() -> bool {
 /// Starts the process in the background, and waits until it listens or says why not.
 pub(super) fn start() -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::run(format!("--daemon: {error}"));
+    let mut words = std::env::args_os();
     let mut child = Command::new("/proc/self/exe")
-        .args(std::env::args_os().skip(1))
+        .arg0(words.next().unwrap_or_else(|| "polypath".into()))
+        .args(words)
         .env(MARK, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -41,24 +44,43 @@ pub(super) fn start() -> Result<(), Failure> {
 
 const READY: &str = "ready";
 
-/// Leaves the terminal, now that everything is open. What it says on standard error from now on, nobody reads.
-pub(super) fn detach(pid_file: Option<&Path>) -> Result<(), Failure> {
-    if let Some(path) = pid_file {
-        write_pid(path)?;
+/// A file with the number of this process, which is gone with it.
+#[derive(Debug)]
+pub(super) struct PidFile(PathBuf);
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Another server may have it by now. Whoever reads one that can't be removed finds no process of that number.
+        if fs::read_to_string(&self.0).is_ok_and(|text| text == own_pid()) {
+            let _ = fs::remove_file(&self.0);
+        }
     }
+}
+
+/// Leaves the terminal, now that everything is open. What it says on standard error from now on, nobody reads.
+pub(super) fn detach(pid_file: Option<&Path>) -> Result<Option<PidFile>, Failure> {
+    let pid_file = pid_file.map(write_pid).transpose()?;
     if is_in_background() {
+        // It was started by a name that says nothing, which lists of processes would show.
+        let _ = rustix::thread::set_name(c"polypath");
         rustix::process::setsid().map_err(|error| Failure::run(format!("--daemon: {error}")))?;
         std::env::set_current_dir("/").map_err(|error| Failure::run(format!("--daemon: {error}")))?;
         console::tell(READY);
     }
-    Ok(())
+    Ok(pid_file)
 }
 
-fn write_pid(path: &Path) -> Result<(), Failure> {
+fn own_pid() -> String {
+    format!("{}\n", std::process::id())
+}
+
+fn write_pid(path: &Path) -> Result<PidFile, Failure> {
     // Only what is known to be a file is emptied.
     let written = open_regular(path, File::options().write(true).create(true)).and_then(|mut file| {
         file.set_len(0)?;
-        file.write_all(format!("{}\n", std::process::id()).as_bytes())
+        file.write_all(own_pid().as_bytes())?;
+        // The directory in which it is named is left; and a link stays.
+        path.canonicalize().map(PidFile)
     });
     let expected = "expected a file that can be written";
     written.map_err(|error| Failure::input(format!("--pidfile {}: {error}; {expected}", path.display())))

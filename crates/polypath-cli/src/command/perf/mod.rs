@@ -269,7 +269,7 @@ async fn server(arguments: &Arguments, policies: &Policies, output: &mut Output)
     server.set_progress_limit(arguments.patience.limit());
     server.set_interval(Some(arguments.report.interval).filter(is_given));
     server.set_json(output.form() != Form::Text);
-    daemon::detach(arguments.pidfile.as_deref())?;
+    let _pid_file = daemon::detach(arguments.pidfile.as_deref())?;
     for test in 1.. {
         let rule = "-----------------------------------------------------------";
         let listening = format!("Server listening on {} (test #{test})", server.local_addr().port());
