@@ -2,10 +2,11 @@
 
 use std::io;
 
-use polypath_netsetup::abilities::{Abilities, KernelMultipath, TunAccess};
+use polypath_netsetup::abilities::{Abilities, KernelMultipath};
 use polypath_system::Namespace;
 
 use crate::choices::EngineChoice;
+use crate::lack::Lack;
 
 impl EngineChoice {
     /// The choice, with engine auto decided by what this host allows. An error if something is wanted that our own stack alone
@@ -22,14 +23,14 @@ impl EngineChoice {
 
     fn decided_by(self, abilities: &Abilities) -> io::Result<Self> {
         let Self::Auto { ours, is_particular } = self else { return Ok(self) };
-        match obstacle(abilities) {
+        match Lack::all(abilities).first() {
             None => Ok(Self::Relay(ours)),
-            Some((kind, reason)) if is_particular => {
+            Some(lack) if is_particular => {
                 let expected = "expected engine=auto alone, or engine=udp";
                 Err(io::Error::new(
-                    kind,
+                    lack.kind(),
                     format!(
-                        "engine=auto with settings of our own stack, which can't start: {reason}; {expected}"
+                        "engine=auto with settings of our own stack, which can't start: {lack}; {expected}"
                     ),
                 ))
             }
@@ -39,27 +40,9 @@ impl EngineChoice {
     }
 }
 
-/// What our own stack lacks.
-fn obstacle(abilities: &Abilities) -> Option<(io::ErrorKind, &'static str)> {
-    let denied = io::ErrorKind::PermissionDenied;
-    if abilities.uplinks.is_empty() {
-        Some((io::ErrorKind::NetworkUnreachable, "no interface is up with an address and a route"))
-    } else if !abilities.has_nft {
-        Some((io::ErrorKind::Unsupported, "the program nft is missing"))
-    } else if abilities.tun == TunAccess::Missing {
-        Some((io::ErrorKind::Unsupported, "/dev/net/tun is missing"))
-    } else if !abilities.is_admin {
-        Some((denied, "this user may not change the network (CAP_NET_ADMIN)"))
-    } else if abilities.tun == TunAccess::Forbidden {
-        Some((denied, "this user may not open /dev/net/tun"))
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use polypath_netsetup::abilities::Uplink;
+    use polypath_netsetup::abilities::{TunAccess, Uplink};
 
     use super::*;
 

@@ -10,6 +10,7 @@ mod choices;
 mod held;
 mod join;
 pub mod keeper;
+mod lack;
 mod pump;
 mod settings;
 
@@ -25,6 +26,7 @@ pub use choices::{
     ChoiceError, Driver, EngineChoice, RelayChoices, congestion_named, scheduler_named, words,
 };
 use join::{Hub, Meeting};
+pub use lack::Lack;
 use polypath_control::{offer_as, process_name};
 use polypath_netsetup::abilities::Interfaces;
 use polypath_netsetup::uplinks::UplinkError;
@@ -415,9 +417,8 @@ fn into_io(error: UplinkError) -> io::Error {
     use polypath_netsetup::SetupError;
     use polypath_system::tun::TunError;
     let kind = match &error {
-        UplinkError::Tun(TunError::Permission) | UplinkError::Setup(SetupError::Permission) => {
-            io::ErrorKind::PermissionDenied
-        }
+        UplinkError::Tun(TunError::Permission | TunError::Forbidden)
+        | UplinkError::Setup(SetupError::Permission) => io::ErrorKind::PermissionDenied,
         UplinkError::Setup(SetupError::NoSuchInterface { .. }) => io::ErrorKind::InvalidInput,
         UplinkError::Setup(SetupError::NoUplink) => io::ErrorKind::NetworkUnreachable,
         UplinkError::Setup(SetupError::PortInUse { .. }) => io::ErrorKind::AddrInUse,

@@ -1,10 +1,11 @@
 //! Which engine `--engine auto` is: a choice from what the host allows, and the words that tell it.
 
-use std::net::IpAddr;
-
-use polypath_netsetup::abilities::{Abilities, KernelMultipath, TunAccess, Uplink};
+use polypath_netsetup::abilities::{Abilities, KernelMultipath};
+use polypath_relay::Lack;
 
 use super::interfaces::Asked;
+use super::kernel_paths::{announced_paths, kernel_paths};
+use super::words::{and, as_root};
 
 /// What carries the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) enum Carrier {
 pub(super) struct Wanted<'a> {
     /// All peers, or the address at which it listens, are this machine's loopback.
     pub(super) is_local: bool,
+    /// It takes connections: then its addresses are announced, and clients open the subflows.
+    pub(super) listens: bool,
     /// Why our own stack did not start, if that was tried.
     pub(super) failed: Option<&'a str>,
     /// What was typed, as a shell would read it.
@@ -46,6 +49,9 @@ pub(super) struct Choice {
 const LONGEST_COMMAND: usize = 160;
 /// Gives the command what it needs to set up the network, whoever runs it.
 const SETCAP: &str = "sudo setcap cap_net_admin+ep \"$(command -v polypath)\"";
+/// What comes with [`SETCAP`].
+const SETCAP_WARNING: &str = "whoever may run that file may change the network then";
+const CHMOD: &str = "sudo chmod 0666 /dev/net/tun";
 
 /// The best engine that the host allows.
 pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
@@ -62,19 +68,25 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
     let Some(obstacle) = obstacle else {
         let is_only = uplinks.len() == 1 && wanted.asked == &Asked::default();
         let only = if is_only { ", the only uplink" } else { "" };
-        let line = format!("engine tun (our own stack){}{only}", over_words(&uplinks, wanted.asked));
+        let without_way = without_way(&uplinks, wanted.asked);
+        let line =
+            format!("engine tun (our own stack){}{only}{without_way}", over_words(&uplinks, wanted.asked));
         return Choice { carrier: Carrier::Tun, line, obstacle: None };
     };
     let mut ways = Vec::new();
     let over = match multipath {
         Carrier::Kernel => {
-            let (over, way) = kernel_paths(abilities, wanted.asked);
+            let (over, way) = if wanted.listens {
+                announced_paths(abilities, wanted.asked)
+            } else {
+                kernel_paths(abilities, wanted.asked)
+            };
             ways.extend(way);
             over
         }
         _ => {
             if abilities.kernel == KernelMultipath::Off {
-                let command = as_root(abilities, "sysctl -w net.mptcp.enabled=1");
+                let command = as_root(abilities.is_root, "sysctl -w net.mptcp.enabled=1");
                 ways.push(format!("for the kernel's Multipath TCP `{command}`"));
             }
             uplinks.first().map_or(String::new(), |first| format!(", over {first} only"))
@@ -82,7 +94,8 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
     };
     if let Some(command) = &obstacle.command {
         let over = over_words(&uplinks, wanted.asked);
-        ways.push(format!("for our own stack{} `{command}`", over.trim_start_matches(',')));
+        let warning = obstacle.warning();
+        ways.push(format!("for our own stack{} `{command}`{warning}", over.trim_start_matches(',')));
     }
     let what = match multipath {
         Carrier::Kernel => "engine kernel (its Multipath TCP)",
@@ -95,13 +108,28 @@ pub(super) fn choose(abilities: &Abilities, wanted: &Wanted<'_>) -> Choice {
 
 /// Over which interfaces our own stack goes: `, over wlan0, with wwan0 as a backup`.
 fn over_words(uplinks: &[&str], asked: &Asked) -> String {
-    let (regular, backups) = asked.parted(uplinks);
+    let (mut regular, backups) = asked.parted(uplinks);
+    if regular.iter().any(|name| uplinks.contains(name)) {
+        regular.retain(|name| uplinks.contains(name));
+    }
     match (regular.as_slice(), backups.as_slice()) {
         ([], []) => String::new(),
         ([], backups) => format!(", over {}", and(backups)),
         (regular, []) => format!(", over {}", and(regular)),
         (regular, [backup]) => format!(", over {}, with {backup} as a backup", and(regular)),
         (regular, backups) => format!(", over {}, with {} as backups", and(regular), and(backups)),
+    }
+}
+
+/// Of those that were asked for, which lead to their own networks at most, while others lead out.
+fn without_way(uplinks: &[&str], asked: &Asked) -> String {
+    let (regular, _) = asked.parted(uplinks);
+    let (out, not): (Vec<&str>, Vec<&str>) = regular.into_iter().partition(|name| uplinks.contains(name));
+    match not.as_slice() {
+        [] => String::new(),
+        _ if out.is_empty() => String::new(),
+        [one] => format!("; {one} has no default route (`polypath doctor` tells what to do)"),
+        several => format!("; {} have no default routes (`polypath doctor` tells what to do)", and(several)),
     }
 }
 
@@ -122,9 +150,14 @@ struct Obstacle {
 impl Obstacle {
     fn in_words(&self) -> String {
         match &self.command {
-            Some(command) => format!("{}; expected `{command}` first", self.reason),
+            Some(command) => format!("{}; expected `{command}` first{}", self.reason, self.warning()),
             None => self.reason.clone(),
         }
+    }
+
+    fn warning(&self) -> String {
+        let gives_away = self.command.as_ref().is_some_and(|command| command.contains(SETCAP));
+        if gives_away { format!(" ({SETCAP_WARNING})") } else { String::new() }
     }
 }
 
@@ -133,99 +166,45 @@ fn obstacle(abilities: &Abilities, wanted: &Wanted<'_>) -> Option<Obstacle> {
     if let Some(failed) = wanted.failed {
         return because(&format!("our own stack did not start: {failed}"), None);
     }
-    if abilities.uplinks.is_empty() {
-        return because("no interface is up with an address and a route", None);
+    let lacks = Lack::all(abilities);
+    if lacks.is_empty() {
+        return None;
     }
-    let mut commands = Vec::new();
-    let mut reasons = Vec::new();
-    if !abilities.has_nft {
-        reasons.push("the program nft is missing");
-        commands.push(as_root(abilities, "apt-get install nftables"));
-    }
-    if abilities.tun == TunAccess::Missing {
-        reasons.push("/dev/net/tun is missing");
-        commands.push(as_root(abilities, "modprobe tun"));
-    }
-    let is_forbidden = abilities.tun == TunAccess::Forbidden;
-    if !abilities.is_admin && abilities.is_root {
+    if lacks.contains(&Lack::Capability) && abilities.is_root {
         // A container; what it may is decided where it is started.
         let reason = "this container may not change the network (start it with --cap-add=NET_ADMIN --device=/dev/net/tun)";
         return because(reason, None);
     }
-    if !abilities.is_admin || is_forbidden {
-        reasons.push(if abilities.is_admin {
-            "this user may not open /dev/net/tun"
-        } else {
-            "this user may not change the network (CAP_NET_ADMIN)"
-        });
-        commands.push(as_administrator(wanted, is_forbidden));
-    }
-    if reasons.is_empty() {
-        return None;
-    }
-    because(&reasons.join(" and "), Some(commands.join(" && ")))
+    let reasons: Vec<String> = lacks.iter().map(Lack::to_string).collect();
+    let commands = commands(abilities, wanted, &lacks);
+    let command = (!commands.is_empty()).then(|| commands.join(" && "));
+    Some(Obstacle { reason: reasons.join(" and "), command })
 }
 
-fn as_administrator(wanted: &Wanted<'_>, needs_device: bool) -> String {
-    match (wanted.runs_program || wanted.command.len() > LONGEST_COMMAND, needs_device) {
-        (false, _) => format!("sudo {}", wanted.command),
-        (true, false) => SETCAP.into(),
-        (true, true) => format!("{SETCAP} && sudo chmod 0666 /dev/net/tun"),
+/// What mends it, in this order.
+fn commands(abilities: &Abilities, wanted: &Wanted<'_>, lacks: &[Lack]) -> Vec<String> {
+    let mut commands = Vec::new();
+    if lacks.contains(&Lack::Nft) {
+        commands.push(as_root(abilities.is_root, "apt-get install nftables"));
     }
-}
-
-fn as_root(abilities: &Abilities, command: &str) -> String {
-    if abilities.is_root { command.into() } else { format!("sudo {command}") }
-}
-
-/// Over which uplinks the kernel's connections go, and what to do for the others.
-fn kernel_paths(abilities: &Abilities, asked: &Asked) -> (String, Option<String>) {
-    let (first, others) = match abilities.uplinks.split_first() {
-        None => return (String::new(), None),
-        Some((first, [])) => return (format!(", over {}, the only uplink", first.name), None),
-        Some((first, others)) => (first, others),
-    };
-    let Some(known) = &abilities.kernel_paths else {
-        let over = format!(", over {} and what `ip mptcp endpoint` has besides", first.name);
-        return (over, None);
-    };
-    let has_endpoint =
-        |uplink: &&Uplink| uplink.addresses.iter().any(|addr| known.subflow_endpoints.contains(addr));
-    let (ready, missing): (Vec<&Uplink>, Vec<&Uplink>) = others.iter().partition(has_endpoint);
-    let allowed = ready.iter().take(known.subflows as usize);
-    let over: Vec<&str> =
-        std::iter::once(first).chain(allowed.copied()).map(|link| link.name.as_str()).collect();
-    let family = first.addresses.first().is_none_or(IpAddr::is_ipv4);
-    let mut commands: Vec<String> = missing
-        .iter()
-        .filter_map(|uplink| {
-            let alike = uplink.addresses.iter().find(|addr| addr.is_ipv4() == family);
-            let addr = alike.or(uplink.addresses.first())?;
-            let backup = if asked.backups.contains(&uplink.name) { " backup" } else { "" };
-            Some(format!("ip mptcp endpoint add {addr} dev {} subflow{backup}", uplink.name))
-        })
-        .collect();
-    if (known.subflows as usize) < others.len() {
-        commands.push(format!("ip mptcp limits set subflows {}", others.len()));
+    if lacks.contains(&Lack::Device) {
+        commands.push(as_root(abilities.is_root, "modprobe tun"));
     }
-    let only = if over.len() == 1 { " only" } else { "" };
-    let over_words = format!(", over {}{only}", and(&over));
-    if commands.is_empty() {
-        return (over_words, None);
+    let lacks_capability = lacks.contains(&Lack::Capability);
+    let lacks_access = lacks.iter().any(|lack| matches!(lack, Lack::DeviceAccess(_)));
+    // A program of the user's is not to be root's.
+    let is_repeated = !wanted.runs_program && wanted.command.len() <= LONGEST_COMMAND;
+    if is_repeated && (lacks_capability || lacks_access) {
+        commands.push(format!("sudo {}", wanted.command));
+        return commands;
     }
-    let unused: Vec<&str> =
-        others.iter().map(|uplink| uplink.name.as_str()).filter(|name| !over.contains(name)).collect();
-    let commands: Vec<String> = commands.iter().map(|command| as_root(abilities, command)).collect();
-    (over_words, Some(format!("for {} too `{}`", and(&unused), commands.join(" && "))))
-}
-
-/// `wifi, lte and eth0`.
-pub(super) fn and(names: &[&str]) -> String {
-    match names.split_last() {
-        None => String::new(),
-        Some((last, [])) => (*last).to_string(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    if lacks_capability {
+        commands.push(SETCAP.into());
     }
+    if lacks_access {
+        commands.push(CHMOD.into());
+    }
+    commands
 }
 
 /// What was typed, for a shell. Where `sudo` would not find the command, with the place where it is.
@@ -249,7 +228,9 @@ pub(super) fn typed() -> String {
 
 #[cfg(test)]
 mod tests {
-    use polypath_netsetup::abilities::KernelPaths;
+    use std::net::IpAddr;
+
+    use polypath_netsetup::abilities::{KernelPaths, TunAccess, Uplink};
 
     use super::*;
 
@@ -270,10 +251,11 @@ mod tests {
         }
     }
 
-    static ALL: Asked = Asked { only: Vec::new(), backups: Vec::new(), hard_budgets: Vec::new() };
+    static ALL: Asked = Asked { only: Vec::new(), backups: Vec::new(), budgets: Vec::new() };
 
     const WANTED: Wanted<'_> = Wanted {
         is_local: false,
+        listens: false,
         failed: None,
         command: "polypath get http://a/b",
         runs_program: false,
@@ -309,6 +291,8 @@ mod tests {
             (&["wifi", "lte"], &["lte"], "wifi, with lte as a backup"),
             (&["wifi"], &["lte", "eth"], "wifi, with lte and eth as backups"),
             (&["lte"], &["lte"], "lte"),
+            (&["eth"], &[], "eth"),
+            (&["wifi", "eth"], &[], "wifi; eth has no default route (`polypath doctor` tells what to do)"),
         ] {
             let choice = choose(&all(), &Wanted { asked: &asked(only, backups), ..WANTED });
             assert_eq!(choice.line, format!("engine tun (our own stack), over {over}"));
@@ -335,10 +319,12 @@ mod tests {
         let over =
             "engine kernel (its Multipath TCP), over wifi and what `ip mptcp endpoint` has besides, since";
         let lte = "for lte too `ip mptcp endpoint add 192.0.2.2 dev lte subflow`";
+        let closed = Lack::all(&Abilities { is_admin: true, ..forbidden.clone() })[0];
         for (abilities, wanted, expected) in [
             (user(), WANTED, format!("{over} this user may not change the network (CAP_NET_ADMIN); for our own stack over wifi and lte `sudo polypath get http://a/b`")),
-            (user(), program, format!("{over} this user may not change the network (CAP_NET_ADMIN); for our own stack over wifi and lte `{SETCAP}`")),
-            (forbidden, program, format!("{over} this user may not change the network (CAP_NET_ADMIN); for our own stack over wifi and lte `{SETCAP} && sudo chmod 0666 /dev/net/tun`")),
+            (user(), program, format!("{over} this user may not change the network (CAP_NET_ADMIN); for our own stack over wifi and lte `{SETCAP}` ({SETCAP_WARNING})")),
+            (forbidden.clone(), program, format!("{over} {closed} and this user may not change the network (CAP_NET_ADMIN); for our own stack over wifi and lte `{SETCAP} && {CHMOD}` ({SETCAP_WARNING})")),
+            (Abilities { is_admin: true, ..forbidden.clone() }, program, format!("{over} {closed}; for our own stack over wifi and lte `{CHMOD}`")),
             (Abilities { has_nft: false, ..user() }, WANTED, format!("{over} the program nft is missing and this user may not change the network (CAP_NET_ADMIN); for our own stack over wifi and lte `sudo apt-get install nftables && sudo polypath get http://a/b`")),
             (Abilities { has_nft: false, ..all() }, WANTED, format!("engine kernel (its Multipath TCP), over wifi only, since the program nft is missing; {lte}, or for our own stack over wifi and lte `apt-get install nftables`")),
             (Abilities { is_admin: false, ..all() }, WANTED, format!("engine kernel (its Multipath TCP), over wifi only, since this container may not change the network (start it with --cap-add=NET_ADMIN --device=/dev/net/tun); {lte}")),
@@ -351,24 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_s_paths_are_those_of_its_path_manager() {
-        let with = |subflows, endpoints: &[u8]| Abilities {
-            kernel_paths: Some(KernelPaths {
-                subflows,
-                subflow_endpoints: endpoints.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect(),
-            }),
-            ..all()
-        };
-        assert_eq!(kernel_paths(&with(2, &[2]), &ALL), (", over wifi and lte".into(), None));
-        assert_eq!(kernel_paths(&with(2, &[1, 2]), &ALL), (", over wifi and lte".into(), None));
-        let limits = "for lte too `ip mptcp limits set subflows 1`";
-        assert_eq!(kernel_paths(&with(0, &[2]), &ALL), (", over wifi only".into(), Some(limits.into())));
-    }
-
-    #[test]
-    fn names_are_joined_as_people_do() {
-        assert_eq!(and(&[]), "");
-        assert_eq!(and(&["a"]), "a");
-        assert_eq!(and(&["a", "b", "c"]), "a, b and c");
+    fn a_server_announces_its_addresses() {
+        let serving = Wanted { listens: true, ..WANTED };
+        let line = choose(&Abilities { has_nft: false, ..all() }, &serving).line;
+        let expected = "engine kernel (its Multipath TCP), over wifi and what `ip mptcp endpoint` has as signal, since the \
+             program nft is missing; for lte too, unless it has, `ip mptcp endpoint add 192.0.2.2 dev lte signal`";
+        assert!(line.starts_with(expected), "{line}");
     }
 }

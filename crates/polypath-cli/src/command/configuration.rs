@@ -19,9 +19,9 @@ use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::and;
 use super::engine_names::{Judge, Kind, parse_announced};
 use super::interfaces::{Interface, parse_interfaces};
+use super::words::and;
 use super::{Failure, complain};
 
 /// Its name in each place.

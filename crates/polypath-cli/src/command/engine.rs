@@ -22,7 +22,7 @@ use polypath_units::named::Named;
 use super::choice::{self, Carrier, Choice, Wanted, choose};
 use super::configuration::{self, Origin};
 use super::engine_names::{Kind, parse_announced};
-use super::interfaces::{self, Asked, Interface, InterfaceList, parse_interfaces};
+use super::interfaces::{self, Asked, Budget, Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
 use super::offered::Offered;
 use super::{Failure, chosen, complain, log, network, print_line, readiness};
@@ -212,7 +212,7 @@ impl EngineArguments {
         clear_leftovers();
         let engine = match self.engine() {
             Kind::Auto => self.start_best(&chosen, task)?,
-            Kind::Tun => self.start_tun(&chosen, task)?,
+            Kind::Tun => self.start_tun(&chosen, task).map_err(|failure| self.explain(failure, task))?,
             Kind::Udp => self.start_udp(&chosen, task)?,
             Kind::Kernel => self.start_kernel(KernelEngine::new()),
             Kind::Tcp => self.start_kernel(KernelEngine::plain_tcp()),
@@ -284,6 +284,7 @@ impl EngineArguments {
         }
         let wanted = Wanted {
             is_local: task.is_local && ours.is_none(),
+            listens: task.listens,
             failed,
             command: &command,
             runs_program: task.runs_program,
@@ -301,13 +302,22 @@ impl EngineArguments {
     /// Where a program starts the engine, its first connection would be the one to find out.
     fn check_that_tun_can_start(&self, task: &Task) -> Result<(), Failure> {
         let (command, asked) = (choice::typed(), self.asked());
-        let runs_program = task.runs_program;
-        let wanted = Wanted { is_local: false, failed: None, command: &command, runs_program, asked: &asked };
+        let Task { listens, runs_program, .. } = *task;
+        let wanted =
+            Wanted { is_local: false, listens, failed: None, command: &command, runs_program, asked: &asked };
         match choose(&look()?, &wanted).obstacle {
             Some(obstacle) => {
                 Err(Failure::Run(format!("engine tun can't start: {obstacle}, or --engine udp")))
             }
             None => Ok(()),
+        }
+    }
+
+    /// With the command that mends it, where it is a right or a program that the stack lacks.
+    fn explain(&self, failure: Failure, task: &Task) -> Failure {
+        match (failure, self.check_that_tun_can_start(task)) {
+            (Failure::Run(_), Err(lack @ Failure::Run(_))) => lack,
+            (failure, _) => failure,
         }
     }
 
@@ -514,13 +524,14 @@ impl EngineArguments {
     pub(super) fn asked(&self) -> Asked {
         let only = self.interfaces.iter().flat_map(|list| &list.0).map(|interface| interface.name.clone());
         let backups = self.named_interfaces().into_iter().filter(|interface| interface.is_backup);
-        let hard =
-            self.named_interfaces().into_iter().filter(|interface| interface.preference.is_budget_hard);
-        let budget = |interface: Interface| Some((interface.name, interface.preference.budget_bytes?));
+        let budget = |interface: Interface| {
+            let UplinkPreference { budget_bytes, is_budget_hard: is_hard, .. } = interface.preference;
+            Some(Budget { name: interface.name, bytes: budget_bytes?, is_hard })
+        };
         Asked {
             only: only.collect(),
             backups: backups.map(|interface| interface.name).collect(),
-            hard_budgets: hard.filter_map(budget).collect(),
+            budgets: self.named_interfaces().into_iter().filter_map(budget).collect(),
         }
     }
 

@@ -25,8 +25,16 @@ pub(super) struct Asked {
     pub(super) only: Vec<String>,
     /// Backups, whether they are among those or not.
     pub(super) backups: Vec<String>,
-    /// Bytes after which an interface is used no more.
-    pub(super) hard_budgets: Vec<(String, u64)>,
+    /// What may go over an interface.
+    pub(super) budgets: Vec<Budget>,
+}
+
+/// Bytes after which an interface is a backup, or is used no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) is_hard: bool,
 }
 
 impl Asked {

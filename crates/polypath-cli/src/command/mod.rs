@@ -31,6 +31,8 @@ mod history;
 #[cfg(feature = "full")]
 mod interfaces;
 #[cfg(feature = "full")]
+mod kernel_paths;
+#[cfg(feature = "full")]
 mod lab;
 #[cfg(feature = "full")]
 mod live;
@@ -50,6 +52,8 @@ mod offered;
 mod path;
 #[cfg(feature = "full")]
 mod perf;
+#[cfg(feature = "full")]
+mod ports;
 #[cfg(feature = "full")]
 mod preload;
 #[cfg(feature = "full")]
@@ -78,6 +82,8 @@ mod transfer_report;
 mod uplink_names;
 #[cfg(feature = "full")]
 mod watch;
+#[cfg(feature = "full")]
+mod words;
 
 use std::fmt;
 use std::io::{self, Write};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use polypath_system::{Link, Namespace, Netlink, Route, SystemState};
 
 use super::Failure;
-use super::choice::and;
+use super::words::and;
 
 /// What interfaces that were named are wanted for.
 #[derive(Clone, Debug)]

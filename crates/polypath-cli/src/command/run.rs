@@ -10,6 +10,7 @@ use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_e
 
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
+use super::ports::cannot_listen;
 use super::shares::Begun;
 use super::watch::Telling;
 use super::{Failure, complain, log, network};
@@ -105,9 +106,13 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let engine = arguments.engine.start(policies, &task).await?;
         let telling = if arguments.quiet { Telling::Silent } else { Telling::Line };
         let begun = Begun::connecting(&engine, "peer", arguments.engine.asked(), telling);
+        let begun = if arguments.publish.is_empty() { begun } else { begun.of_server() };
         let _live = arguments.live.start_beside("polypath run", &engine)?;
         let ended = launch.run(engine.clone()).await.map_err(failure);
-        begun.tell(&engine, arguments.quiet);
+        match &ended {
+            Ok(ended) if ended.exit_code() == 0 => begun.tell(&engine, arguments.quiet),
+            _ => begun.tell_of_failure(&engine, arguments.quiet),
+        }
         ended
     })?;
     match ended.exit_code() {
@@ -121,6 +126,7 @@ fn failure(error: RunError) -> Failure {
         RunError::Signalled(ended) => return Failure::Exit(ended.exit_code()),
         RunError::NotFound(_) => 127,
         RunError::NotExecutable(..) => 126,
+        RunError::Publish { port, error: ref refused } => return cannot_listen(port, refused.kind(), &error),
         _ => return Failure::run(error),
     };
     complain(&error.to_string());

@@ -13,6 +13,7 @@ use polypath_config::Policies;
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
 use super::network::block_on;
+use super::ports::cannot_listen;
 use super::request_log::Log;
 use super::shares::Begun;
 use super::transfer::token_in;
@@ -83,7 +84,9 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let task = Task { is_quiet: arguments.quiet, ..Task::listening(arguments.listen.ip()) };
         let engine = arguments.engine.start(policies, &task).await?;
         let live = arguments.live.start("polypath serve", &engine)?;
-        let listener = engine.listen(arguments.listen).await.map_err(Failure::run)?;
+        let listener = engine.listen(arguments.listen).await;
+        let listener =
+            listener.map_err(|error| cannot_listen(arguments.listen.port(), error.kind(), error))?;
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
         print_line(&exposure(arguments, address, token.as_ref()))?;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::harmless;
 use super::interfaces::Asked;
 use super::watch::{Seen, Telling, Watch};
+use super::words::amount;
 
 /// A transfer that has begun.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(super) struct Begun {
     place: Option<String>,
     asked: Asked,
     /// Who takes connections has no say in their paths.
+    has_say: bool,
     watch: Option<Watch>,
 }
 
@@ -50,25 +52,41 @@ struct Circumstances {
     is_plain_tcp: bool,
     is_kernel: bool,
     uplinks: usize,
+    /// Interfaces that were named, have an address, and lead nowhere else.
+    without_way: Vec<String>,
     peer: &'static str,
     place: Option<String>,
     asked: Asked,
     /// None of who takes connections.
     seen: Option<Seen>,
+    has_say: bool,
 }
 
 impl Begun {
     /// Takes note of what there is when a server begins, which has no say in the paths of those who come.
     pub(super) fn serving(engine: &Engine) -> Self {
         let asked = Asked::default();
-        Self { before: engine.tally(), interfaces: look(), peer: "client", place: None, asked, watch: None }
+        Self {
+            before: engine.tally(),
+            interfaces: look(),
+            peer: "client",
+            place: None,
+            asked,
+            has_say: false,
+            watch: None,
+        }
     }
 
     /// Takes note of what there is, at the begin of a transfer; `peer` is what the other end is called. Meanwhile it is told
     /// which path is lost.
     pub(super) fn connecting(engine: &Engine, peer: &'static str, asked: Asked, telling: Telling) -> Self {
-        let watch = Some(Watch::start(engine, telling));
-        Self { peer, asked, watch, ..Self::serving(engine) }
+        let watch = Some(Watch::start(engine, telling, asked.budgets.clone()));
+        Self { peer, asked, has_say: true, watch, ..Self::serving(engine) }
+    }
+
+    /// Of a program that takes connections: their clients decide about their paths, and one interface here may be two there.
+    pub(super) fn of_server(self) -> Self {
+        Self { has_say: false, ..self }
     }
 
     /// With the place at which the peer is reached, as `HOST:PORT`.
@@ -85,14 +103,20 @@ impl Begun {
             _ => (false, false),
         };
         let uplinks = now.uplinks.len();
+        let named = self.asked.only.iter().chain(&self.asked.backups);
+        let leads_nowhere =
+            |name: &&String| !now.uplinks.contains(*name) && now.all.iter().any(|link| link.name == **name);
+        let without_way = named.filter(leads_nowhere).cloned().collect();
         let circumstances = Circumstances {
             is_plain_tcp,
             is_kernel,
             uplinks,
+            without_way,
             peer: self.peer,
             place: self.place.clone(),
             asked: self.asked.clone(),
             seen: self.watch.as_ref().map(Watch::seen),
+            has_say: self.has_say,
         };
         Shares::of(&engine.tally().since(&self.before), name, &circumstances)
     }
@@ -100,7 +124,7 @@ impl Begun {
     /// A failure, with the paths that are there no more.
     pub(super) fn explained(&self, engine: &Engine, message: String) -> String {
         let (Engine::Stack(stack), Some(watch)) = (engine, &self.watch) else { return message };
-        let gone = watch.seen().gone(stack, &self.asked.hard_budgets);
+        let gone = watch.seen().gone(stack, &self.asked.budgets);
         if gone.is_empty() { message } else { format!("{message}; {}", gone.join(", and ")) }
     }
 
@@ -111,8 +135,17 @@ impl Begun {
 
     /// Says it, as a line on standard error.
     pub(super) fn tell(&self, engine: &Engine, is_quiet: bool) {
+        self.tell_shares(engine, is_quiet, |shares| shares);
+    }
+
+    /// As [`Begun::tell`] where the whole did not come about: then there is nothing that it was faster than.
+    pub(super) fn tell_of_failure(&self, engine: &Engine, is_quiet: bool) {
+        self.tell_shares(engine, is_quiet, |shares| Shares { times_the_faster_alone: None, ..shares });
+    }
+
+    fn tell_shares(&self, engine: &Engine, is_quiet: bool, shown: impl FnOnce(Shares) -> Shares) {
         if !is_quiet && let Some(shares) = self.shares(engine) {
-            console::tell(harmless(&shares.to_string()));
+            console::tell(harmless(&shown(shares).to_string()));
         }
     }
 }
@@ -161,17 +194,19 @@ impl Shares {
 impl Circumstances {
     /// Why it was this interface alone; none if this end can't know.
     fn one_path(&self, used: &str) -> Option<String> {
-        let seen = self.seen.as_ref()?;
+        let seen = self.seen.as_ref().filter(|_| self.has_say)?;
         let (regular, backups) = self.asked.parted(&[]);
         let backup = backups.iter().find(|backup| **backup != used);
         Some(if self.is_plain_tcp {
             "engine tcp has no more".into()
-        } else if !self.asked.only.is_empty() && regular.len() + backups.len() == 1 {
+        } else if !self.is_kernel && self.asked.only == [used] && backup.is_none() {
             format!("only {used} was asked for")
         } else if let Some(failed) = seen.failed() {
             failed
+        } else if let Some(name) = self.without_way.first() {
+            format!("{name} has no default route (`polypath doctor` tells what to do)")
         } else if self.uplinks < 2 {
-            "there is no second uplink".into()
+            "there is no second uplink (`polypath doctor` tells of each interface)".into()
         } else if let Some(backup) = backup.filter(|_| regular.len() < 2 && !self.is_kernel) {
             format!("{backup} is a backup and was not needed")
         } else if self.is_kernel {
@@ -233,17 +268,6 @@ impl fmt::Display for Shares {
     }
 }
 
-/// `512 B`, `3.4 MB`, `26 MB`: two digits or more.
-fn amount(bytes: u64) -> String {
-    let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
-    let Some((size, unit)) = units.into_iter().find(|(size, _)| bytes >= *size) else {
-        return format!("{bytes} B");
-    };
-    let value = bytes as f64 / size as f64;
-    let digits = usize::from(value < 9.95);
-    format!("{value:.digits$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,10 +277,12 @@ mod tests {
             is_plain_tcp: false,
             is_kernel: false,
             uplinks: 2,
+            without_way: Vec::new(),
             peer: "server",
             place: Some("example.org:80".into()),
             asked: Asked::default(),
             seen: Some(Seen::default()),
+            has_say: true,
         }
     }
 
@@ -315,7 +341,21 @@ mod tests {
         let lacks = Fallback::Reason(FallbackReason::PeerLacksMptcp);
         let begin = "wifi 40 MB; one path only: ";
         for (tally, circumstances, cause) in [
-            (one.clone(), Circumstances { uplinks: 1, ..two() }, "there is no second uplink"),
+            (
+                one.clone(),
+                Circumstances { uplinks: 1, ..two() },
+                "there is no second uplink (`polypath doctor` tells of each interface)",
+            ),
+            (
+                one.clone(),
+                Circumstances { uplinks: 1, without_way: vec!["lte".into()], ..asked(&["wifi", "lte"], &[]) },
+                "lte has no default route (`polypath doctor` tells what to do)",
+            ),
+            (
+                one.clone(),
+                Circumstances { is_kernel: true, ..asked(&["wifi"], &[]) },
+                "the kernel opened no second one (`polypath doctor` tells why)",
+            ),
             (one.clone(), Circumstances { is_plain_tcp: true, ..two() }, "engine tcp has no more"),
             (
                 one.clone(),
@@ -352,8 +392,10 @@ mod tests {
 
     #[test]
     fn a_server_knows_no_cause_but_fallbacks() {
-        let serving = || Circumstances { seen: None, ..two() };
+        let serving = || Circumstances { seen: None, has_say: false, ..two() };
         let one = tally(&[(1, 40_000_000)]);
+        let published = Circumstances { has_say: false, uplinks: 1, ..two() };
+        assert_eq!(line(&one, published), "wifi 40 MB", "of a program that listens");
         assert_eq!(line(&one, serving()), "wifi 40 MB");
         let mut fallen = one;
         fallen.fallbacks.push((Fallback::Later, 1));
@@ -369,11 +411,5 @@ mod tests {
             json["times_the_faster_alone"].as_f64().is_some_and(|times| (times - 4.0 / 3.0).abs() < 1e-9)
         );
         assert!(json.get("one_path_only").is_none());
-    }
-
-    #[test]
-    fn amounts_have_two_digits() {
-        let amounts = [999, 1000, 9_949, 9_950, 25_600_000, 1_400_000_000].map(amount);
-        assert_eq!(amounts, ["999 B", "1.0 kB", "9.9 kB", "10 kB", "26 MB", "1.4 GB"]);
     }
 }

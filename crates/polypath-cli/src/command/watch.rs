@@ -14,6 +14,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use super::interfaces::Budget;
+use super::words::amount;
 use super::{complain, harmless};
 
 /// Between two looks at what was carried.
@@ -48,6 +50,8 @@ pub(super) struct Seen {
     joining: BTreeSet<String>,
     /// Why a subflow never came to be, by interface.
     failed: BTreeMap<String, SubflowError>,
+    /// Interfaces whose budget is used up, which was told.
+    spent: BTreeSet<String>,
 }
 
 /// How it is said that a path is lost, or back.
@@ -75,11 +79,11 @@ impl Telling {
 }
 
 impl Watch {
-    /// Watches an engine from now on, and tells when a path is lost and when it is back.
-    pub(super) fn start(engine: &Engine, telling: Telling) -> Self {
+    /// Watches an engine from now on, and tells when a path is lost, when it is back, and when its budget is used up.
+    pub(super) fn start(engine: &Engine, telling: Telling, budgets: Vec<Budget>) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (shared, engine) = (seen.clone(), engine.clone());
-        let task = tokio::spawn(async move { follow(&engine, &shared, telling).await });
+        let task = tokio::spawn(async move { follow(&engine, &shared, telling, &budgets).await });
         Self { seen, task }
     }
 
@@ -99,7 +103,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling) {
+async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: &[Budget]) {
     let stack = match engine {
         Engine::Stack(stack) => Some(stack),
         _ => None,
@@ -123,7 +127,12 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling) {
             _ = ticks.tick() => {
                 let mut seen = lock(seen);
                 seen.handle_tally(&engine.tally());
-                stack.into_iter().for_each(|stack| seen.note_joining(stack));
+                let Some(stack) = stack else { continue };
+                seen.note_joining(stack);
+                let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
+                let lines = seen.note_budgets(budgets, used);
+                drop(seen);
+                lines.iter().for_each(|line| telling.tell(line));
             }
             event = event => match (event, stack) {
                 (Ok((_, id, event)), Some(stack)) => {
@@ -194,6 +203,23 @@ impl Seen {
         }
     }
 
+    /// Which budgets have been used up since the last look.
+    fn note_budgets(&mut self, budgets: &[Budget], used_bytes: impl Fn(IpAddr) -> u64) -> Vec<String> {
+        let names = &self.names;
+        let is_spent = |budget: &&Budget| {
+            let mut addresses = names.iter().filter(|(_, name)| **name == budget.name);
+            addresses.any(|(own, _)| used_bytes(*own) >= budget.bytes)
+        };
+        let mut lines = Vec::new();
+        for Budget { name, bytes, is_hard } in budgets.iter().filter(is_spent) {
+            if self.spent.insert(name.clone()) {
+                let what = if *is_hard { "is left out" } else { "is a backup from now on" };
+                lines.push(format!("{name} has used its budget of {} and {what}", amount(*bytes)));
+            }
+        }
+        lines
+    }
+
     /// Its name now or, if it has gone, before.
     fn name(&mut self, stack: &Stack, own: IpAddr) -> String {
         if let Some(name) = stack.path_name(own) {
@@ -222,15 +248,15 @@ impl Seen {
     }
 
     /// Which paths are there no more, and why.
-    pub(super) fn gone(&self, stack: &Stack, hard_budgets: &[(String, u64)]) -> Vec<String> {
+    pub(super) fn gone(&self, stack: &Stack, budgets: &[Budget]) -> Vec<String> {
         let there: Vec<IpAddr> = stack.known_paths().iter().map(|path| path.endpoint.addr).collect();
         let there: Vec<&String> = there.iter().filter_map(|own| self.names.get(own)).collect();
         let mut gone = BTreeSet::new();
         for (own, name) in self.names.iter().filter(|(_, name)| !there.contains(name)) {
-            let budget = hard_budgets.iter().find(|(known, _)| known == name).map(|(_, bytes)| *bytes);
+            let budget = budgets.iter().find(|budget| budget.is_hard && budget.name == *name);
             let used = stack.budget_used_bytes(*own).unwrap_or(0);
             gone.insert(match budget {
-                Some(budget) if used >= budget => format!("the budget of {name} is spent"),
+                Some(budget) if used >= budget.bytes => format!("the budget of {name} is spent"),
                 _ => format!("{name} is down"),
             });
         }
@@ -281,6 +307,22 @@ mod tests {
         assert_eq!(end(&["lte"]), None);
         assert_eq!(seen.handle_joined("wifi").as_deref(), Some("wifi is back"));
         assert_eq!(seen.handle_ended("lte", SubflowError::TimedOut, &[]), None, "the end of all");
+    }
+
+    #[test]
+    fn a_budget_that_is_used_up_is_told_once() {
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let mut seen = Seen::default();
+        seen.names.extend([(one, "lte".to_string()), (other, "dsl".to_string())]);
+        let budget = |name: &str, is_hard| Budget { name: name.into(), bytes: 10_000_000, is_hard };
+        let budgets = [budget("lte", true), budget("dsl", false)];
+        let used = |lte, dsl| move |own| if own == one { lte } else { dsl };
+        assert!(seen.note_budgets(&budgets, used(9_999_999, 0)).is_empty());
+        let told = seen.note_budgets(&budgets, used(10_000_000, 0));
+        assert_eq!(told, ["lte has used its budget of 10 MB and is left out"]);
+        let told = seen.note_budgets(&budgets, used(10_000_000, 11_000_000));
+        assert_eq!(told, ["dsl has used its budget of 10 MB and is a backup from now on"]);
+        assert!(seen.note_budgets(&budgets, used(12_000_000, 12_000_000)).is_empty());
     }
 
     #[test]

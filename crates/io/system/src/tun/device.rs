@@ -31,6 +31,11 @@ pub enum TunError {
     /// The process may not make one.
     #[error("a TUN device needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel")]
     Permission,
+    /// The process may not open the device node.
+    #[error(
+        "this user may not open /dev/net/tun: expected its mode to be 0666 (`sudo chmod 0666 /dev/net/tun`), or root, or --engine udp or kernel"
+    )]
+    Forbidden,
     /// Another process has it.
     #[error("the TUN device {0} is in use by another process; choose another name")]
     Busy(String),
@@ -108,7 +113,10 @@ fn open_queue(name: &str, is_one_of_several: bool) -> Result<(OwnedFd, String), 
     };
     let queue =
         rustix::fs::open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
-            .map_err(|errno| into_error(errno.into()))?;
+            .map_err(|errno| match errno {
+                rustix::io::Errno::ACCESS | rustix::io::Errno::PERM => TunError::Forbidden,
+                errno => into_error(errno.into()),
+            })?;
     let mut flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if is_one_of_several {
         flags |= libc::IFF_MULTI_QUEUE;

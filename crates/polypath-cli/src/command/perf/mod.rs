@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
 use super::network::{Interruption, Signalled, block_on, block_on_saving, is_given, resolve};
+use super::ports::cannot_listen;
 use super::shares::Begun;
 use super::transfer::{Patience, seconds};
 use super::watch::Telling;
@@ -242,7 +243,11 @@ async fn client(
     let report = interruption.hold(measure).await.map_err(failure)?;
     output.finish(&report)?;
     // Datagrams are the system's: the paths carried the control connection alone, and its shares say nothing of the test.
-    begun.tell(&draining, is_quiet || is_udp);
+    if report.error.is_some() {
+        begun.tell_of_failure(&draining, is_quiet || is_udp);
+    } else {
+        begun.tell(&draining, is_quiet || is_udp);
+    }
     match report.error {
         Some(error) if output.form() == Form::Text => Err(Failure::Run(error)),
         // It is in the report.
@@ -325,7 +330,10 @@ async fn listen(arguments: &Arguments, engine: &Engine) -> Result<Server, Failur
             result => result,
         },
     }
-    .map_err(failure)
+    .map_err(|error| match error {
+        Error::Listen(error) => cannot_listen(arguments.port, error.kind(), error),
+        error => failure(error),
+    })
 }
 
 /// What our stack takes from the options of a connection: congestion control, buffers and segments.

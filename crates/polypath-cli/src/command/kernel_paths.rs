@@ -1,0 +1,107 @@
+//! Over which uplinks connections of the kernel's Multipath TCP go, and the commands for the others.
+
+use std::net::IpAddr;
+
+use polypath_netsetup::abilities::{Abilities, Uplink};
+
+use super::interfaces::Asked;
+use super::words::{and, as_root};
+
+/// Over which uplinks the kernel's connections go, and what to do for the others.
+pub(super) fn kernel_paths(abilities: &Abilities, asked: &Asked) -> (String, Option<String>) {
+    let (first, others) = match abilities.uplinks.split_first() {
+        None => return (String::new(), None),
+        Some((first, [])) => return (format!(", over {}, the only uplink", first.name), None),
+        Some((first, others)) => (first, others),
+    };
+    let Some(known) = &abilities.kernel_paths else {
+        let over = format!(", over {} and what `ip mptcp endpoint` has besides", first.name);
+        return (over, None);
+    };
+    let has_endpoint =
+        |uplink: &&Uplink| uplink.addresses.iter().any(|addr| known.subflow_endpoints.contains(addr));
+    let (ready, missing): (Vec<&Uplink>, Vec<&Uplink>) = others.iter().partition(has_endpoint);
+    let allowed = ready.iter().take(known.subflows as usize);
+    let over: Vec<&str> =
+        std::iter::once(first).chain(allowed.copied()).map(|link| link.name.as_str()).collect();
+    let family = first.addresses.first().is_none_or(IpAddr::is_ipv4);
+    let mut commands: Vec<String> = missing
+        .iter()
+        .filter_map(|uplink| {
+            let alike = uplink.addresses.iter().find(|addr| addr.is_ipv4() == family);
+            let addr = alike.or(uplink.addresses.first())?;
+            let backup = if asked.backups.contains(&uplink.name) { " backup" } else { "" };
+            Some(format!("ip mptcp endpoint add {addr} dev {} subflow{backup}", uplink.name))
+        })
+        .collect();
+    if (known.subflows as usize) < others.len() {
+        commands.push(format!("ip mptcp limits set subflows {}", others.len()));
+    }
+    let only = if over.len() == 1 { " only" } else { "" };
+    let over_words = format!(", over {}{only}", and(&over));
+    if commands.is_empty() {
+        return (over_words, None);
+    }
+    let unused: Vec<&str> =
+        others.iter().map(|uplink| uplink.name.as_str()).filter(|name| !over.contains(name)).collect();
+    let commands: Vec<String> = commands.iter().map(|command| as_root(abilities.is_root, command)).collect();
+    (over_words, Some(format!("for {} too `{}`", and(&unused), commands.join(" && "))))
+}
+
+/// As [`kernel_paths`] of a server, whose clients open subflows to what it announces. Which endpoints do that is not known.
+pub(super) fn announced_paths(abilities: &Abilities, asked: &Asked) -> (String, Option<String>) {
+    let (first, others) = match abilities.uplinks.split_first() {
+        None => return (String::new(), None),
+        Some((first, [])) => return (format!(", over {}, the only uplink", first.name), None),
+        Some((first, others)) => (first, others),
+    };
+    let commands = others.iter().filter_map(|uplink| {
+        let addr = uplink.addresses.first()?;
+        let backup = if asked.backups.contains(&uplink.name) { " backup" } else { "" };
+        let command = format!("ip mptcp endpoint add {addr} dev {} signal{backup}", uplink.name);
+        Some(as_root(abilities.is_root, &command))
+    });
+    let commands: Vec<String> = commands.collect();
+    let over = format!(", over {} and what `ip mptcp endpoint` has as signal", first.name);
+    let names: Vec<&str> = others.iter().map(|uplink| uplink.name.as_str()).collect();
+    let way = format!("for {} too, unless it has, `{}`", and(&names), commands.join(" && "));
+    (over, (!commands.is_empty()).then_some(way))
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_netsetup::abilities::{KernelMultipath, KernelPaths, TunAccess};
+
+    use super::*;
+
+    fn uplink((name, number): (&str, u8)) -> Uplink {
+        Uplink { name: name.into(), addresses: vec![IpAddr::from([192, 0, 2, number])] }
+    }
+
+    #[test]
+    fn the_kernel_s_paths_are_those_of_its_path_manager() {
+        let all = Abilities {
+            is_admin: true,
+            is_root: true,
+            tun: TunAccess::Open,
+            has_nft: true,
+            uplinks: ["wifi", "lte"].into_iter().zip(1..).map(uplink).collect(),
+            kernel: KernelMultipath::On,
+            kernel_paths: None,
+        };
+        let with = |subflows, endpoints: &[u8]| Abilities {
+            kernel_paths: Some(KernelPaths {
+                subflows,
+                subflow_endpoints: endpoints.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect(),
+            }),
+            ..all.clone()
+        };
+        assert_eq!(kernel_paths(&with(2, &[2]), &Asked::default()), (", over wifi and lte".into(), None));
+        assert_eq!(kernel_paths(&with(2, &[1, 2]), &Asked::default()), (", over wifi and lte".into(), None));
+        let limits = "for lte too `ip mptcp limits set subflows 1`";
+        assert_eq!(
+            kernel_paths(&with(0, &[2]), &Asked::default()),
+            (", over wifi only".into(), Some(limits.into()))
+        );
+    }
+}
