@@ -22,7 +22,8 @@ use super::transfer::{
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::watch::Telling;
-use super::{Failure, complain};
+use super::words::amount;
+use super::{Failure, complain, harmless};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
@@ -66,8 +67,13 @@ fn is_standard_output(place: &Path) -> bool {
 
 fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
     let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
-    let urls: Vec<Url> = arguments.urls.iter().map(|text| parse(text)).collect::<Result<_, _>>()?;
-    if arguments.output.is_some() && arguments.urls.len() > 1 {
+    // curl's option has a dash behind it.
+    let texts = arguments.urls.iter().filter(|text| !(arguments.resume && *text == "-"));
+    let urls: Vec<Url> = texts.map(|text| parse(text)).collect::<Result<_, _>>()?;
+    if urls.is_empty() {
+        return Err(Failure::input("there is no URL; expected one, such as http://example.org/file"));
+    }
+    if arguments.output.is_some() && urls.len() > 1 {
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }
     let token = arguments.credentials.token()?;
@@ -136,6 +142,9 @@ async fn download(
         }
     };
     let is_quiet = arguments.quiet || matches!(target, Target::Stream(_));
+    if !is_quiet {
+        tell_of_part(&target);
+    }
     let verify = if arguments.no_verify { Verify::Never } else { Verify::IfTold };
     let download = Download { client, url, verify, refuses_directories: false };
     let mut shown = Shown::new(&name, is_quiet);
@@ -147,8 +156,29 @@ async fn download(
     drop(shown);
     let received = received.map_err(|error| download_failure(error, interruption));
     report.note(file, bytes, received.as_ref().map(|received| received.compared));
-    summary(client.engine(), &name, received?.bytes, started, is_quiet);
+    match received? {
+        received if !received.was_there => summary(client.engine(), &name, received.bytes, started, is_quiet),
+        _ if is_quiet => {}
+        received => {
+            let compared = if received.compared.is_some() { "" } else { ", but was not compared" };
+            console::tell(format_args!("{} is complete already{compared}", harmless(&name)));
+        }
+    }
     Ok(())
+}
+
+/// What is there already of a file that begins anew.
+fn tell_of_part(target: &Target) {
+    let Target::File { part, resume: false, .. } = target else { return };
+    let bytes =
+        std::fs::symlink_metadata(part).ok().filter(|found| found.is_file()).map_or(0, |found| found.len());
+    if bytes > 0 {
+        let part = part.display();
+        complain(&format!(
+            "{part} has {}, and begins anew; --resume (-C) would go on with it",
+            amount(bytes)
+        ));
+    }
 }
 
 /// Only a file can have another name while it is incomplete; what is none is written as it comes.

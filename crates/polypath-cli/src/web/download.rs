@@ -73,6 +73,8 @@ pub(crate) enum Progress {
 pub(crate) struct Received {
     /// Bytes that came; zero if the whole file was there.
     pub(crate) bytes: u64,
+    /// The whole file was there.
+    pub(crate) was_there: bool,
     /// The SHA-256 that both ends have; none if none was compared.
     pub(crate) compared: Option<Digest>,
 }
@@ -140,7 +142,7 @@ impl Download<'_> {
         let begun = unless(stop.as_mut(), || files.interrupted(0, false), self.start(&files, resume)).await?;
         match begun {
             Started::Begun(begun) => self.receive(&files, *begun, stop, &mut progress).await,
-            Started::Whole(compared) => Ok(Received { bytes: 0, compared }),
+            Started::Whole(compared) => Ok(Received { bytes: 0, was_there: true, compared }),
         }
     }
 
@@ -172,7 +174,7 @@ impl Download<'_> {
         let told = self.told(&identity).await;
         match told.map_err(|error| unasked(error, &files, sink.bytes(), None))? {
             Some(told) if told != sink.digest() => Err(DownloadError::Differs { url: self.boxed_url() }),
-            compared => Ok(Received { bytes: received, compared }),
+            compared => Ok(Received { bytes: received, was_there: false, compared }),
         }
     }
 
@@ -349,7 +351,7 @@ impl Download<'_> {
             }
             compared => {
                 files.finish(sink).await?;
-                Ok(Received { bytes: received, compared })
+                Ok(Received { bytes: received, was_there: false, compared })
             }
         }
     }

@@ -190,3 +190,21 @@ fn digests_of_large_files_come_after_them() {
         assert_eq!((output.status.success(), site.out("large").exists()), (is_right, is_right), "{output:?}");
     }
 }
+
+#[test]
+fn what_is_there_already_is_told() {
+    let site = Site::new(&[]);
+    let url = site.url("/big.bin");
+    let said = |words: &[&str]| String::from_utf8_lossy(&site.succeeds(words).stderr).into_owned();
+    fs::write(site.out("big.bin.part"), "begun").expect("room");
+    let line = "polypath: big.bin.part has 5 B, and begins anew; --resume (-C) would go on with it\n";
+    let lines = said(&["get", &url]);
+    assert!(lines.contains(line), "{lines}");
+    let lines = said(&["get", &url]);
+    assert!(!lines.contains("begins anew"), "{lines}");
+    // As curl's people type it, too.
+    for words in [&["get", "-C", &url][..], &["get", "-C", "-", &url]] {
+        assert_eq!(said(words), "big.bin is complete already\n");
+    }
+    site.fails(&["get", "-C", "-"], 2, "there is no URL");
+}
