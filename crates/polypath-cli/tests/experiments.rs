@@ -86,6 +86,65 @@ fn a_run_gives_numbers_a_table_and_a_report_and_is_not_repeated() {
 }
 
 #[test]
+fn one_run_is_played_again_with_the_command_that_the_results_give() {
+    let folder = folder("lab-only");
+    let (results, json) = run(&folder, ("10s", "10s"));
+    let row = &json["rows"][0];
+    assert_eq!((&row["experiment"], &row["metric"]), (&"two-sets".into(), &"benefit-over-tcp".into()));
+    assert_eq!((&row["duration_s"], &row["traffic"]), (&10.0.into(), &"bulk for 10 s".into()));
+    assert_eq!(row["build"], json["manifest"]["build"]);
+    let shown = polypath(&["lab", "show", text(&results), "--worst", "1"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let command = shown.lines().find_map(|line| line.strip_prefix("  polypath ")).expect("a command");
+    let page = fs::read_to_string(results.join("report.html")).expect("the report");
+    assert!(page.contains(&format!("<code>polypath {command}</code>")), "{command}");
+    let words: Vec<&str> = command.split(' ').map(|word| word.trim_matches('\'')).collect();
+    let again = polypath(&[&words[..], &["--json", "--quiet"]].concat());
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    assert!(words.contains(&again["run"].as_str().expect("a name")), "{}", again["run"]);
+    // The comparison needs other runs; the rest is that of the results.
+    assert_eq!(
+        (&again["metrics"][0]["value"], &again["metrics"][1]["unit"]),
+        (&serde_json::Value::Null, &"Mbit/s".into())
+    );
+    assert!(again["metrics"][1]["value"].as_f64().is_some_and(|mbps| mbps > 1.0));
+    let own = Path::new(again["folder"].as_str().expect("a folder"));
+    assert_eq!(own.parent(), Some(results.as_path()));
+    for (file, begins) in [
+        ("packets.pcapng", &b"\x0a\x0d\x0d\x0a"[..]),
+        ("events.qlog", b"\x1e{"),
+        ("packets.txt", b"0"),
+        ("report.html", b"<!"),
+        ("run.json", b"{"),
+    ] {
+        let content = fs::read(own.join(file)).expect(file);
+        assert!(content.starts_with(begins) && content.len() > 1000, "{file}");
+    }
+    // The folder of a run is none of results.
+    let unknown = polypath(&["lab", "run", text(&results.join("experiment.toml")), "--only", "one/CUBIC"]);
+    let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert_eq!(unknown.status.code(), Some(2), "{message}");
+    let wanted = "--only: no run \"one/CUBIC\"; expected set/variant/repeat, such as \"one/LIA/1\"";
+    assert!(message.contains(wanted), "{message}");
+}
+
+#[test]
+fn the_version_says_what_the_build_of_results_is() {
+    let long = polypath(&["--version"]);
+    let long = String::from_utf8_lossy(&long.stdout).into_owned();
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(long.starts_with(&format!("polypath {version}\nbuild {version}+")), "{long}");
+    assert!(long.contains("SHA-256"), "{long}");
+    let short = polypath(&["-V"]);
+    assert_eq!(String::from_utf8_lossy(&short.stdout), format!("polypath {version}\n"));
+    let folder = folder("lab-version");
+    let (_, json) = run(&folder, ("10s", "1s"));
+    let build = json["manifest"]["build"].as_str().expect("a build");
+    assert!(long.contains(&format!("build {build}:")), "{long} is not of {build}");
+}
+
+#[test]
 fn a_comparison_fails_when_a_median_became_worse() {
     let folder = folder("lab-compare");
     let (coupled, _) = run(&folder, ("\"lia\"", "\"lia\""));
@@ -101,8 +160,16 @@ fn a_comparison_fails_when_a_median_became_worse() {
     let better = polypath(&["lab", "compare", text(&limited), text(&coupled), "--threshold", "0.1"]);
     assert_eq!(better.status.code(), Some(0));
     let (others, _) = run(&folder, ("4mbit", "5mbit"));
-    let refused = polypath(&["lab", "compare", text(&coupled), text(&others)]);
-    assert_eq!(refused.status.code(), Some(2));
+    let (different, _) = run(&folder, ("name = \"two-sets\"", "name = \"others\""));
+    for (other, wanted) in [
+        (others, "different sets: \"one\" is not the same in both"),
+        (different, "results of two experiments, two-sets and others; expected two of one"),
+    ] {
+        let refused = polypath(&["lab", "compare", text(&coupled), text(&other)]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(message.contains(wanted), "{message}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod all;
 #[cfg(feature = "full")]
 mod bench;
+mod build;
 #[cfg(feature = "full")]
 mod choice;
 #[cfg(feature = "full")]
@@ -227,6 +228,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
     if is_help {
         // Where nobody can read it, nothing is lost.
         let _ = error.print();
+        // -V is short, and takes no look at the program.
+        if error.kind() == ErrorKind::DisplayVersion && std::env::args_os().any(|word| word == "--version") {
+            let _ = print_line(&build::explained());
+        }
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
     complain(&one_line(&error.to_string()));

@@ -155,7 +155,14 @@ fn tcp_alone(scenario: &Scenario, result: &RunResult, bar: &ProgressBar) -> Resu
     runs.collect()
 }
 
-fn report(result: &RunResult, lines: &[String]) -> Report {
+/// A run in words.
+#[cfg(feature = "full")]
+pub(super) fn lines(result: &RunResult) -> Vec<String> {
+    words::lines(result, &[])
+}
+
+/// A run as a page.
+pub(super) fn report(result: &RunResult, lines: &[String]) -> Report {
     let streams: Vec<(String, &ConnectionResult, &StreamResult)> = result
         .connections
         .iter()

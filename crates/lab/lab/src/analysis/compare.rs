@@ -12,6 +12,9 @@ pub enum CompareError {
     /// Nothing in one has a counterpart in the other.
     #[error("nothing to compare: the results have no variant and metric in common")]
     NothingInCommon,
+    /// They are about different things.
+    #[error("results of two experiments, {0} and {1}; expected two of one")]
+    DifferentExperiments(String, String),
     /// Values of different sets say nothing about each other.
     #[error("the results have different sets: \"{0}\" is not the same in both")]
     DifferentSets(String),
@@ -62,6 +65,9 @@ pub struct Comparison {
 /// If the sets are not the same, or nothing is in common.
 pub fn compare(old: &Analysis<'_>, new: &Analysis<'_>, threshold: f64) -> Result<Comparison, CompareError> {
     let (first, second) = (old.experiment(), new.experiment());
+    if first.name != second.name {
+        return Err(CompareError::DifferentExperiments(first.name.clone(), second.name.clone()));
+    }
     for (index, set) in first.sets.iter().enumerate() {
         if second.sets.get(index) != Some(set) {
             return Err(CompareError::DifferentSets(set.name.clone()));

@@ -4,6 +4,7 @@ mod compare;
 mod worst;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -20,6 +21,8 @@ pub struct Analysis<'a> {
     experiment: &'a Experiment,
     /// By metric, variant, point and set; not a number where a run is missing or has no such metric.
     values: Vec<f64>,
+    /// The repeat whose value is nearest to that, in the same order.
+    typical: Vec<usize>,
 }
 
 /// A published fact and what was found.
@@ -58,22 +61,31 @@ impl<'a> Analysis<'a> {
     /// Computes the metrics of all runs that are there.
     #[must_use]
     pub fn new(experiment: &'a Experiment, runs: &BTreeMap<RunKey, Outcome>) -> Self {
-        let mut values = Vec::new();
+        let (mut values, mut typical) = (Vec::new(), Vec::new());
         for metric in &experiment.metrics {
             for variant in 0..experiment.variants.len() {
                 for point in 0..experiment.points.len() {
                     for set in 0..experiment.sets.len() {
                         let repeats = (0..experiment.repeats).filter_map(|repeat| {
                             let key = RunKey { set, point, variant, repeat };
-                            runs.get(&key).map(|outcome| value(experiment, runs, *metric, key, outcome))
+                            let outcome = runs.get(&key)?;
+                            Some((repeat, value(experiment, runs, *metric, key, outcome)))
                         });
-                        let median = Distribution::of(repeats).map_or(f64::NAN, |all| all.median);
+                        let repeats: Vec<(usize, f64)> = repeats.collect();
+                        let median = Distribution::of(repeats.iter().map(|(_, value)| *value));
+                        let median = median.map_or(f64::NAN, |all| all.median);
+                        let distance =
+                            |value: f64| if value == median { 0.0 } else { (value - median).abs() };
+                        let nearest = repeats
+                            .iter()
+                            .min_by(|(_, one), (_, other)| distance(*one).total_cmp(&distance(*other)));
+                        typical.push(nearest.map_or(0, |(repeat, _)| *repeat));
                         values.push(median);
                     }
                 }
             }
         }
-        Self { experiment, values }
+        Self { experiment, values, typical }
     }
 
     /// The experiment.
@@ -85,9 +97,19 @@ impl<'a> Analysis<'a> {
     /// The values of a metric, by set.
     #[must_use]
     pub fn sets(&self, metric: usize, variant: usize, point: usize) -> &[f64] {
+        &self.values[self.places(metric, variant, point)]
+    }
+
+    fn places(&self, metric: usize, variant: usize, point: usize) -> Range<usize> {
         let Experiment { variants, points, sets, .. } = self.experiment;
         let start = ((metric * variants.len() + variant) * points.len() + point) * sets.len();
-        &self.values[start..start + sets.len()]
+        start..start + sets.len()
+    }
+
+    /// The name of the run that has the value of a set, or the next to it.
+    fn run_of(&self, metric: usize, variant: usize, point: usize, set: usize) -> String {
+        let repeat = self.typical[self.places(metric, variant, point)][set];
+        self.experiment.run_name(RunKey { set, point, variant, repeat })
     }
 
     /// The distribution of a metric over all sets; none if there is no value.
@@ -168,6 +190,17 @@ impl<'a> Analysis<'a> {
             holds,
         }
     }
+}
+
+/// Every metric of one run alone; none for those that compare it with others.
+#[must_use]
+pub fn run_values(experiment: &Experiment, key: RunKey, outcome: &Outcome) -> Vec<(Metric, Option<f64>)> {
+    let alone = BTreeMap::from([(key, outcome.clone())]);
+    let values = experiment.metrics.iter().map(|metric| {
+        let value = value(experiment, &alone, *metric, key, outcome);
+        (*metric, Some(value).filter(|_| !metric.needs_other_runs() && !value.is_nan()))
+    });
+    values.collect()
 }
 
 /// One metric of one run.

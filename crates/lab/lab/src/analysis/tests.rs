@@ -203,5 +203,6 @@ fn the_worst_sets_come_first_whichever_way_is_better() {
         [("benefit-over-tcp", "LIA", "one"), ("goodput", "LIA", "other"), ("completion-ratio", "LIA", "one")];
     assert_eq!(found, wanted);
     assert_eq!(worst[0].paths, "10.00 Mbit/s, 20 ms, queue 50 ms; 30.00 Mbit/s, 30 ms, queue 50 ms");
+    assert_eq!(worst[0].run, "one/LIA/1", "the repeat of the median");
     assert_eq!(Analysis::new(&experiment, &runs).worst_sets(9).len(), 6, "no more than there are");
 }

@@ -1,11 +1,8 @@
 //! The sets in which a variant does worst: where to look when the end of a distribution is not as it should be.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 
 use super::Analysis;
-use crate::experiment::NamedSet;
 
 /// One of the worst sets of a variant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,6 +19,8 @@ pub struct WorstSet {
     pub paths: String,
     /// What the variant has there.
     pub value: f64,
+    /// The run that has it, or the next to it, by name.
+    pub run: String,
 }
 
 impl Analysis<'_> {
@@ -35,41 +34,22 @@ impl Analysis<'_> {
             for (point, sweep) in experiment.points.iter().enumerate() {
                 for (number, variant) in experiment.variants.iter().enumerate().take(own) {
                     let values = self.sets(index, number, point);
-                    let mut sets: Vec<_> = experiment
-                        .sets
-                        .iter()
-                        .zip(values.iter().copied())
-                        .filter(|(_, v)| !v.is_nan())
-                        .collect();
+                    let mut sets: Vec<(usize, f64)> =
+                        values.iter().copied().enumerate().filter(|(_, value)| !value.is_nan()).collect();
                     let badness = |value: &f64| metric.better.badness(*value);
                     sets.sort_by(|(_, one), (_, other)| badness(other).total_cmp(&badness(one)));
                     worst.extend(sets.into_iter().take(count).map(|(set, value)| WorstSet {
                         variant: variant.name.clone(),
                         point: sweep.label.clone(),
                         metric: metric.name,
-                        set: set.name.clone(),
-                        paths: paths(set),
+                        set: experiment.sets[set].name.clone(),
+                        paths: experiment.sets[set].words(),
                         value,
+                        run: self.run_of(index, number, point, set),
                     }));
                 }
             }
         }
         worst
     }
-}
-
-/// `10 Mbit/s, 20 ms, queue 50 ms, loss 1 %`, path by path.
-fn paths(set: &NamedSet) -> String {
-    let mut text = String::new();
-    for path in &set.set.paths {
-        let separator = if text.is_empty() { "" } else { "; " };
-        let (rate, rtt_ms, queue_ms) =
-            (path.rate.as_mbps_f64(), path.rtt.as_millis_f64(), path.queue.as_millis_f64());
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{separator}{rate:.2} Mbit/s, {rtt_ms:.0} ms, queue {queue_ms:.0} ms");
-        if path.loss > 0.0 {
-            let _ = write!(text, ", loss {:.2} %", path.loss * 100.0);
-        }
-    }
-    text
 }

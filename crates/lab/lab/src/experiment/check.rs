@@ -3,6 +3,7 @@
 use polypath_config::quantity::{Percent, Size, read};
 use polypath_config::{FileError, Policies, Source};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
+use polypath_units::Duration;
 
 use super::file::{
     BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyFile,
@@ -10,13 +11,15 @@ use super::file::{
 };
 use super::{
     Experiment, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint, Topology, Traffic,
-    defaults, timeline,
+    defaults, reduced, timeline,
 };
 use crate::design;
 use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
 
-/// More runs than this are a slip of the pen.
+/// More sets than this are a slip of the pen.
 const MOST_SETS: usize = 100_000;
+/// More runs than this are one.
+const MOST_RUNS: usize = 1_000_000;
 const MOST_PATHS: usize = 8;
 
 pub(super) fn check(
@@ -29,8 +32,13 @@ pub(super) fn check(
     if file.name.is_empty() || !file.name.chars().all(is_name) || file.name.starts_with('.') {
         return Err(source.wrong("name", "is part of a path; expected letters, digits and hyphens"));
     }
+    // The whole, whichever form is meant.
+    traffic(source, &file.traffic)?;
+    reduced::check(source, &file)?;
+    // Without a short form there is one form.
+    let form = if file.reduced.is_none() { Form::Full } else { form };
     if form == Form::Reduced {
-        reduce(&mut file);
+        reduced::apply(&mut file);
     }
     let kind = file.topology.kind;
     let paths = paths(source, &file.topology)?;
@@ -53,7 +61,8 @@ pub(super) fn check(
     if topology == Topology::Ring && !matches!(traffic, Traffic::Bulk { .. }) {
         return Err(source.wrong("traffic.kind", "a ring carries bulk transfers only; expected \"bulk\""));
     }
-    let points = points(source, &file.sweep, &traffic, paths, form, file.reduced.points)?;
+    let most_values = file.reduced.and_then(|reduced| reduced.points);
+    let points = points(source, &file.sweep, &traffic, paths, form, most_values)?;
     let (variants, baseline_variants) = variants(source, &file, paths, policies)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
@@ -66,6 +75,7 @@ pub(super) fn check(
     if repeats == 0 {
         return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
     }
+    bound(source, [sets.len(), points.len(), variants.len(), repeats])?;
     let mut experiment = Experiment {
         name: file.name,
         title: file.title,
@@ -75,6 +85,7 @@ pub(super) fn check(
         text: source.text.to_string(),
         topology,
         sets,
+        factors: file.factors.map(|factors| factors.words()).unwrap_or_default(),
         points,
         variants,
         baseline_variants,
@@ -92,16 +103,19 @@ pub(super) fn check(
     Ok(experiment)
 }
 
-/// Puts what the short form says in place of what the file says.
-fn reduce(file: &mut File) {
-    let reduced = file.reduced;
-    if let Some(design) = &mut file.design {
-        design.sets = reduced.sets.or(design.sets);
-        design.levels = reduced.levels.or(design.levels);
-        design.designs = reduced.designs.or(design.designs);
+/// An experiment that never ends is a slip of the pen, too.
+fn bound(source: Source<'_>, [sets, points, variants, repeats]: [usize; 4]) -> Result<(), FileError> {
+    let runs = [points, variants, repeats].iter().try_fold(sets, |runs, more| runs.checked_mul(*more));
+    if runs.is_none_or(|runs| runs > MOST_RUNS) {
+        let message = format!(
+            "{sets} sets, {points} values of the sweep, {variants} variants with the baseline's, {repeats} repeats: more runs \
+             than {MOST_RUNS}; expected fewer"
+        );
+        let largest = [("variants", variants), ("sweep", points), ("repeats", repeats)];
+        let key = largest.iter().max_by_key(|(_, count)| *count).map_or("repeats", |(key, _)| *key);
+        return Err(source.wrong(key, message));
     }
-    file.traffic.duration = reduced.duration.or(file.traffic.duration);
-    file.repeats = reduced.repeats.or(file.repeats);
+    Ok(())
 }
 
 /// How many paths a set has.
@@ -142,6 +156,10 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
             if ranges == 0 {
                 return Err(source.wrong("factors", "none is a range; expected { from = …, to = … }"));
             }
+            if let Some((key, from, to)) = factors.reversed() {
+                let message = format!("from {from} to {to}; expected the smaller value in `from`");
+                return Err(source.wrong(key, message));
+            }
             let from_zero = [
                 ("factors.rtt", factors.rtt.is_log_from(|span| span.0.is_zero())),
                 ("factors.queue", factors.queue.is_log_from(|span| span.0.is_zero())),
@@ -150,8 +168,19 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
             if let Some((key, _)) = from_zero.iter().find(|(_, is_wrong)| *is_wrong) {
                 return Err(source.wrong(*key, "a logarithmic range from zero; expected a start above it"));
             }
-            for number in 0..design.designs.unwrap_or(defaults::DESIGNS) {
-                let points = points_of(source, design, ranges, design.seed + number as u64)?;
+            let designs = design.designs.unwrap_or(defaults::DESIGNS);
+            if !(1..=MOST_SETS).contains(&designs) {
+                return Err(source.wrong("design.designs", format!("{designs}; expected 1 to {MOST_SETS}")));
+            }
+            for number in 0..designs {
+                let points = points_of(source, design, ranges, design.seed.wrapping_add(number as u64))?;
+                if points.len().saturating_mul(designs) > MOST_SETS {
+                    let message = format!(
+                        "{designs} designs of {} sets; expected at most {MOST_SETS} sets",
+                        points.len()
+                    );
+                    return Err(source.wrong("design.designs", message));
+                }
                 for point in points {
                     let set = PathSet { paths: factors.paths(paths, &point), line: line.clone() };
                     sets.push(NamedSet { name: format!("{}", sets.len() + 1), design: number, set });
@@ -224,8 +253,17 @@ fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, FileError>
     let missing = |key: &str, example: &str| {
         source.wrong("traffic", format!("no {key}; expected {key} = \"{example}\""))
     };
-    let timeout = file.timeout.map_or(defaults::TIMEOUT, |span| span.0);
-    let duration = || file.duration.map(|span| span.0).ok_or_else(|| missing("duration", "60s"));
+    let above_zero = |span: Duration, key: &str| match span.is_zero() {
+        true => {
+            Err(source.wrong(format!("traffic.{key}"), "no time to send; expected a time such as \"60s\""))
+        }
+        false => Ok(span),
+    };
+    let timeout = above_zero(file.timeout.map_or(defaults::TIMEOUT, |span| span.0), "timeout")?;
+    let duration = || {
+        let span = file.duration.ok_or_else(|| missing("duration", "60s"))?;
+        above_zero(span.0, "duration")
+    };
     let size = |size: Option<Size>, key: &str| match size {
         None => Err(missing(key, "64KB")),
         Some(Size(0)) => {
@@ -389,6 +427,10 @@ fn variants(
         baseline_variants = paths;
         for path in 0..paths {
             let name = format!("TCP on path {}", path + 1);
+            if let Some(index) = variants.iter().position(|variant| variant.name == name) {
+                let message = format!("\"{name}\" is what the baseline is called; expected another name");
+                return Err(source.wrong(format!("variants[{index}].name"), message));
+            }
             let mut variant = Variant { name, ..Variant::single_path(path, congestion.clone()) };
             variant.autotuning = file.defaults.autotuning.unwrap_or(variant.autotuning);
             variant.send_buffer_bytes = file.defaults.send_buffer.map(|size| size.0);
@@ -474,6 +516,15 @@ fn metrics(
         let Some(metric) = Metric::by_name(name) else {
             return Err(source.unknown(key, "metric", name, names));
         };
+        if let Some(first) = file.metrics[..index].iter().position(|other| other == name) {
+            return Err(source.wrong(key, format!("\"{name}\" is metrics[{first}], too; expected each once")));
+        }
+        if metric.needs_end() && matches!(traffic, Traffic::Bulk { .. }) {
+            let message = format!(
+                "\"{name}\" is about the last byte, which bulk has none of; expected traffic.kind = \"transfer\""
+            );
+            return Err(source.wrong(key, message));
+        }
         if metric.needs_baseline() && file.baseline.is_none() {
             return Err(source.wrong(key, format!("\"{name}\" compares with plain TCP; expected [baseline]")));
         }

@@ -66,9 +66,8 @@ pub(super) struct File {
     /// What the document found, and what is to be found here.
     #[serde(default)]
     pub(super) published: Vec<PublishedFile>,
-    /// The short form.
-    #[serde(default)]
-    pub(super) reduced: ReducedFile,
+    /// The short form. Default: there is the whole only.
+    pub(super) reduced: Option<ReducedFile>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
 use crate::run::{
-    Observation, Outcome, PathSet, Variant, Workload, observe_set, run_ring, run_set, run_timeline,
+    Observation, Outcome, PathSet, Variant, Watch, Workload, observe_set, run_ring, run_timeline,
 };
 
 /// Which run of an experiment: indices of its parts.
@@ -17,7 +17,7 @@ pub struct RunKey {
     /// Of the variants.
     pub variant: usize,
     /// Of the repeats.
-    pub(crate) repeat: usize,
+    pub repeat: usize,
 }
 
 /// One run, ready to go.
@@ -43,13 +43,20 @@ impl Experiment {
     /// Run number `index`, below [`Experiment::run_count`]. The variants of a set are neighbours.
     #[must_use]
     pub fn job(&self, index: usize) -> Job {
+        self.job_of(self.key(index))
+    }
+
+    /// Which one run number `index` is.
+    pub(super) fn key(&self, index: usize) -> RunKey {
         let (rest, variant) = (index / self.variants.len(), index % self.variants.len());
         let (rest, repeat) = (rest / self.repeats, rest % self.repeats);
         let (set, point) = (rest / self.points.len(), rest % self.points.len());
-        self.job_of(RunKey { set, point, variant, repeat })
+        RunKey { set, point, variant, repeat }
     }
 
-    pub(crate) fn job_of(&self, key: RunKey) -> Job {
+    /// This run.
+    #[must_use]
+    pub fn job_of(&self, key: RunKey) -> Job {
         let mut set = self.sets[key.set].set.clone();
         let mut variant = self.variants[key.variant].clone();
         let is_baseline = key.variant >= self.variants.len() - self.baseline_variants;
@@ -82,13 +89,21 @@ impl Job {
     /// Runs it.
     #[must_use]
     pub fn run(&self) -> Outcome {
+        self.carry_out(None)
+    }
+
+    /// The same, and records it. The outcome is that of [`Job::run`].
+    #[must_use]
+    pub fn run_watched(&self, watch: &mut Watch) -> Outcome {
+        self.carry_out(Some(watch))
+    }
+
+    fn carry_out(&self, watch: Option<&mut Watch>) -> Outcome {
+        let Self { set, variant, workload, seed, observation, .. } = self;
         match &self.topology {
-            Topology::Parallel => match self.observation {
-                None => run_set(&self.set, &self.variant, &self.workload, self.seed),
-                Some(what) => observe_set(&self.set, &self.variant, &self.workload, self.seed, what),
-            },
-            Topology::Ring => run_ring(&self.set, &self.variant, &self.workload, self.seed),
-            Topology::Shared(timeline) => run_timeline(&self.set, &self.variant, timeline, self.seed),
+            Topology::Parallel => observe_set(set, variant, workload, *seed, *observation, watch),
+            Topology::Ring => run_ring(set, variant, workload, *seed, watch),
+            Topology::Shared(timeline) => run_timeline(set, variant, timeline, *seed, watch),
         }
     }
 

@@ -220,6 +220,18 @@ impl Metric {
         matches!(self.kind, MetricKind::CompletionRatio | MetricKind::BenefitOverTcp)
     }
 
+    /// It is of a run beside others.
+    #[must_use]
+    pub(crate) fn needs_other_runs(&self) -> bool {
+        self.needs_baseline() || self.kind == MetricKind::SlowStartLag
+    }
+
+    /// It looks at when the last byte arrives.
+    #[must_use]
+    pub(crate) fn needs_end(&self) -> bool {
+        matches!(self.kind, MetricKind::Completion | MetricKind::CompletionRatio)
+    }
+
     /// It looks at blocks.
     #[must_use]
     pub(crate) fn needs_blocks(&self) -> bool {

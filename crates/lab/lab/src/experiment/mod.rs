@@ -5,8 +5,11 @@ pub mod defaults;
 mod file;
 mod job;
 mod metric;
+mod reduced;
+mod run_name;
 mod sets;
 mod timeline;
+mod words;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +20,7 @@ pub use metric::{Better, Metric};
 use polypath_config::{FileError, Policies, Source, read};
 use polypath_sim::scenario::read_text;
 use polypath_units::{BitRate, Duration};
+pub use run_name::UnknownRun;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Buffer, InitialPath, PathSet, Timeline, Variant};
@@ -51,6 +55,8 @@ pub struct Experiment {
     pub topology: Topology,
     /// The sets: all of the first design, all of the second, and so on.
     pub sets: Vec<NamedSet>,
+    /// What the paths of sets are drawn from, name and range of each; empty for sets that are given one by one.
+    pub factors: Vec<(&'static str, String)>,
     /// Which metric values are swept over; one point without a name if none.
     pub points: Vec<SweepPoint>,
     /// What is compared; the baseline's variants are the last.
@@ -62,7 +68,7 @@ pub struct Experiment {
     /// Congestion windows are recorded over time.
     pub(crate) records_windows: bool,
     /// What is sent.
-    pub(crate) traffic: Traffic,
+    pub traffic: Traffic,
     /// Runs of each set.
     pub repeats: usize,
     /// What is computed from a run; the first is what figures show.

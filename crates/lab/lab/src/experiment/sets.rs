@@ -10,6 +10,8 @@ use crate::run::PathSpec;
 pub(super) trait Scaled: Copy {
     fn number(self) -> f64;
     fn of_number(number: f64) -> Self;
+    /// As people read it.
+    fn words(self) -> String;
 }
 
 impl Scaled for Rate {
@@ -19,6 +21,10 @@ impl Scaled for Rate {
 
     fn of_number(number: f64) -> Self {
         Self(BitRate::from_bps(number.round() as u64))
+    }
+
+    fn words(self) -> String {
+        self.0.to_string()
     }
 }
 
@@ -30,6 +36,13 @@ impl Scaled for Span {
     fn of_number(number: f64) -> Self {
         Self(Duration::from_nanos(number.round() as u64))
     }
+
+    fn words(self) -> String {
+        match self.0.as_secs_f64() {
+            seconds if seconds >= 10.0 => format!("{seconds} s"),
+            _ => format!("{} ms", self.0.as_millis_f64()),
+        }
+    }
 }
 
 impl Scaled for Percent {
@@ -40,9 +53,32 @@ impl Scaled for Percent {
     fn of_number(number: f64) -> Self {
         Self(number)
     }
+
+    fn words(self) -> String {
+        format!("{} %", (self.0 * 1e6).round() / 1e4)
+    }
 }
 
 impl<Q: Scaled> Factor<Q> {
+    /// Both ends of a range that ends before it begins.
+    fn reversed(self) -> Option<(String, String)> {
+        match self {
+            Self::Range { from, to, .. } if from.number() > to.number() => Some((from.words(), to.words())),
+            _ => None,
+        }
+    }
+
+    /// Its value, or its range.
+    fn words(self) -> String {
+        match self {
+            Self::Fixed(value) => value.words(),
+            Self::Range { from, to, scale } => {
+                let by = if scale == ScaleWord::Log { ", by equal ratios" } else { "" };
+                format!("{} to {}{by}", from.words(), to.words())
+            }
+        }
+    }
+
     pub(super) fn is_range(&self) -> bool {
         matches!(self, Self::Range { .. })
     }
@@ -75,6 +111,28 @@ impl FactorsFile {
         .into_iter()
         .filter(|is_range| *is_range)
         .count()
+    }
+
+    /// Name and range of each, as people read them.
+    pub(super) fn words(&self) -> Vec<(&'static str, String)> {
+        let mut words = vec![
+            ("Rate", self.rate.words()),
+            ("Round-trip time", self.rtt.words()),
+            ("Queue", self.queue.words()),
+        ];
+        words.extend(self.loss.map(|loss| ("Loss", loss.words())));
+        words
+    }
+
+    /// The key of a range that ends before it begins, and both ends.
+    pub(super) fn reversed(&self) -> Option<(&'static str, String, String)> {
+        let factors = [
+            ("factors.rate", self.rate.reversed()),
+            ("factors.rtt", self.rtt.reversed()),
+            ("factors.queue", self.queue.reversed()),
+            ("factors.loss", self.loss.and_then(Factor::reversed)),
+        ];
+        factors.into_iter().find_map(|(key, ends)| ends.map(|(from, to)| (key, from, to)))
     }
 
     /// The paths of a point: all factors of the first path, then those of the second.

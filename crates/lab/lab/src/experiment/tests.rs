@@ -83,11 +83,34 @@ fn every_run_comes_once_and_the_variants_of_a_set_share_their_luck() {
 }
 
 #[test]
+fn a_run_has_a_name_by_which_it_is_found() {
+    let sweep = "[[sweep]]\nparameter = \"buffer\"\nvalues = [\"64KB\", \"4MB\"]\n[traffic]";
+    let text = SMALL.replace("[traffic]", sweep).replace("metrics", "repeats = 2\nmetrics");
+    for (text, first) in [(SMALL, "1/LIA/1"), (&text, "1/64KB/LIA/1")] {
+        let experiment = Experiment::parse("small.toml", text, Form::Reduced, &Policies::default()).unwrap();
+        let names: std::collections::BTreeSet<String> =
+            (0..experiment.run_count()).map(|index| experiment.run_name(experiment.job(index).key)).collect();
+        assert_eq!(names.len(), experiment.run_count());
+        assert!(names.contains(first));
+        for name in &names {
+            assert_eq!(experiment.run_name(experiment.run_named(name).unwrap()), *name);
+        }
+        // The first repeat needs no number.
+        let named = experiment.run_named(first.strip_suffix("/1").unwrap());
+        assert_eq!(named, experiment.run_named(first));
+        let unknown = experiment.run_named("one").unwrap_err().to_string();
+        assert!(unknown.starts_with("no run \"one\"; expected set/"), "{unknown}");
+        assert!(unknown.ends_with(&format!("such as \"{first}\"")), "{unknown}");
+    }
+}
+
+#[test]
 fn a_sweep_changes_what_it_names() {
     let sweep = "[[sweep]]\nparameter = \"bytes\"\nvalues = [\"64KB\", \"4MB\"]\n\n[[sweep]]\nparameter = \"initial-path\"\nvalues = [\"best\", \"2\"]\n[traffic]";
     let text = SMALL
         .replace("[traffic]", sweep)
-        .replace("kind = \"bulk\"\nduration = \"10s\"", "kind = \"transfer\"\nbytes = \"1MB\"");
+        .replace("kind = \"bulk\"\nduration = \"10s\"", "kind = \"transfer\"\nbytes = \"1MB\"")
+        .replace("duration = \"5s\"", "");
     let experiment = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap();
     let labels: Vec<&str> = experiment.points.iter().map(|point| point.label.as_str()).collect();
     assert_eq!(labels, ["64KB, best", "64KB, 2", "4MB, best", "4MB, 2"]);
@@ -168,6 +191,112 @@ fn a_mistake_names_file_line_and_key() {
     }
 }
 
+#[test]
+fn what_makes_no_sense_is_refused_with_what_would() {
+    let first = "[[variants]]\nname = \"LIA\"";
+    let repeats = |count: &str| format!("repeats = {count}\nmetrics");
+    for (old, new, message) in [
+        ("\"10s\"", "\"0s\"", "small.toml:18: traffic.duration: no time to send; expected a time such as"),
+        ("\"5s\"", "\"0s\"", "small.toml:39: reduced.duration: no time to send; expected"),
+        (
+            "\"5s\"",
+            "\"11s\"",
+            "small.toml:39: reduced.duration: 11 s is longer than the whole; expected at most 10 s",
+        ),
+        (
+            "sets = 5",
+            "sets = 21",
+            "small.toml:38: reduced.sets: 21 is more than the whole has; expected at most 20",
+        ),
+        (
+            "sets = 5",
+            "repeats = 2",
+            "small.toml:38: reduced.repeats: 2 is more than the whole has; expected at most 1",
+        ),
+        (
+            "sets = 5",
+            "levels = 2",
+            "small.toml:38: reduced.levels: 2, of what is not there; expected design.levels",
+        ),
+        (
+            "sets = 5",
+            "points = 2",
+            "small.toml:38: reduced.points: 2, of what is not there; expected the values",
+        ),
+        ("sets = 5", "sets = 0", "small.toml:38: reduced.sets: 0; expected 1 or more"),
+        (
+            first,
+            "[[variants]]\nname = \"CUBIC\"",
+            "small.toml:26: variants[1].name: \"CUBIC\" is there twice",
+        ),
+        (
+            first,
+            "[[variants]]\nname = \"TCP on path 2\"",
+            "small.toml:21: variants[0].name: \"TCP on path 2\" is what the baseline is called; expected another",
+        ),
+        (
+            "\"goodput\"]",
+            "\"completion-ratio\"]",
+            "small.toml:4: metrics[1]: \"completion-ratio\" is about the last byte, which bulk has none of",
+        ),
+        (
+            "\"goodput\"]",
+            "\"completion-time\"]",
+            "small.toml:4: metrics[1]: \"completion-time\" is about the last",
+        ),
+        (
+            "\"goodput\"]",
+            "\"aggregation-benefit\"]",
+            "small.toml:4: metrics[1]: \"aggregation-benefit\" is metrics[0], too; expected each once",
+        ),
+        (
+            "\"1mbit\"",
+            "\"200mbit\"",
+            "small.toml:7: factors.rate: from 200 Mbit/s to 100 Mbit/s; expected the smaller value in `from`",
+        ),
+        (
+            "\"50ms\" }",
+            "\"50ms\" }\nloss = { from = \"2%\", to = \"1%\" }",
+            "small.toml:9: factors.loss: from 2 % to 1 %; expected the smaller value",
+        ),
+        (
+            "metrics",
+            &repeats("100000000"),
+            "small.toml:4: repeats: 40 sets, 1 values of the sweep, 4 variants",
+        ),
+        ("metrics", &repeats("18446744073709551"), "small.toml:4: repeats: "),
+        ("designs = 2", "designs = 0", "small.toml:14: design.designs: 0; expected 1 to 100000"),
+        (
+            "designs = 2",
+            "designs = 50000",
+            "small.toml:14: design.designs: 50000 designs of 20 sets; expected at most",
+        ),
+    ] {
+        let found = mistake(old, new);
+        assert!(found.starts_with(message), "{found}\n  expected {message}");
+        assert_eq!(found.lines().count(), 1);
+    }
+}
+
+#[test]
+fn what_has_no_short_form_is_not_called_short() {
+    let (whole, _) = SMALL.split_once("[reduced]").unwrap();
+    for (text, form) in [(SMALL, Form::Reduced), (whole, Form::Full)] {
+        let experiment = Experiment::parse("small.toml", text, Form::Reduced, &Policies::default()).unwrap();
+        assert_eq!(experiment.form, form);
+    }
+}
+
+#[test]
+fn the_ranges_of_factors_are_told() {
+    let experiment = Experiment::parse("small.toml", SMALL, Form::Full, &Policies::default()).unwrap();
+    let told: Vec<String> =
+        experiment.factors.iter().map(|(name, range)| format!("{name}: {range}")).collect();
+    let wanted =
+        ["Rate: 1 Mbit/s to 100 Mbit/s, by equal ratios", "Round-trip time: 0 ms to 50 ms", "Queue: 50 ms"];
+    assert_eq!(told, wanted);
+}
+
 const SHARED: &str = r#"
 name = "shared"
 title = "Datagrams beside a connection"
@@ -236,7 +365,8 @@ fn datagrams_are_read_and_their_mistakes_named() {
 fn middleboxes_stand_on_every_path() {
     let with = |middlebox: &str| {
         let topology = format!("[topology]\nmiddleboxes = [{middlebox}]\n\n[factors]");
-        let text = SMALL.replace("[factors]", &topology).replace("\"10s\"", "\"2s\"");
+        let text =
+            SMALL.replace("[factors]", &topology).replace("\"10s\"", "\"2s\"").replace("\"5s\"", "\"1s\"");
         Experiment::parse("small.toml", &text, Form::Full, &Policies::default())
     };
     let paths_that_carried = |middlebox: &str| {

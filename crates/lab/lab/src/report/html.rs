@@ -1,15 +1,13 @@
 //! The page around the figures.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::figure::{self, Line, PALETTE, PALETTE_DARK, Sample};
 use super::markup::{colour, escape};
 use super::{demand, number, timeline};
 use crate::analysis::Analysis;
-use crate::experiment::{Experiment, Metric, RunKey};
-use crate::result::Manifest;
-use crate::run::Outcome;
+use crate::experiment::{Experiment, Metric};
+use crate::result::{Manifest, Results};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --text: #1c2026; --dim: #667080; --line: #dde1e7; --page: #f6f7f9; --card: #fff; --good: #1b7f4b; --alarm: #c22f2f; }
@@ -33,6 +31,7 @@ th { color: var(--dim); font-weight: 500; font-size: 13px; }
 tr:last-child td { border-bottom: 0; }
 td.good { color: var(--good); } td.bad { color: var(--alarm); }
 td small { display: block; color: var(--dim); }
+p.command { margin: 0; overflow-wrap: anywhere; }
 .note { color: var(--dim); font-size: 13px; margin: 8px 0 0; }
 figure { margin: 0; overflow-x: auto; }
 figure svg { display: block; width: 100%; min-width: 620px; height: auto; }
@@ -46,22 +45,20 @@ dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; font-variant-
 
 /// Distributions of more points than this are shown as lines only.
 const MOST_FIGURES: usize = 8;
+/// So many sets are told in full.
+const MOST_NAMED_SETS: usize = 8;
 /// Named for each variant.
 const WORST_SETS: usize = 3;
 
-pub(super) fn page(manifest: &Manifest, analysis: &Analysis<'_>, runs: &BTreeMap<RunKey, Outcome>) -> String {
+pub(super) fn page(results: &Results, analysis: &Analysis<'_>) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
-    let _ = write_page(&mut page, manifest, analysis, runs);
+    let _ = write_page(&mut page, results, analysis);
     page
 }
 
-fn write_page(
-    page: &mut String,
-    manifest: &Manifest,
-    analysis: &Analysis<'_>,
-    runs: &BTreeMap<RunKey, Outcome>,
-) -> std::fmt::Result {
+fn write_page(page: &mut String, results: &Results, analysis: &Analysis<'_>) -> std::fmt::Result {
+    let Results { manifest, runs, .. } = results;
     let finished = runs.len();
     let experiment = analysis.experiment();
     let title = escape(&experiment.title);
@@ -84,6 +81,7 @@ fn write_page(
         write_distributions(page, analysis, index, metric)?;
     }
     write_worst(page, analysis)?;
+    write_replay(page, results, analysis)?;
     write_parameters(page, manifest, experiment)?;
     page.push_str("</main></body></html>\n");
     Ok(())
@@ -334,7 +332,7 @@ fn write_worst(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
     write!(
         page,
         "<section><h2>Worst sets <small>{}, {}</small></h2><table><thead><tr><th></th><th>set</th><th>value</th>\
-         <th class=\"words\">rate, round-trip time and queue of each path</th></tr></thead><tbody>",
+         <th class=\"words\">rate, round-trip time and queue of each path</th><th class=\"words\">run</th></tr></thead><tbody>",
         escape(&axis(metric)),
         metric.better
     )?;
@@ -342,15 +340,33 @@ fn write_worst(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
         let point = if set.point.is_empty() { String::new() } else { format!(", {}", escape(&set.point)) };
         write!(
             page,
-            "<tr><td>{}{point}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
+            "<tr><td>{}{point}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
             escape(&set.variant),
             escape(&set.set),
             number(set.value),
-            escape(&set.paths)
+            escape(&set.paths),
+            escape(&set.run)
         )?;
     }
     page.push_str("</tbody></table></section>\n");
     Ok(())
+}
+
+/// How a run is played again.
+fn write_replay(page: &mut String, results: &Results, analysis: &Analysis<'_>) -> std::fmt::Result {
+    let worst = analysis.worst_sets(1);
+    let Some(command) = results.replay(worst.first().map(|set| set.run.as_str())) else { return Ok(()) };
+    let names = match results.experiment.points.len() {
+        1 => "set/variant/repeat",
+        _ => "set/value of the sweep/variant/repeat",
+    };
+    writeln!(
+        page,
+        "<section><h2>One run again</h2><p class=\"command\"><code>{}</code></p><p class=\"note\">In the simulator, with its \
+         packets (pcapng), events (qlog) and a report of its own. Runs are called {names}; the column <code>run</code> of \
+         runs.parquet has all names.</p></section>",
+        escape(&command)
+    )
 }
 
 fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experiment) -> std::fmt::Result {
@@ -360,16 +376,28 @@ fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experim
         0 | 1 => experiment.sets.len().to_string(),
         _ => format!("{} in {designs} designs", experiment.sets.len()),
     };
-    let parameters = [
+    let mut parameters = vec![
         ("Figure", experiment.figure.clone()),
         ("Form", manifest.form.name().to_string()),
+        ("Traffic", experiment.traffic.to_string()),
         ("Sets", sets),
+    ];
+    parameters.extend(experiment.factors.iter().map(|(name, range)| (*name, range.clone())));
+    if experiment.factors.is_empty() && experiment.sets.len() <= MOST_NAMED_SETS {
+        parameters
+            .extend(experiment.sets.iter().map(|set| ("Set", format!("{}: {}", set.name, set.words()))));
+    }
+    if experiment.points.len() > 1 {
+        let labels: Vec<&str> = experiment.points.iter().map(|point| point.label.as_str()).collect();
+        parameters.push(("Sweep", labels.join("; ")));
+    }
+    parameters.extend([
         ("Repeats", experiment.repeats.to_string()),
         ("Runs", manifest.runs.to_string()),
         ("Time", format!("{:.1} s", manifest.wall_s)),
         ("Polypath", manifest.build.clone()),
         ("Identity", manifest.identity.clone()),
-    ];
+    ]);
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
         write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(value))?;
     }

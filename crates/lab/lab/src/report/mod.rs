@@ -13,7 +13,7 @@ use crate::result::Results;
 #[must_use]
 pub fn render(results: &Results) -> String {
     let analysis = Analysis::new(&results.experiment, &results.runs);
-    html::page(&results.manifest, &analysis, &results.runs)
+    html::page(results, &analysis)
 }
 
 /// A number with the digits that matter.

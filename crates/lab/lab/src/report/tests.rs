@@ -57,6 +57,9 @@ fn the_page_needs_nothing_from_outside_and_shows_what_there_is() {
     assert!(page.contains("class=\"good\"") && page.contains("at most 100"));
     assert!(page.contains("the same path <small>nearest to 1 is best"));
     assert!(page.contains("Goodput (Mbit/s) <small>more is better"));
+    assert!(page.contains("<dt>Traffic</dt><dd>bulk for 12 s</dd>"));
+    assert!(page.contains("<dt>Set</dt><dd>one &amp; only: 4.00 Mbit/s, 20 ms, queue 100 ms</dd>"));
+    assert!(page.contains("--full") && page.contains("--only 'one &amp; only/LIA/1'</code>"), "{page}");
 }
 
 #[test]

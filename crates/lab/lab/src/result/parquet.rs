@@ -14,6 +14,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::record::Field;
 use parquet::schema::types::Type;
+use polypath_units::Duration;
 
 use super::error::StoreError;
 use crate::experiment::{Experiment, RunKey};
@@ -123,18 +124,19 @@ pub(super) fn read_series(path: &Path, runs: &mut BTreeMap<RunKey, Outcome>) -> 
 pub(super) fn write(
     path: &Path,
     experiment: &Experiment,
+    build: &str,
     runs: &BTreeMap<RunKey, Outcome>,
 ) -> Result<(), StoreError> {
     let mut table = Table::default();
     for (key, outcome) in runs {
         table.place = 0;
-        add(&mut table, experiment, *key, outcome);
+        add(&mut table, experiment, build, *key, outcome);
     }
     write_table(path, &table).map_err(failed(path))
 }
 
 /// One row. Every row has the same columns in the same order.
-fn add(table: &mut Table, experiment: &Experiment, key: RunKey, outcome: &Outcome) {
+fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, outcome: &Outcome) {
     let set = &experiment.sets[key.set];
     table.whole("set", key.set as u64);
     table.whole("point", key.point as u64);
@@ -144,6 +146,14 @@ fn add(table: &mut Table, experiment: &Experiment, key: RunKey, outcome: &Outcom
     table.text("set_name", &set.name);
     table.text("point_name", &experiment.points[key.point].label);
     table.text("variant_name", &experiment.variants[key.variant].name);
+    table.text("experiment", &experiment.name);
+    table.text("form", experiment.form.name());
+    table.text("build", build);
+    table.text("run", &experiment.run_name(key));
+    // As text: a whole number of a table has a bit less.
+    table.text("seed", &experiment.job_of(key).seed.to_string());
+    table.text("traffic", &experiment.traffic.to_string());
+    table.number("duration_s", experiment.traffic.duration().map(Duration::as_secs_f64));
     table.whole("received_bytes", outcome.received_bytes);
     table.number("goodput_bps", Some(outcome.goodput_bps));
     table.number("completion_s", outcome.completion_s);

@@ -59,6 +59,8 @@ pub struct Store {
 /// An experiment and its runs, from a folder.
 #[derive(Debug)]
 pub struct Results {
+    /// The folder.
+    pub dir: PathBuf,
     /// What the folder says of itself.
     pub manifest: Manifest,
     /// The experiment as it was run.
@@ -76,7 +78,9 @@ fn content_error(path: &Path, message: impl ToString) -> StoreError {
 }
 
 impl Manifest {
-    fn new(experiment: &Experiment, build: &str) -> Self {
+    /// Of an experiment that is to be run by this build.
+    #[must_use]
+    pub fn new(experiment: &Experiment, build: &str) -> Self {
         let mut hash = Sha256::new();
         for part in [experiment.text.as_str(), experiment.form.name(), build] {
             hash.update((part.len() as u64).to_le_bytes());
@@ -96,7 +100,7 @@ impl Manifest {
 
     /// The name of the folder.
     #[must_use]
-    pub(crate) fn folder(&self) -> String {
+    pub fn folder(&self) -> String {
         format!("{}-{}-{}", self.name, self.form.name(), &self.identity[..8.min(self.identity.len())])
     }
 
@@ -229,7 +233,7 @@ impl Store {
         }
         let path = self.dir.join(TABLE);
         let beside = path.with_extension("new");
-        parquet::write(&beside, experiment, &self.runs)?;
+        parquet::write(&beside, experiment, &self.manifest.build, &self.runs)?;
         std::fs::rename(&beside, &path).map_err(io_error(&path))?;
         self.manifest.complete = true;
         self.manifest.write(&self.dir)?;
@@ -257,8 +261,35 @@ impl Results {
             let mut log = File::open(&path).map_err(io_error(&path))?;
             read_log(&path, &mut log)?.0
         };
-        Ok(Self { manifest, experiment, runs })
+        Ok(Self { dir: dir.to_path_buf(), manifest, experiment, runs })
     }
+}
+
+impl Results {
+    /// The command that runs one run alone, in the simulator; the first there is if none is named. None without a run.
+    #[must_use]
+    pub fn replay(&self, run: Option<&str>) -> Option<String> {
+        let first = || self.runs.keys().next().map(|key| self.experiment.run_name(*key));
+        let run = run.map(String::from).or_else(first)?;
+        let full = if self.manifest.form == Form::Full { " --full" } else { "" };
+        let out = match self.dir.parent() {
+            Some(parent) if parent == Path::new("results") => String::new(),
+            Some(parent) if parent.as_os_str().is_empty() => " --out .".to_string(),
+            Some(parent) => format!(" --out {}", quoted(&parent.display().to_string())),
+            None => String::new(),
+        };
+        let file = quoted(&self.dir.join(EXPERIMENT).display().to_string());
+        Some(format!("polypath lab run {file}{full}{out} --only {}", quoted(&run)))
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/.-_".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// All runs of a complete experiment.

@@ -11,6 +11,7 @@ mod series;
 mod set;
 mod timeline;
 mod variant;
+mod watch;
 mod workload;
 
 pub use backend::{Backend, BackendError, Simulator};
@@ -25,4 +26,5 @@ pub(crate) use set::observe_set;
 pub use set::run_set;
 pub(crate) use timeline::{Flow, PathEvent, Timeline, run_timeline};
 pub use variant::{Buffer, InitialPath, Variant, VariantKind};
+pub use watch::Watch;
 pub use workload::Workload;

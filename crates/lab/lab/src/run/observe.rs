@@ -124,7 +124,7 @@ mod tests {
             Variant::multipath("m", Policy::by_name("lowest-rtt").unwrap(), polypath_congestion::LIA);
         let variant = Variant { autotuning: false, buffer: Buffer::Bytes(3_000_000), ..variant };
         let workload = Workload::Bulk { duration: Duration::from_secs(10) };
-        let seen = observe_set(&set, &variant, &workload, 3, Observation { windows: true });
+        let seen = observe_set(&set, &variant, &workload, 3, Some(Observation { windows: true }), None);
         let blind = run_set(&set, &variant, &workload, 3);
         assert_eq!(seen.received_bytes, blind.received_bytes);
         assert_eq!((blind.receive_buffer_bytes, blind.slow_start_s), (None, None));

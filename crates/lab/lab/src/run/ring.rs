@@ -7,12 +7,14 @@ use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_sim::conversation::{Conversation, Ends};
 use polypath_sim::network::{LinkSpec, NetworkBuilder, NodeId, Prefix};
+use polypath_sim::scenario::Recorded;
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
 use super::outcome::{Outcome, PathOutcome};
 use super::path_set::PathSet;
 use super::variant::{Variant, VariantKind};
+use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
 
 const BOTTLENECKS: usize = 3;
@@ -23,7 +25,13 @@ const BOTTLENECKS: usize = 3;
 /// whole round-trip time is in the direction of the data; acknowledgments take no time and no capacity. The goodput of
 /// the outcome is that of all connections together. A single-path variant uses the short way only.
 #[must_use]
-pub(crate) fn run_ring(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64) -> Outcome {
+pub(crate) fn run_ring(
+    set: &PathSet,
+    variant: &Variant,
+    workload: &Workload,
+    seed: u64,
+    mut watch: MaybeWatched<'_>,
+) -> Outcome {
     let duration = match *workload {
         Workload::Bulk { duration } => duration,
         Workload::Transfer { timeout, .. } | Workload::Requests { timeout, .. } => timeout,
@@ -68,25 +76,38 @@ pub(crate) fn run_ring(set: &PathSet, variant: &Variant, workload: &Workload, se
         builder.route(entries[next(at, 2)], Prefix::host(remote), bottlenecks[next(at, 2)]);
         hosts.push((client, own[0], server, remote));
     }
-    let mut network = builder.build();
+    let mut network = watch::build(builder, &mut watch);
     let ends: Vec<Ends> = (0..)
         .zip(&hosts)
         .map(|(index, (client, local, server, remote))| {
-            let (opener, acceptor) = workload.plans_of(index);
-            network.converse(Conversation {
+            let (mut opener, mut acceptor) = workload.plans_of(index);
+            (opener.verify, acceptor.verify) = (watch.is_some(), watch.is_some());
+            // Connections that start in step may stay in step.
+            let start = Instant::ZERO + Duration::from_millis(37) * index;
+            let ends = network.converse(Conversation {
                 from: *client,
                 local: *local,
                 to: *server,
                 remote: Endpoint::new(*remote, 80),
-                // Connections that start in step may stay in step.
-                start: Instant::ZERO + Duration::from_millis(37) * index,
+                start,
                 config: (variant.kind == VariantKind::SinglePath).then(|| config.clone()),
                 opener,
                 acceptor,
-            })
+            });
+            watch::add(&mut watch, || Recorded {
+                name: format!("connection {}", index + 1),
+                ends,
+                config: config.clone(),
+                start,
+                planned_bytes: None,
+                upload: true,
+                download: false,
+            });
+            ends
         })
         .collect();
-    network.run_until(Instant::ZERO + duration);
+    watch::run_until(&mut network, Instant::ZERO + duration, &mut watch);
+    watch::finish(&mut network, seed, &mut watch);
     let received: Vec<u64> = ends.iter().map(|ends| network.report(ends.acceptor).received_bytes).collect();
     let received_bytes = received.iter().sum::<u64>();
     Outcome {
@@ -129,6 +150,7 @@ mod tests {
                 &Variant::multipath("m", Policy::default(), algorithm),
                 &workload,
                 1,
+                None,
             );
             // Every bottleneck is full, whoever fills it.
             for path in &outcome.paths {
@@ -146,8 +168,13 @@ mod tests {
     #[test]
     fn plain_tcp_has_the_short_way() {
         let workload = Workload::Bulk { duration: Duration::from_secs(10) };
-        let outcome =
-            run_ring(&ring([10, 5, 20]), &Variant::single_path(0, polypath_congestion::CUBIC), &workload, 1);
+        let outcome = run_ring(
+            &ring([10, 5, 20]),
+            &Variant::single_path(0, polypath_congestion::CUBIC),
+            &workload,
+            1,
+            None,
+        );
         for (flow, capacity) in outcome.flows_bps.iter().zip([10e6, 5e6, 20e6]) {
             assert!((0.85..=0.97).contains(&(flow / capacity)), "{outcome:?}");
         }

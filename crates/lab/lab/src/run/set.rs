@@ -7,6 +7,7 @@ use polypath_mptcp::HostConfig;
 use polypath_sim::app::SendPlan;
 use polypath_sim::conversation::Conversation;
 use polypath_sim::network::{BoxPosition, Network};
+use polypath_sim::scenario::Recorded;
 use polypath_sim::topologies::{ParallelPaths, PathConfig, parallel_paths};
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
@@ -15,6 +16,7 @@ use super::observe::{Observation, Observer};
 use super::outcome::{BlockDelays, Outcome, PathOutcome};
 use super::path_set::{PathSet, RateChange};
 use super::variant::Variant;
+use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
 
 /// Runs `workload` by `variant` over `set`.
@@ -23,19 +25,20 @@ use super::workload::Workload;
 /// random follows from `seed`.
 #[must_use]
 pub fn run_set(set: &PathSet, variant: &Variant, workload: &Workload, seed: u64) -> Outcome {
-    run(set, variant, workload, seed, None)
+    run(set, variant, workload, seed, None, None)
 }
 
-/// The same, and looks at the ends of a bulk transfer on the way.
+/// The same, and looks at the ends of a bulk transfer on the way, or at everything.
 #[must_use]
 pub(crate) fn observe_set(
     set: &PathSet,
     variant: &Variant,
     workload: &Workload,
     seed: u64,
-    what: Observation,
+    what: Option<Observation>,
+    watch: MaybeWatched<'_>,
 ) -> Outcome {
-    run(set, variant, workload, seed, Some(what))
+    run(set, variant, workload, seed, what, watch)
 }
 
 fn run(
@@ -44,6 +47,7 @@ fn run(
     workload: &Workload,
     seed: u64,
     observation: Option<Observation>,
+    mut watch: MaybeWatched<'_>,
 ) -> Outcome {
     let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
         boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
@@ -51,14 +55,16 @@ fn run(
     });
     let host = HostConfig { connection: Arc::new(variant.connection(set)), ..HostConfig::default() };
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
-    let mut network = builder.build();
+    let mut network = watch::build(builder, &mut watch);
     let initial_path = variant.initial_path(set, workload, seed);
     let mut start = Instant::ZERO;
     if variant.acquainted {
         start = make_acquainted(&mut network, &net, initial_path);
     }
     schedule_changes(&mut network, set, &net, start);
-    let (opener, acceptor) = workload.plans_of(0);
+    let (mut opener, mut acceptor) = workload.plans_of(0);
+    // That every byte is the right one is worth its time in one run.
+    (opener.verify, acceptor.verify) = (watch.is_some(), watch.is_some());
     let ends = network.converse(Conversation {
         from: net.client,
         local: net.client_addrs[initial_path],
@@ -69,6 +75,15 @@ fn run(
         opener,
         acceptor,
     });
+    watch::add(&mut watch, || Recorded {
+        name: "client to server".into(),
+        ends,
+        config: Arc::new(variant.connection(set)),
+        start,
+        planned_bytes: workload.planned_bytes(),
+        upload: true,
+        download: matches!(workload, Workload::Requests { .. }),
+    });
     let end = start + workload.end().since(Instant::ZERO);
     let observation = observation.filter(|_| matches!(workload, Workload::Bulk { .. }));
     let mut observer = observation.map(|what| Observer::new(what, set, &net, start));
@@ -77,15 +92,16 @@ fn run(
         let mut next = network.now() + step;
         match &mut observer {
             Some(observer) => {
-                network.run_until(next.min(end));
+                watch::run_until(&mut network, next.min(end), &mut watch);
                 observer.look(&network, ends);
             }
             None => {
                 next = next.max(network.next_event_at().unwrap_or(end));
-                network.run_until(next.min(end));
+                watch::run_until(&mut network, next.min(end), &mut watch);
             }
         }
     }
+    watch::finish(&mut network, seed, &mut watch);
 
     let receiving = match workload {
         Workload::Requests { .. } => ends.opener,

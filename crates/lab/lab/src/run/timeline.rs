@@ -11,6 +11,7 @@ use polypath_sim::app::SendPlan;
 use polypath_sim::background::{DatagramSink, DatagramSource, HEADER_BYTES, OnOff};
 use polypath_sim::conversation::{Conversation, Ends};
 use polypath_sim::network::{BoxPosition, LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
+use polypath_sim::scenario::Recorded;
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::Endpoint;
 
@@ -18,6 +19,7 @@ use super::outcome::{Outcome, PathOutcome};
 use super::path_set::PathSet;
 use super::series::{Quantity, Series};
 use super::variant::Variant;
+use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
 
 /// Connections and changes of paths over time.
@@ -84,7 +86,13 @@ impl Timeline {
 ///
 /// The goodput of the outcome is that of the variant's connections together, from the start of the first.
 #[must_use]
-pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline, seed: u64) -> Outcome {
+pub(crate) fn run_timeline(
+    set: &PathSet,
+    variant: &Variant,
+    timeline: &Timeline,
+    seed: u64,
+    mut watch: MaybeWatched<'_>,
+) -> Outcome {
     let config = Arc::new(variant.connection(set));
     let mut builder = NetworkBuilder::new(seed);
     let mut routers = Vec::new();
@@ -105,7 +113,7 @@ pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline
             Some(plan) => add_datagrams(&mut builder, &routers, number, (flow, plan), (timeline, seed)),
         })
         .collect();
-    let mut network = builder.build();
+    let mut network = watch::build(builder, &mut watch);
     for event in &timeline.events {
         schedule(&mut network, &bottlenecks, timeline.interfaces(*event, &hosts), *event);
     }
@@ -115,7 +123,8 @@ pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline
             if let Some(link) = hosts.sink {
                 return FlowEnds::Datagrams(link);
             }
-            let (mut opener, acceptor) = Workload::Bulk { duration: timeline.duration }.plans_of(index);
+            let (mut opener, mut acceptor) = Workload::Bulk { duration: timeline.duration }.plans_of(index);
+            (opener.verify, acceptor.verify) = (watch.is_some(), watch.is_some());
             if let Some(rate) = flow.rate {
                 let rate = Some(rate);
                 opener.send = SendPlan::Blocks { block_bytes: BLOCK_BYTES, rate, total_bytes: u64::MAX };
@@ -124,25 +133,37 @@ pub(crate) fn run_timeline(set: &PathSet, variant: &Variant, timeline: &Timeline
             let tcp = flow.tcp.clone().map(|congestion| {
                 Arc::new(ConnectionConfig { mptcp: false, congestion, ..(*config).clone() })
             });
-            FlowEnds::Connection(network.converse(Conversation {
+            let start = Instant::ZERO + flow.start;
+            let ends = network.converse(Conversation {
                 from: hosts.client,
                 local: hosts.addrs[0],
                 to: hosts.server,
                 remote: Endpoint::new(hosts.server_addr, 80),
-                start: Instant::ZERO + flow.start,
-                config: tcp,
+                start,
+                config: tcp.clone(),
                 opener,
                 acceptor,
-            }))
+            });
+            watch::add(&mut watch, || Recorded {
+                name: flow.name.clone(),
+                ends,
+                config: tcp.unwrap_or_else(|| config.clone()),
+                start,
+                planned_bytes: None,
+                upload: true,
+                download: false,
+            });
+            FlowEnds::Connection(ends)
         })
         .collect();
     let mut recorder = Recorder::new(timeline);
     let steps = timeline.duration.as_nanos() / Series::INTERVAL.as_nanos();
     for step in 1..=steps {
-        network.run_until(Instant::ZERO + Series::INTERVAL * step);
+        watch::run_until(&mut network, Instant::ZERO + Series::INTERVAL * step, &mut watch);
         recorder.sample(&network, timeline, &hosts, &ends);
     }
-    network.run_until(Instant::ZERO + timeline.duration);
+    watch::run_until(&mut network, Instant::ZERO + timeline.duration, &mut watch);
+    watch::finish(&mut network, seed, &mut watch);
     outcome(&network, timeline, &ends, &bottlenecks, recorder.series)
 }
 
@@ -408,7 +429,7 @@ mod tests {
             events: vec![event(15, true), event(17, false)],
             duration: Duration::from_secs(60),
         };
-        let outcome = run_timeline(&paths(&[4, 4]), &lia(), &timeline, 1);
+        let outcome = run_timeline(&paths(&[4, 4]), &lia(), &timeline, 1, None);
         assert!(mean_mbps(&outcome, 0, None, 5, 15) > 6.5);
         let alone = mean_mbps(&outcome, 0, None, 15, 17);
         assert!((3.0..4.0).contains(&alone), "{alone}");
@@ -424,7 +445,7 @@ mod tests {
             events: vec![event(0, true), event(20, false)],
             duration: Duration::from_secs(40),
         };
-        let outcome = run_timeline(&paths(&[4, 4]), &lia(), &timeline, 1);
+        let outcome = run_timeline(&paths(&[4, 4]), &lia(), &timeline, 1, None);
         let alone = mean_mbps(&outcome, 0, None, 5, 20);
         assert!((3.0..4.0).contains(&alone), "{alone}");
         let together = mean_mbps(&outcome, 0, None, 22, 40);
@@ -440,7 +461,7 @@ mod tests {
             duration: Duration::from_secs(120),
         };
         let variant = Variant::single_path(0, polypath_congestion::CUBIC);
-        let outcome = run_timeline(&paths(&[10]), &variant, &timeline, 1);
+        let outcome = run_timeline(&paths(&[10]), &variant, &timeline, 1, None);
         assert!(mean_mbps(&outcome, 0, None, 5, 20) > 9.0);
         assert!(mean_mbps(&outcome, 1, None, 0, 20) < 0.01);
         let fairness = outcome.fairness.unwrap();
@@ -453,7 +474,7 @@ mod tests {
         let limited = Flow { rate: Some(BitRate::from_mbps(2)), ..flow("limited", &[0], None, 0) };
         let timeline =
             Timeline { flows: vec![limited], events: Vec::new(), duration: Duration::from_secs(20) };
-        let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1);
+        let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1, None);
         assert!((outcome.goodput_bps / 2e6 - 1.0).abs() < 0.02, "{outcome:?}");
         assert_eq!(outcome.fairness, None);
     }
@@ -473,7 +494,7 @@ mod tests {
             events: Vec::new(),
             duration: Duration::from_secs(130),
         };
-        let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1);
+        let outcome = run_timeline(&paths(&[10]), &lia(), &timeline, 1, None);
         assert!(mean_mbps(&outcome, 0, None, 5, 10) > 9.0);
         assert!(mean_mbps(&outcome, 1, None, 0, 10) < 0.01);
         // Half of the time, and some are lost to a full queue.

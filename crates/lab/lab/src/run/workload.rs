@@ -76,6 +76,14 @@ impl Workload {
         }
     }
 
+    /// How many bytes each direction that is used has, if they are limited.
+    pub(super) fn planned_bytes(&self) -> Option<u64> {
+        match *self {
+            Self::Transfer { bytes, .. } => Some(bytes),
+            Self::Bulk { .. } | Self::Blocks { .. } | Self::Requests { .. } => None,
+        }
+    }
+
     /// When a run ends at the latest.
     pub(super) fn end(&self) -> Instant {
         let span = match *self {

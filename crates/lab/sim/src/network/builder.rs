@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use polypath_link::middlebox::{Chain, Outputs};
 use polypath_link::{Link, LinkConfig};
 use polypath_mptcp::{Host, HostConfig};
+use polypath_units::BitRate;
 
 use super::fabric::{Boxes, Channel, Fabric};
 use super::topology::{End, RouteCache};
@@ -136,6 +137,12 @@ impl NetworkBuilder {
     pub fn tracer(&self, outputs: TraceOutputs) -> std::io::Result<Box<Tracer>> {
         let interfaces: Vec<Interface> = self.links.iter().map(|link| self.interface(link)).collect();
         Tracer::new(&interfaces, outputs).map(Box::new)
+    }
+
+    /// The links so far: name, and rate in each direction.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (&str, [Option<BitRate>; 2])> {
+        let rate = |config: &Option<LinkConfig>| config.as_ref().and_then(|config| config.rate);
+        self.links.iter().map(move |link| (link.name.as_str(), [rate(&link.forward), rate(&link.backward)]))
     }
 
     fn interface(&self, link: &LinkSpec) -> Interface {

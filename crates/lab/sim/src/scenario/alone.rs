@@ -22,7 +22,7 @@ impl Scenario {
         };
         let mut quiet = self.clone();
         *quiet.outputs_mut() = Outputs::default();
-        let network = run::build(&quiet)?;
+        let (network, _) = run::build(&quiet)?;
         let [from, to] = [plan.from, plan.to].map(|node| NodeId(node as u32));
         let locals = network.addresses(from);
         if locals.len() < 2 {

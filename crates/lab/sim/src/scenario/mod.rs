@@ -53,6 +53,7 @@ mod interfaces;
 mod links;
 mod outputs;
 mod plan;
+mod recording;
 mod result;
 mod run;
 mod schema;
@@ -67,6 +68,7 @@ use file::File;
 pub use interfaces::{InterfaceLink, InterfaceLinks};
 pub use outputs::Outputs;
 use plan::Plan;
+pub use recording::{Recorded, Recording};
 pub use result::{
     ChannelResult, ConnectionResult, LinkResult, RunResult, Series, StreamResult, SubflowResult,
     SubflowSeries,

@@ -5,75 +5,48 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use polypath_config::{FileError, FileErrorKind};
-use polypath_units::{BitRate, Instant};
+use polypath_units::Instant;
 
-use super::plan::{ConnectionPlan, Plan};
-use super::result::{ChannelResult, ConnectionResult, LinkResult, RunResult, StreamResult};
+use super::plan::ConnectionPlan;
+use super::recording::{Recorded, Recording};
+use super::result::RunResult;
 use super::{Progress, Scenario};
-use crate::app::{SendPlan, TrafficPlan, TrafficReport};
-use crate::conversation::{Conversation, Ends, TrafficEnd};
-use crate::network::{BoxPosition, ChannelId, LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
-use crate::recorder::{StreamRecorder, SubflowRecorder, sample_times};
+use crate::app::{SendPlan, TrafficPlan};
+use crate::conversation::Conversation;
+use crate::network::{BoxPosition, LinkId, LinkSpec, Network, NetworkBuilder, NodeId};
+use crate::recorder::sample_times;
 use crate::trace::TraceOutputs;
-
-/// A connection of a running scenario.
-struct Running {
-    ends: Ends,
-    upload: StreamSamples,
-    download: StreamSamples,
-}
-
-/// One direction of it over time.
-#[derive(Default)]
-struct StreamSamples {
-    stream: StreamRecorder,
-    subflows: SubflowRecorder,
-}
-
-impl StreamSamples {
-    fn sample(&mut self, network: &mut Network, sender: TrafficEnd, receiver: TrafficEnd) {
-        let now = network.now();
-        self.stream.sample(now, network.report(receiver).received_bytes);
-        if let Some(info) = network.connection_info(sender) {
-            self.subflows.sample(now, &info);
-            network.note_subflows(&info);
-        }
-    }
-}
 
 pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<RunResult, FileError> {
     let plan = &scenario.plan;
-    let mut network = build(scenario)?;
-    let mut running: Vec<Running> = (0..)
-        .zip(&plan.connections)
-        .map(|(index, connection)| Running {
-            ends: network.converse(conversation(index, connection)),
-            upload: StreamSamples::default(),
-            download: StreamSamples::default(),
-        })
-        .collect();
+    let (mut network, mut recording) = build(scenario)?;
+    for (index, connection) in (0..).zip(&plan.connections) {
+        let ends = network.converse(conversation(index, connection));
+        recording.add(Recorded {
+            name: connection.name.clone(),
+            ends,
+            config: connection.config.clone(),
+            start: connection.start,
+            planned_bytes: Some(connection.bytes).filter(|bytes| *bytes != u64::MAX),
+            upload: connection.upload,
+            download: connection.download,
+        });
+    }
     let end = Instant::ZERO + plan.duration;
     for at in sample_times(plan.sample_interval, end) {
         network.run_until(at);
-        let mut received_bytes = 0;
-        for Running { ends, upload, download } in &mut running {
-            upload.sample(&mut network, ends.opener, ends.acceptor);
-            download.sample(&mut network, ends.acceptor, ends.opener);
-            for end in [ends.opener, ends.acceptor] {
-                received_bytes += network.report(end).received_bytes;
-            }
-        }
+        let received_bytes = recording.sample(&mut network);
         progress.at(at, end, received_bytes);
-        let is_over = |end| network.traffic(end).is_over();
-        if running.iter().all(|running| is_over(running.ends.opener) && is_over(running.ends.acceptor)) {
+        if recording.is_over(&network) {
             break;
         }
     }
-    finish(scenario, network, running)
+    let result = recording.finish(&mut network, &plan.name, plan.seed);
+    result.map_err(|error| unwritable(scenario, "output", None, &error))
 }
 
-/// The network, with its changes scheduled and its traces begun.
-pub(super) fn build(scenario: &Scenario) -> Result<Network, FileError> {
+/// The network, with its changes scheduled and its traces begun, and what records it.
+pub(super) fn build(scenario: &Scenario) -> Result<(Network, Recording), FileError> {
     let plan = &scenario.plan;
     let mut builder = NetworkBuilder::new(plan.seed);
     for node in &plan.nodes {
@@ -104,9 +77,10 @@ pub(super) fn build(scenario: &Scenario) -> Result<Network, FileError> {
     };
     let tracer =
         builder.tracer(outputs).map_err(|error| unwritable(scenario, "output.pcap", None, &error))?;
+    let recording = Recording::new(&builder);
     let mut network = builder.build();
     network.set_tracer(Some(tracer));
-    Ok(network)
+    Ok((network, recording))
 }
 
 fn create(scenario: &Scenario, key: &str, path: Option<&Path>) -> Result<Option<Box<dyn Write>>, FileError> {
@@ -144,109 +118,5 @@ fn conversation(index: u64, plan: &ConnectionPlan) -> Conversation {
         config: Some(plan.config.clone()),
         opener: TrafficPlan { send: send(plan.upload), stop_at: plan.stop, ..opener },
         acceptor: TrafficPlan { send: send(plan.download), stop_at: plan.stop, ..acceptor },
-    }
-}
-
-fn finish(scenario: &Scenario, mut network: Network, running: Vec<Running>) -> Result<RunResult, FileError> {
-    let plan = &scenario.plan;
-    let now = network.now();
-    let trace_hash = format!("{:016x}", network.trace_hash().unwrap_or_default());
-    if let Some(tracer) = network.take_tracer() {
-        tracer.finish().map_err(|error| unwritable(scenario, "output", None, &error))?;
-    }
-    let links = (0..).zip(&plan.links).map(|(index, link)| {
-        let id = LinkId(index);
-        LinkResult {
-            name: link.name.clone(),
-            forward: channel_result(&network, id.forward(), link.forward.rate, now),
-            backward: channel_result(&network, id.backward(), link.backward.rate, now),
-        }
-    });
-    let links = links.collect();
-    let connections = plan.connections.iter().zip(running);
-    let connections =
-        connections.map(|(connection, running)| connection_result(plan, connection, &network, running));
-    Ok(RunResult {
-        name: plan.name.clone(),
-        seed: plan.seed,
-        simulated_s: now.as_secs_f64(),
-        trace_hash,
-        connections: connections.collect(),
-        links,
-    })
-}
-
-fn channel_result(network: &Network, id: ChannelId, rate: Option<BitRate>, now: Instant) -> ChannelResult {
-    let totals = network.channel_stats(id);
-    let possible = rate.map(|rate| rate.bytes_in(now.since(Instant::ZERO)));
-    let utilisation =
-        possible.filter(|bytes| *bytes > 0).map(|bytes| totals.delivered_bytes as f64 / bytes as f64);
-    ChannelResult { rate_bps: rate.map(BitRate::as_bps), totals, utilisation }
-}
-
-fn connection_result(
-    plan: &Plan,
-    connection: &ConnectionPlan,
-    network: &Network,
-    running: Running,
-) -> ConnectionResult {
-    let Running { ends, upload, download } = running;
-    let [opener, acceptor] = [ends.opener, ends.acceptor].map(|end| network.report(end));
-    let upload =
-        connection.upload.then(|| stream_result(plan, connection, network, upload, ends.opener, acceptor));
-    let download = connection
-        .download
-        .then(|| stream_result(plan, connection, network, download, ends.acceptor, opener));
-    let name = |node: usize| plan.nodes[node].name.clone();
-    ConnectionResult {
-        name: connection.name.clone(),
-        from: name(connection.from),
-        to: name(connection.to),
-        mptcp: connection.config.mptcp,
-        congestion: connection.config.congestion.name().to_string(),
-        scheduler: connection.config.scheduler.name().to_string(),
-        opened_at_s: opener.opened_at.map(Instant::as_secs_f64),
-        closed_at_s: opener.closed.map(|(at, ..)| at.as_secs_f64()),
-        closed: opener.closed.map(|(_, _, reason)| reason.to_string()),
-        fell_back: opener.fell_back.or(acceptor.fell_back).map(str::to_string),
-        upload,
-        download,
-    }
-}
-
-fn stream_result(
-    plan: &Plan,
-    connection: &ConnectionPlan,
-    network: &Network,
-    samples: StreamSamples,
-    sender: TrafficEnd,
-    receiver: &TrafficReport,
-) -> StreamResult {
-    let StreamSamples { stream, subflows } = samples;
-    let planned_bytes = Some(connection.bytes).filter(|bytes| *bytes != u64::MAX);
-    let last = receiver.last_received_at;
-    let complete = planned_bytes.is_some_and(|bytes| receiver.received_bytes >= bytes);
-    let span = last.unwrap_or(connection.start).since(connection.start);
-    let subflows: Vec<_> = subflows
-        .into_results()
-        .map(|(tuple, mut result)| {
-            let hop = network.next_hop(sender.node, tuple.local.addr, tuple.remote.addr);
-            result.link = hop.map(|channel| plan.links[channel.link().index()].name.clone());
-            result
-        })
-        .collect();
-    StreamResult {
-        planned_bytes,
-        bytes: receiver.received_bytes,
-        intact: receiver.mismatch.is_none(),
-        completed_at_s: last.filter(|_| complete).map(Instant::as_secs_f64),
-        goodput_bps: BitRate::from_bytes_over(receiver.received_bytes, span).as_bps() as f64,
-        retransmitted_packets: subflows.iter().map(|subflow| subflow.retransmitted_packets).sum(),
-        series: stream.into_series(),
-        subflows,
-        block_delays_ms: receiver
-            .block_delays(network.report(sender))
-            .map(polypath_units::Duration::as_millis_f64)
-            .collect(),
     }
 }

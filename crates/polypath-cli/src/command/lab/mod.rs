@@ -3,6 +3,7 @@
 mod compare;
 mod folder;
 mod list;
+mod only;
 mod run;
 mod show;
 

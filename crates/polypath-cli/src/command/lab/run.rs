@@ -12,10 +12,9 @@ use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::result::Store;
 use polypath_lab::run::{Backend, Progress, Simulator, check, execute};
-use sha2::{Digest, Sha256};
 
-use super::show;
-use crate::command::{Failure, complain};
+use super::{only, show};
+use crate::command::{Failure, build, complain};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
@@ -28,6 +27,9 @@ pub(in crate::command) struct Arguments {
     /// In the size of the document, not in the reduced form
     #[arg(long)]
     full: bool,
+    /// One run alone, by its name in the results, such as 17/CUBIC/1: with its packets (pcapng), events (qlog) and report
+    #[arg(long, value_name = "RUN")]
+    only: Option<String>,
     /// What carries the runs
     #[arg(long, value_name = "NAME", value_enum, default_value_t = BackendName::Sim)]
     backend: BackendName,
@@ -75,8 +77,18 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     if is_real_time && arguments.jobs.is_some_and(|jobs| jobs > NonZeroUsize::MIN) {
         return Err(Failure::input("--jobs: runs in real time would disturb each other; expected 1"));
     }
+    if let Some(name) = &arguments.only {
+        if is_real_time {
+            return Err(Failure::input(
+                "--only: one run is recorded in the simulator; expected --backend sim",
+            ));
+        }
+        let told = (arguments.json, arguments.quiet);
+        return only::run(&experiment, name, (&arguments.out, &build::name()), policies, told);
+    }
     check(&experiment, backend).map_err(Failure::input)?;
-    let mut store = Store::open(&arguments.out, &experiment, &(build() + suffix)).map_err(Failure::input)?;
+    let mut store =
+        Store::open(&arguments.out, &experiment, &(build::name() + suffix)).map_err(Failure::input)?;
     let (done, runs) = (store.runs().len(), store.manifest().runs);
     if (1..runs).contains(&done) {
         complain(&format!("{done} of {runs} runs were done before"));
@@ -101,19 +113,4 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         store.complete(&experiment).map_err(Failure::run)?;
     }
     show::show(policies, store.dir(), arguments.json, 0, arguments.quiet)
-}
-
-/// What results depend on besides the experiment: the version, and the very program, since a change of the stack that
-/// is not in the version changes results too.
-fn build() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let program = std::env::current_exe().and_then(std::fs::read);
-    program.map_or_else(
-        |_| version.to_string(),
-        |bytes| {
-            let hash: String =
-                Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-            format!("{version}+{hash}")
-        },
-    )
 }

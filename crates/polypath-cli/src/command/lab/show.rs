@@ -8,6 +8,7 @@ use polypath_config::Policies;
 use polypath_lab::analysis::{Analysis, Finding, Row, WorstSet};
 use polypath_lab::report;
 use polypath_lab::result::{Manifest, Results};
+use polypath_units::Duration;
 use serde::Serialize;
 
 use super::folder::find;
@@ -31,9 +32,36 @@ struct Json<'a> {
     folder: &'a Path,
     manifest: &'a Manifest,
     findings: Vec<Finding<'a>>,
-    rows: Vec<Row>,
+    rows: Vec<FullRow<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     worst: Vec<WorstSet>,
+}
+
+/// A row with all that has to be known to read it alone.
+#[derive(Serialize)]
+struct FullRow<'a> {
+    experiment: &'a str,
+    form: &'static str,
+    build: &'a str,
+    traffic: &'a str,
+    duration_s: Option<f64>,
+    #[serde(flatten)]
+    row: Row,
+}
+
+impl<'a> FullRow<'a> {
+    fn all(results: &'a Results, traffic: &'a str, rows: Vec<Row>) -> Vec<Self> {
+        let Results { manifest, experiment, .. } = results;
+        let full = |row| Self {
+            experiment: &manifest.name,
+            form: manifest.form.name(),
+            build: &manifest.build,
+            traffic,
+            duration_s: experiment.traffic.duration().map(Duration::as_secs_f64),
+            row,
+        };
+        rows.into_iter().map(full).collect()
+    }
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
@@ -53,8 +81,11 @@ pub(super) fn show(
     let page = dir.join("report.html");
     write_file(&page, report::render(&results))?;
     let worst = analysis.worst_sets(worst);
+    let worst_run = worst.first().map(|set| set.run.clone());
     if json {
-        let (findings, rows) = (analysis.findings(), analysis.rows());
+        let traffic = results.experiment.traffic.to_string();
+        let rows = FullRow::all(&results, &traffic, analysis.rows());
+        let findings = analysis.findings();
         return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows, worst });
     }
     print_line(&text(&results, &analysis))?;
@@ -62,6 +93,9 @@ pub(super) fn show(
         print_line(&worst_text(&worst))?;
     }
     if !quiet {
+        if let Some(command) = results.replay(worst_run.as_deref()) {
+            print_line(&format!("\nOne run again, with its packets:\n  {command}"))?;
+        }
         complain(&format!("report in {}", page.display()));
     }
     Ok(())
@@ -133,7 +167,7 @@ fn worst_text(worst: &[WorstSet]) -> String {
             let _ = write!(text, "\n{metric}");
         }
         let (label, value) = (label(set), report::number(set.value));
-        let _ = write!(text, "\n  {label:width$}{value:>10}  {:>4}  {}", set.set, set.paths);
+        let _ = write!(text, "\n  {label:width$}{value:>10}  {:>4}  {}; run {}", set.set, set.paths, set.run);
     }
     text
 }

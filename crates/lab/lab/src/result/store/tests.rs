@@ -94,9 +94,12 @@ fn another_experiment_form_or_build_has_another_folder() {
     let first = folder(&experiment(), "1");
     let changed =
         Experiment::parse("two.toml", &TEXT.replace("20%", "30%"), Form::Full, &Policies::default()).unwrap();
-    let reduced = Experiment::parse("two.toml", TEXT, Form::Reduced, &Policies::default()).unwrap();
-    let folders = [folder(&changed, "1"), folder(&reduced, "1"), folder(&experiment(), "2")];
+    let folders = [folder(&changed, "1"), folder(&experiment(), "2")];
     assert!(!folders.contains(&first));
+    let text = format!("{TEXT}[reduced]\nduration = \"1s\"\n");
+    let [reduced, full] = [Form::Reduced, Form::Full]
+        .map(|form| Experiment::parse("two.toml", &text, form, &Policies::default()).unwrap());
+    assert_ne!(folder(&reduced, "1"), folder(&full, "1"));
     assert_eq!(folder(&experiment(), "1"), first);
 }
 
@@ -153,4 +156,23 @@ fn a_kill_at_any_moment_loses_no_more_runs_than_threads() {
         let unstored = watching.most_unstored.into_inner();
         assert!((1..=threads.get()).contains(&unstored), "{unstored} of {threads}");
     }
+}
+
+#[test]
+fn the_command_that_plays_a_run_again_is_one_that_a_shell_takes() {
+    let out = tempfile::tempdir().unwrap();
+    let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
+    let never = AtomicBool::new(false);
+    assert!(execute(&experiment(), &Simulator, &mut store, NonZeroUsize::MIN, &never, &mut ()).unwrap());
+    let mut results = Results::load(store.dir(), &Policies::default()).unwrap();
+    results.dir = PathBuf::from("results/two-full-01");
+    let command = results.replay(None).unwrap();
+    assert_eq!(command, "polypath lab run results/two-full-01/experiment.toml --full --only one/LIA/1");
+    results.manifest.form = Form::Reduced;
+    results.dir = PathBuf::from("my runs/two-reduced-01");
+    let command = results.replay(Some("it's/4 MB, RP/1")).unwrap();
+    let wanted = "polypath lab run 'my runs/two-reduced-01/experiment.toml' --out 'my runs' --only 'it'\\''s/4 MB, RP/1'";
+    assert_eq!(command, wanted);
+    results.runs.clear();
+    assert_eq!(results.replay(None), None);
 }

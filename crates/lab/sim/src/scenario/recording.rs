@@ -1,0 +1,202 @@
+//! The connections of a running network over time, and what a run gives.
+
+use std::io;
+use std::sync::Arc;
+
+use polypath_mptcp::ConnectionConfig;
+use polypath_units::{BitRate, Instant};
+
+use super::result::{ChannelResult, ConnectionResult, LinkResult, RunResult, StreamResult};
+use crate::app::TrafficReport;
+use crate::conversation::{Ends, TrafficEnd};
+use crate::network::{ChannelId, LinkId, Network, NetworkBuilder};
+use crate::recorder::{StreamRecorder, SubflowRecorder};
+
+/// A connection that is recorded.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// What it is called in results.
+    pub name: String,
+    /// Its ends.
+    pub ends: Ends,
+    /// Settings of the end that opens it.
+    pub config: Arc<ConnectionConfig>,
+    /// When it is opened.
+    pub start: Instant,
+    /// Bytes in each direction that is used, if they are limited.
+    pub planned_bytes: Option<u64>,
+    /// The end that opens it sends.
+    pub upload: bool,
+    /// The end that accepts it sends.
+    pub download: bool,
+}
+
+/// One direction of a connection over time.
+#[derive(Debug, Default)]
+struct Samples {
+    stream: StreamRecorder,
+    subflows: SubflowRecorder,
+}
+
+impl Samples {
+    fn sample(&mut self, network: &mut Network, sender: TrafficEnd, receiver: TrafficEnd) {
+        let now = network.now();
+        self.stream.sample(now, network.report(receiver).received_bytes);
+        if let Some(info) = network.connection_info(sender) {
+            self.subflows.sample(now, &info);
+            network.note_subflows(&info);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Running {
+    what: Recorded,
+    upload: Samples,
+    download: Samples,
+}
+
+/// Name of a link, and its rate in each direction at the start.
+#[derive(Debug)]
+struct Line {
+    name: String,
+    rates: [Option<BitRate>; 2],
+}
+
+/// A run that is recorded: its connections over time.
+#[derive(Debug)]
+pub struct Recording {
+    lines: Vec<Line>,
+    running: Vec<Running>,
+}
+
+impl Recording {
+    /// Of a network that is about to be built.
+    pub fn new(builder: &NetworkBuilder) -> Self {
+        let lines = builder.lines().map(|(name, rates)| Line { name: name.to_string(), rates });
+        Self { lines: lines.collect(), running: Vec::new() }
+    }
+
+    /// Records a connection of it, too.
+    pub fn add(&mut self, what: Recorded) {
+        self.running.push(Running { what, upload: Samples::default(), download: Samples::default() });
+    }
+
+    /// Looks at the connections now; gives the bytes that have arrived in all of them.
+    pub fn sample(&mut self, network: &mut Network) -> u64 {
+        let mut received_bytes = 0;
+        for Running { what: Recorded { ends, .. }, upload, download } in &mut self.running {
+            upload.sample(network, ends.opener, ends.acceptor);
+            download.sample(network, ends.acceptor, ends.opener);
+            for end in [ends.opener, ends.acceptor] {
+                received_bytes += network.report(end).received_bytes;
+            }
+        }
+        received_bytes
+    }
+
+    /// Each connection is over.
+    pub(super) fn is_over(&self, network: &Network) -> bool {
+        let is_over = |end| network.traffic(end).is_over();
+        self.running
+            .iter()
+            .all(|Running { what, .. }| is_over(what.ends.opener) && is_over(what.ends.acceptor))
+    }
+
+    /// Ends the traces, and gives the results of the run with this name and seed.
+    ///
+    /// # Errors
+    /// A trace that can't be written.
+    pub fn finish(self, network: &mut Network, name: &str, seed: u64) -> io::Result<RunResult> {
+        let Self { lines, running } = self;
+        let now = network.now();
+        let trace_hash = format!("{:016x}", network.trace_hash().unwrap_or_default());
+        if let Some(tracer) = network.take_tracer() {
+            tracer.finish()?;
+        }
+        let links = (0..).zip(&lines).map(|(index, line)| {
+            let id = LinkId(index);
+            LinkResult {
+                name: line.name.clone(),
+                forward: channel_result(network, id.forward(), line.rates[0], now),
+                backward: channel_result(network, id.backward(), line.rates[1], now),
+            }
+        });
+        let links = links.collect();
+        let connections = running.into_iter().map(|running| connection_result(&lines, network, running));
+        Ok(RunResult {
+            name: name.to_string(),
+            seed,
+            simulated_s: now.as_secs_f64(),
+            trace_hash,
+            connections: connections.collect(),
+            links,
+        })
+    }
+}
+
+fn channel_result(network: &Network, id: ChannelId, rate: Option<BitRate>, now: Instant) -> ChannelResult {
+    let totals = network.channel_stats(id);
+    let possible = rate.map(|rate| rate.bytes_in(now.since(Instant::ZERO)));
+    let utilisation =
+        possible.filter(|bytes| *bytes > 0).map(|bytes| totals.delivered_bytes as f64 / bytes as f64);
+    ChannelResult { rate_bps: rate.map(BitRate::as_bps), totals, utilisation }
+}
+
+fn connection_result(lines: &[Line], network: &Network, running: Running) -> ConnectionResult {
+    let Running { what, upload, download } = running;
+    let Ends { opener: opening, acceptor: accepting } = what.ends;
+    let [opener, acceptor] = [opening, accepting].map(|end| network.report(end));
+    let upload = what.upload.then(|| stream_result(lines, &what, network, upload, opening, acceptor));
+    let download = what.download.then(|| stream_result(lines, &what, network, download, accepting, opener));
+    ConnectionResult {
+        name: what.name.clone(),
+        from: network.node_name(opening.node).to_string(),
+        to: network.node_name(accepting.node).to_string(),
+        mptcp: what.config.mptcp,
+        congestion: what.config.congestion.name().to_string(),
+        scheduler: what.config.scheduler.name().to_string(),
+        opened_at_s: opener.opened_at.map(Instant::as_secs_f64),
+        closed_at_s: opener.closed.map(|(at, ..)| at.as_secs_f64()),
+        closed: opener.closed.map(|(_, _, reason)| reason.to_string()),
+        fell_back: opener.fell_back.or(acceptor.fell_back).map(str::to_string),
+        upload,
+        download,
+    }
+}
+
+fn stream_result(
+    lines: &[Line],
+    what: &Recorded,
+    network: &Network,
+    samples: Samples,
+    sender: TrafficEnd,
+    receiver: &TrafficReport,
+) -> StreamResult {
+    let Samples { stream, subflows } = samples;
+    let last = receiver.last_received_at;
+    let complete = what.planned_bytes.is_some_and(|bytes| receiver.received_bytes >= bytes);
+    let span = last.unwrap_or(what.start).since(what.start);
+    let subflows: Vec<_> = subflows
+        .into_results()
+        .map(|(tuple, mut result)| {
+            let hop = network.next_hop(sender.node, tuple.local.addr, tuple.remote.addr);
+            result.link = hop.map(|channel| lines[channel.link().index()].name.clone());
+            result
+        })
+        .collect();
+    StreamResult {
+        planned_bytes: what.planned_bytes,
+        bytes: receiver.received_bytes,
+        intact: receiver.mismatch.is_none(),
+        completed_at_s: last.filter(|_| complete).map(Instant::as_secs_f64),
+        goodput_bps: BitRate::from_bytes_over(receiver.received_bytes, span).as_bps() as f64,
+        retransmitted_packets: subflows.iter().map(|subflow| subflow.retransmitted_packets).sum(),
+        series: stream.into_series(),
+        subflows,
+        block_delays_ms: receiver
+            .block_delays(network.report(sender))
+            .map(polypath_units::Duration::as_millis_f64)
+            .collect(),
+    }
+}

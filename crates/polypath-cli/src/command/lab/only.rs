@@ -1,0 +1,180 @@
+//! `polypath lab run --only`: one run again, with all that can be seen of it.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use polypath_config::Policies;
+use polypath_lab::analysis::run_values;
+use polypath_lab::experiment::{Experiment, RunKey};
+use polypath_lab::report::number;
+use polypath_lab::result::{Manifest, Results};
+use polypath_lab::run::{Outcome, Watch};
+use polypath_sim::scenario::RunResult;
+use polypath_sim::trace::TraceOutputs;
+use serde::Serialize;
+
+use crate::command::{Failure, complain, print_json, print_line, sim, write_file};
+use crate::report::render;
+
+/// A metric of the run, if it needs no other.
+#[derive(Serialize)]
+struct Value {
+    metric: &'static str,
+    unit: &'static str,
+    value: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    experiment: &'a str,
+    form: &'static str,
+    build: &'a str,
+    run: &'a str,
+    /// As text: not every reader of JSON has so many bits.
+    seed: String,
+    folder: &'a Path,
+    metrics: Vec<Value>,
+    result: &'a RunResult,
+}
+
+/// The files of a run.
+struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    const PACKETS: &'static str = "packets.pcapng";
+    const EVENTS: &'static str = "events.qlog";
+    const TEXT: &'static str = "packets.txt";
+    const NUMBERS: &'static str = "run.json";
+    const REPORT: &'static str = "report.html";
+
+    fn create(&self, name: &str) -> Result<Box<dyn Write>, Failure> {
+        let path = self.folder.join(name);
+        let file = File::create(&path).map_err(|error| self.refused(&path, &error))?;
+        Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
+    }
+
+    fn refused(&self, path: &Path, error: &std::io::Error) -> Failure {
+        Failure::Input(format!(
+            "{}: can't be written ({error}); expected --out with a folder of yours",
+            path.display()
+        ))
+    }
+}
+
+/// Runs the run of this name, and writes its packets, events and report into a folder of its own below `out`.
+pub(super) fn run(
+    experiment: &Experiment,
+    name: &str,
+    (out, build): (&Path, &str),
+    policies: &Policies,
+    (json, quiet): (bool, bool),
+) -> Result<(), Failure> {
+    let key = experiment.run_named(name).map_err(|error| Failure::Input(format!("--only: {error}")))?;
+    let name = experiment.run_name(key);
+    let job = experiment.job_of(key);
+    let manifest = Manifest::new(experiment, build);
+    let results = out.join(manifest.folder());
+    let files = Files { folder: results.join(file_name(&name)) };
+    fs::create_dir_all(&files.folder).map_err(|error| files.refused(&files.folder, &error))?;
+    let title = format!("{}, {name}", experiment.name);
+    let mut watch = Watch::new(TraceOutputs {
+        hash: true,
+        pcapng: Some(files.create(Files::PACKETS)?),
+        qlog: Some(files.create(Files::EVENTS)?),
+        text: Some(files.create(Files::TEXT)?),
+        snap_bytes: 0,
+        comment: format!("{title}, seed {}", job.seed),
+    });
+    let outcome = job.run_watched(&mut watch);
+    let mut result = watch.into_result().map_err(|error| files.refused(&files.folder, &error))?;
+    result.name = title;
+    let values = run_values(experiment, key, &outcome);
+    let metrics: Vec<Value> = values
+        .into_iter()
+        .map(|(metric, value)| Value { metric: metric.name, unit: metric.unit, value })
+        .collect();
+    let mut lines = sim::lines(&result);
+    lines.extend(metrics.iter().map(told));
+    let report = sim::report(&result, &lines);
+    write_file(&files.folder.join(Files::REPORT), render(&report))?;
+    let told = Json {
+        experiment: &experiment.name,
+        form: experiment.form.name(),
+        build,
+        run: &name,
+        seed: job.seed.to_string(),
+        folder: &files.folder,
+        metrics,
+        result: &result,
+    };
+    let numbers = serde_json::to_string_pretty(&told).map_err(Failure::run)?;
+    write_file(&files.folder.join(Files::NUMBERS), numbers)?;
+    if json {
+        print_json(&told)?;
+    } else {
+        for line in &lines {
+            print_line(line)?;
+        }
+    }
+    if !quiet {
+        complain(&format!(
+            "{}, {}, {}, {} and {} in {}",
+            Files::REPORT,
+            Files::NUMBERS,
+            Files::PACKETS,
+            Files::EVENTS,
+            Files::TEXT,
+            files.folder.display()
+        ));
+    }
+    compare(&results, key, &outcome, policies)
+}
+
+fn told(value: &Value) -> String {
+    let Value { metric, unit, value } = value;
+    match value {
+        None => format!("  {metric}: compares runs, this is one."),
+        Some(value) if unit.is_empty() => format!("  {metric}: {}.", number(*value)),
+        Some(value) => format!("  {metric}: {} {unit}.", number(*value)),
+    }
+}
+
+/// Where the whole experiment was run with the same build, the run must give the same again.
+fn compare(results: &Path, key: RunKey, outcome: &Outcome, policies: &Policies) -> Result<(), Failure> {
+    let Ok(results_there) = Results::load(results, policies) else { return Ok(()) };
+    let Some(earlier) = results_there.runs.get(&key) else { return Ok(()) };
+    let numbers = |outcome: &Outcome| (outcome.received_bytes, outcome.goodput_bps.to_bits(), outcome.events);
+    if numbers(earlier) == numbers(outcome) {
+        return Ok(());
+    }
+    Err(Failure::Run(format!(
+        "the run is not the one in {}: {} bytes then, {} now",
+        results.display(),
+        earlier.received_bytes,
+        outcome.received_bytes
+    )))
+}
+
+/// A name of letters, digits, points and hyphens.
+fn file_name(run: &str) -> String {
+    let fits = |letter: char| letter.is_alphanumeric() || ".-_".contains(letter);
+    let parts = run.split(|letter| !fits(letter)).filter(|part| !part.is_empty());
+    format!("run-{}", parts.collect::<Vec<_>>().join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn the_name_of_a_folder_has_no_spaces() {
+        assert_eq!(
+            file_name("17/64KB, best/4 MB, lowest RTT + RP/1"),
+            "run-17-64KB-best-4-MB-lowest-RTT-RP-1"
+        );
+        assert_eq!(file_name("../x/1"), "run-..-x-1");
+    }
+}
