@@ -9,7 +9,7 @@ use crate::event::{CloseReason, Event, SubflowError};
 use crate::host::PathQuality;
 use crate::mapping::Mapping;
 use crate::path_manager::PathEvent;
-use crate::subflow::{Stage, SubflowState};
+use crate::subflow::{Stage, Subflow, SubflowState};
 
 impl Connection {
     /// A subflow is over. `reason` is TCP's word for why.
@@ -41,7 +41,7 @@ impl Connection {
             return;
         }
         self.judge_loss(cx, subflow.state.id);
-        self.after_subflow_loss(cx, &subflow.state, reason, error);
+        self.after_subflow_loss(cx, &subflow, reason, error);
         if self.stream.lifecycle.is_mptcp() && !self.stream.lifecycle.is_closed() {
             let (local, remote) = (tuple.local.addr, tuple.remote);
             let may_return = subflow.state.ending.may_return();
@@ -83,7 +83,7 @@ impl Connection {
     fn after_subflow_loss(
         &mut self,
         cx: &mut Context<'_>,
-        state: &SubflowState,
+        subflow: &Subflow,
         reason: Option<TcpCloseReason>,
         error: Option<SubflowError>,
     ) {
@@ -106,12 +106,18 @@ impl Connection {
             self.fail(CloseReason::Finished);
         } else if self.stream.lifecycle.is_all_said() {
             self.stream.lifecycle.await_stragglers(cx.now);
-        } else if self.is_unknown_to_peer(state, reason, error) {
+        } else if self.is_unknown_to_peer(&subflow.state, reason, error) {
             self.fail(CloseReason::Reset);
         } else {
-            self.stream
-                .lifecycle
-                .keep_awaiting_subflow(cx.now + self.stream.config.patience_without_subflow());
+            let is_silent =
+                reason == Some(TcpCloseReason::TimedOut) && subflow.tcp.has_left_keepalives_unanswered();
+            let patience = match (is_silent, self.subflows.is_empty()) {
+                (false, _) => self.stream.config.patience_without_subflow(),
+                // Keep-alives have asked for as long as was chosen, as over TCP. Another path asks once more.
+                (true, false) => self.stream.config.tcp.keepalive_interval,
+                (true, true) => return self.fail(CloseReason::TimedOut),
+            };
+            self.stream.lifecycle.keep_awaiting_subflow(cx.now + patience);
         }
     }
 

@@ -445,9 +445,12 @@ fn keep_alives_tell_a_dead_peer_from_a_silent_one() {
         })
     };
     assert_eq!(closed(&network), None);
-    // The peer is gone, and nothing is in flight that would tell.
+    // The peer is gone, and nothing is in flight that would tell. It was heard less than a minute ago.
     network.cut.fill(true);
-    network.run_until(network.now + SECOND * 240);
+    network.run_until(network.now + SECOND * 59);
+    assert_eq!(closed(&network), None);
+    // The subflows are given up shortly after each other, and the first one had a successor that asked once more.
+    network.run_until(network.now + SECOND * 72);
     assert_eq!(closed(&network), Some(CloseReason::TimedOut), "{}", network.log.join("\n"));
 }
 
@@ -550,4 +553,47 @@ fn what_addresses_have_carried_outlives_subflows_and_connections_and_never_goes_
     let none = check(&mut network);
     let sent: u64 = none.iter().map(|(_, carried)| carried.sent_bytes - carried.retransmitted_bytes).sum();
     assert!(sent >= upload.sent as u64, "{none:?} {}", upload.sent);
+}
+
+#[test]
+fn a_single_path_is_given_up_after_the_last_keep_alive_as_over_tcp() {
+    let tcp = polypath_tcp::Config {
+        keepalive_idle: Some(SECOND * 5),
+        keepalive_interval: SECOND * 2,
+        keepalive_probes: 3,
+        ..polypath_tcp::Config::default()
+    };
+    let client = ConnectionConfig { tcp: tcp.into(), ..ConnectionConfig::default() };
+    let mut network = Network::new(&[10], client, ConnectionConfig::default(), 1);
+    network.connect();
+    network.run_until(network.now + SECOND);
+    network.cut.fill(true);
+    let is_closed = |network: &Network| {
+        network.client_events.iter().any(|(_, event)| *event == Event::Closed(CloseReason::TimedOut))
+    };
+    // The last segment came in the handshake, a second ago.
+    network.run_until(network.now + SECOND * 9);
+    assert!(!is_closed(&network), "{}", network.log.join("\n"));
+    network.run_until(network.now + SECOND * 2);
+    assert!(is_closed(&network), "{}", network.log.join("\n"));
+}
+
+/// As `tcp_retries2` of Linux bounds it, where the timeout grows to twice as much.
+#[test]
+fn what_a_dead_peer_never_acknowledges_is_given_up_in_a_quarter_of_an_hour() {
+    // What fits into the window, and what does not.
+    for bytes in [1, 8 << 20] {
+        let mut network = Network::new(&[10], ConnectionConfig::default(), ConnectionConfig::default(), 1);
+        let client = network.connect();
+        network.run_until(network.now + SECOND);
+        network.cut.fill(true);
+        network.client.send(client, Bytes::from(std::vec![1; bytes])).expect("room for some");
+        let gone = |network: &Network| {
+            network.client_events.iter().any(|(_, event)| *event == Event::Closed(CloseReason::TimedOut))
+        };
+        network.run_until(network.now + SECOND * 300);
+        assert!(!gone(&network), "an outage of minutes is no end");
+        network.run_until(network.now + SECOND * 600);
+        assert!(gone(&network), "{}", network.log.join("\n"));
+    }
 }

@@ -247,6 +247,12 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.keepalive.heard_at()
     }
 
+    /// The peer has left all keep-alive probes unanswered: if the connection timed out, it was for that.
+    #[must_use]
+    pub fn has_left_keepalives_unanswered(&self) -> bool {
+        self.keepalive.is_given_up(&self.config)
+    }
+
     /// How long the peer has been silent although something was in flight; zero if nothing is.
     #[must_use]
     pub fn silent_for(&self, now: Instant) -> Duration {

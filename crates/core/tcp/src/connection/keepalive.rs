@@ -90,6 +90,11 @@ impl Keepalive {
         self.due
     }
 
+    /// The peer was asked as often as configured, and never answered.
+    pub(super) const fn is_given_up(&self, config: &Config) -> bool {
+        self.unanswered > 0 && self.unanswered >= config.keepalive_probes
+    }
+
     /// When the last segment of the peer came.
     #[inline]
     pub(super) const fn heard_at(&self) -> Instant {
