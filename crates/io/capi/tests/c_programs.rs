@@ -154,7 +154,7 @@ fn over_udp(is_unprivileged: bool) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let [calls, bulk, trouble, scarce] = ["calls", "bulk", "trouble", "scarce"].map(|name| {
+    let [calls, bulk, trouble, scarce, crowd] = ["calls", "bulk", "trouble", "scarce", "crowd"].map(|name| {
         let program = folder.path().join(name);
         compile(&format!("tests/{name}.c"), &program);
         program
@@ -188,6 +188,7 @@ fn over_udp(is_unprivileged: bool) {
     for (program, words) in [
         (&trouble, &["client", "ADDR", "PORT", "1", "127.0.0.1"][..]),
         (&scarce, &["client", "ADDR", "PORT"]),
+        (&crowd, &["client", "ADDR", "PORT"]),
     ] {
         let (client, _) = talk(program, words);
         assert_eq!(client, "done");

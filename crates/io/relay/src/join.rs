@@ -33,6 +33,9 @@ struct SilentListener {
 /// How long a connection within this machine may take.
 const FILLING: Duration = Duration::from_secs(5);
 
+/// So often it is looked whether there are descriptors again.
+const SCARCITY_WAIT: Duration = Duration::from_millis(20);
+
 /// A program's socket that is connecting: where to, and from where.
 #[derive(Debug)]
 pub(super) struct Meeting {
@@ -228,10 +231,23 @@ impl Meeting {
 }
 
 /// A socket of ours that is to connect to a program's listener, and its address, by which the program's accepted socket
-/// is known again.
-pub(super) fn caller(listener: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+/// is known again. Where descriptors have run out, it waits until there is one for either side.
+pub(super) async fn caller_when_there_is_room(listener: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+    loop {
+        match caller(listener) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                tokio::time::sleep(SCARCITY_WAIT).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn caller(listener: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let domain = Domain::for_address(listener);
     let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    // One is left for the program to accept with. Ours might take the last ones else, and none would ever be free again.
+    drop(socket.try_clone()?);
     socket.bind(&SocketAddr::new(listener.ip(), 0).into())?;
     let at = own_address(&SockRef::from(&socket))?;
     Ok((TcpSocket::from_std_stream(socket.into()), at))

@@ -385,7 +385,19 @@ impl RelayShared {
         peer: SocketAddr,
         to: SocketAddr,
     ) -> io::Result<()> {
-        let (socket, at) = join::caller(to)?;
+        let mut stopping = self.stopping.subscribe();
+        let called = tokio::select! {
+            called = join::caller_when_there_is_room(to) => called,
+            _ = stopping.wait_for(|stops| *stops) => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        let (socket, at) = match called {
+            Ok(caller) => caller,
+            Err(error) => {
+                // Dropped, it would end in order, and the peer would take that for all there is.
+                stream.abort();
+                return Err(error);
+            }
+        };
         let carried = Arc::new(CarriedConnection::connecting(stream.stack().downgrade(), peer));
         carried.opened(&stream);
         lock(&self.arrived).insert(at, carried.clone());
@@ -400,7 +412,7 @@ impl RelayShared {
         // If it can't be set, small writes are late.
         let _ = ours.set_nodelay(true);
         tokio::spawn(async move {
-            pump::pump(&carried, stream, ours, self.stopping.subscribe()).await;
+            pump::pump(&carried, stream, ours, stopping).await;
             // In case that nobody has accepted it.
             lock(&self.arrived).remove(&at);
         });
