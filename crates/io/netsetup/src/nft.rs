@@ -102,6 +102,6 @@ fn not_started(error: io::Error) -> io::Error {
             io::ErrorKind::NotFound,
             "the program nft is missing, which translates addresses; install it with `apt install nftables` or the like",
         ),
-        _ => io::Error::new(error.kind(), format!("nft: {error}")),
+        _ => polypath_system::in_context("nft", error),
     }
 }

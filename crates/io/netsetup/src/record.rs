@@ -55,7 +55,7 @@ impl Record {
         let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            Err(error) => return Err(at(&path, &error)),
+            Err(error) => return Err(at(&path, error)),
         };
         write(file, &content)?;
         Ok(Some(Self { path, content }))
@@ -81,8 +81,8 @@ pub(super) fn replace(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    write(options.open(&fresh).map_err(|error| at(&fresh, &error))?, content)?;
-    fs::rename(&fresh, path).map_err(|error| at(path, &error))
+    write(options.open(&fresh).map_err(|error| at(&fresh, error))?, content)?;
+    fs::rename(&fresh, path).map_err(|error| at(path, error))
 }
 
 /// The directory of the records is this process's alone.
@@ -107,7 +107,7 @@ pub(super) fn lock_directory(directory: &Path) -> io::Result<Lock> {
 }
 
 pub(super) fn lock_within(directory: &Path, limit: Duration) -> io::Result<Lock> {
-    let file = File::open(directory).map_err(|error| at(directory, &error))?;
+    let file = File::open(directory).map_err(|error| at(directory, error))?;
     check_owner(directory, &file)?;
     let path = directory.join(LOCK_NAME);
     let started = Instant::now();
@@ -116,13 +116,13 @@ pub(super) fn lock_within(directory: &Path, limit: Duration) -> io::Result<Lock>
         while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             match error {
                 Errno::WOULDBLOCK if started.elapsed() < limit => thread::sleep(RETRY_INTERVAL),
-                Errno::WOULDBLOCK => return Err(at(&path, &held(limit))),
+                Errno::WOULDBLOCK => return Err(at(&path, held(limit))),
                 Errno::INTR => {}
-                error => return Err(at(&path, &error.into())),
+                error => return Err(at(&path, error.into())),
             }
         }
         // Whoever had it before has removed it, perhaps after it was opened here.
-        let locked = file.metadata().map_err(|error| at(&path, &error))?;
+        let locked = file.metadata().map_err(|error| at(&path, error))?;
         if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == locked.ino()) {
             return Ok(Lock { path, _file: file });
         }
@@ -136,7 +136,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = options.open(path).map_err(|error| at(path, &error))?;
+    let file = options.open(path).map_err(|error| at(path, error))?;
     check_regular(path, &file)?;
     check_owner(path, &file)?;
     Ok(file)
@@ -159,26 +159,26 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(at(path, &error)),
+        Err(error) => return Err(at(path, error)),
     };
     check_regular(path, &file)?;
     check_owner(path, &file)?;
     let mut bytes = Vec::new();
-    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(|error| at(path, &error))?;
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(|error| at(path, error))?;
     // What is no text is no record either: that is seen when it is taken apart.
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn check_regular(path: &Path, file: &File) -> io::Result<()> {
-    if file.metadata().map_err(|error| at(path, &error))?.is_file() {
+    if file.metadata().map_err(|error| at(path, error))?.is_file() {
         return Ok(());
     }
     let problem = "is no regular file; look at what it is, and remove it";
-    Err(at(path, &io::Error::new(io::ErrorKind::InvalidData, problem)))
+    Err(at(path, io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
 fn check_owner(path: &Path, file: &File) -> io::Result<()> {
-    let found = file.metadata().map_err(|error| at(path, &error))?;
+    let found = file.metadata().map_err(|error| at(path, error))?;
     let me = rustix::process::geteuid().as_raw();
     let mode = found.mode() & 0o7777;
     if found.uid() == me && mode & 0o022 == 0 {
@@ -188,7 +188,7 @@ fn check_owner(path: &Path, file: &File) -> io::Result<()> {
         "belongs to user {} and has mode {mode:04o}; expected user {me}, and that nobody else may write (chmod go-w, or another directory in POLYPATH_RUNTIME_DIR)",
         found.uid()
     );
-    Err(at(path, &io::Error::new(io::ErrorKind::InvalidData, problem)))
+    Err(at(path, io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
 /// Refuses a record of what set-up never does: undoing it would let a file decide what is written where.
@@ -198,7 +198,7 @@ pub(super) fn check_actions(path: &Path, actions: &[Action]) -> io::Result<()> {
         Some(action) => {
             let problem =
                 format!("\"{action}\" is nothing that set-up does; look at the file, and remove it");
-            Err(at(path, &io::Error::new(io::ErrorKind::InvalidData, problem)))
+            Err(at(path, io::Error::new(io::ErrorKind::InvalidData, problem)))
         }
     }
 }
@@ -207,8 +207,8 @@ fn write(mut file: File, content: &impl Serialize) -> io::Result<()> {
     file.write_all(serde_json::to_string_pretty(content)?.as_bytes())
 }
 
-pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+pub(super) fn at(path: &Path, error: io::Error) -> io::Error {
+    polypath_system::in_context(path.display().to_string(), error)
 }
 
 fn place(directory: &Path, slot: u8) -> io::Result<PathBuf> {
@@ -221,7 +221,7 @@ pub(super) fn has_some(directory: &Path) -> io::Result<bool> {
     let (setup, variables) = (format!("setup-{namespace}-"), format!("variables-{namespace}."));
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        entries => entries.map_err(|error| at(directory, &error))?,
+        entries => entries.map_err(|error| at(directory, error))?,
     };
     Ok(entries.flatten().any(|entry| {
         let name = entry.file_name();
@@ -262,7 +262,7 @@ fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
                 path.display()
             );
         }
-        return fs::remove_file(path).map_err(|error| at(path, &error));
+        return fs::remove_file(path).map_err(|error| at(path, error));
     };
     if left.process.is_alive() {
         return Ok(());
@@ -273,7 +273,7 @@ fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
     for action in left.actions.iter().rev() {
         action.undo(netlink)?;
     }
-    fs::remove_file(path).map_err(|error| at(path, &error))
+    fs::remove_file(path).map_err(|error| at(path, error))
 }
 
 /// What tells the calling thread's network namespace from all others, those too that are gone: the numbers of their files are

@@ -116,7 +116,7 @@ impl SharedVariables {
         if content.users.is_empty() && content.set.is_empty() {
             match fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(record::at(&self.path, &error));
+                    return Err(record::at(&self.path, error));
                 }
                 _ => return result,
             }

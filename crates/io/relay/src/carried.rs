@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use polypath_mptcp::ConnectionId;
 use polypath_stack::engine::StreamInfo;
 use polypath_stack::stack::{StackStream, WeakStack};
+use polypath_system::errno_of;
 use socket2::SockRef;
 
 use super::settings::Settings;
@@ -127,9 +128,7 @@ impl CarriedConnection {
     #[must_use]
     pub fn failure(&self) -> Option<io::Error> {
         match self.state() {
-            State::Failed { errno, message } => {
-                Some(io::Error::new(io::Error::from_raw_os_error(errno).kind(), Reason { errno, message }))
-            }
+            State::Failed { errno, message } => Some(numbered(errno, &message)),
             _ => None,
         }
     }
@@ -156,6 +155,12 @@ struct Reason {
     message: Arc<str>,
 }
 
+/// An error with words of its own.
+pub(super) fn numbered(errno: i32, message: &str) -> io::Error {
+    let kind = io::Error::from_raw_os_error(errno).kind();
+    io::Error::new(kind, Reason { errno, message: message.into() })
+}
+
 /// The number of errno for an error of the stack, or of the system.
 #[must_use]
 pub fn errno(error: &io::Error) -> i32 {
@@ -176,6 +181,7 @@ pub fn errno(error: &io::Error) -> i32 {
         io::ErrorKind::InvalidData => libc::EPROTO,
         io::ErrorKind::Unsupported => libc::EOPNOTSUPP,
         io::ErrorKind::NotFound => libc::ENOENT,
-        _ => libc::EIO,
+        // Such as that descriptors have run out.
+        _ => errno_of(error).unwrap_or(libc::EIO),
     })
 }

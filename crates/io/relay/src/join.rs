@@ -112,9 +112,8 @@ fn own_address(socket: &SockRef<'_>) -> io::Result<SocketAddr> {
 
 impl Hub {
     pub(super) fn open() -> io::Result<Self> {
-        let v4 = SilentListener::open(Domain::IPV4, (Ipv4Addr::LOCALHOST, 0).into()).map_err(|error| {
-            io::Error::new(error.kind(), format!("can't use the loopback address: {error}"))
-        })?;
+        let v4 = SilentListener::open(Domain::IPV4, (Ipv4Addr::LOCALHOST, 0).into())
+            .map_err(|error| polypath_system::in_context("can't use the loopback address", error))?;
         let v6 = SilentListener::open(Domain::IPV6, (Ipv6Addr::LOCALHOST, 0).into()).ok();
         Ok(Self { v4, v6 })
     }

@@ -436,7 +436,16 @@ fn into_io(error: UplinkError) -> io::Error {
         UplinkError::Setup(SetupError::PortInUse { .. }) => io::ErrorKind::AddrInUse,
         _ => io::ErrorKind::Other,
     };
-    io::Error::new(kind, error)
+    let code = match &error {
+        UplinkError::Io(error)
+        | UplinkError::Setup(SetupError::Io(error))
+        | UplinkError::Tun(TunError::Io { error, .. }) => Some(errno(error)),
+        _ => None,
+    };
+    match code {
+        Some(errno) => carried::numbered(errno, &error.to_string()),
+        None => io::Error::new(kind, error),
+    }
 }
 
 /// Runs `work`, whose threads get no signals: those are the program's business, and its handlers expect its threads.

@@ -8,6 +8,7 @@ pub mod conntrack;
 pub mod console;
 mod cpu_time;
 mod detached;
+mod in_context;
 mod namespace;
 #[cfg(feature = "netlink")]
 mod netlink;
@@ -21,6 +22,7 @@ pub mod tun;
 
 pub use cpu_time::CpuTime;
 pub use detached::Detached;
+pub use in_context::{errno_of, in_context};
 pub use namespace::Namespace;
 #[cfg(feature = "netlink")]
 pub use netlink::{Netlink, Rule, Selector};
