@@ -46,10 +46,9 @@ impl Port {
         interface: Option<&str>,
         path: Option<OwnPath>,
     ) -> io::Result<Self> {
-        let socket = PortSocket::open(is_v4, port, interface, path.is_some())?;
-        let port = Self::without_socket(is_v4, interface, path);
-        *port.socket.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(socket));
-        Ok(port)
+        let opened = Self::without_socket(is_v4, interface, path);
+        opened.bind(port)?;
+        Ok(opened)
     }
 
     /// For an interface that does not exist yet.
@@ -66,12 +65,18 @@ impl Port {
 
     /// Opens it anew, bound to the interface that has the name now. To be called where the interface is, within a tokio runtime.
     pub(super) fn open_again(&self) -> io::Result<()> {
-        let socket = PortSocket::open(self.is_v4, 0, self.interface.as_deref(), self.path.is_some())?;
-        *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(socket));
+        self.bind(0)?;
         self.generation.fetch_add(1, Ordering::Release);
         if let Some(receiver) = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take() {
             receiver.wake();
         }
+        Ok(())
+    }
+
+    /// Gives it a socket with this port; 0 for any.
+    fn bind(&self, port: u16) -> io::Result<()> {
+        let socket = PortSocket::open(self.is_v4, port, self.interface.as_deref(), self.path.is_some())?;
+        *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(socket));
         Ok(())
     }
 
