@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use super::kernel_congestion::choose_congestion;
 use super::kernel_info::stream_info;
 use super::meter::{Meter, SharedTally};
 use super::stream_info::StreamInfo;
@@ -123,23 +124,24 @@ impl KernelEngine {
 
     fn socket(&self, like: SocketAddr, is_plain_tcp: bool) -> io::Result<TcpSocket> {
         let protocol = if is_plain_tcp { Protocol::TCP } else { Protocol::MPTCP };
-        let open = || Socket::new(Domain::for_address(like), Type::STREAM.nonblocking(), Some(protocol));
+        let open = || {
+            let socket = Socket::new(Domain::for_address(like), Type::STREAM.nonblocking(), Some(protocol));
+            let socket = socket.map_err(|error| match error.raw_os_error() {
+                Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT) => io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "this kernel has Multipath TCP switched off; set net.mptcp.enabled=1 with sysctl, or choose another engine",
+                ),
+                _ => error,
+            })?;
+            if let Some(name) = &self.congestion {
+                choose_congestion(&SockRef::from(&socket), name)?;
+            }
+            Ok::<_, io::Error>(socket)
+        };
         let socket = match &self.namespace {
             Some(namespace) => namespace.run(open)?,
             None => open(),
-        };
-        let socket = socket.map_err(|error| match error.raw_os_error() {
-            Some(libc::EPROTONOSUPPORT | libc::ENOPROTOOPT) => io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this kernel has Multipath TCP switched off; set net.mptcp.enabled=1 with sysctl, or choose another engine",
-            ),
-            _ => error,
-        })?;
-        if let Some(name) = &self.congestion {
-            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
-                io::Error::new(error.kind(), format!("the kernel's congestion control {name}: {error}"))
-            })?;
-        }
+        }?;
         self.options.set(&SockRef::from(&socket))?;
         Ok(TcpSocket::from_std_stream(socket.into()))
     }
@@ -251,7 +253,7 @@ impl KernelStream {
 
     /// Chooses the congestion control of all subflows, present and future, by the kernel's name for it.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
-        socket2::SockRef::from(&self.inner).set_tcp_congestion(name.as_bytes())
+        choose_congestion(&SockRef::from(&self.inner), name)
     }
 
     /// Name of the congestion control.

@@ -5,6 +5,8 @@
 #[cfg(feature = "kernel")]
 mod kernel;
 #[cfg(feature = "kernel")]
+mod kernel_congestion;
+#[cfg(feature = "kernel")]
 mod kernel_info;
 #[cfg(feature = "kernel")]
 mod meter;
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 #[cfg(feature = "kernel")]
 pub use kernel::{KernelEngine, KernelListener, KernelStream, SocketOptions, socket_info};
+#[cfg(feature = "kernel")]
+pub use kernel_congestion::{CongestionRefused, choose_congestion};
 #[cfg(feature = "kernel")]
 pub use kernel_info::is_multipath;
 pub use polypath_mptcp::SubflowInfo;
