@@ -33,7 +33,7 @@ pub enum SetupError {
     },
     /// The process may not change the network.
     #[error(
-        "changing routes and address translation needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel"
+        "changing routes and address translation needs the capability CAP_NET_ADMIN: run as root, or choose engine udp or kernel"
     )]
     Permission,
     /// A step failed.

@@ -113,7 +113,7 @@ impl Underlay for Uplinks {
             // The kernel takes no packets to or from it from a device.
             return Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
-                "it is this system itself, which engine tun reaches by its other addresses only; expected 127.0.0.1, an uplink's address, or --engine kernel",
+                "it is this system itself, which engine tun reaches by its other addresses only; expected 127.0.0.1, an uplink's address, or engine kernel",
             ));
         }
         let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);

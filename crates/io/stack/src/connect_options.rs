@@ -25,7 +25,7 @@ impl ConnectOptions {
     pub(crate) async fn in_time<T>(
         &self,
         remote: SocketAddr,
-        expected: Option<&str>,
+        expected: Option<String>,
         connecting: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
         let Some(limit) = self.timeout else { return connecting.await };

@@ -14,7 +14,7 @@ use polypath_netsetup::abilities::Abilities;
 use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
 use polypath_netsetup::{GuardianCommand, NetworkSetup, SetupError, SetupOptions};
 use polypath_stack::engine::{Keepalive, KernelEngine};
-use polypath_stack::udp::{UdpOptions, UdpPath};
+use polypath_stack::udp::{UdpError, UdpOptions, UdpPath};
 use polypath_stack::{Engine, Stack, UplinkPreference, udp};
 use polypath_system::Namespace;
 use polypath_units::named::Named;
@@ -505,7 +505,10 @@ impl EngineArguments {
         if options.paths.is_empty() {
             options.use_uplinks(&namespace).map_err(Failure::run)?;
         }
-        Stack::udp(&namespace, &options).map(Engine::Stack).map_err(Failure::run)
+        Stack::udp(&namespace, &options).map(Engine::Stack).map_err(|error| match UdpError::of(&error) {
+            Some(UdpError::PortInUse { .. }) => Failure::run(format!("{error} (--udp-port)")),
+            _ => Failure::run(error),
+        })
     }
 
     /// The interfaces that were named, and what each is for.

@@ -79,7 +79,7 @@ impl Engine {
         format!("no answer from {remote} yet{}", expected.unwrap_or_default())
     }
 
-    fn expected_of_peers(&self) -> Option<&'static str> {
+    fn expected_of_peers(&self) -> Option<String> {
         match self {
             Self::Stack(stack) => stack.expected_of_peers(),
             #[cfg(feature = "kernel")]

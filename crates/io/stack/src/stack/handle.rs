@@ -141,7 +141,8 @@ impl Stack {
     }
 
     /// What a peer may lack that does not answer.
-    pub fn expected_of_peers(&self) -> Option<&'static str> {
+    #[must_use]
+    pub fn expected_of_peers(&self) -> Option<String> {
         self.shared.underlay(|underlay| underlay.expected_of_peers()).flatten()
     }
 

@@ -45,7 +45,7 @@ pub trait Underlay: fmt::Debug + Send {
     fn expose(&self, port: u16, is_held: bool) -> io::Result<()>;
 
     /// What a peer may lack that does not answer, if it has to have more than an open port.
-    fn expected_of_peers(&self) -> Option<&'static str> {
+    fn expected_of_peers(&self) -> Option<String> {
         None
     }
 

@@ -18,6 +18,7 @@ mod allowance;
 pub mod attacks;
 mod datagram;
 mod driver;
+mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -47,6 +48,7 @@ use std::time::Duration;
 
 use address::{OwnPath, network_addr, stack_addr};
 use driver::{DriverShared, UdpTransmit};
+pub use error::UdpError;
 use interfaces::Interfaces;
 use options::first_uplink;
 pub use options::{DEFAULT_PORT, UdpOptions, UdpPath};
@@ -99,6 +101,7 @@ impl Stack {
             shared: shared.clone(),
             interfaces,
             is_reachable: options.is_reachable,
+            port: options.port,
             namespace: namespace.clone(),
         }));
         tokio::spawn(named.follow(namespace.clone(), Arc::downgrade(&shared)));
@@ -199,12 +202,14 @@ struct Encapsulation {
     /// Of this end's paths, in their order.
     interfaces: Vec<Option<String>>,
     is_reachable: bool,
+    /// The UDP port of peers.
+    port: u16,
     namespace: Namespace,
 }
 
 impl Underlay for Encapsulation {
-    fn expected_of_peers(&self) -> Option<&'static str> {
-        Some("a Polypath there with the engine udp, at the same UDP port (--udp-port, UdpOptions::port)")
+    fn expected_of_peers(&self) -> Option<String> {
+        Some(format!("a Polypath there with engine udp, at UDP port {} as here", self.port))
     }
 
     fn listens_at(&self, local: SocketAddr) -> SocketAddr {
@@ -215,8 +220,7 @@ impl Underlay for Encapsulation {
 
     fn may_listen(&self, local: SocketAddr) -> io::Result<()> {
         if !self.is_reachable {
-            let text = "this stack only connects: nobody can reach it; expected UdpOptions::server(), or is_reachable";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            return Err(UdpError::OnlyConnects.into());
         }
         // Any UDP port will do to ask the system whether the address is its own.
         let at = SocketAddr::new(local.ip(), 0);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::task::{Context, Waker};
 
+use polypath_system::in_context;
 use quinn_udp::UdpSocketState;
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -14,6 +15,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use super::address::OwnPath;
+use super::error::UdpError;
 use super::refusals::next_refusal;
 
 /// Buffers of the kernel for each socket. A millisecond at 10 Gbit/s must fit; with room for more, all that may be under way stands
@@ -157,14 +159,9 @@ impl PortSocket {
         }
         let any: SocketAddr =
             if is_v4 { (Ipv4Addr::UNSPECIFIED, port).into() } else { (Ipv6Addr::UNSPECIFIED, port).into() };
-        socket.bind(&any.into()).map_err(|error| {
-            let tip = match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    "; another can be had, at both ends (--udp-port, UdpOptions::port)"
-                }
-                _ => "",
-            };
-            io::Error::new(error.kind(), format!("can't use UDP port {port}: {error}{tip}"))
+        socket.bind(&any.into()).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => UdpError::PortInUse { port, source }.into(),
+            _ => in_context(format!("can't use UDP port {port}"), source),
         })?;
         let socket = UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&socket).into())?;

@@ -201,7 +201,8 @@ async fn two_ends_cannot_have_one_port() {
     let options = UdpOptions { paths: Vec::new(), is_reachable: true, port: 16_824, ..UdpOptions::default() };
     let _first = Stack::udp(&namespace, &options).expect("a stack");
     let error = Stack::udp(&namespace, &options).expect_err("the port is taken");
+    assert!(matches!(UdpError::of(&error), Some(UdpError::PortInUse { port: 16_824, .. })), "{error:?}");
     let error = error.to_string();
-    let expected = "another can be had, at both ends (--udp-port, UdpOptions::port)";
+    let expected = "expected another one, the same at both ends";
     assert!(error.starts_with("can't use UDP port 16824") && error.ends_with(expected), "{error}");
 }

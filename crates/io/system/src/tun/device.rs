@@ -29,11 +29,11 @@ pub enum TunError {
     )]
     Missing,
     /// The process may not make one.
-    #[error("a TUN device needs the capability CAP_NET_ADMIN: run as root, or choose --engine udp or kernel")]
+    #[error("a TUN device needs the capability CAP_NET_ADMIN: run as root, or choose engine udp or kernel")]
     Permission,
     /// The process may not open the device node.
     #[error(
-        "this user may not open /dev/net/tun: expected its mode to be 0666 (`sudo chmod 0666 /dev/net/tun`), or root, or --engine udp or kernel"
+        "this user may not open /dev/net/tun: expected its mode to be 0666 (`sudo chmod 0666 /dev/net/tun`), or root, or engine udp or kernel"
     )]
     Forbidden,
     /// Another process has it.

@@ -1,0 +1,39 @@
+//! What a stack over UDP can't do.
+
+use std::io;
+
+/// Why a stack over UDP can't do what another choice would allow. Each front door has its own name for that choice, so it is found
+/// inside of the [`io::Error`] by [`UdpError::of`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UdpError {
+    /// Another program has the UDP port.
+    #[error("can't use UDP port {port}: {source}; expected another one, the same at both ends")]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It was asked to listen.
+    #[error("nobody can reach this stack, which only connects; expected one that is reachable")]
+    OnlyConnects,
+}
+
+impl UdpError {
+    /// The one inside of an error.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl From<UdpError> for io::Error {
+    fn from(error: UdpError) -> Self {
+        let kind = match error {
+            UdpError::PortInUse { .. } => io::ErrorKind::AddrInUse,
+            UdpError::OnlyConnects => io::ErrorKind::Unsupported,
+        };
+        Self::new(kind, error)
+    }
+}
