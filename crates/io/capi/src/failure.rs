@@ -40,15 +40,24 @@ pub(crate) fn report(error: &io::Error) {
     let code = ours.unwrap_or_else(|| polypath_relay::errno(error));
     let message = CString::new(error.to_string()).unwrap_or_default();
     LAST.with(|last| *last.borrow_mut() = message);
+    set_errno(code);
+}
+
+pub(crate) fn set_errno(code: c_int) {
     // SAFETY: always gives this thread's own variable.
     unsafe { *libc::__errno_location() = code };
 }
 
-/// Runs a call; a failure is reported and becomes `failed`, and so does a panic, which must not enter C.
+/// Runs a call. One that succeeds leaves `errno` as it was, whatever was tried on the way. A failure is reported and becomes `failed`, and so does a panic, which must not enter C.
 pub(crate) fn guard<T>(failed: T, call: impl FnOnce() -> io::Result<T>) -> T {
+    // SAFETY: always gives this thread's own variable.
+    let before = unsafe { *libc::__errno_location() };
     let result = catch_unwind(AssertUnwindSafe(call));
     match result.unwrap_or_else(|_| Err(number(libc::EIO, "a fault in Polypath itself"))) {
-        Ok(value) => value,
+        Ok(value) => {
+            set_errno(before);
+            value
+        }
         Err(error) => {
             report(&error);
             failed

@@ -20,13 +20,13 @@ use std::sync::{Arc, Weak};
 
 use address::{address, storage, write_address};
 pub use failure::polypath_strerror;
-use failure::{errno_failure, guard, number, report};
+use failure::{errno_failure, guard, number, report, set_errno};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
 use open_engines::{carried, listening, own_listening};
 use options::SocketOptions;
-use polypath_relay::{EngineChoice, Relay};
-use polypath_stack::engine::{SubflowInfo, socket_info};
+use polypath_relay::{EngineChoice, Relay, in_words_of_settings};
+use polypath_stack::engine::{SubflowInfo, choose_congestion, socket_info};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// Connections waiting to be accepted.
@@ -114,7 +114,7 @@ fn kernel_socket(is_plain_tcp: bool, like: &SockAddr, options: &SocketOptions<'_
             _ => error,
         })?;
     if let Some(name) = options.congestion {
-        socket.set_tcp_congestion(name.as_bytes())?;
+        choose_congestion(&SockRef::from(&socket), name)?;
     }
     socket.set_nonblocking(options.is_nonblocking)?;
     Ok(socket)
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
             EngineChoice::PlainTcp => Carrier::Kernel { is_plain_tcp: true },
             EngineChoice::Relay(mut choices) => {
                 choices.detached_guardian = guardian::guardian();
-                let relay = Arc::new(Relay::start(&choices)?);
+                let relay = Arc::new(Relay::start(&choices).map_err(in_words_of_settings)?);
                 let carrier = Carrier::Relay(Arc::downgrade(&relay));
                 open_engines::add(relay)?;
                 carrier
@@ -171,7 +171,8 @@ pub unsafe extern "C" fn polypath_connect(
     length: socklen_t,
     options: *const c_char,
 ) -> c_int {
-    guard(-1, || {
+    let mut progress = None;
+    let fd = guard(-1, || {
         // SAFETY: as the caller of this function promises.
         let (engine, remote, options) = unsafe { (engine(of)?, address(remote, length)?, text(options)?) };
         let options = SocketOptions::parse(options)?;
@@ -191,14 +192,19 @@ pub unsafe extern "C" fn polypath_connect(
         };
         match connected {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
-                let fd = socket.into_raw_fd();
-                // Not a failure, but the caller wants to know.
-                report(&error);
-                Ok(fd)
+                progress = Some(error);
+                Ok(socket.into_raw_fd())
             }
             result => result.map(|()| socket.into_raw_fd()),
         }
-    })
+    });
+    match progress {
+        // Not a failure, but the caller wants to know.
+        Some(error) => report(&error),
+        None if fd >= 0 => set_errno(0),
+        None => {}
+    }
+    fd
 }
 
 /// # Safety
@@ -228,7 +234,7 @@ pub unsafe extern "C" fn polypath_listen(
                 let socket = loopback_socket(options.is_nonblocking)?;
                 socket.bind(&SockAddr::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
                 socket.listen(BACKLOG)?;
-                relay.listen(socket.as_fd(), local, false)?;
+                relay.listen(socket.as_fd(), local, false).map_err(in_words_of_settings)?;
                 socket
             }
         };
@@ -448,7 +454,7 @@ pub unsafe extern "C" fn polypath_set(fd: c_int, name: *const c_char, value: *co
                 "with engines tun and udp the congestion control is chosen by polypath_connect or polypath_open",
             ));
         }
-        SockRef::from(&fd).set_tcp_congestion(value.as_bytes())?;
+        choose_congestion(&SockRef::from(&fd), value)?;
         Ok(0)
     })
 }

@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
   int is_server = !strcmp(argv[1], "serve"), is_poll = !strcmp(argv[1], "poll");
   EXPECT(polypath_open("engine=quic") == NULL && errno == EINVAL);
   EXPECT(polypath_open("engine=udp,judge_paths=yes") == NULL && errno == EINVAL);
+  EXPECT(polypath_open("engine=udp,interface=lo,interface=lo") == NULL && strstr(polypath_strerror(), "lo is named twice"));
   EXPECT(polypath_connect(NULL, NULL, 0, NULL) == -1 && errno == EINVAL);
   const char *choice = getenv("ENGINE");
   int is_kernel = !choice;
@@ -35,15 +36,22 @@ int main(int argc, char **argv) {
     EXPECT(fd >= 0 && polypath_close(listener) == 0);
     EXPECT(polypath_info(fd, &info) == 0 && info.subflow_count >= 1);
   } else {
-    errno = 0;
+    /* The kernel's Multipath TCP takes any name by itself. */
+    EXPECT(polypath_connect(engine, generic, length, "congestion=nosuch") == -1 && errno == EINVAL);
+    EXPECT(strstr(polypath_strerror(), "nosuch") && strstr(polypath_strerror(), "reno"));
     fd = polypath_connect(engine, generic, length, is_poll ? "nonblocking" : "congestion=reno");
     EXPECT(fd >= 0);
     if (is_poll) {
       EXPECT(errno == EINPROGRESS);
       wait_for(fd, POLLOUT);
       EXPECT(polypath_error(fd) == 0);
-    } else if (is_kernel) {
-      EXPECT(polypath_set(fd, "congestion", "cubic") == 0);
+    } else {
+      EXPECT(errno == 0);
+    }
+    if (!is_poll && is_kernel) {
+      errno = EXDEV;
+      EXPECT(polypath_set(fd, "congestion", "cubic") == 0 && errno == EXDEV);
+      EXPECT(polypath_set(fd, "congestion", "nosuch") == -1 && errno == EINVAL);
       EXPECT(polypath_set(fd, "colour", "red") == -1 && errno == ENOPROTOOPT);
     }
     EXPECT(polypath_getpeername(fd, generic, &length) == 0 && ntohs(address.sin_port) == atoi(argv[3]));

@@ -96,6 +96,14 @@ fn setting(word: &str) -> (String, Option<&str>) {
     (if key == "congestion_control" { "congestion".into() } else { key }, value)
 }
 
+fn add_once(names: &mut Vec<String>, word: &str, name: &str) -> Result<(), ChoiceError> {
+    if names.iter().any(|known| known == name) {
+        return Err(unexpected(word, &format!("each interface once; {name} is named twice")));
+    }
+    names.push(name.to_string());
+    Ok(())
+}
+
 fn unexpected(word: &str, expected: &str) -> ChoiceError {
     ChoiceError { word: word.to_string(), expected: expected.to_string() }
 }
@@ -127,6 +135,7 @@ impl EngineChoice {
         }
         for word in words(text).filter(|word| !word.starts_with("engine=")) {
             match &mut choice {
+                _ if word == "engine" => return Err(unexpected(word, ENGINES)),
                 Self::Relay(choices) => choices.set(word)?,
                 Self::Auto { ours, is_particular } => {
                     ours.set(word)?;
@@ -174,8 +183,8 @@ impl RelayChoices {
         let bad = || unexpected(word, SETTINGS);
         let (key, value) = setting(word);
         match (value.map(|value| (&*key, value)), self.driver) {
-            (Some(("interface", name)), _) => self.interfaces.push(name.to_string()),
-            (Some(("backup", name)), _) => self.backups.push(name.to_string()),
+            (Some(("interface", name)), _) => add_once(&mut self.interfaces, word, name)?,
+            (Some(("backup", name)), _) => add_once(&mut self.backups, word, name)?,
             (Some(("announce", text)), driver) => {
                 let with_port = || text.parse::<SocketAddr>().ok().filter(|_| driver == Driver::Tun);
                 let announced = match text.parse() {
@@ -333,6 +342,9 @@ mod tests {
             ("engine=quic", "'engine=quic'", "engine=udp"),
             ("interface=eth0", "'interface=eth0'", "engine=kernel"),
             ("engine=tcp interface=eth0", "'interface=eth0'", "kernel's engines"),
+            ("engine", "'engine'", "engine=kernel, engine=tcp"),
+            ("engine=udp,interface=wlan0,interface=wlan0", "'interface=wlan0'", "wlan0 is named twice"),
+            ("engine=tun,backup=wlan0,backup=wlan0", "'backup=wlan0'", "wlan0 is named twice"),
             ("engine=tun,reachable", "'reachable'", "with engine=udp only"),
             ("engine=udp,engine=tun", "'engine=tun'", "once"),
             ("engine=udp udp_port=7000 udp-port=7001", "'udp-port=7001'", "once"),

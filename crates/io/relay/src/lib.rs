@@ -13,6 +13,7 @@ pub mod keeper;
 mod lack;
 mod pump;
 mod settings;
+mod wording;
 
 use std::collections::HashMap;
 use std::io;
@@ -29,7 +30,6 @@ use join::{Hub, Meeting};
 pub use lack::Lack;
 use polypath_control::{offer_as, process_name};
 use polypath_netsetup::abilities::Interfaces;
-use polypath_netsetup::uplinks::UplinkError;
 pub use polypath_netsetup::{DetachedGuardian, guard_detached};
 use polypath_stack::engine::ConnectOptions;
 use polypath_stack::stack::{Stack, StackStream};
@@ -39,6 +39,8 @@ use socket2::SockRef;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+pub use wording::in_words_of_settings;
+use wording::into_io;
 
 /// How long the end of a relay waits for peers to acknowledge what was written.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -423,29 +425,6 @@ impl RelayShared {
 /// Whether nothing listens any more where a connection was to be delivered.
 fn is_over(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
-}
-
-fn into_io(error: UplinkError) -> io::Error {
-    use polypath_netsetup::SetupError;
-    use polypath_system::tun::TunError;
-    let kind = match &error {
-        UplinkError::Tun(TunError::Permission | TunError::Forbidden)
-        | UplinkError::Setup(SetupError::Permission) => io::ErrorKind::PermissionDenied,
-        UplinkError::Setup(SetupError::NoSuchInterface { .. }) => io::ErrorKind::InvalidInput,
-        UplinkError::Setup(SetupError::NoUplink) => io::ErrorKind::NetworkUnreachable,
-        UplinkError::Setup(SetupError::PortInUse { .. }) => io::ErrorKind::AddrInUse,
-        _ => io::ErrorKind::Other,
-    };
-    let code = match &error {
-        UplinkError::Io(error)
-        | UplinkError::Setup(SetupError::Io(error))
-        | UplinkError::Tun(TunError::Io { error, .. }) => Some(errno(error)),
-        _ => None,
-    };
-    match code {
-        Some(errno) => carried::numbered(errno, &error.to_string()),
-        None => io::Error::new(kind, error),
-    }
 }
 
 /// Runs `work`, whose threads get no signals: those are the program's business, and its handlers expect its threads.
