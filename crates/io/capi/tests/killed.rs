@@ -14,15 +14,33 @@ use std::time::Duration;
 use compiler::{cc, compile, has_compiler};
 use polypath_testbed::{Testbed, built, is_root_or_skip};
 
-/// Compiles the program with the shared library, or with the archive.
-fn compile_with(to: &Path, is_static: bool) {
-    if !is_static {
-        return compile("tests/killed.c", to);
-    }
+/// How a program has the library.
+#[derive(Clone, Copy, Debug)]
+enum Linked {
+    Shared,
+    /// From the archive, and the C library from its shared one.
+    Archive,
+    /// Everything from archives.
+    Static,
+}
+
+/// What a program needs beside the archive.
+fn libraries_of_archive() -> impl Iterator<Item = &'static str> {
+    let lines = include_str!("../polypath.pc.in").lines();
+    lines.filter_map(|line| line.strip_prefix("Libs.private:")).flat_map(str::split_whitespace)
+}
+
+fn compile_with(to: &Path, linked: Linked) {
+    let flag = match linked {
+        Linked::Shared => return compile("tests/killed.c", to),
+        Linked::Archive => None,
+        Linked::Static => Some("-static"),
+    };
     let mut cc = cc("tests/killed.c", to);
-    cc.arg(built().join("libpolypath.a"));
-    cc.args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"]);
-    assert!(cc.status().expect("cc").success(), "killed.c compiles");
+    cc.args(flag).arg(built().join("libpolypath.a")).args(libraries_of_archive());
+    let output = cc.output().expect("cc");
+    // It warns of names of hosts, which no program here looks up.
+    assert!(output.status.success(), "{linked:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The processes that wait for the end of one with records in `directory`.
@@ -87,10 +105,10 @@ fn nothing_stays_behind_a_program_that_is_killed() {
     if !has_compiler("programs that are killed") || !is_root_or_skip("programs that are killed") {
         return;
     }
-    for is_static in [false, true] {
+    for linked in [Linked::Shared, Linked::Archive, Linked::Static] {
         let directory = tempfile::tempdir().expect("a folder");
         let program = directory.path().join("killed");
-        compile_with(&program, is_static);
+        compile_with(&program, linked);
         let testbed = Testbed::new(1).expect("namespaces");
         let scene = Scene { testbed, directory, program };
         scene.words_of("ip", &["route", "add", "default", "via", "10.77.0.2"]);
@@ -108,12 +126,12 @@ fn nothing_stays_behind_a_program_that_is_killed() {
             drop(child.stdin.take());
             assert_eq!(child.wait().expect("it ends").signal(), Some(signal), "{end}");
             scene.wait();
-            assert_eq!(scene.network(), before, "{end}, archive {is_static}");
+            assert_eq!(scene.network(), before, "{end}, {linked:?}");
         }
         let mut child = scene.start("stay");
         drop(child.stdin.take());
         assert!(child.wait().expect("it ends").success());
         assert!(guardians(scene.directory.path()).is_empty(), "it ends with the engine");
-        assert_eq!(scene.network(), before, "freed, archive {is_static}");
+        assert_eq!(scene.network(), before, "freed, {linked:?}");
     }
 }
