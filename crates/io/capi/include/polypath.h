@@ -48,17 +48,19 @@ struct polypath_info {
  *   engine=udp         Polypath's stack in UDP datagrams, to another Polypath; needs no privileges
  *   engine=auto        tun where this host allows it, else kernel, else tcp; with other settings than keepalive, tun or a failure
  * and for tun, udp and auto, the first three as often as needed:
- *   interface=NAME     an interface to use; all with an address and a default route if none is named (udp: the system's
- *                      route)
- *   backup=NAME        an interface to use only when no other works
+ *   interface=NAME     an interface to use, each once; all with an address and a default route if none is named (udp: the
+ *                      system's route)
+ *   backup=NAME        an interface to use only when no other works, each once
  *   announce=ADDRESS   where peers reach this end, if not at its own addresses; tun: ADDRESS:PORT too
  *   scheduler=NAME, congestion=NAME, path_manager=NAME
  *   judge_paths=never, foreign or always: whose paths to judge when they send to this end
- *   keepalive=SECONDS  idle time until a silent peer is probed; it is given up, with ETIMEDOUT, a minute later if it answers
- *                      none of six probes; 0 never probes, 60 is the default (kernel's engines: setsockopt, SO_KEEPALIVE)
+ *   keepalive=SECONDS  idle time until a silent peer is probed. It is given up a minute later if it answers none of six
+ *                      probes: polypath_error is ETIMEDOUT. With several paths that takes up to ten seconds more. 0 never
+ *                      probes, 60 is the default (kernel's engines: setsockopt, SO_KEEPALIVE)
  *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
  *   reachable          take connections from others (udp; needed for polypath_listen)
- * EINVAL for anything else, and for what is given twice where one is expected; EPERM without the privileges. */
+ * EINVAL for anything else, and for what is given twice where one is expected; EPERM without the privileges; EMFILE where
+ * descriptors run out. */
 polypath_engine *polypath_open(const char *options);
 
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
@@ -73,11 +75,12 @@ void polypath_free(polypath_engine *engine);
 /* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", and with engines tun and udp
  * "scheduler=NAME" and "timeout_ms=NUMBER" (ETIMEDOUT after that time), with commas or spaces between. A nonblocking connection is
  * returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready; it becomes writable when
- * it is, and polypath_error tells how it went. */
+ * it is, and polypath_error tells how it went. A connection that is ready sets errno to 0. */
 int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, socklen_t length, const char *options);
 
 /* Listens. Options: as for polypath_connect, without a time limit; accepted connections take on the congestion control
- * (kernel's engines). The descriptor becomes readable when there is a connection to accept. */
+ * (kernel's engines). The descriptor becomes readable when there is a connection to accept. With engines tun and udp, a
+ * program short of descriptors gets connections once there are three again: one for each side, one to accept with. */
 int polypath_listen(polypath_engine *engine, const struct sockaddr *local, socklen_t length, const char *options);
 
 /* As accept(2), getsockname(2), getpeername(2), shutdown(2) and close(2). */
@@ -89,12 +92,16 @@ int polypath_close(int fd);
 
 /* As setsockopt(2) and getsockopt(2). With engines tun and udp, SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
  * TCP_USER_TIMEOUT, SO_SNDBUF and SO_RCVBUF reach the stack, which setsockopt(2) alone leaves to the loopback interface;
- * TCP_NODELAY, TCP_CORK, and SO_LINGER with a time of 0 work by either. TCP_CONGESTION is ENOPROTOOPT there. */
+ * TCP_NODELAY, TCP_CORK, and SO_LINGER with a time of 0 work by either. TCP_CONGESTION is ENOPROTOOPT there.
+ *
+ * Without TCP_USER_TIMEOUT, data that a peer never acknowledges ends its connection after some ten minutes. One that the
+ * program has closed ends after three. */
 int polypath_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
 int polypath_getsockopt(int fd, int level, int name, void *value, socklen_t *length);
 
 /* What ended a connection, or kept it from opening: a number of errno, 0 for nothing, as getsockopt(SO_ERROR) tells it for
- * the kernel's engines. -1 on failure. */
+ * the kernel's engines. -1 on failure. With engines tun and udp, read and write say ECONNRESET whatever ended it, so it is
+ * this that tells a reset from a peer that no longer answers, ETIMEDOUT. */
 int polypath_error(int fd);
 
 /* State of a connection and its subflows. ENOTCONN once both sides have ended it. */
@@ -105,7 +112,8 @@ int polypath_info(int fd, struct polypath_info *info);
  * the name doesn't fit. */
 int polypath_interface(int fd, const struct polypath_subflow *subflow, char *name, size_t size);
 
-/* Sets "congestion" to the kernel's name of one. Anything else, or with another engine than the kernel's: ENOPROTOOPT. */
+/* Sets "congestion" to the kernel's name of one; EINVAL if it has none of that name, and EPERM if it is not for this user.
+ * Anything else, or with another engine than the kernel's: ENOPROTOOPT. */
 int polypath_set(int fd, const char *name, const char *value);
 
 /* What went wrong in this thread's last failed call, valid until its next failed call. Never NULL. */
