@@ -41,7 +41,7 @@ pub(super) struct Choice {
     pub(super) carrier: Carrier,
     /// The choice and its reason, in one line.
     pub(super) line: String,
-    /// Why it is not our own stack.
+    /// Why it is not our own stack, and what to do about it.
     pub(super) obstacle: Option<String>,
 }
 
@@ -145,13 +145,18 @@ pub(super) fn name(carrier: Carrier) -> &'static str {
 struct Obstacle {
     reason: String,
     command: Option<String>,
+    /// No engine can do without it.
+    is_of_all: bool,
 }
 
 impl Obstacle {
     fn in_words(&self) -> String {
         match &self.command {
-            Some(command) => format!("{}; expected `{command}` first{}", self.reason, self.warning()),
-            None => self.reason.clone(),
+            Some(command) => {
+                format!("{}; expected `{command}` first{}, or --engine udp", self.reason, self.warning())
+            }
+            None if self.is_of_all => format!("{}; `polypath doctor` tells of each interface", self.reason),
+            None => format!("{}; expected --engine udp", self.reason),
         }
     }
 
@@ -162,7 +167,7 @@ impl Obstacle {
 }
 
 fn obstacle(abilities: &Abilities, wanted: &Wanted<'_>) -> Option<Obstacle> {
-    let because = |reason: &str, command| Some(Obstacle { reason: reason.into(), command });
+    let because = |reason: &str, command| Some(Obstacle { reason: reason.into(), command, is_of_all: false });
     if let Some(failed) = wanted.failed {
         return because(&format!("our own stack did not start: {failed}"), None);
     }
@@ -178,7 +183,7 @@ fn obstacle(abilities: &Abilities, wanted: &Wanted<'_>) -> Option<Obstacle> {
     let reasons: Vec<String> = lacks.iter().map(Lack::to_string).collect();
     let commands = commands(abilities, wanted, &lacks);
     let command = (!commands.is_empty()).then(|| commands.join(" && "));
-    Some(Obstacle { reason: reasons.join(" and "), command })
+    Some(Obstacle { reason: reasons.join(" and "), command, is_of_all: lacks.contains(&Lack::Uplink) })
 }
 
 /// What mends it, in this order.
@@ -300,6 +305,19 @@ mod tests {
         let user = Abilities { is_admin: false, ..all() };
         let line = choose(&user, &Wanted { asked: &asked(&[], &["lte"]), ..WANTED }).line;
         assert!(line.contains("add 192.0.2.2 dev lte subflow backup`"), "{line}");
+    }
+
+    #[test]
+    fn what_keeps_the_stack_from_starting_comes_with_what_to_do() {
+        let obstacle = |abilities: Abilities| choose(&abilities, &WANTED).obstacle.expect("an obstacle");
+        let none = Abilities { uplinks: Vec::new(), ..all() };
+        let expected =
+            "no interface is up with an address and a route; `polypath doctor` tells of each interface";
+        assert_eq!(obstacle(none), expected);
+        let no_nft = obstacle(Abilities { has_nft: false, ..all() });
+        assert!(no_nft.ends_with("; expected `apt-get install nftables` first, or --engine udp"), "{no_nft}");
+        let container = obstacle(Abilities { is_admin: false, ..all() });
+        assert!(container.ends_with("/dev/net/tun); expected --engine udp"), "{container}");
     }
 
     #[test]

@@ -292,9 +292,9 @@ impl EngineArguments {
         };
         let choice = choose(abilities, &wanted);
         match (ours, &choice.obstacle) {
-            (Some(option), Some(obstacle)) => Err(Failure::Run(format!(
-                "{option} is for our own stack, which can't start: {obstacle}, or --engine udp"
-            ))),
+            (Some(option), Some(obstacle)) => {
+                Err(Failure::Run(format!("{option} is for our own stack, which can't start: {obstacle}")))
+            }
             _ => Ok(choice),
         }
     }
@@ -306,9 +306,7 @@ impl EngineArguments {
         let wanted =
             Wanted { is_local: false, listens, failed: None, command: &command, runs_program, asked: &asked };
         match choose(&look()?, &wanted).obstacle {
-            Some(obstacle) => {
-                Err(Failure::Run(format!("engine tun can't start: {obstacle}, or --engine udp")))
-            }
+            Some(obstacle) => Err(Failure::Run(format!("engine tun can't start: {obstacle}"))),
             None => Ok(()),
         }
     }
