@@ -76,6 +76,14 @@ impl Telling {
             Self::OverBar | Self::Line => complain(line),
         }
     }
+
+    /// As [`Telling::tell`] of what stays so: whoever reads a file afterwards wants to know it, too.
+    fn tell_for_good(self, line: &str) {
+        match self {
+            Self::OverBar if !io::stderr().is_terminal() => complain(line),
+            telling => telling.tell(line),
+        }
+    }
 }
 
 impl Watch {
@@ -132,7 +140,7 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: 
                 let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
                 let lines = seen.note_budgets(budgets, used);
                 drop(seen);
-                lines.iter().for_each(|line| telling.tell(line));
+                lines.iter().for_each(|line| telling.tell_for_good(line));
             }
             event = event => match (event, stack) {
                 (Ok((_, id, event)), Some(stack)) => {
