@@ -58,3 +58,50 @@ impl Drop for Watch {
         self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use polypath_testbed::{Testbed, is_root_or_skip};
+
+    use super::*;
+
+    /// Far more than the socket has room for.
+    const CHANGES: u32 = 4000;
+
+    fn ip(namespace: &Namespace, commands: &str) {
+        let mut ip = Command::new("ip");
+        ip.args(["-batch", "-"]).stdin(Stdio::piped());
+        let mut running = namespace.run(|| ip.spawn()).expect("the namespace").expect("iproute2");
+        let mut input = running.stdin.take().expect("a pipe");
+        input.write_all(commands.as_bytes()).expect("it reads");
+        drop(input);
+        assert!(running.wait().expect("it ends").success());
+    }
+
+    /// Messages that the system had no room for, by all sockets of the namespace.
+    fn lost(namespace: &Namespace) -> u64 {
+        let table = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/netlink"));
+        let table = table.expect("the namespace").expect("its sockets");
+        table.lines().filter_map(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok()).sum()
+    }
+
+    #[tokio::test]
+    async fn more_changes_than_the_system_keeps_are_a_change_and_no_end() {
+        if !is_root_or_skip("changes of the network") {
+            return;
+        }
+        let testbed = Testbed::new(1).expect("namespaces");
+        let mut watch = Watch::new(&testbed.client).expect("a watch");
+        // Nothing is read meanwhile: this is the only thread.
+        let flood: String =
+            (0..CHANGES).map(|n| format!("addr add 10.200.{}.{}/32 dev lo\n", n / 250, n % 250)).collect();
+        ip(&testbed.client, &flood);
+        assert!(lost(&testbed.client) > 0, "there was room for all of them");
+        assert_eq!(watch.changed().await, Some(()));
+        ip(&testbed.client, "addr add 10.201.0.1/32 dev lo\n");
+        assert_eq!(watch.changed().await, Some(()), "it goes on");
+    }
+}
