@@ -38,6 +38,20 @@ struct NamedPath {
     index: Option<u32>,
 }
 
+/// The interfaces of which the system told.
+#[derive(Debug, Default)]
+struct Changed {
+    indices: HashSet<u32>,
+    /// There was more to tell than there was room for.
+    is_incomplete: bool,
+}
+
+impl Changed {
+    fn may_contain(&self, index: u32) -> bool {
+        self.is_incomplete || self.indices.contains(&index)
+    }
+}
+
 /// The interfaces of the paths for which they were named.
 #[derive(Debug)]
 pub(super) struct Interfaces {
@@ -75,7 +89,7 @@ impl Interfaces {
         }
     }
 
-    fn look(&mut self, changed: &HashSet<u32>, namespace: &Namespace, shared: &DriverShared) {
+    fn look(&mut self, changed: &Changed, namespace: &Namespace, shared: &DriverShared) {
         for path in &mut self.named {
             let Ok(index) = name_to_index(&self.probe, &path.interface) else { continue };
             let is_other = path.index != Some(index);
@@ -87,7 +101,7 @@ impl Interfaces {
                 path.index = Some(index);
             }
             // What waits for the path asks at once whether it is back.
-            if (is_other || changed.contains(&index))
+            if (is_other || changed.may_contain(index))
                 && let Some(stack) = shared.stack()
             {
                 stack.add_path(path.endpoint);
@@ -96,18 +110,18 @@ impl Interfaces {
     }
 
     /// Waits until something may have changed; the interfaces of which the system told.
-    async fn changed(&self) -> HashSet<u32> {
-        let mut indices = HashSet::new();
+    async fn changed(&self) -> Changed {
+        let mut told = Changed::default();
         match &self.changes {
             Some(changes) => {
-                if let Ok(Ok(())) = tokio::time::timeout(LONGEST_WAIT, heard(changes, &mut indices)).await {
+                if let Ok(Ok(())) = tokio::time::timeout(LONGEST_WAIT, heard(changes, &mut told)).await {
                     tokio::time::sleep(QUIET).await;
-                    take(changes.get_ref(), &mut indices);
+                    take(changes.get_ref(), &mut told);
                 }
             }
             None => tokio::time::sleep(UNTOLD_WAIT).await,
         }
-        indices
+        told
     }
 }
 
@@ -137,24 +151,25 @@ fn changes() -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Waits for the next change.
-async fn heard(changes: &AsyncFd<OwnedFd>, indices: &mut HashSet<u32>) -> io::Result<()> {
+async fn heard(changes: &AsyncFd<OwnedFd>, told: &mut Changed) -> io::Result<()> {
     loop {
         let mut ready = changes.readable().await?;
         ready.clear_ready();
-        if take(changes.get_ref(), indices) {
+        if take(changes.get_ref(), told) {
             return Ok(());
         }
     }
 }
 
-/// Takes what the system has told; true if there was something, be it that more was to tell than there was room for.
-fn take(socket: impl AsFd, indices: &mut HashSet<u32>) -> bool {
+/// Takes what the system has told; true if there was something.
+fn take(socket: impl AsFd, told: &mut Changed) -> bool {
     let mut bytes = [0_u8; 8192];
     let mut is_any = false;
     loop {
         match recv(&socket, &mut bytes[..], RecvFlags::DONTWAIT) {
-            Ok((len, _)) => indices.extend(indices_of(&bytes[..len])),
-            Err(Errno::NOBUFS | Errno::INTR) => {}
+            Ok((len, _)) => told.indices.extend(indices_of(&bytes[..len])),
+            Err(Errno::NOBUFS) => told.is_incomplete = true,
+            Err(Errno::INTR) => continue,
             Err(_) => return is_any,
         }
         is_any = true;
@@ -174,4 +189,42 @@ fn indices_of(mut messages: &[u8]) -> Vec<u32> {
         messages = messages.get(len..).unwrap_or_default();
     }
     indices
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use polypath_testbed::{Testbed, is_root_or_skip};
+
+    use super::*;
+
+    /// Far more than the socket has room for.
+    const CHANGES: u32 = 4000;
+
+    #[tokio::test]
+    async fn where_messages_were_lost_any_interface_may_have_changed() {
+        if !is_root_or_skip("changes of interfaces") {
+            return;
+        }
+        let testbed = Testbed::new(1).expect("namespaces");
+        let runtime = tokio::runtime::Handle::current();
+        let interfaces = testbed.client.run(|| {
+            let _entered = runtime.enter();
+            Interfaces::new()
+        });
+        let interfaces = interfaces.expect("the namespace").expect("sockets");
+        let mut ip = Command::new("ip");
+        ip.args(["-batch", "-"]).stdin(Stdio::piped());
+        let mut running = testbed.client.run(|| ip.spawn()).expect("the namespace").expect("iproute2");
+        let mut input = running.stdin.take().expect("a pipe");
+        for n in 0..CHANGES {
+            writeln!(input, "addr add 10.200.{}.{}/32 dev lo", n / 250, n % 250).expect("it reads");
+        }
+        drop(input);
+        assert!(running.wait().expect("it ends").success());
+        let path = interfaces.index("path0").expect("the testbed's");
+        assert!(interfaces.changed().await.may_contain(path), "its messages may be among those lost");
+    }
 }
