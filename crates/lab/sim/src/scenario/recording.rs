@@ -1,15 +1,18 @@
 //! The connections of a running network over time, and what a run gives.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use polypath_mptcp::ConnectionConfig;
 use polypath_units::{BitRate, Instant};
+use polypath_wire::FourTuple;
 
-use super::result::{ChannelResult, ConnectionResult, LinkResult, RunResult, StreamResult};
+use super::result::{ChannelResult, ConnectionResult, LinkResult, RunResult, StreamResult, SubflowResult};
 use crate::app::TrafficReport;
 use crate::conversation::{Ends, TrafficEnd};
-use crate::network::{ChannelId, LinkId, Network, NetworkBuilder};
+use crate::network::{ChannelId, LinkId, Network, NetworkBuilder, NodeId};
 use crate::recorder::{StreamRecorder, SubflowRecorder};
 
 /// A connection that is recorded.
@@ -147,8 +150,12 @@ fn connection_result(lines: &[Line], network: &Network, running: Running) -> Con
     let Running { what, upload, download } = running;
     let Ends { opener: opening, acceptor: accepting } = what.ends;
     let [opener, acceptor] = [opening, accepting].map(|end| network.report(end));
-    let upload = what.upload.then(|| stream_result(lines, &what, network, upload, opening, acceptor));
-    let download = what.download.then(|| stream_result(lines, &what, network, download, accepting, opener));
+    let upload = what
+        .upload
+        .then(|| stream_result(lines, &what, network, upload, (opening, accepting.node), acceptor));
+    let download = what
+        .download
+        .then(|| stream_result(lines, &what, network, download, (accepting, opening.node), opener));
     ConnectionResult {
         name: what.name.clone(),
         from: network.node_name(opening.node).to_string(),
@@ -165,26 +172,39 @@ fn connection_result(lines: &[Line], network: &Network, running: Running) -> Con
     }
 }
 
+/// How many different links there are, if each subflow has one.
+fn kinds(links: &[Option<LinkId>]) -> usize {
+    let known: Option<BTreeSet<usize>> = links.iter().map(|link| link.map(LinkId::index)).collect();
+    known.map_or(0, |known| known.len())
+}
+
 fn stream_result(
     lines: &[Line],
     what: &Recorded,
     network: &Network,
     samples: Samples,
-    sender: TrafficEnd,
+    (sender, receiving): (TrafficEnd, NodeId),
     receiver: &TrafficReport,
 ) -> StreamResult {
     let Samples { stream, subflows } = samples;
     let last = receiver.last_received_at;
     let complete = what.planned_bytes.is_some_and(|bytes| receiver.received_bytes >= bytes);
     let span = last.unwrap_or(what.start).since(what.start);
-    let subflows: Vec<_> = subflows
-        .into_results()
-        .map(|(tuple, mut result)| {
-            let hop = network.next_hop(sender.node, tuple.local.addr, tuple.remote.addr);
-            result.link = hop.map(|channel| lines[channel.link().index()].name.clone());
-            result
-        })
-        .collect();
+    let (tuples, mut subflows): (Vec<FourTuple>, Vec<SubflowResult>) = subflows.into_results().unzip();
+    let at = |node, ends: &dyn Fn(&FourTuple) -> [IpAddr; 2]| -> Vec<Option<LinkId>> {
+        let hops = tuples.iter().map(|tuple| {
+            let [src, dst] = ends(tuple);
+            network.next_hop(node, src, dst).map(ChannelId::link)
+        });
+        hops.collect()
+    };
+    let at_sender = at(sender.node, &|tuple| [tuple.local.addr, tuple.remote.addr]);
+    let at_receiver = at(receiving, &|tuple| [tuple.remote.addr, tuple.local.addr]);
+    // Where subflows part is what tells them from each other: a server's one link, or a way all have in common, does not.
+    let links = if kinds(&at_receiver) > kinds(&at_sender) { at_receiver } else { at_sender };
+    for (subflow, link) in subflows.iter_mut().zip(links) {
+        subflow.link = link.map(|link| lines[link.index()].name.clone());
+    }
     StreamResult {
         planned_bytes: what.planned_bytes,
         bytes: receiver.received_bytes,

@@ -91,7 +91,7 @@ pub struct SubflowResult {
     pub local: String,
     /// Remote end.
     pub remote: String,
-    /// The link that its host sends it over.
+    /// The link that tells it from the others: that of the sender, or that of the receiver where those of the sender are one.
     pub link: Option<String>,
     /// Payload bytes sent, retransmissions included.
     pub sent_bytes: u64,

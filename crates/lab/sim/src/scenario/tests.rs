@@ -358,3 +358,27 @@ fn path_managers_that_are_none_are_told_from_those_that_are() {
     let line = error.unwrap_err().to_string();
     assert!(line.contains("hosts[0].endpoints[0].hard: comes without `budget`"), "{line}");
 }
+
+#[test]
+fn subflows_are_told_by_the_links_where_they_part() {
+    let links = [("wifi", "phone", "router"), ("lte", "phone", "router"), ("core", "router", "server")].map(
+        |(name, from, to)| {
+            format!(
+                "[[links]]\nname = \"{name}\"\nbetween = [\"{from}\", \"{to}\"]\nrate = \"10mbit\"\ndelay = \"5ms\"\n"
+            )
+        },
+    );
+    let text = format!(
+        "duration = \"5s\"\nseed = 1\n[[hosts]]\nname = \"phone\"\n[[hosts]]\nname = \"server\"\n[[routers]]\n\
+         name = \"router\"\n{}[[connections]]\nfrom = \"phone\"\nto = \"server\"\nbytes = \"1MB\"\ndirection = \"both\"\n",
+        links.concat()
+    );
+    let result = parse(&text).unwrap().run(&mut ()).unwrap();
+    let connection = &result.connections[0];
+    for stream in [&connection.upload, &connection.download] {
+        let subflows = &stream.as_ref().unwrap().subflows;
+        let links: std::collections::BTreeSet<_> =
+            subflows.iter().map(|subflow| subflow.link.as_deref()).collect();
+        assert_eq!(links.into_iter().collect::<Vec<_>>(), [Some("lte"), Some("wifi")]);
+    }
+}
