@@ -1,6 +1,7 @@
 //! `polypath lab` as people run it: results, resumption, comparison, and one clear line for each mistake.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -34,8 +35,9 @@ congestion = "lia"
 [baseline]
 congestion = "cubic"
 
-[[published]]
+[[expected]]
 text = "better than the better path"
+reason = "two paths carry more than one"
 variant = "LIA"
 at-least = 0.2
 "#;
@@ -192,6 +194,57 @@ fn a_mistake_is_one_line_with_file_line_and_key() {
 }
 
 #[test]
+fn files_come_from_standard_input_too() {
+    let folder = folder("lab-input");
+    let given = |arguments: &[&str], content: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_polypath"))
+            .args(arguments)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        child.stdin.take().expect("a pipe").write_all(content.as_bytes()).expect("it reads");
+        child.wait_with_output().expect("a child")
+    };
+    let arguments = ["lab", "run", "-", "--out", text(&folder), "--json", "--quiet", "--only", "one/LIA"];
+    let output = given(&arguments, &EXPERIMENT.replace("10s", "1s"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["run"], "one/LIA/1");
+    for (arguments, content, wanted) in [
+        (&["lab", "run", "-"][..], "name = 1", "standard input:1: name: "),
+        (&["emulate", "-"], "links = []", "standard input:1: links: is empty"),
+        (&["sim", "-"], "seed = 1\nduration = \"0s\"\n[[hosts]]", "standard input:3: hosts[0]: "),
+    ] {
+        let output = given(arguments, content);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+#[test]
+fn a_list_says_what_is_no_experiment_and_goes_on() {
+    let folder = folder("lab-list");
+    let document = "title = \"Two sets\"\nfigure = \"X Fig. 1\"\ndocument = \"X: Someone, Something, 2000\"";
+    fs::write(folder.join("two-sets.toml"), EXPERIMENT.replace("title = \"Two sets\"", document))
+        .expect("a file");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/wifi-lte.toml");
+    fs::copy(scenario, folder.join("a-scenario.toml")).expect("a file");
+    let listed = polypath(&["lab", "list", text(&folder)]);
+    let [out, message] =
+        [&listed.stdout, &listed.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(listed.status.success(), "{message}");
+    assert!(
+        message.ends_with("a-scenario.toml: no experiment, but a scenario, which `polypath sim` runs\n"),
+        "{message}"
+    );
+    assert!(out.contains("two-sets") && out.contains("(X Fig. 1)"), "{out}");
+    assert!(out.ends_with("\nX: Someone, Something, 2000\n"), "{out}");
+}
+
+#[test]
 fn a_killed_run_goes_on_where_it_was() {
     let folder = folder("lab-kill");
     let file = folder.join("two-sets.toml");
@@ -263,7 +316,7 @@ fn a_transfer_between_namespaces_gives_what_the_simulator_gives() {
     let small = EXPERIMENT
         .replace(bulk, transfer)
         .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics)
-        .split("[[published]]")
+        .split("[[expected]]")
         .next()
         .map(String::from);
     fs::write(&file, small.expect("a text")).expect("a file");
@@ -298,7 +351,7 @@ fn what_a_backend_can_not_do_is_said_before_anything_runs() {
     let of_blocks = EXPERIMENT
         .replace("kind = \"bulk\"\nduration = \"10s\"", blocks)
         .replace("metrics = [\"benefit-over-tcp\", \"goodput\"]", metrics);
-    let of_blocks = of_blocks.split("[[published]]").next().expect("a text");
+    let of_blocks = of_blocks.split("[[expected]]").next().expect("a text");
     for (content, backend, wanted) in [
         (of_blocks, "netns", "set 1, LIA: this backend carries bulk and transfer traffic"),
         (EXPERIMENT, "netns-kernel", "set 1, LIA: this kernel has no lia; it has"),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use polypath_config::Policies;
-use polypath_lab::experiment::{Experiment, Form, Topology};
+use polypath_lab::experiment::{Experiment, Form, Origin, Topology};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../experiments");
@@ -24,7 +24,7 @@ fn every_experiment_makes_sense_in_both_forms_and_is_called_like_its_file() {
             let experiment =
                 Experiment::load(&file, form, &Policies::default()).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(file.file_stem().and_then(|stem| stem.to_str()), Some(experiment.name.as_str()));
-            assert!(!experiment.published.is_empty(), "{}: nothing to compare with", experiment.name);
+            assert!(!experiment.claims.is_empty(), "{}: nothing to compare with", experiment.name);
             names.insert(experiment.name);
         }
     }
@@ -42,6 +42,43 @@ fn the_cheapest_run_of_every_parallel_experiment_carries_data() {
         let jobs = (0..experiment.run_count()).map(|index| experiment.job(index));
         let job = jobs.min_by_key(|job| job.cost()).expect("a run");
         assert!(job.run().received_bytes > 0, "{}: {job:?}", experiment.name);
+    }
+}
+
+/// What the documents are called in sources, and their letters in `figure`.
+const DOCUMENTS: [(&str, &str); 2] = [("P", "Paasch 2014, "), ("C", "Saini and Demirkaya, undated, ")];
+
+#[test]
+fn what_was_published_has_a_source_and_what_is_expected_a_reason() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/lab.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    for file in files() {
+        let experiment = Experiment::load(&file, Form::Full, &Policies::default())
+            .unwrap_or_else(|error| panic!("{error}"));
+        let (letter, document) = DOCUMENTS
+            .into_iter()
+            .find(|(letter, _)| experiment.figure.starts_with(&format!("{letter} ")))
+            .unwrap_or_else(|| panic!("{}: {}", experiment.name, experiment.figure));
+        let title = experiment.document.strip_prefix(&format!("{letter}: ")).unwrap_or_default();
+        let title = title.split("; ").next().unwrap_or_default();
+        assert!(
+            !title.is_empty() && page.contains(title),
+            "{}: docs/lab.md has no {title:?}",
+            experiment.name
+        );
+        for claim in &experiment.claims {
+            let place = match &claim.origin {
+                Origin::Expected { reason } => {
+                    assert!(reason.len() > 10, "{}: {}", experiment.name, claim.text);
+                    continue;
+                }
+                Origin::Published { source } => source.strip_prefix(document).unwrap_or_default(),
+            };
+            let number = place.strip_prefix("Fig. ").or(place.strip_prefix("ch. ")).unwrap_or_default();
+            let has_number = number.starts_with(|first: char| first.is_ascii_digit());
+            assert!(has_number, "{}: {:?} is no place of {document}", experiment.name, claim.origin);
+            assert!(!claim.text.contains("No counterpart"), "{}: {}", experiment.name, claim.text);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `polypath emulate`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
 use clap::Args;
@@ -19,12 +19,12 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::metrics::{LinkFigures, MetricsArguments};
-use super::{Failure, complain, print_json, print_line};
+use super::{Failure, complain, print_json, print_line, standard_input};
 
 #[derive(Args, Debug)]
 #[command(after_long_help = FORMAT)]
 pub(super) struct Arguments {
-    /// The links, and the interfaces between which they are
+    /// The links, and the interfaces between which they are; - for standard input
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// How long, such as 10s [default: what the file says, else until SIGINT or SIGTERM]
@@ -134,8 +134,16 @@ impl From<PortStatistics> for InterfaceSummary {
     }
 }
 
+fn load(file: &Path, policies: &Policies) -> Result<InterfaceLinks, Failure> {
+    if !standard_input::is_meant(file) {
+        return InterfaceLinks::load(file, policies).map_err(Failure::input);
+    }
+    let text = standard_input::read("links between interfaces")?;
+    InterfaceLinks::parse(standard_input::NAME, &text, policies).map_err(Failure::input)
+}
+
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
-    let plan = InterfaceLinks::load(&arguments.file, policies).map_err(Failure::input)?;
+    let plan = load(&arguments.file, policies)?;
     if arguments.dry_run {
         return show(&plan);
     }

@@ -73,6 +73,7 @@ mod sim;
 mod soak;
 #[cfg(feature = "full")]
 mod ss;
+mod standard_input;
 #[cfg(feature = "full")]
 mod top;
 #[cfg(feature = "full")]

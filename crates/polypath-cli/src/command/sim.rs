@@ -2,7 +2,6 @@
 
 mod words;
 
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration as SystemDuration;
 
@@ -13,7 +12,7 @@ use polypath_config::Policies;
 use polypath_sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
 use polypath_units::Instant;
 
-use super::{Failure, check_writable, complain, print_json, print_line, write_file};
+use super::{Failure, check_writable, complain, print_json, print_line, standard_input, write_file};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -54,27 +53,13 @@ impl Progress for Bar {
     }
 }
 
-/// More than a scenario has.
-const MAX_INPUT_BYTES: u64 = 64 << 20;
-
 /// Reads the scenario.
 fn load(file: &Path, policies: &Policies) -> Result<Scenario, Failure> {
-    if !is_standard_input(file) {
+    if !standard_input::is_meant(file) {
         return Scenario::load(file, policies).map_err(Failure::input);
     }
-    let mut text = String::new();
-    let read = io::stdin().take(MAX_INPUT_BYTES + 1).read_to_string(&mut text);
-    let wrong = |what: &dyn std::fmt::Display| {
-        Failure::Input(format!("standard input: can't be read ({what}); expected a scenario in TOML"))
-    };
-    if read.map_err(|error| wrong(&error))? as u64 > MAX_INPUT_BYTES {
-        return Err(wrong(&format_args!("more than {} MiB", MAX_INPUT_BYTES >> 20)));
-    }
-    Scenario::parse("standard input", &text, policies).map_err(Failure::input)
-}
-
-fn is_standard_input(file: &Path) -> bool {
-    file == Path::new("-")
+    let text = standard_input::read("a scenario")?;
+    Scenario::parse(standard_input::NAME, &text, policies).map_err(Failure::input)
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
@@ -87,7 +72,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     outputs.qlog = arguments.qlog.clone().or(outputs.qlog.take());
     outputs.pcap = arguments.pcap.clone().or(outputs.pcap.take());
     let beside = || {
-        if is_standard_input(&arguments.file) {
+        if standard_input::is_meant(&arguments.file) {
             PathBuf::from("polypath-sim.html")
         } else {
             arguments.file.with_extension("html")

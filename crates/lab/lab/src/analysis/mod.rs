@@ -11,7 +11,7 @@ use serde::Serialize;
 pub use compare::{CompareError, Comparison, Difference, compare};
 pub use worst::WorstSet;
 
-use crate::experiment::{Experiment, Metric, MetricKind, Published, RunKey};
+use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey};
 use crate::metrics::{Distribution, aggregation_benefit, sensitivity};
 use crate::run::{Outcome, PathSpec};
 
@@ -25,16 +25,16 @@ pub struct Analysis<'a> {
     typical: Vec<usize>,
 }
 
-/// A published fact and what was found.
+/// A claim and what was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding<'a> {
-    /// The fact.
-    pub published: &'a Published,
+    /// What was to be found.
+    pub claim: &'a Claim,
     /// The variant's name.
     pub variant: &'a str,
     /// The metric's name and the statistic, in words.
     pub measure: String,
-    /// What was found; none for facts without a counterpart here, or left out of the short form.
+    /// What was found; none for claims without a counterpart here, or left out of the short form.
     pub measured: Option<f64>,
     /// What is to hold here does; none if nothing is demanded.
     pub holds: Option<bool>,
@@ -156,36 +156,35 @@ impl<'a> Analysis<'a> {
         rows
     }
 
-    /// The published facts with what was found.
+    /// The claims with what was found.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding<'a>> {
-        self.experiment.published.iter().map(|published| self.finding(published)).collect()
+        self.experiment.claims.iter().map(|claim| self.finding(claim)).collect()
     }
 
-    fn finding(&self, published: &'a Published) -> Finding<'a> {
-        let metric = self.experiment.metrics[published.metric];
-        let points = match published.points.as_slice() {
+    fn finding(&self, claim: &'a Claim) -> Finding<'a> {
+        let metric = self.experiment.metrics[claim.metric];
+        let points = match claim.points.as_slice() {
             [] => (0..self.experiment.points.len()).collect(),
             points => points.to_vec(),
         };
-        let measured = published.variant.and_then(|variant| {
+        let measured = claim.variant.and_then(|variant| {
             let points = points.iter().filter(|point| **point < self.experiment.points.len());
             let values = points.flat_map(|point| {
-                let sets = self.sets(published.metric, variant, *point).iter().enumerate();
-                sets.filter(|(set, _)| published.set.is_none_or(|wanted| wanted == *set))
-                    .map(|(_, value)| *value)
+                let sets = self.sets(claim.metric, variant, *point).iter().enumerate();
+                sets.filter(|(set, _)| claim.set.is_none_or(|wanted| wanted == *set)).map(|(_, value)| *value)
             });
-            Distribution::of(values).map(|distribution| published.statistic.of(&distribution))
+            Distribution::of(values).map(|distribution| claim.statistic.of(&distribution))
         });
-        let demands = published.at_least.is_some() || published.at_most.is_some();
+        let demands = claim.at_least.is_some() || claim.at_most.is_some();
         let holds = measured.filter(|_| demands).map(|measured| {
-            published.at_least.is_none_or(|least| measured >= least)
-                && published.at_most.is_none_or(|most| measured <= most)
+            claim.at_least.is_none_or(|least| measured >= least)
+                && claim.at_most.is_none_or(|most| measured <= most)
         });
         Finding {
-            published,
-            variant: published.variant.map_or("", |variant| &self.experiment.variants[variant].name),
-            measure: format!("{} of {}", published.statistic.name(), metric.name),
+            claim,
+            variant: claim.variant.map_or("", |variant| &self.experiment.variants[variant].name),
+            measure: format!("{} of {}", claim.statistic.name(), metric.name),
             measured,
             holds,
         }

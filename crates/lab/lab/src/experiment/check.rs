@@ -6,12 +6,12 @@ use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, schedule
 use polypath_units::Duration;
 
 use super::file::{
-    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, PublishedFile, SweepFile, TopologyFile,
-    TopologyWord, TrafficFile, TrafficWord,
+    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, SweepFile, TopologyFile, TopologyWord,
+    TrafficFile, TrafficWord,
 };
 use super::{
-    Experiment, Form, Metric, NamedSet, Pace, Published, Setting, Statistic, SweepPoint, Topology, Traffic,
-    defaults, reduced, timeline,
+    Experiment, Form, Metric, NamedSet, Pace, Setting, SweepPoint, Topology, Traffic, claims, defaults,
+    reduced, timeline,
 };
 use crate::design;
 use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
@@ -80,6 +80,7 @@ pub(super) fn check(
         name: file.name,
         title: file.title,
         figure: file.figure.unwrap_or_default(),
+        document: file.document.unwrap_or_default(),
         description: file.description.unwrap_or_default().trim().to_string(),
         form,
         text: source.text.to_string(),
@@ -94,12 +95,9 @@ pub(super) fn check(
         traffic,
         repeats,
         metrics,
-        published: Vec::new(),
+        claims: Vec::new(),
     };
-    for (index, fact) in file.published.into_iter().enumerate() {
-        let fact = published(source, &format!("published[{index}]"), fact, &experiment)?;
-        experiment.published.push(fact);
-    }
+    experiment.claims = claims::all(source, (file.published, file.expected), &experiment)?;
     Ok(experiment)
 }
 
@@ -562,71 +560,4 @@ fn metrics(
         return Err(source.unknown("metrics", "metric", "", names));
     }
     Ok(metrics)
-}
-
-fn published(
-    source: Source<'_>,
-    key: &str,
-    fact: PublishedFile,
-    experiment: &Experiment,
-) -> Result<Published, FileError> {
-    let variants = experiment.variants.iter().map(|variant| variant.name.as_str());
-    let variant =
-        match &fact.variant {
-            None => None,
-            Some(name) => Some(variants.clone().position(|known| known == name).ok_or_else(|| {
-                source.unknown(format!("{key}.variant"), "variant", name, variants.clone())
-            })?),
-        };
-    let metric = match &fact.metric {
-        None => 0,
-        Some(name) => experiment.metrics.iter().position(|metric| metric.name == name).ok_or_else(|| {
-            let known = experiment.metrics.iter().map(|metric| metric.name);
-            source.unknown(format!("{key}.metric"), "metric of this experiment", name, known)
-        })?,
-    };
-    let statistic = match &fact.statistic {
-        None => Statistic::default(),
-        Some(name) => Statistic::by_name(name).ok_or_else(|| {
-            source.unknown(format!("{key}.statistic"), "statistic", name, Statistic::names())
-        })?,
-    };
-    let points = match &fact.at {
-        None => Vec::new(),
-        Some(label) => {
-            let labels = || experiment.points.iter().map(|point| point.label.as_str());
-            let points: Vec<usize> =
-                (0..).zip(labels()).filter(|(_, known)| known == label).map(|(point, _)| point).collect();
-            // The short form leaves points out; a fact about one of them has no counterpart then.
-            let is_left_out =
-                experiment.form == Form::Reduced && source.text.contains(&format!("\"{label}\""));
-            match points.is_empty() {
-                true if is_left_out => vec![usize::MAX],
-                true => {
-                    return Err(source.unknown(format!("{key}.at"), "value of the sweep", label, labels()));
-                }
-                false => points,
-            }
-        }
-    };
-    let set = match &fact.set {
-        None => None,
-        Some(name) => {
-            let names = || experiment.sets.iter().map(|set| set.name.as_str());
-            let position = names().position(|known| known == name);
-            Some(position.ok_or_else(|| source.unknown(format!("{key}.set"), "set", name, names()))?)
-        }
-    };
-    Ok(Published {
-        text: fact.text,
-        variant,
-        metric,
-        statistic,
-        points,
-        set,
-        value: fact.value,
-        at_least: fact.at_least,
-        at_most: fact.at_most,
-        remark: fact.remark.unwrap_or_default(),
-    })
 }

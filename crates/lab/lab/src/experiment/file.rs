@@ -27,6 +27,8 @@ pub(super) struct File {
     pub(super) title: String,
     /// Which figure of which document it reproduces.
     pub(super) figure: Option<String>,
+    /// The document that `figure` is of: its letter there, author, title, year.
+    pub(super) document: Option<String>,
     /// What is asked, and how it is measured here.
     pub(super) description: Option<String>,
     /// How the paths are put together.
@@ -63,9 +65,12 @@ pub(super) struct File {
     pub(super) metrics: Vec<String>,
     /// What is recorded over time besides; runs are shown over time then.
     pub(super) record: Option<RecordWord>,
-    /// What the document found, and what is to be found here.
+    /// What the document found.
     #[serde(default)]
     pub(super) published: Vec<PublishedFile>,
+    /// What is to be found here besides, for a reason of ours.
+    #[serde(default)]
+    pub(super) expected: Vec<ExpectedFile>,
     /// The short form. Default: there is the whole only.
     pub(super) reduced: Option<ReducedFile>,
 }
@@ -464,12 +469,14 @@ pub(super) struct BaselineFile {
     pub(super) congestion: String,
 }
 
-/// A fact of the document, and what is to hold here.
+/// A figure or a fact of the document, and how near to it ours is to be.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PublishedFile {
     /// What the document says, in words.
     pub(super) text: String,
+    /// Where it says so: document, year, and figure, table or section, such as "Paasch 2014, Fig. 4.18".
+    pub(super) source: String,
     /// Which variant is looked at; none for a fact without a counterpart here.
     pub(super) variant: Option<String>,
     /// Default: the first metric.
@@ -482,11 +489,37 @@ pub(super) struct PublishedFile {
     pub(super) set: Option<String>,
     /// The published number, if there is one.
     pub(super) value: Option<f64>,
-    /// What is to be reached here.
+    /// From here on ours agrees with it.
     pub(super) at_least: Option<f64>,
-    /// What is not to be exceeded here.
+    /// Up to here ours agrees with it.
     pub(super) at_most: Option<f64>,
     /// Why ours differs, when it does.
+    pub(super) remark: Option<String>,
+}
+
+/// What is to hold here, whatever the document says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct ExpectedFile {
+    /// What it is, in words.
+    pub(super) text: String,
+    /// Why it is to hold.
+    pub(super) reason: String,
+    /// Which variant is looked at.
+    pub(super) variant: String,
+    /// Default: the first metric.
+    pub(super) metric: Option<String>,
+    /// `min`, `p1`, `p5`, `p25`, `median`, `p75`, `p95`, `p99`, `max` or `mean`. Default `median`.
+    pub(super) statistic: Option<String>,
+    /// Which value of the sweep. Default: all of them.
+    pub(super) at: Option<String>,
+    /// Which set. Default: all of them.
+    pub(super) set: Option<String>,
+    /// What is to be reached; this or `at-most` is needed.
+    pub(super) at_least: Option<f64>,
+    /// What is not to be exceeded.
+    pub(super) at_most: Option<f64>,
+    /// Why it does not hold, when it does not.
     pub(super) remark: Option<String>,
 }
 

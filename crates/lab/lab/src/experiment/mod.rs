@@ -1,6 +1,7 @@
 //! Experiments: TOML files that say what is varied, what is sent, what is compared and what a document found.
 
 mod check;
+mod claims;
 pub mod defaults;
 mod file;
 mod job;
@@ -45,6 +46,8 @@ pub struct Experiment {
     pub title: String,
     /// Which figure of which document it reproduces.
     pub figure: String,
+    /// That document: its letter there, author, title, year.
+    pub document: String,
     /// What is asked, and how it is measured.
     pub(crate) description: String,
     /// The form.
@@ -73,8 +76,8 @@ pub struct Experiment {
     pub repeats: usize,
     /// What is computed from a run; the first is what figures show.
     pub metrics: Vec<Metric>,
-    /// Facts of the document, with what is to hold here.
-    pub published: Vec<Published>,
+    /// What the document found and what is expected here.
+    pub claims: Vec<Claim>,
 }
 
 /// How the paths of a set are put together.
@@ -167,11 +170,36 @@ pub enum Pace {
     Unlimited,
 }
 
-/// A fact of the document.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Published {
+/// Whose claim it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// A document's.
+    Published {
+        /// Document, year, and figure, table or section.
+        source: String,
+    },
+    /// Ours.
+    Expected {
+        /// Why it is to hold.
+        reason: String,
+    },
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self::Expected { reason: String::new() }
+    }
+}
+
+/// What a number of the results is to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Claim {
     /// In words.
     pub text: String,
+    /// Who says so.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Which variant is looked at, by number.
     pub variant: Option<usize>,
     /// Which metric, by number.
@@ -188,7 +216,7 @@ pub struct Published {
     pub(crate) at_least: Option<f64>,
     /// What is not to be exceeded here.
     pub(crate) at_most: Option<f64>,
-    /// Why ours differs.
+    /// Why it does not hold here.
     pub(crate) remark: String,
 }
 
@@ -233,7 +261,7 @@ impl Experiment {
     ///
     /// # Errors
     /// The first mistake in it.
-    pub(crate) fn parse(
+    pub fn parse(
         path: impl AsRef<Path>,
         text: &str,
         form: Form,
@@ -271,6 +299,14 @@ impl Form {
             Self::Reduced => "reduced",
             Self::Full => "full",
         }
+    }
+}
+
+impl Claim {
+    /// A document says so.
+    #[must_use]
+    pub const fn is_published(&self) -> bool {
+        matches!(self.origin, Origin::Published { .. })
     }
 }
 

@@ -33,8 +33,9 @@ congestion = "cubic"
 [baseline]
 congestion = "cubic"
 
-[[published]]
+[[expected]]
 text = "close to 1"
+reason = "buffers do not limit"
 variant = "LIA"
 at-least = 0.9
 
@@ -154,7 +155,7 @@ fn a_mistake_names_file_line_and_key() {
         (
             "variant = \"LIA\"",
             "variant = \"OLIA\"",
-            "small.toml:34: published[0].variant: unknown variant \"OLIA\"",
+            "small.toml:35: expected[0].variant: unknown variant \"OLIA\"",
         ),
         (
             "congestion = \"lia\"",
@@ -197,33 +198,33 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     let repeats = |count: &str| format!("repeats = {count}\nmetrics");
     for (old, new, message) in [
         ("\"10s\"", "\"0s\"", "small.toml:18: traffic.duration: no time to send; expected a time such as"),
-        ("\"5s\"", "\"0s\"", "small.toml:39: reduced.duration: no time to send; expected"),
+        ("\"5s\"", "\"0s\"", "small.toml:40: reduced.duration: no time to send; expected"),
         (
             "\"5s\"",
             "\"11s\"",
-            "small.toml:39: reduced.duration: 11 s is longer than the whole; expected at most 10 s",
+            "small.toml:40: reduced.duration: 11 s is longer than the whole; expected at most 10 s",
         ),
         (
             "sets = 5",
             "sets = 21",
-            "small.toml:38: reduced.sets: 21 is more than the whole has; expected at most 20",
+            "small.toml:39: reduced.sets: 21 is more than the whole has; expected at most 20",
         ),
         (
             "sets = 5",
             "repeats = 2",
-            "small.toml:38: reduced.repeats: 2 is more than the whole has; expected at most 1",
+            "small.toml:39: reduced.repeats: 2 is more than the whole has; expected at most 1",
         ),
         (
             "sets = 5",
             "levels = 2",
-            "small.toml:38: reduced.levels: 2, of what is not there; expected design.levels",
+            "small.toml:39: reduced.levels: 2, of what is not there; expected design.levels",
         ),
         (
             "sets = 5",
             "points = 2",
-            "small.toml:38: reduced.points: 2, of what is not there; expected the values",
+            "small.toml:39: reduced.points: 2, of what is not there; expected the values",
         ),
-        ("sets = 5", "sets = 0", "small.toml:38: reduced.sets: 0; expected 1 or more"),
+        ("sets = 5", "sets = 0", "small.toml:39: reduced.sets: 0; expected 1 or more"),
         (
             first,
             "[[variants]]\nname = \"CUBIC\"",
@@ -265,6 +266,13 @@ fn what_makes_no_sense_is_refused_with_what_would() {
             "small.toml:4: repeats: 40 sets, 1 values of the sweep, 4 variants",
         ),
         ("metrics", &repeats("18446744073709551"), "small.toml:4: repeats: "),
+        ("at-least = 0.9", "", "small.toml:32: expected[0]: expects nothing; expected at-least or at-most"),
+        ("buffers do not limit", "", "small.toml:34: expected[0].reason: says nothing; expected why"),
+        (
+            "[reduced]",
+            "[[published]]\ntext = \"x\"\nsource = \" \"\n[reduced]",
+            "small.toml:40: published[0].source: says nothing; expected document, year and place",
+        ),
         ("designs = 2", "designs = 0", "small.toml:14: design.designs: 0; expected 1 to 100000"),
         (
             "designs = 2",

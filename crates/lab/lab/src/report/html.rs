@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::figure::{self, Line, PALETTE, PALETTE_DARK, Sample};
 use super::markup::{colour, escape};
 use super::{demand, number, timeline};
-use crate::analysis::Analysis;
-use crate::experiment::{Experiment, Metric};
+use crate::analysis::{Analysis, Finding};
+use crate::experiment::{Experiment, Metric, Origin};
 use crate::result::{Manifest, Results};
 
 const STYLE: &str = "
@@ -87,23 +87,37 @@ fn write_page(page: &mut String, results: &Results, analysis: &Analysis<'_>) -> 
     Ok(())
 }
 
-/// The table "published / measured".
+/// The tables of what the document found, and of what is expected here.
 fn write_findings(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Result {
-    let findings = analysis.findings();
+    let (published, expected): (Vec<_>, Vec<_>) =
+        analysis.findings().into_iter().partition(|finding| finding.claim.is_published());
+    write_claims(page, ["Published and measured", "the document", "source"], &published)?;
+    write_claims(page, ["Expected here", "expected", "reason"], &expected)
+}
+
+fn write_claims(
+    page: &mut String,
+    [title, what, origin]: [&str; 3],
+    findings: &[Finding<'_>],
+) -> std::fmt::Result {
     if findings.is_empty() {
         return Ok(());
     }
-    page.push_str(
-        "<section><h2>Published and measured</h2><table><thead><tr><th>the document</th><th>value</th>\
-         <th class=\"words\">measured here</th><th>value</th><th>wanted</th></tr></thead><tbody>",
-    );
+    let has_values = findings.iter().any(|finding| finding.claim.value.is_some());
+    let value = if has_values { "<th>value</th>" } else { "" };
+    write!(
+        page,
+        "<section><h2>{title}</h2><table><thead><tr><th>{what}</th><th class=\"words\">{origin}</th>{value}\
+         <th class=\"words\">measured here</th><th>value</th><th>wanted</th></tr></thead><tbody>"
+    )?;
     for finding in findings {
+        let claim = finding.claim;
         let mark = match finding.holds {
             Some(true) => " class=\"good\"",
             Some(false) => " class=\"bad\"",
             None => "",
         };
-        let remark = match finding.published.remark.as_str() {
+        let remark = match claim.remark.as_str() {
             "" => String::new(),
             remark => format!("<small>{}</small>", escape(remark)),
         };
@@ -111,14 +125,19 @@ fn write_findings(page: &mut String, analysis: &Analysis<'_>) -> std::fmt::Resul
             "" => String::new(),
             variant => format!("{}, {}", escape(&finding.measure), escape(variant)),
         };
+        let (Origin::Published { source: origin } | Origin::Expected { reason: origin }) = &claim.origin;
+        let value = match has_values {
+            true => format!("<td>{}</td>", claim.value.map(number).unwrap_or_default()),
+            false => String::new(),
+        };
         write!(
             page,
-            "<tr><td class=\"words\">{}{remark}</td><td>{}</td><td class=\"words\">{what}</td><td{mark}>{}</td>\
-             <td>{}</td></tr>",
-            escape(&finding.published.text),
-            finding.published.value.map(number).unwrap_or_default(),
+            "<tr><td class=\"words\">{}{remark}</td><td class=\"words\">{}</td>{value}<td class=\"words\">{what}</td>\
+             <td{mark}>{}</td><td>{}</td></tr>",
+            escape(&claim.text),
+            escape(origin),
             finding.measured.map(number).unwrap_or_default(),
-            demand(finding.published).unwrap_or_default(),
+            demand(claim).unwrap_or_default(),
         )?;
     }
     page.push_str("</tbody></table></section>\n");
@@ -378,6 +397,7 @@ fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experim
     };
     let mut parameters = vec![
         ("Figure", experiment.figure.clone()),
+        ("Document", experiment.document.clone()),
         ("Form", manifest.form.name().to_string()),
         ("Traffic", experiment.traffic.to_string()),
         ("Sets", sets),

@@ -6,7 +6,7 @@ mod markup;
 mod timeline;
 
 use crate::analysis::Analysis;
-use crate::experiment::Published;
+use crate::experiment::Claim;
 use crate::result::Results;
 
 /// The report as one HTML page without any outside reference.
@@ -37,9 +37,9 @@ pub fn number(value: f64) -> String {
 
 /// What is to hold here, in words.
 #[must_use]
-pub fn demand(published: &Published) -> Option<String> {
-    let least = published.at_least.map(|least| format!("at least {least}"));
-    let most = published.at_most.map(|most| format!("at most {most}"));
+pub fn demand(claim: &Claim) -> Option<String> {
+    let least = claim.at_least.map(|least| format!("at least {least}"));
+    let most = claim.at_most.map(|most| format!("at most {most}"));
     match (least, most) {
         (Some(least), Some(most)) => Some(format!("{least}, {most}")),
         (one, other) => one.or(other),

@@ -33,8 +33,15 @@ duration = "12s"
 name = "LIA"
 [[published]]
 text = "fair"
+source = "X 2000, Fig. 1"
 variant = "LIA"
 at-most = 100
+[[expected]]
+text = "not nothing"
+reason = "it sends"
+variant = "LIA"
+metric = "goodput"
+at-least = 0.1
 "#;
 
 #[test]
@@ -57,6 +64,8 @@ fn the_page_needs_nothing_from_outside_and_shows_what_there_is() {
     assert!(page.contains("class=\"good\"") && page.contains("at most 100"));
     assert!(page.contains("the same path <small>nearest to 1 is best"));
     assert!(page.contains("Goodput (Mbit/s) <small>more is better"));
+    assert!(page.contains("Published and measured") && page.contains("X 2000, Fig. 1"));
+    assert!(page.contains("Expected here") && page.contains("it sends"));
     assert!(page.contains("<dt>Traffic</dt><dd>bulk for 12 s</dd>"));
     assert!(page.contains("<dt>Set</dt><dd>one &amp; only: 4.00 Mbit/s, 20 ms, queue 100 ms</dd>"));
     assert!(page.contains("--full") && page.contains("--only 'one &amp; only/LIA/1'</code>"), "{page}");

@@ -87,7 +87,7 @@ impl InterfaceLinks {
     ///
     /// # Errors
     /// The first mistake in it.
-    pub(crate) fn parse(path: impl AsRef<Path>, text: &str, policies: &Policies) -> Result<Self, FileError> {
+    pub fn parse(path: impl AsRef<Path>, text: &str, policies: &Policies) -> Result<Self, FileError> {
         let source = Source { file: &path.as_ref().display().to_string(), text };
         let file: InterfacesFile = read(source)?;
         if file.links.is_empty() {

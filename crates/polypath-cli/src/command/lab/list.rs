@@ -1,15 +1,16 @@
 //! `polypath lab list`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::result::Manifest;
+use polypath_sim::scenario::{InterfaceLinks, Scenario};
 use serde::Serialize;
 
-use crate::command::{Failure, print_json, print_line};
+use crate::command::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
@@ -30,6 +31,7 @@ struct Entry {
     name: String,
     title: String,
     figure: String,
+    document: String,
     reduced_runs: usize,
     full_runs: usize,
     results: Vec<Found>,
@@ -47,7 +49,16 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let mut results = results(&arguments.out);
     let mut entries = Vec::new();
     for file in files(&arguments.dir)? {
-        let reduced = Experiment::load(&file, Form::Reduced, policies).map_err(Failure::input)?;
+        let reduced = match Experiment::load(&file, Form::Reduced, policies) {
+            Ok(reduced) => reduced,
+            Err(error) => match other_kind(&file, policies) {
+                Some(what) => {
+                    complain(&format!("{}: no experiment, but {what}", file.display()));
+                    continue;
+                }
+                None => return Err(Failure::input(error)),
+            },
+        };
         let full = Experiment::load(&file, Form::Full, policies).map_err(Failure::input)?;
         entries.push(Entry {
             file,
@@ -57,6 +68,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             name: full.name,
             title: full.title,
             figure: full.figure,
+            document: full.document,
         });
     }
     if arguments.json {
@@ -65,6 +77,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     if entries.is_empty() {
         return print_line(&format!("no experiments in {}", arguments.dir.display()));
     }
+    let documents: BTreeSet<String> = entries.iter().map(|entry| entry.document.clone()).collect();
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
     for entry in entries {
         let figure = if entry.figure.is_empty() { String::new() } else { format!(" ({})", entry.figure) };
@@ -77,7 +90,18 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             print_line(&format!("{:width$}    {}{state}", "", found.folder.display()))?;
         }
     }
+    for document in documents.iter().filter(|document| !document.is_empty()) {
+        print_line(document)?;
+    }
     Ok(())
+}
+
+/// What a file is that is no experiment.
+fn other_kind(file: &Path, policies: &Policies) -> Option<&'static str> {
+    if Scenario::load(file, policies).is_ok() {
+        return Some("a scenario, which `polypath sim` runs");
+    }
+    InterfaceLinks::load(file, policies).is_ok().then_some("links, which `polypath emulate` puts up")
 }
 
 fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {

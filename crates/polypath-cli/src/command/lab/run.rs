@@ -1,7 +1,7 @@
 //! `polypath lab run`.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration as SystemDuration, Instant as SystemInstant};
 
@@ -14,11 +14,11 @@ use polypath_lab::result::Store;
 use polypath_lab::run::{Backend, Progress, Simulator, check, execute};
 
 use super::{only, show};
-use crate::command::{Failure, build, complain};
+use crate::command::{Failure, build, complain, standard_input};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
-    /// The experiment
+    /// The experiment; - for standard input
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Where results go, a folder for each
@@ -65,9 +65,17 @@ impl Progress for Bar {
     }
 }
 
+fn load(file: &Path, form: Form, policies: &Policies) -> Result<Experiment, Failure> {
+    if !standard_input::is_meant(file) {
+        return Experiment::load(file, form, policies).map_err(Failure::input);
+    }
+    let text = standard_input::read("an experiment")?;
+    Experiment::parse(standard_input::NAME, &text, form, policies).map_err(Failure::input)
+}
+
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let form = if arguments.full { Form::Full } else { Form::Reduced };
-    let experiment = Experiment::load(&arguments.file, form, policies).map_err(Failure::input)?;
+    let experiment = load(&arguments.file, form, policies)?;
     let (backend, suffix): (&dyn Backend, _) = match arguments.backend {
         BackendName::Sim => (&Simulator, ""),
         BackendName::Netns => (&Netns { endpoints: Endpoints::Polypath }, "+netns"),

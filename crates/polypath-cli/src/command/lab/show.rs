@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use polypath_config::Policies;
 use polypath_lab::analysis::{Analysis, Finding, Row, WorstSet};
+use polypath_lab::experiment::Origin;
 use polypath_lab::report;
 use polypath_lab::result::{Manifest, Results};
 use polypath_units::Duration;
@@ -130,26 +131,37 @@ fn text(results: &Results, analysis: &Analysis<'_>) -> String {
             text.push('\n');
         }
     }
-    let findings = analysis.findings();
-    if !findings.is_empty() {
-        text.push_str("\nPublished and measured\n");
+    let (published, expected): (Vec<_>, Vec<_>) =
+        analysis.findings().into_iter().partition(|finding| finding.claim.is_published());
+    add_findings(&mut text, "Published and measured", &published);
+    add_findings(&mut text, "Expected here", &expected);
+    text.trim_end().to_string()
+}
+
+fn add_findings(text: &mut String, title: &str, findings: &[Finding<'_>]) {
+    if findings.is_empty() {
+        return;
     }
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{title}");
     for finding in findings {
         let mark = match finding.holds {
             Some(true) => "✓",
             Some(false) => "✗",
             None => " ",
         };
-        let _ = write!(text, "{mark} {}", finding.published.text);
+        let _ = write!(text, "{mark} {}", finding.claim.text);
+        if let Origin::Published { source } = &finding.claim.origin {
+            let _ = write!(text, " ({source})");
+        }
         if let Some(measured) = finding.measured {
             let _ = write!(text, ": {} {}, {}", finding.measure, report::number(measured), finding.variant);
         }
-        if let Some(demand) = report::demand(finding.published) {
+        if let Some(demand) = report::demand(finding.claim) {
             let _ = write!(text, " (wanted: {demand})");
         }
         text.push('\n');
     }
-    text.trim_end().to_string()
 }
 
 fn worst_text(worst: &[WorstSet]) -> String {

@@ -1,0 +1,135 @@
+//! What a document found, and what is expected here.
+
+use polypath_config::{FileError, Source};
+
+use super::file::{ExpectedFile, PublishedFile};
+use super::{Claim, Experiment, Form, Origin, Statistic};
+
+/// Which number of the experiment is meant.
+struct Place<'a> {
+    variant: Option<&'a str>,
+    metric: Option<&'a str>,
+    statistic: Option<&'a str>,
+    at: Option<&'a str>,
+    set: Option<&'a str>,
+}
+
+/// All of them: those of the document first.
+///
+/// # Errors
+/// The first mistake in one.
+pub(super) fn all(
+    source: Source<'_>,
+    (published, expected): (Vec<PublishedFile>, Vec<ExpectedFile>),
+    experiment: &Experiment,
+) -> Result<Vec<Claim>, FileError> {
+    let mut claims = Vec::new();
+    for (index, file) in published.into_iter().enumerate() {
+        let key = format!("published[{index}]");
+        if file.source.trim().is_empty() {
+            let message =
+                "says nothing; expected document, year and place, such as \"Paasch 2014, Fig. 4.18\"";
+            return Err(source.wrong(format!("{key}.source"), message));
+        }
+        let place = Place {
+            variant: file.variant.as_deref(),
+            metric: file.metric.as_deref(),
+            statistic: file.statistic.as_deref(),
+            at: file.at.as_deref(),
+            set: file.set.as_deref(),
+        };
+        claims.push(Claim {
+            value: file.value,
+            at_least: file.at_least,
+            at_most: file.at_most,
+            remark: file.remark.clone().unwrap_or_default(),
+            ..claim(source, &key, &place, experiment)?
+        });
+        if let Some(claim) = claims.last_mut() {
+            (claim.text, claim.origin) = (file.text, Origin::Published { source: file.source });
+        }
+    }
+    for (index, file) in expected.into_iter().enumerate() {
+        let key = format!("expected[{index}]");
+        if file.at_least.is_none() && file.at_most.is_none() {
+            return Err(source.wrong(key, "expects nothing; expected at-least or at-most, a number"));
+        }
+        if file.reason.trim().is_empty() {
+            return Err(source.wrong(format!("{key}.reason"), "says nothing; expected why it is to hold"));
+        }
+        let place = Place {
+            variant: Some(&file.variant),
+            metric: file.metric.as_deref(),
+            statistic: file.statistic.as_deref(),
+            at: file.at.as_deref(),
+            set: file.set.as_deref(),
+        };
+        claims.push(Claim {
+            at_least: file.at_least,
+            at_most: file.at_most,
+            remark: file.remark.clone().unwrap_or_default(),
+            ..claim(source, &key, &place, experiment)?
+        });
+        if let Some(claim) = claims.last_mut() {
+            (claim.text, claim.origin) = (file.text, Origin::Expected { reason: file.reason });
+        }
+    }
+    Ok(claims)
+}
+
+/// The number that is meant.
+fn claim(
+    source: Source<'_>,
+    key: &str,
+    place: &Place<'_>,
+    experiment: &Experiment,
+) -> Result<Claim, FileError> {
+    let variants = experiment.variants.iter().map(|variant| variant.name.as_str());
+    let variant =
+        match place.variant {
+            None => None,
+            Some(name) => Some(variants.clone().position(|known| known == name).ok_or_else(|| {
+                source.unknown(format!("{key}.variant"), "variant", name, variants.clone())
+            })?),
+        };
+    let metric = match place.metric {
+        None => 0,
+        Some(name) => experiment.metrics.iter().position(|metric| metric.name == name).ok_or_else(|| {
+            let known = experiment.metrics.iter().map(|metric| metric.name);
+            source.unknown(format!("{key}.metric"), "metric of this experiment", name, known)
+        })?,
+    };
+    let statistic = match place.statistic {
+        None => Statistic::default(),
+        Some(name) => Statistic::by_name(name).ok_or_else(|| {
+            source.unknown(format!("{key}.statistic"), "statistic", name, Statistic::names())
+        })?,
+    };
+    let points = match place.at {
+        None => Vec::new(),
+        Some(label) => {
+            let labels = || experiment.points.iter().map(|point| point.label.as_str());
+            let points: Vec<usize> =
+                (0..).zip(labels()).filter(|(_, known)| *known == label).map(|(point, _)| point).collect();
+            // The short form leaves points out; a fact about one of them has no counterpart then.
+            let is_left_out =
+                experiment.form == Form::Reduced && source.text.contains(&format!("\"{label}\""));
+            match points.is_empty() {
+                true if is_left_out => vec![usize::MAX],
+                true => {
+                    return Err(source.unknown(format!("{key}.at"), "value of the sweep", label, labels()));
+                }
+                false => points,
+            }
+        }
+    };
+    let set = match place.set {
+        None => None,
+        Some(name) => {
+            let names = || experiment.sets.iter().map(|set| set.name.as_str());
+            let position = names().position(|known| known == name);
+            Some(position.ok_or_else(|| source.unknown(format!("{key}.set"), "set", name, names()))?)
+        }
+    };
+    Ok(Claim { variant, metric, statistic, points, set, ..Claim::default() })
+}
