@@ -1,5 +1,6 @@
-/* "serve ADDR": has three descriptors to spare, one for each side of a connection and one to accept with, and echoes so many connections; "client ADDR
- * PORT": opens them all at once, and must get back all that it sends over each. ENGINE says which engine. */
+/* "serve ADDR": has three descriptors to spare, one for each side of a connection and one to accept with, and echoes so
+ * many connections; "client ADDR PORT": opens them all at once, and must get back all that it sends over each. ENGINE says
+ * which engine. */
 #include <fcntl.h>
 #include <sys/resource.h>
 
