@@ -9,6 +9,8 @@ extern crate alloc;
 
 #[cfg(feature = "files")]
 mod file;
+#[cfg(feature = "files")]
+mod plain;
 mod policies;
 #[cfg(feature = "files")]
 pub mod quantity;
