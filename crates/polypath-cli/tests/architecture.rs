@@ -54,6 +54,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "metrics",
             "netsetup",
             "emulate",
+            "fetch",
             "sandbox",
             "relay",
             "testbed",

@@ -301,6 +301,6 @@ fn a_configuration_decides_what_the_command_line_leaves_open() {
     write("[engine]\nsheduler = \"redundant\"\n");
     let output = lab.output(&mut get(&lab, &[]));
     let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(wrong.starts_with("polypath: polypath.toml:2: engine.sheduler: unknown key"), "{wrong}");
+    assert!(wrong.starts_with("polypath: polypath.toml:2: engine.sheduler: unknown field"), "{wrong}");
     assert_eq!(output.status.code(), Some(2));
 }

@@ -7,7 +7,6 @@ use polypath_units::named::Named;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
-use crate::plain::plain;
 use crate::{Policies, PolicyKind};
 
 /// What is wrong with a file, as one line that names the file, the key and what was expected.
@@ -194,7 +193,7 @@ pub fn read<T: DeserializeOwned>(source: Source<'_>) -> Result<T, FileError> {
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let key = error.path().to_string();
         let (line, message) = syntax(error.inner());
-        let message = with_hyphens(&key, &message).unwrap_or_else(|| plain(&message));
+        let message = with_hyphens(&key, &message).unwrap_or(message);
         let located = source.error(FileErrorKind::Value, if key == "." { "" } else { &key }, message);
         FileError { line: line.or(located.line), ..located }
     })
@@ -229,7 +228,7 @@ mod tests {
         };
         assert_eq!(mistake("\none_thing = 1"), "a.toml:2: one_thing: keys have hyphens; expected one-thing");
         let other = mistake("other_thing = 1");
-        assert!(other.starts_with("a.toml:1: other_thing: unknown key \"other_thing\"; expected"), "{other}");
+        assert!(other.starts_with("a.toml:1: other_thing: unknown field `other_thing`, expected"), "{other}");
         assert!(read::<Words>(Source { file: "a.toml", text: "one-thing = 1" }).is_ok());
     }
 }

@@ -9,8 +9,6 @@ extern crate alloc;
 
 #[cfg(feature = "files")]
 mod file;
-#[cfg(feature = "files")]
-mod plain;
 mod policies;
 #[cfg(feature = "files")]
 pub mod quantity;

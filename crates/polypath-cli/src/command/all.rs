@@ -25,7 +25,7 @@ pub(super) enum Command {
     /// Serve the files of a directory over HTTP
     Serve(serve::Arguments),
     /// Download files over HTTP
-    Get(get::Arguments),
+    Get(Box<get::Arguments>),
     /// Copy files to or from a `polypath serve`
     Cp(cp::Arguments),
     /// Show the connections of the stacks that run here, in the words of `ss -M`

@@ -487,7 +487,7 @@ congestion-control = "lia"
             (
                 "scheduler = \"redundant\"",
                 "sheduler = \"redundant\"",
-                "a.toml:5: engine.sheduler: unknown key \"sheduler\"; expected one of",
+                "a.toml:5: engine.sheduler: unknown field `sheduler`, expected one of",
             ),
             (
                 "scheduler = \"redundant\"",
@@ -507,7 +507,7 @@ congestion-control = "lia"
             (
                 "\"tun\"",
                 "\"quic\"",
-                "a.toml:3: engine.engine: unknown word \"quic\"; expected one of \"auto\"",
+                "a.toml:3: engine.engine: unknown variant `quic`, expected one of `auto`",
             ),
             (
                 "\"wlan0,priority=1\"",
@@ -530,7 +530,7 @@ congestion-control = "lia"
             (
                 "[engine]",
                 "[engines]",
-                "a.toml:2: engines: unknown key \"engines\"; expected \"engine\" or \"rules\"",
+                "a.toml:2: engines: unknown field `engines`, expected `engine` or `rules`",
             ),
             ("[engine]", "[engine", "a.toml:2: "),
         ] {

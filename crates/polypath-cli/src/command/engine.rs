@@ -509,6 +509,25 @@ impl EngineArguments {
         })
     }
 
+    /// An error if something was chosen that is of no use for `what`, which has no engine.
+    pub(super) fn refuse_choices(&self, what: &str) -> Result<(), Failure> {
+        let chosen = [
+            ("--engine", self.engine.is_some_and(|kind| kind != Kind::Auto)),
+            ("--scheduler", self.scheduler.is_some()),
+            ("--path-manager", self.path_manager.is_some()),
+            ("--congestion-control", self.congestion_control.is_some()),
+            ("--announce", !self.announce.is_empty()),
+            ("--udp-port", self.udp_port.is_some()),
+            ("--dry-run", self.dry_run),
+        ];
+        match chosen.iter().find(|(_, is_chosen)| *is_chosen) {
+            Some((name, _)) => Err(Failure::Input(format!(
+                "{name}: {what} use the system's TCP; expected a URL with http:// and no --ranges, or no {name}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The interfaces that were named, and what each is for.
     fn named_interfaces(&self) -> Vec<Interface> {
         let mut named: Vec<Interface> = self.interfaces.iter().flat_map(|list| list.0.clone()).collect();

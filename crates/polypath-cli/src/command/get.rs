@@ -15,6 +15,7 @@ use super::engine::{EngineArguments, Task};
 use super::interfaces;
 use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
+use super::ranges::{Job, RangeArguments};
 use super::shares::Begun;
 use super::transfer::{
     Credentials, Patience, Shown, download_failure, failure, file_name, notices, place, summary,
@@ -27,7 +28,7 @@ use super::{Failure, complain, harmless};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
-    /// What to download: http://HOST/… or polypath://HOST/…
+    /// What to download: http://HOST/…, https://HOST/… or polypath://HOST/…
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// Where it goes, - for standard output [default: the last name in the URL]; FILE.part until it is all there and
@@ -50,6 +51,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     patience: Patience,
     #[command(flatten)]
+    ranges: RangeArguments,
+    #[command(flatten)]
     live: LiveArguments,
     #[command(flatten)]
     engine: EngineArguments,
@@ -65,8 +68,8 @@ fn is_standard_output(place: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].map(Path::new).contains(&place)
 }
 
-fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
-    let arguments = &Arguments { engine: arguments.engine.configured(None, policies)?, ..arguments.clone() };
+fn get(given: &Arguments, policies: &Policies, report: &TransferReport) -> Result<(), Failure> {
+    let arguments = &Arguments { engine: given.engine.configured(None, policies)?, ..given.clone() };
     // curl's option has a dash behind it.
     let texts = arguments.urls.iter().filter(|text| !(arguments.resume && *text == "-"));
     let urls: Vec<Url> = texts.map(|text| parse(text)).collect::<Result<_, _>>()?;
@@ -77,6 +80,21 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
         return Err(Failure::input("--output is one file; expected one URL with it"));
     }
     let token = arguments.credentials.token()?;
+    if arguments.ranges.are_wanted(&urls)? {
+        given.engine.refuse_choices("downloads in ranges")?;
+        arguments.live.refuse("downloads in ranges")?;
+        let job = Job {
+            urls: &urls,
+            output: arguments.output.as_deref(),
+            resume: arguments.resume,
+            verifies: !arguments.no_verify,
+            is_quiet: arguments.quiet,
+            token,
+            silence: arguments.patience.limit(),
+            asked: arguments.engine.asked(),
+        };
+        return arguments.ranges.get(&job, report);
+    }
     block_on_saving(async |interruption| {
         let _ignored = survive_file_size_limit().map_err(Failure::run)?;
         let task = arguments.engine.connecting(urls.iter().filter_map(Url::host_str)).await;
@@ -113,6 +131,10 @@ fn get(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> R
 }
 
 fn parse(text: &str) -> Result<Url, Failure> {
+    if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+        let wrong = |error| Failure::Input(format!("\"{text}\": {error}; expected https://HOST/…"));
+        return Url::parse(text).map_err(wrong);
+    }
     Client::parse(text).map_err(|error| match interfaces::links() {
         Ok(links) if links.iter().any(|name| name == text) => Failure::Input(format!(
             "\"{text}\" is an interface; expected a URL, and several interfaces as in -I eth0,{text}"

@@ -56,6 +56,14 @@ impl LiveArguments {
         self.start_on(title, engine, has_terminal() && !is_used)
     }
 
+    /// For commands that have none for now.
+    pub(super) fn refuse(&self, what: &str) -> Result<(), Failure> {
+        match self.live {
+            true => Err(Failure::Input(format!("--live: {what} have no such view; expected none"))),
+            false => Ok(()),
+        }
+    }
+
     fn start_on(&self, title: &str, engine: &Engine, is_free: bool) -> Result<Live, Failure> {
         if !self.live {
             return Ok(Live::Off);

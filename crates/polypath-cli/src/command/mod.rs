@@ -58,6 +58,12 @@ mod ports;
 #[cfg(feature = "full")]
 mod preload;
 #[cfg(feature = "full")]
+mod range_ways;
+#[cfg(feature = "full")]
+mod ranges;
+#[cfg(feature = "full")]
+mod ranges_shown;
+#[cfg(feature = "full")]
 mod readiness;
 #[cfg(feature = "full")]
 mod request_log;

@@ -191,6 +191,25 @@ impl Shares {
     }
 }
 
+impl Shares {
+    /// Of bytes that no engine carried, by interface. `is_whole` says that all interfaces were in use for all of the time.
+    pub(super) fn of_interfaces(
+        bytes: &[(String, u64)],
+        is_whole: bool,
+        one_path_only: Option<String>,
+    ) -> Option<Self> {
+        let share =
+            |(interface, bytes): &(String, u64)| Share { interface: interface.clone(), bytes: *bytes };
+        let mut interfaces: Vec<Share> = bytes.iter().map(share).collect();
+        interfaces.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+        let most = interfaces.first()?.bytes;
+        let total: u64 = interfaces.iter().map(|share| share.bytes).sum();
+        let is_compared = is_whole && interfaces.len() > 1;
+        let times_the_faster_alone = is_compared.then(|| total as f64 / most as f64);
+        Some(Self { interfaces, times_the_faster_alone, one_path_only })
+    }
+}
+
 impl Circumstances {
     /// Why it was this interface alone; none if this end can't know.
     fn one_path(&self, used: &str) -> Option<String> {

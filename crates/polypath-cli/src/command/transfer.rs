@@ -118,15 +118,19 @@ async fn show_afterwards(bar: WeakProgressBar) {
 /// Says how it went, as a line on standard error.
 pub(super) fn summary(engine: &Engine, name: &str, bytes: u64, started: Instant, is_quiet: bool) {
     if !is_quiet {
-        let seconds = started.elapsed().as_secs_f64();
-        let rate = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
-        let name = harmless(name);
         let aside = match engine.paths_set_aside().join(", ") {
             names if names.is_empty() => names,
             names => format!("; {names} set aside: it held up the rest, or would have"),
         };
-        console::tell(format_args!("{name}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s){aside}"));
+        console::tell(format_args!("{}{aside}", bytes_in_time(name, bytes, started)));
     }
+}
+
+/// How much went in which time.
+pub(super) fn bytes_in_time(name: &str, bytes: u64, started: Instant) -> String {
+    let seconds = started.elapsed().as_secs_f64();
+    let rate = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-6);
+    format!("{}: {bytes} bytes in {seconds:.2} s ({rate:.1} Mbit/s)", harmless(name))
 }
 
 /// Shows a download while it lasts.

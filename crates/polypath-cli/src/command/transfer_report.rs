@@ -29,7 +29,7 @@ pub(super) struct TransferReport(RefCell<Report>);
 
 #[derive(Debug, Default, Serialize)]
 struct Report {
-    /// Tun, udp, kernel or tcp; none if none was started.
+    /// Tun, udp, kernel, tcp, or ranges; none if none was started.
     engine: Option<&'static str>,
     files: Vec<FileReport>,
     /// None if nothing left this machine.
@@ -145,6 +145,11 @@ impl TransferReport {
             sha256: digest.map(Digest::to_hex),
             error,
         });
+    }
+
+    /// Takes note of what went over each interface, of bytes that no engine carried.
+    pub(super) fn note_range_shares(&self, shares: Shares) {
+        self.0.borrow_mut().shares = Some(shares);
     }
 
     /// Takes note of what went over each interface.

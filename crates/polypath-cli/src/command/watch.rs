@@ -66,7 +66,7 @@ pub(super) enum Telling {
 }
 
 impl Telling {
-    fn tell(self, line: &str) {
+    pub(super) fn tell(self, line: &str) {
         match self {
             Self::Silent => {}
             Self::OverBar if !io::stderr().is_terminal() => {}

@@ -257,7 +257,7 @@ impl Client {
         match url.scheme() {
             "http" => {}
             "https" => {
-                return Err(wrong("https is not offered yet; expected http:// or polypath://".into()));
+                return Err(wrong("https is not offered here; expected http:// or polypath://, or `polypath get` for a download".into()));
             }
             other => return Err(wrong(format!("{other} is not offered; expected http:// or polypath://"))),
         }

@@ -112,6 +112,11 @@ impl PartFile {
 
     /// What is there is of no use.
     pub(super) fn discard(self) -> io::Result<()> {
+        self.remove()
+    }
+
+    /// Nothing stays where it was.
+    pub(super) fn remove(&self) -> io::Result<()> {
         remove(&self.record)?;
         remove(&self.parts)
     }

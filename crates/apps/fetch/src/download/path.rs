@@ -35,7 +35,7 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + 
 pub trait Dial: Send + Sync {
     /// What people call it, such as `wlan0`.
     fn name(&self) -> &str;
-    /// Connects to the server of a URL.
+    /// Connects to the server of a URL. An error says over which way it failed.
     fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a>;
     /// The request for a URL on a connection to it.
     ///

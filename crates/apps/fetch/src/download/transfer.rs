@@ -204,7 +204,7 @@ impl<'o> Transfer<'o> {
                 }
                 _ = saving.tick() => self.save().map(|()| None),
                 () = self.wait_for_timeout() => {
-                    self.handle_timeout();
+                    self.handle_timeout(progress);
                     Ok(None)
                 }
                 error = self.wait_for_the_end() => Err(error),
@@ -219,6 +219,12 @@ impl<'o> Transfer<'o> {
             // What it failed for is said already.
             let _ = self.save();
         }
+        if let (Err(_), Output::File(file)) = (&outcome, &self.output)
+            && self.schedule.received().len_bytes() == 0
+        {
+            // An empty part is of no use to anybody.
+            let _ = file.remove();
+        }
         outcome
     }
 
@@ -229,11 +235,15 @@ impl<'o> Transfer<'o> {
         }
     }
 
-    fn handle_timeout(&mut self) {
+    fn handle_timeout(&mut self, progress: &mut impl FnMut(Progress)) {
         let now = self.now();
         self.schedule.handle_timeout(now);
         while let Some(gone) = self.schedule.poll_gone(now) {
-            self.paths[gone.index()].renew(Duration::ZERO);
+            let path = &mut self.paths[gone.index()];
+            path.renew(Duration::ZERO);
+            let cause = format!("{}: nothing comes", path.name);
+            path.cause = Some(cause.clone());
+            progress(Progress::Lost { path: gone.index(), cause });
         }
     }
 
@@ -324,8 +334,8 @@ impl<'o> Transfer<'o> {
                 }
                 progress(Progress::Connected { path: at });
             }
+            // That says over which way.
             Event::Failed { cause } => {
-                let cause = format!("{}: {cause}", path.name);
                 path.attempts += 1;
                 path.cause = Some(cause.clone());
                 progress(Progress::Lost { path: at, cause });

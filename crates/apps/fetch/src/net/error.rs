@@ -63,7 +63,7 @@ pub enum Failure {
     #[error("TLS: the system has no certificates to verify the server's by; a file with some may be named")]
     NoRoots,
     /// TLS, such as a certificate of somebody else.
-    #[error("TLS: {}", words(.0))]
+    #[error("TLS: {}", tls_words(.0))]
     Tls(io::Error),
     /// The server speaks another protocol inside TLS.
     #[error("TLS: the server wants another protocol than HTTP/1.1")]
@@ -117,6 +117,24 @@ pub(super) fn words(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error ").next().unwrap_or_default();
     words.lines().collect::<Vec<_>>().join(" ")
+}
+
+/// What people can do something about, in words.
+fn tls_words(error: &io::Error) -> String {
+    use rustls::CertificateError as Certificate;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(problem)) = inner else { return words(error) };
+    let problem = match problem {
+        Certificate::UnknownIssuer | Certificate::BadSignature => "is signed by nobody that this host trusts",
+        Certificate::Expired | Certificate::ExpiredContext { .. } => "has expired",
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "is not valid yet",
+        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => "is for another name",
+        Certificate::Revoked => "is revoked",
+        // What openssl makes by `req -x509`.
+        Certificate::Other(_) => "is signed by itself, or malformed",
+        _ => return words(error),
+    };
+    format!("the server's certificate {problem}")
 }
 
 fn others(count: usize) -> String {

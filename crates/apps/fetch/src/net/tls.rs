@@ -3,10 +3,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -60,6 +62,15 @@ impl Tls {
             builder.map_err(|error| TlsSetupError { file: PathBuf::from("TLS"), why: error.to_string() })?;
         let builder = if options.is_unverified {
             builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified { provider }))
+        } else if let (Some(file), true) = (&options.ca_file, has_roots) {
+            let known = roots_named(file)?;
+            let wrong = |error: rustls::client::VerifierBuilderError| TlsSetupError {
+                file: file.clone(),
+                why: error.to_string(),
+            };
+            let by_roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            let verifier = Named { known, by_roots: by_roots.map_err(wrong)? };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         } else {
             builder.with_root_certificates(roots)
         };
@@ -97,12 +108,18 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn roots_of_file(file: &Path) -> Result<RootCertStore, TlsSetupError> {
+/// The certificates in a file.
+fn roots_named(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
     let wrong = |why: String| TlsSetupError { file: file.to_owned(), why };
     let bytes = std::fs::read(file).map_err(|error| wrong(super::error::words(&error)))?;
+    let certificates = CertificateDer::pem_slice_iter(&bytes);
+    certificates.map(|found| found.map_err(|error| wrong(format!("no PEM: {error}")))).collect()
+}
+
+fn roots_of_file(file: &Path) -> Result<RootCertStore, TlsSetupError> {
+    let wrong = |why: String| TlsSetupError { file: file.to_owned(), why };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&bytes) {
-        let certificate = certificate.map_err(|error| wrong(format!("no PEM: {error}")))?;
+    for certificate in roots_named(file)? {
         roots.add(certificate).map_err(|error| wrong(format!("a certificate can't be used: {error}")))?;
     }
     if roots.is_empty() {
@@ -116,6 +133,59 @@ fn roots_of_system() -> RootCertStore {
     // One that can't be read is no reason not to use the others.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
+}
+
+/// Verifies servers by the certificates of a file. One that is in the file itself, signed by nobody else, is taken as it is for the names in
+/// it: that is what openssl makes by `req -x509`, and the library takes an authority's certificate for no server's.
+#[derive(Debug)]
+struct Named {
+    known: Vec<CertificateDer<'static>>,
+    by_roots: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified =
+            self.by_roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.known.iter().any(|known| known.as_ref() == end_entity.as_ref()) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.by_roots.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.by_roots.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_roots.supported_verify_schemes()
+    }
 }
 
 /// Takes every certificate. What the server signs must still be signed with its key.

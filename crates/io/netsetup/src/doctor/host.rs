@@ -16,7 +16,10 @@ use crate::{left_behind, probe_nft};
 
 pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     let usable: Vec<&Link> = links.iter().copied().filter(|link| is_usable(state, link)).collect();
-    let mut findings = vec![paths(&usable)];
+    let is_connected =
+        |link: &&Link| link.is_running && !link.addresses.is_empty() && !is_usable(state, link);
+    let without_way: Vec<&Link> = links.iter().copied().filter(is_connected).collect();
+    let mut findings = vec![paths(&usable, &without_way)];
     let kernel = kernel();
     let has_multipath = kernel.level == super::Level::Good;
     findings.push(kernel);
@@ -41,20 +44,28 @@ fn is_usable(state: &SystemState, link: &Link) -> bool {
     link.is_running && (leads_out(true) || leads_out(false))
 }
 
-fn paths(usable: &[&Link]) -> Finding {
+pub(super) fn paths(usable: &[&Link], without_way: &[&Link]) -> Finding {
     let names: Vec<&str> = usable.iter().map(|link| link.name.as_str()).collect();
-    match names.as_slice() {
-        [] => Finding::blocked(
+    match (names.as_slice(), without_way) {
+        ([], _) => Finding::blocked(
             "paths",
             "no interface is up with an address and a default route",
             "bring one up; what is missing stands below, for each interface",
         ),
-        [only] => Finding::limited(
+        ([only], [other, ..]) => Finding::limited(
+            "paths",
+            format!("only {only} leads out: {} is connected, and has no default route", other.name),
+            format!(
+                "`ip route add default via GATEWAY dev {} metric 1000`, with its gateway's address",
+                other.name
+            ),
+        ),
+        ([only], []) => Finding::limited(
             "paths",
             format!("only {only} leads out: there is nothing to combine it with, or to fall back to"),
             "connect a second network: WiFi, a phone by USB, another cable",
         ),
-        several => {
+        (several, _) => {
             Finding::good("paths", format!("{} interfaces lead out: {}", several.len(), several.join(", ")))
         }
     }
@@ -105,7 +116,10 @@ pub(super) fn endpoints(manager: io::Result<KernelPaths>, usable: &[&Link]) -> O
         return Some(Finding::limited(
             "endpoints",
             "connections of the kernel's engine stay on one path: its path manager knows no address of the others",
-            format!("{}, or choose --engine tun, which needs no such settings", commands.join(" and ")),
+            format!(
+                "{} (a server says signal instead of subflow), or choose --engine tun, which needs no such settings",
+                commands.join(" and ")
+            ),
         ));
     }
     let wanted = u32::try_from(usable.len() - 1).unwrap_or(u32::MAX);

@@ -100,7 +100,7 @@ pub(super) fn check(peer: &[SocketAddr], probed: &Probed) -> Vec<Finding> {
             Finding::blocked(
                 "peer",
                 format!("{remote} refuses connections: nothing listens at port {}", remote.port()),
-                "start the server, or name a port where one listens: --peer HOST:PORT",
+                "start the server, or name a port where one listens: --peer HOST:PORT; one with --engine udp takes no TCP connections, and can't be tried this way",
             )
         } else {
             Finding::blocked(

@@ -101,6 +101,26 @@ fn two_paths_in_order_are_found_so() {
 }
 
 #[test]
+fn an_interface_that_lacks_only_a_route_is_the_second_network() {
+    let link = |name: &str| polypath_system::Link {
+        index: 2,
+        name: name.into(),
+        is_up: true,
+        is_running: true,
+        is_loopback: false,
+        kind: None,
+        mtu_bytes: 1500,
+        addresses: vec![[192, 0, 2, 1].into()],
+    };
+    let (wifi, lte) = (link("wifi"), link("lte"));
+    let finding = host::paths(&[&wifi], &[&lte]);
+    assert_eq!(finding.text, "only wifi leads out: lte is connected, and has no default route");
+    assert!(finding.advice.is_some_and(|advice| advice.contains("default via GATEWAY dev lte")));
+    let alone = host::paths(&[&wifi], &[]);
+    assert!(alone.advice.is_some_and(|advice| advice.starts_with("connect a second network")));
+}
+
+#[test]
 fn what_a_killed_process_has_left_is_said_with_what_removes_it() {
     assert_eq!(host::leftovers(Ok(Vec::new())), None);
     let finding = host::leftovers(Ok(vec![4711, 4712])).expect("a finding");

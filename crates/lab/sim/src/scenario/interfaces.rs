@@ -197,7 +197,7 @@ delay = "10ms"
         for (from, to, message) in [
             ("eth2", "eth1", "a.toml:14: links[1].between[0]: \"eth1\" is taken"),
             ("\"40mbit\"", "\"fast\"", "a.toml:5: links[0].rate: \"fast\""),
-            ("delay", "dely", "a.toml:15: links[1].dely: unknown key"),
+            ("delay", "dely", "a.toml:15: links[1].dely: unknown field"),
             ("strip-mptcp-syn", "stripper", "a.toml:8: links[0].middleboxes[0]: no middlebox \"stripper\""),
             ("seed = 3", "duration = \"0s\"", "a.toml:2: duration: is zero"),
             ("down = true", "", "a.toml:9: links[0].change[0]: changes nothing"),

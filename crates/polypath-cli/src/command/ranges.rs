@@ -1,0 +1,310 @@
+//! Downloads in ranges: parts of one file over each interface at once, on the system's TCP. A server needs nothing for it that most do not
+//! have.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use polypath_config::quantity::parse_rate;
+use polypath_fetch::answer::{Digest, DigestAlgorithm};
+use polypath_fetch::download::{self, Done, DownloadError, Options, Target};
+use polypath_fetch::net::{Proxy, Tls, TlsOptions};
+use polypath_system::console;
+use polypath_units::BitRate;
+use url::Url;
+
+use super::interfaces::Asked;
+use super::network::{Interruption, block_on_saving};
+use super::range_ways::{Offer, Ways};
+use super::ranges_shown::Shown;
+use super::transfer::{bytes_in_time, file_name, survive_file_size_limit};
+use super::transfer_report::{Transfer, TransferReport};
+use super::{Failure, complain};
+use crate::web;
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Ranges")]
+pub(super) struct RangeArguments {
+    /// Fetch parts of a file over each interface at once, by the system's TCP, from any server that has ranges; https:// always does.
+    /// The options below are for this only
+    #[arg(long)]
+    ranges: bool,
+    /// Send a field with every request, for example "Accept-Language: de"; repeatable
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_field)]
+    fields: Vec<(String, String)>,
+    /// Say who asks (HTTP basic authentication)
+    #[arg(short, long, value_name = "USER:PASSWORD")]
+    user: Option<String>,
+    /// Go through a proxy: http:// or socks5h://
+    #[arg(short = 'x', long, value_name = "URL", value_parser = str::parse::<Proxy>)]
+    proxy: Option<Proxy>,
+    /// Verify servers by the certificates in FILE, in place of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    cacert: Option<PathBuf>,
+    /// Verify no server: whoever is on the way can read and change everything
+    #[arg(short = 'k', long)]
+    insecure: bool,
+    /// Fetch no faster, all interfaces together, for example 40mbit
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    limit_rate: Option<BitRate>,
+    /// Ask again so often, when a server can't be reached or can't answer now
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    retry: u32,
+    /// Give up when it is not done after so long
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    max_time: Option<Duration>,
+    /// What the file has to be, as sha-256=HEX or sha-512=HEX; repeatable
+    #[arg(long, value_name = "KIND=HEX", value_parser = parse_checksum)]
+    checksum: Vec<Digest>,
+}
+
+/// What is fetched, and how, as far as other downloads have that too.
+pub(super) struct Job<'a> {
+    pub(super) urls: &'a [Url],
+    pub(super) output: Option<&'a Path>,
+    pub(super) resume: bool,
+    pub(super) verifies: bool,
+    pub(super) is_quiet: bool,
+    pub(super) token: Option<web::Token>,
+    pub(super) silence: Option<Duration>,
+    pub(super) asked: Asked,
+}
+
+impl RangeArguments {
+    /// Whether these files are fetched so: somebody said it, or nothing else can.
+    pub(super) fn are_wanted(&self, urls: &[Url]) -> Result<bool, Failure> {
+        if self.ranges || urls.iter().any(|url| url.scheme() == "https") {
+            return Ok(true);
+        }
+        let given = [
+            ("--header", !self.fields.is_empty()),
+            ("--user", self.user.is_some()),
+            ("--proxy", self.proxy.is_some()),
+            ("--cacert", self.cacert.is_some()),
+            ("--insecure", self.insecure),
+            ("--limit-rate", self.limit_rate.is_some()),
+            ("--retry", self.retry > 0),
+            ("--max-time", self.max_time.is_some()),
+            ("--checksum", !self.checksum.is_empty()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => {
+                Err(Failure::Input(format!("{name} is for downloads in ranges; expected --ranges with it")))
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Fetches them, one after another.
+    pub(super) fn get(&self, job: &Job<'_>, report: &TransferReport) -> Result<(), Failure> {
+        let tls = TlsOptions { ca_file: self.cacert.clone(), is_unverified: self.insecure };
+        let tls = Tls::new(&tls).map_err(Failure::input)?;
+        if let Some(budget) = job.asked.budgets.first() {
+            return Err(Failure::Input(format!(
+                "{}: downloads in ranges have no budgets; expected -I without budget=",
+                budget.name
+            )));
+        }
+        let options = self.options(job);
+        block_on_saving(async |interruption| {
+            let _ignored = survive_file_size_limit().map_err(Failure::run)?;
+            report.note_engine("ranges");
+            let mut failures = Vec::new();
+            for url in job.urls {
+                let offer = Offer { tls: &tls, proxy: self.proxy.as_ref(), asked: &job.asked };
+                match fetch(job, url, &options, &offer, interruption, report).await {
+                    Ok(()) => {}
+                    // The others may still be had.
+                    Err(Failure::Input(message) | Failure::Run(message)) => failures.push(message),
+                    Err(exit @ Failure::Exit(_)) => return Err(exit),
+                }
+            }
+            let last = failures.pop();
+            failures.iter().for_each(|message| complain(message));
+            last.map_or(Ok(()), |message| Err(Failure::Run(message)))
+        })
+    }
+
+    fn options(&self, job: &Job<'_>) -> Options {
+        let mut fields = self.fields.clone();
+        if let Some(user) = &self.user {
+            fields.push(("Authorization".into(), basic(user)));
+        } else if let Some(token) = &job.token {
+            fields.push(("Authorization".into(), format!("Bearer {}", token.reveal())));
+        }
+        Options {
+            fields,
+            digests: self.checksum.clone(),
+            verifies: job.verifies,
+            retries: self.retry,
+            silence: job.silence,
+            most_time: self.max_time,
+            most_rate: self.limit_rate.map(|rate| rate.as_bps() / 8),
+            ..Options::default()
+        }
+    }
+}
+
+async fn fetch(
+    job: &Job<'_>,
+    url: &Url,
+    options: &Options,
+    offer: &Offer<'_>,
+    interruption: &Interruption,
+    report: &TransferReport,
+) -> Result<(), Failure> {
+    let started = Instant::now();
+    let named = file_name(url).unwrap_or_else(|| "index.html".into());
+    let place = job.output.map_or_else(|| named.into(), Path::to_path_buf);
+    let name = place.display().to_string();
+    let file = Transfer::download(url, &place);
+    let (target, is_stream) = match target(place, job.resume) {
+        Ok(target) => target,
+        Err(error) => {
+            let failure = Failure::Input(format!("{name}: can't be written: {error}"));
+            report.note(file, 0, Err(&failure));
+            return Err(failure);
+        }
+    };
+    let (ways, coming) = Ways::to(url, offer).await;
+    let mut shown = Shown::new(&name, job.is_quiet || is_stream, job.is_quiet, ways);
+    let fetched = interruption.hold(async |signal| {
+        let progress = |progress| shown.show(progress);
+        download::download(url.clone(), options, coming, target, signal.wait(), progress).await
+    });
+    let fetched = fetched.await;
+    let (bytes, shares) = (shown.bytes(), shown.shares());
+    drop(shown);
+    let fetched = fetched.map_err(|error| failure(error, interruption));
+    report.note(file, bytes, fetched.as_ref().map(sha256));
+    if let Some(shares) = &shares {
+        report.note_range_shares(shares.clone());
+    }
+    let done = fetched?;
+    if !job.is_quiet && !is_stream {
+        console::tell(bytes_in_time(&name, done.total_bytes, started));
+    }
+    if !job.is_quiet
+        && let Some(shares) = shares
+    {
+        console::tell(shares);
+    }
+    Ok(())
+}
+
+fn failure(error: DownloadError, interruption: &Interruption) -> Failure {
+    match error {
+        DownloadError::Interrupted => interruption.exit(),
+        DownloadError::Request(_) => Failure::input(error),
+        _ => Failure::run(error),
+    }
+}
+
+fn sha256(done: &Done) -> Option<web::Digest> {
+    let compared = done.compared.iter().find(|digest| digest.algorithm == DigestAlgorithm::Sha256)?;
+    Some(web::Digest(compared.value.as_slice().try_into().ok()?))
+}
+
+/// Only a file can have another name while it is incomplete; what is none is written in order as it comes.
+fn target(place: PathBuf, resume: bool) -> io::Result<(Target, bool)> {
+    let stream = |file: std::fs::File| (Target::Stream(Box::new(tokio::fs::File::from_std(file))), true);
+    if place == Path::new("-") {
+        return Ok(stream(console::output()?.into()));
+    }
+    let place = match std::fs::metadata(&place) {
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => return Ok(stream(OpenOptions::new().write(true).open(&place)?)),
+        // A link stays one; what it leads to is replaced.
+        Ok(_) => place.canonicalize()?,
+        Err(_) => place,
+    };
+    Ok((Target::File { place, resume }, false))
+}
+
+/// The value of `Authorization` (RFC 7617).
+fn basic(user: &str) -> String {
+    use base64::Engine as _;
+    let user = if user.contains(':') { user.into() } else { format!("{user}:") };
+    format!("Basic {}", base64::prelude::BASE64_STANDARD.encode(user))
+}
+
+fn parse_field(text: &str) -> Result<(String, String), String> {
+    let expected = "expected NAME: VALUE, such as \"Accept-Language: de\"";
+    let (name, value) = text.split_once(':').ok_or_else(|| format!("it has no colon; {expected}"))?;
+    let (name, value) = (name.trim(), value.trim());
+    if name.is_empty() {
+        return Err(format!("it has no name; {expected}"));
+    }
+    if ["range", "host"].iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+        return Err(format!("{name} follows from what is fetched; expected another field"));
+    }
+    Ok((name.into(), value.into()))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let expected = "expected seconds, such as 90 or 0.5";
+    let seconds: f64 = text.parse().map_err(|_| format!("it is no number; {expected}"))?;
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("it is no time that fits; {expected}"))
+}
+
+fn parse_checksum(text: &str) -> Result<Digest, String> {
+    let expected = "expected sha-256= or sha-512= and hexadecimal digits";
+    let (kind, digits) = text.split_once('=').ok_or_else(|| format!("it names no kind; {expected}"))?;
+    let algorithms = [(DigestAlgorithm::Sha256, 32), (DigestAlgorithm::Sha512, 64)];
+    let found = algorithms.into_iter().find(|(algorithm, _)| algorithm.name().eq_ignore_ascii_case(kind));
+    let (algorithm, length) = found.ok_or_else(|| format!("\"{kind}\" is unknown; {expected}"))?;
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_hex || digits.len() != 2 * length {
+        return Err(format!("{kind} has {} digits; \"{digits}\" is none", 2 * length));
+    }
+    let byte = |at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16);
+    let value: Result<Vec<u8>, _> = (0..length).map(byte).collect();
+    Ok(Digest { algorithm, value: value.map_err(|_| expected.to_string())? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_a_name_and_a_value() {
+        assert_eq!(parse_field("Accept:  a: b"), Ok(("Accept".into(), "a: b".into())));
+        for (text, problem) in [("Accept", "no colon"), (": x", "no name"), ("Range: bytes=0-", "follows")] {
+            assert!(parse_field(text).unwrap_err().contains(problem), "{text}");
+        }
+    }
+
+    #[test]
+    fn checksums_have_all_their_digits() {
+        let digits = "0a".repeat(32);
+        let digest = parse_checksum(&format!("SHA-256={digits}")).unwrap();
+        assert_eq!((digest.algorithm, digest.value), (DigestAlgorithm::Sha256, vec![10; 32]));
+        for text in [digits.as_str(), "md5=00", "sha-256=00", &format!("sha-256={}", "x".repeat(64))] {
+            assert!(parse_checksum(text).is_err(), "{text}");
+        }
+        // No boundary of a character is in the middle of a digit.
+        assert!(parse_checksum(&format!("sha-256={}", "ä".repeat(32))).is_err());
+    }
+
+    #[test]
+    fn options_of_ranges_want_ranges() {
+        let url = |text: &str| vec![Url::parse(text).unwrap()];
+        let (plain, secure) = (url("http://192.0.2.1/a"), url("https://192.0.2.1/a"));
+        let none = RangeArguments::default();
+        assert!(!none.are_wanted(&plain).unwrap_or(true));
+        assert!(none.are_wanted(&secure).unwrap_or(false));
+        let some = RangeArguments { retry: 1, ..none };
+        assert!(some.are_wanted(&secure).unwrap_or(false));
+        let refused = some.are_wanted(&plain);
+        assert!(matches!(refused, Err(Failure::Input(message)) if message.contains("--retry")));
+    }
+
+    #[test]
+    fn a_user_without_a_password_has_an_empty_one() {
+        assert_eq!(basic("a"), basic("a:"));
+        assert_eq!(basic("Aladdin:open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    }
+}

@@ -1,0 +1,128 @@
+//! What a download in ranges shows while it lasts, and what went over each interface.
+
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use polypath_fetch::download::Progress;
+
+use super::range_ways::Ways;
+use super::shares::Shares;
+use super::transfer::bar;
+use super::watch::Telling;
+
+/// A download while it lasts.
+pub(super) struct Shown {
+    name: String,
+    is_bar_hidden: bool,
+    telling: Telling,
+    bar: Option<ProgressBar>,
+    ways: Ways,
+    paths: Vec<PathSeen>,
+    begun: Instant,
+}
+
+/// A path of it.
+#[derive(Debug, Default)]
+struct PathSeen {
+    bytes: u64,
+    is_connected: bool,
+    was_connected: bool,
+    was_lost: bool,
+    cause: Option<String>,
+}
+
+impl Shown {
+    pub(super) fn new(name: &str, is_bar_hidden: bool, is_quiet: bool, ways: Ways) -> Self {
+        let telling = if is_quiet { Telling::Silent } else { Telling::OverBar };
+        let name = name.into();
+        Self { name, is_bar_hidden, telling, bar: None, ways, paths: Vec::new(), begun: Instant::now() }
+    }
+
+    /// Bytes that came so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.paths.iter().map(|path| path.bytes).sum()
+    }
+
+    fn path(&mut self, number: usize) -> &mut PathSeen {
+        if self.paths.len() <= number {
+            self.paths.resize_with(number + 1, PathSeen::default);
+        }
+        &mut self.paths[number]
+    }
+
+    pub(super) fn show(&mut self, progress: Progress) {
+        match progress {
+            Progress::Begun { present_bytes, total_bytes } => {
+                let bar = bar(&self.name, total_bytes, present_bytes, self.is_bar_hidden);
+                if let Some(before) = self.bar.replace(bar) {
+                    before.finish_and_clear();
+                }
+            }
+            Progress::Bytes { path, bytes } => {
+                self.path(path).bytes += bytes;
+                if let Some(bar) = &self.bar {
+                    bar.inc(bytes);
+                }
+            }
+            Progress::Connected { path } => {
+                let seen = self.path(path);
+                let is_back = seen.was_lost;
+                (seen.is_connected, seen.was_connected, seen.was_lost) = (true, true, false);
+                self.note_connected();
+                if is_back {
+                    self.telling.tell(&format!("{} is back", self.ways.name(path)));
+                }
+            }
+            Progress::Lost { path, cause } => self.lose(path, cause),
+            Progress::Notice(notice) => self.telling.tell(&notice),
+        }
+    }
+
+    fn lose(&mut self, path: usize, cause: String) {
+        let seen = self.path(path);
+        // One that failed once more was told.
+        let is_news = seen.was_connected && !seen.was_lost;
+        seen.is_connected = false;
+        seen.was_lost |= seen.was_connected;
+        seen.cause = Some(cause.clone());
+        self.note_connected();
+        if is_news && self.paths.len() > 1 {
+            let others = self.paths.iter().enumerate().filter(|(_, other)| other.is_connected);
+            let others: Vec<String> = others.map(|(number, _)| self.ways.name(number)).collect();
+            let rest = match others.join(" and ") {
+                names if names.is_empty() => "no other is there for now".to_string(),
+                names => format!("{names} {}", if others.len() == 1 { "goes on" } else { "go on" }),
+            };
+            self.telling.tell(&format!("{cause}; {rest}"));
+        }
+    }
+
+    fn note_connected(&self) {
+        self.ways.note_connected(self.paths.iter().filter(|path| path.is_connected).count());
+    }
+
+    /// What went over each interface; none if nothing has, or the download was from this host.
+    pub(super) fn shares(&self) -> Option<Shares> {
+        let named = |number: usize| self.ways.name(number);
+        let used = self.paths.iter().enumerate().filter(|(_, path)| path.bytes > 0);
+        let bytes: Vec<(String, u64)> = used.map(|(number, path)| (named(number), path.bytes)).collect();
+        let unused: Vec<(usize, &PathSeen)> =
+            self.paths.iter().enumerate().filter(|(_, path)| path.bytes == 0).collect();
+        let cause = match unused.iter().find_map(|(_, path)| path.cause.clone()) {
+            Some(cause) => cause,
+            None if unused.is_empty() => "there is no second uplink".into(),
+            None => format!("{} did not help", named(unused[0].0)),
+        };
+        let was_lost = |path: &PathSeen| path.cause.is_some();
+        let is_whole = !self.paths.iter().any(was_lost) && self.begun.elapsed().as_millis() > 1000;
+        Shares::of_interfaces(&bytes, is_whole, (bytes.len() == 1).then_some(cause))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

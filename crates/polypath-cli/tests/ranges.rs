@@ -1,0 +1,181 @@
+//! `polypath get --ranges` and `https://`: parts of one file over each interface.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+mod lab;
+
+use lab::{Lab, Running, has_or_skip};
+use polypath_testbed::Testbed;
+use serde_json::Value;
+
+const SIZE: usize = 6_000_000;
+
+fn get(arguments: &[&str], to: &Path, url: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    command.args(["get", "--no-config"]).args(arguments).arg("-o").arg(to).arg(url);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Two uplinks, and a server of a file beyond them.
+struct Site {
+    lab: Lab,
+    _server: Running,
+    file: PathBuf,
+    url: String,
+}
+
+impl Site {
+    fn new_or_skip(what: &str) -> Option<Self> {
+        let lab = Lab::with_rate_or_skip(what, "20mbit")?;
+        lab.add_default_routes();
+        let folder = lab.folder().join("site");
+        fs::create_dir(&folder).expect("a folder");
+        let file = lab.file("site/file", SIZE);
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        serve.args(["serve", "--quiet", "--no-config", "--engine", "tcp", "--listen", "0.0.0.0:8077"]);
+        let server = lab.serve(serve.arg(folder), 8077);
+        let url = format!("http://{}:8077/file", Testbed::server_v4(0));
+        Some(Self { lab, _server: server, file, url })
+    }
+
+    fn out(&self) -> PathBuf {
+        self.lab.folder().join("out")
+    }
+
+    fn assert_whole(&self) {
+        assert!(fs::read(self.out()).expect("the file") == fs::read(&self.file).expect("ours"));
+        for ending in ["parts", "parts.json", "parts.json.new"] {
+            assert!(!self.out().with_extension(ending).exists(), "{ending}");
+        }
+    }
+}
+
+#[test]
+fn a_file_comes_over_both_interfaces() {
+    let Some(site) = Site::new_or_skip("downloads in ranges") else { return };
+    // By either, the server's address is reached through the default route.
+    let output = site.lab.output(&mut get(&["--ranges"], &site.out(), &site.url));
+    assert!(output.status.success(), "{}", said(&output));
+    site.assert_whole();
+    let carried = site.lab.carried();
+    assert!(carried.iter().all(|bytes| *bytes > SIZE as u64 / 4), "{carried:?}");
+    let last = said(&output).lines().last().unwrap_or_default().to_string();
+    assert!(last.contains("path0 ") && last.contains("path1 "), "{last}");
+    // One that is named is the only one.
+    let report = site.lab.folder().join("report.json");
+    let words = ["--ranges", "-I", "path1", "--json-file", report.to_str().expect("a name")];
+    let output = site.lab.output(&mut get(&words, &site.out(), &site.url));
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&fs::read(report).expect("a report")).expect("JSON");
+    assert_eq!(report["engine"], "ranges");
+    assert_eq!(report["shares"]["interfaces"][0]["interface"], "path1");
+    assert_eq!(report["shares"]["interfaces"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn what_is_lost_or_killed_is_gone_on_with() {
+    let Some(site) = Site::new_or_skip("downloads in ranges, disturbed") else { return };
+    // Killed in the middle, it goes on where it was.
+    let mut first = site.lab.start(&mut get(&["--ranges", "-q"], &site.out(), &site.url));
+    // Which bytes are there is written down every second.
+    let record = site.lab.folder().join("out.parts.json");
+    while !record.exists() {
+        assert!(first.0.try_wait().expect("our own child").is_none(), "it ended before it was killed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    first.0.kill().expect("our own child");
+    first.0.wait().expect("our own child");
+    let report = site.lab.folder().join("report.json");
+    let words = ["--ranges", "-C", "--json-file", report.to_str().expect("a name")];
+    let output = site.lab.output(&mut get(&words, &site.out(), &site.url));
+    assert!(output.status.success(), "{}", said(&output));
+    site.assert_whole();
+    let report: Value = serde_json::from_slice(&fs::read(report).expect("a report")).expect("JSON");
+    let came = report["files"][0]["bytes"].as_u64().expect("a number");
+    assert!(came < SIZE as u64, "{came} bytes came again");
+    // A path that is cut takes nothing with it.
+    fs::remove_file(site.out()).expect("our own file");
+    let before = site.lab.carried().iter().sum::<u64>();
+    let second = site.lab.start(&mut get(&["--ranges"], &site.out(), &site.url));
+    site.lab.wait_until_carried(before + SIZE as u64 / 4);
+    site.lab.cut(1);
+    let output = lab::finish(second);
+    assert!(output.status.success(), "{}", said(&output));
+    site.assert_whole();
+}
+
+#[test]
+fn mistakes_are_one_line_and_leave_nothing() {
+    let Some(site) = Site::new_or_skip("downloads in ranges that fail") else { return };
+    let missing = site.url.replace("file", "missing");
+    for (words, url, code, expected) in [
+        (&["--ranges"][..], &missing, 1, "the server says 404"),
+        (
+            &["--ranges", "--engine", "tun"],
+            &site.url,
+            2,
+            "--engine: downloads in ranges use the system's TCP",
+        ),
+        (&["--retry", "3"], &site.url, 2, "--retry is for downloads in ranges"),
+        (&["--ranges", "-I", "usb0"], &site.url, 1, "there is no such interface"),
+        (&["--ranges", "-I", "path0,budget=1MB"], &site.url, 2, "path0: downloads in ranges have no budgets"),
+        (&["--ranges", "--live"], &site.url, 2, "--live: downloads in ranges have no such view"),
+        (&["--ranges", "--cacert", "/nothing"], &site.url, 2, "/nothing: No such file"),
+    ] {
+        let output = site.lab.output(&mut get(words, &site.out(), url));
+        let message = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {message}");
+        assert!(
+            message.contains(expected) && message.trim_end().lines().count() == 1,
+            "{words:?}: {message}"
+        );
+        let left: Vec<_> = fs::read_dir(site.lab.folder()).expect("a folder").flatten().collect();
+        assert_eq!(left.len(), 1, "{words:?}: {left:?}");
+    }
+    let sum = format!("sha-256={}", "0".repeat(64));
+    let output = site.lab.output(&mut get(&["--ranges", "--checksum", &sum], &site.out(), &site.url));
+    assert!(said(&output).contains("expected 0000") && !site.out().exists(), "{}", said(&output));
+}
+
+#[test]
+fn https_is_verified() {
+    if !has_or_skip("nginx", "https") {
+        return;
+    }
+    let Some(site) = Site::new_or_skip("https") else { return };
+    let address = Testbed::server_v4(0).to_string();
+    let folder = site.lab.folder();
+    let identity = rcgen::generate_simple_self_signed(vec![address.clone()]).expect("a certificate");
+    fs::write(folder.join("certificate"), identity.cert.pem()).expect("a file");
+    fs::write(folder.join("key"), identity.signing_key.serialize_pem()).expect("a file");
+    let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|what| format!("{what}_temp_path {}/{what};", folder.display()));
+    let root = folder.display();
+    let configuration = format!(
+        "daemon off; pid {root}/pid; error_log {root}/errors; events {{}}
+         http {{ access_log off; {}
+         server {{ listen 8443 ssl; ssl_certificate {root}/certificate; ssl_certificate_key {root}/key; root {root}/site; }} }}",
+        places.join(" ")
+    );
+    fs::write(folder.join("nginx.conf"), configuration).expect("a file");
+    let mut nginx = Command::new("nginx");
+    let _nginx = site.lab.serve(nginx.arg("-c").arg(folder.join("nginx.conf")).arg("-q"), 8443);
+    let url = format!("https://{address}:8443/file");
+    let refused = site.lab.output(&mut get(&[], &site.out(), &url));
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("TLS: the server's certificate is "), "{}", said(&refused));
+    let certificate = folder.join("certificate");
+    let words = ["--cacert", certificate.to_str().expect("a name")];
+    let output = site.lab.output(&mut get(&words, &site.out(), &url));
+    assert!(output.status.success(), "{}", said(&output));
+    site.assert_whole();
+    let carried = site.lab.carried();
+    assert!(carried.iter().all(|bytes| *bytes > SIZE as u64 / 4), "{carried:?}");
+}
