@@ -55,7 +55,7 @@ pub struct SubflowsNow {
 
 impl SubflowsNow {
     fn of(subflows: &[&SubflowInfo]) -> Self {
-        let rtt_ms = subflows.iter().map(|subflow| subflow.tcp.srtt.as_millis_f64());
+        let rtt_ms = subflows.iter().map(|subflow| subflow.tcp.latest_rtt().as_millis_f64());
         let rtt_ms: Vec<f64> = rtt_ms.filter(|rtt| *rtt > 0.0).collect();
         Self {
             subflows: subflows.len() as u64,

@@ -93,6 +93,12 @@ pub struct SubflowReport {
     pub rttvar_ms: f64,
     /// Milliseconds of the least round-trip time.
     pub minrtt_ms: f64,
+    /// Milliseconds of round-trip time by the timestamps that come back with data; 0 before the first sample.
+    #[serde(default)]
+    pub rcv_rtt_ms: f64,
+    /// It was measured later than `rtt_ms`: this end receives, and sends hardly anything.
+    #[serde(default)]
+    pub is_rcv_rtt_newer: bool,
     /// Bytes of payload in a segment.
     pub mss_bytes: u32,
     /// Path MTU.
@@ -151,6 +157,14 @@ impl From<&ConnectionInfo> for ConnectionReport {
     }
 }
 
+impl SubflowReport {
+    /// Milliseconds of round-trip time, by the estimate that was measured last.
+    #[must_use]
+    pub const fn latest_rtt_ms(&self) -> f64 {
+        if self.is_rcv_rtt_newer { self.rcv_rtt_ms } else { self.rtt_ms }
+    }
+}
+
 impl From<&SubflowInfo> for SubflowReport {
     fn from(info: &SubflowInfo) -> Self {
         let tcp = &info.tcp;
@@ -174,6 +188,8 @@ impl From<&SubflowInfo> for SubflowReport {
             rtt_ms: tcp.srtt.as_millis_f64(),
             rttvar_ms: tcp.rttvar.as_millis_f64(),
             minrtt_ms: tcp.min_rtt.as_millis_f64(),
+            rcv_rtt_ms: tcp.rcv_rtt.as_millis_f64(),
+            is_rcv_rtt_newer: tcp.rcv_rtt_is_newer,
             mss_bytes: tcp.mss_bytes,
             pmtu_bytes: tcp.pmtu_bytes,
             cwnd_bytes: tcp.cwnd_bytes,

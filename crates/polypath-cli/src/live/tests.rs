@@ -59,6 +59,18 @@ fn frame(view: &View, width: u16, height: u16) -> String {
 }
 
 #[test]
+fn the_round_trip_is_what_was_measured_last() {
+    let mut wifi = subflow(0, "wifi", 0);
+    (wifi.rcv_rtt_ms, wifi.is_rcv_rtt_newer) = (180.0, true);
+    let mut lte = subflow(1, "lte", 0);
+    lte.rcv_rtt_ms = 90.0;
+    let mut view = View::default();
+    view.handle_samples(Duration::ZERO, &sample(vec![connection(7, "198.51.100.7:443", vec![wifi, lte])]));
+    let listed = view.report().connections.remove(0).listed;
+    assert_eq!(listed.iter().map(|path| path.rtt_ms).collect::<Vec<_>>(), [41.0, 180.0]);
+}
+
+#[test]
 fn a_download_on_a_usual_terminal() {
     let wanted = "\
 polypath top  1 connection

@@ -70,6 +70,7 @@ pub(crate) struct Path {
     pub(crate) state: &'static str,
     pub(crate) down_bps: f64,
     pub(crate) up_bps: f64,
+    /// By the estimate that was measured last: an end that only receives has the sender's from the handshake.
     pub(crate) rtt_ms: f64,
     /// What was sent again, as a share of all that was sent; none before anything was.
     pub(crate) retransmitted_share: Option<f64>,
@@ -270,7 +271,7 @@ fn follow_path(before: Option<Path>, subflow: &SubflowReport, elapsed: Option<f6
         state: state(subflow),
         down_bps,
         up_bps,
-        rtt_ms: subflow.rtt_ms,
+        rtt_ms: subflow.latest_rtt_ms(),
         retransmitted_share: (subflow.bytes_sent > 0)
             .then(|| subflow.bytes_retrans as f64 / subflow.bytes_sent as f64),
         cwnd_packets: subflow.cwnd_bytes / u64::from(subflow.mss_bytes.max(1)),

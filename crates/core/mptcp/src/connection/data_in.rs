@@ -199,18 +199,18 @@ impl Connection {
         segment: &Segment,
         len_bytes: u64,
     ) {
-        let Some(subflow) = self.subflows.get(position) else { return };
+        let Some(subflow) = self.subflows.get_mut(position) else { return };
+        let receiver_rtt = subflow.tcp.measure_receiver_rtt(cx.now, segment);
         if !self.stream.config.receive_autotuning || self.stream.receive.is_finished() {
             return;
         }
+        // The timestamps' clock ticks in milliseconds.
+        let rtt = receiver_rtt.filter(|rtt| *rtt > COARSE_RTT).unwrap_or(subflow.tcp.srtt());
+        let id = subflow.state.id;
         let arrival = |end| DataArrival {
             now: cx.now,
-            subflow: subflow.state.id,
-            rtt: match subflow.tcp.receiver_rtt(cx.now, segment) {
-                // The timestamps' clock ticks in milliseconds.
-                Some(rtt) if rtt > COARSE_RTT => rtt,
-                _ => subflow.tcp.srtt(),
-            },
+            subflow: id,
+            rtt,
             longest_rtt: self.subflows.longest(|tcp| tcp.srtt()),
             longest_min_rtt: self.subflows.longest(|tcp| tcp.min_rtt()),
             len_bytes,

@@ -277,6 +277,26 @@ fn the_only_path_that_goes_away_for_a_moment_is_waited_for() {
     }
 }
 
+/// Its own packets are acknowledged at the handshake only; what it knows of the path since comes from timestamps.
+#[test]
+fn an_end_that_only_receives_sees_the_path_grow_longer() {
+    let mut network = network(&[10], MptcpVersion::V1, false, 6);
+    let at = |ms| polypath_units::Instant::from_secs(1) + Duration::from_millis(ms);
+    network.plan.push_back((at(100), |network| network.delays[0] = Duration::from_millis(80)));
+    network.plan.push_back((at(1000), |network| {
+        let (id, _) = network.client_events[0];
+        let info = network.client.info(id).expect("it receives");
+        let tcp = &info.subflows[0].tcp;
+        assert!(tcp.bytes_received > 1_000_000 && tcp.srtt < Duration::from_millis(25), "{tcp:?}");
+        assert!(tcp.rcv_rtt_is_newer && tcp.latest_rtt() > Duration::from_millis(150), "{tcp:?}");
+        let sender = network.server.info(network.accepted()).expect("it sends");
+        assert!(!sender.subflows[0].tcp.rcv_rtt_is_newer);
+        network.log.push("looked".into());
+    }));
+    assert_exchanged(&mut network, 0, 20_000_000, MINUTE);
+    assert!(network.log.iter().any(|line| line == "looked"));
+}
+
 #[test]
 fn changed_payload_on_a_joined_path_is_noticed_and_sent_again() {
     for version in VERSIONS {

@@ -37,7 +37,7 @@ pub(super) struct Network {
     pub(super) now: Instant,
     pub(super) client: Host,
     pub(super) server: Host,
-    delays: Vec<Duration>,
+    pub(super) delays: Vec<Duration>,
     pub(super) loss_percent: u32,
     pub(super) cut: Vec<bool>,
     pub(super) meddle: Meddle,

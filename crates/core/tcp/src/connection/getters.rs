@@ -26,6 +26,11 @@ pub struct Info {
     pub rttvar: Duration,
     /// Least round-trip time of the last five minutes; zero before the first sample.
     pub min_rtt: Duration,
+    /// Round-trip time by the timestamps that come back with data (RFC 7323); zero before the first sample. Where an end only
+    /// receives, `srtt` stays as it was at the handshake, and this follows the path.
+    pub rcv_rtt: Duration,
+    /// It was measured later than `srtt`, and differs by more than the clock of timestamps ticks.
+    pub rcv_rtt_is_newer: bool,
     /// Retransmission timeout, with backoff.
     pub rto: Duration,
     /// Congestion window.
@@ -75,6 +80,12 @@ pub struct Info {
 }
 
 impl Info {
+    /// The estimate of the round-trip time that was measured last: `srtt` or `rcv_rtt`.
+    #[must_use]
+    pub const fn latest_rtt(&self) -> Duration {
+        if self.rcv_rtt_is_newer { self.rcv_rtt } else { self.srtt }
+    }
+
     /// Times that data was found lost and was: recoveries and timeouts, without those that turned out spurious.
     #[must_use]
     pub fn loss_events(&self) -> Option<u64> {
@@ -158,6 +169,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         let elapsed_ms = self.handshake.timestamps().elapsed_ms(now, timestamps.echo);
         // More is an echo of another clock.
         (elapsed_ms < 60_000).then(|| Duration::from_millis(elapsed_ms.into()))
+    }
+
+    /// Data came: what [`Connection::receiver_rtt`] says of it, which is remembered for [`Info::rcv_rtt`].
+    pub fn measure_receiver_rtt(&mut self, now: Instant, segment: &Segment) -> Option<Duration> {
+        let elapsed = self.receiver_rtt(now, segment)?;
+        let echo = segment.options.timestamps?.echo;
+        self.receiver_rtt.handle_data(now, echo, elapsed, self.rtt.srtt(), self.send.acked_offset());
+        Some(elapsed)
     }
 
     /// Retransmission timeout, with backoff.
@@ -383,6 +402,8 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             srtt: self.rtt.srtt(),
             rttvar: self.rtt.variance(),
             min_rtt: self.rtt.min(),
+            rcv_rtt: self.receiver_rtt.smoothed(),
+            rcv_rtt_is_newer: self.receiver_rtt.is_newer(self.rtt.srtt(), self.acked_offset()),
             rto: self.rtt.rto(&self.config),
             cwnd_bytes: self.controller.window_bytes(),
             ssthresh_bytes: self.controller.ssthresh_bytes(),

@@ -14,6 +14,7 @@
 //! | [`retransmit_timer`] | timeout, tail loss probe, reordering; probes of a dead path |
 //! | [`stall`] | how long data waits, the persist timer, when it is enough |
 //! | [`receive`] | the peer's data and FIN, the window promised to it |
+//! | [`receiver_rtt`] | the round-trip time by the echoes of data that came |
 //! | [`owed_acks`] | acknowledgments that are to leave, challenge ACKs |
 //! | [`keepalive`] | when the peer was heard, probes of a silent one |
 //!
@@ -37,6 +38,7 @@ mod output;
 mod owed_acks;
 mod path_mtu;
 mod receive;
+mod receiver_rtt;
 mod recovery;
 mod retransmit_timer;
 mod send;
@@ -77,6 +79,7 @@ use lifecycle::{AfterFin, Lifecycle};
 use owed_acks::OwedAcks;
 use path_mtu::PathMtu;
 use receive::ReceiveHalf;
+use receiver_rtt::ReceiverRtt;
 use recovery::Recovery;
 use retransmit_timer::RetransmitTimer;
 use send::SendHalf;
@@ -157,6 +160,7 @@ pub struct Connection<M = ()> {
 
     // What arrives.
     receive: ReceiveHalf,
+    receiver_rtt: ReceiverRtt,
     acks: OwedAcks,
     keepalive: Keepalive,
 }
@@ -194,6 +198,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             retransmit: RetransmitTimer::OFF,
             stall: Stall::new(now),
             receive: ReceiveHalf::new(shift),
+            receiver_rtt: ReceiverRtt::new(now),
             acks: OwedAcks::new(config.quick_ack_packets),
             keepalive: Keepalive::new(now),
             config,

@@ -94,6 +94,9 @@ fn tcp_state(tcp_info: &[u8]) -> Option<TcpInfo> {
         srtt: micros(68)?,
         rttvar: micros(72)?,
         min_rtt: if number(tcp_info, 148)? == u32::MAX { Duration::ZERO } else { micros(148)? },
+        rcv_rtt: micros(92)?,
+        // Data came later than data went. The kernel's timestamps tick in milliseconds, too.
+        rcv_rtt_is_newer: small(92)? > 0 && small(52)? < small(44)? && small(92)?.abs_diff(small(68)?) > 1000,
         rto: micros(8)?,
         cwnd_bytes: segments(small(80)?),
         ssthresh_bytes: if number(tcp_info, 76)? >= INFINITE_SSTHRESH {

@@ -317,6 +317,9 @@ fn numbers(subflow: &SubflowReport) -> String {
             let _ = write!(text, " {name} {rate}bps");
         }
     }
+    if subflow.rcv_rtt_ms > 0.0 {
+        let _ = write!(text, " rcv_rtt:{}", millis(subflow.rcv_rtt_ms));
+    }
     text += if subflow.is_backup { " backup" } else { "" };
     text += if subflow.is_set_aside { " set_aside" } else { "" };
     if subflow.held_up_ms >= 1.0 {
