@@ -9,6 +9,7 @@ pub(crate) mod attacks;
 pub(crate) mod backends;
 pub(crate) mod beside_kernel;
 pub(crate) mod emulate;
+pub(crate) mod fetch;
 pub(crate) mod handover;
 mod host;
 pub(crate) mod netns;

@@ -37,6 +37,10 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         ["polypath bench emulate --rates 10,100", "polypath bench emulate --delay 5ms --json"],
     ),
     (
+        "polypath bench fetch",
+        ["polypath bench fetch --only 20+10 --size 20MB", "polypath bench fetch --repeats 3 --json"],
+    ),
+    (
         "polypath bench fuzz",
         ["polypath bench fuzz --packets 100000", "polypath bench fuzz --seed 7 --trace run.txt"],
     ),

@@ -4,6 +4,7 @@ mod attacks;
 mod backends;
 mod behaviour;
 mod emulate;
+mod fetch;
 mod fuzz;
 mod handover;
 mod never_slower;
@@ -48,6 +49,8 @@ pub(super) enum Bench {
     NeverSlower(never_slower::Arguments),
     /// The laboratory's simulator beside network namespaces in real time, and the kernel's Multipath TCP (Linux, root)
     Backends(backends::Arguments),
+    /// A download over several interfaces, beside aria2 and curl (Linux, root)
+    Fetch(fetch::Arguments),
     /// How exact emulated links are in rate and delay (Linux, root)
     Emulate(emulate::Arguments),
     /// One end of a comparison: what the commands above start in their namespaces
@@ -110,6 +113,7 @@ pub(super) fn run(bench: &Bench, policies: &Policies) -> Result<(), Failure> {
         Bench::NeverSlower(arguments) => never_slower::run(arguments, policies),
         Bench::Backends(arguments) => backends::run(arguments, policies),
         Bench::Emulate(arguments) => emulate::run(arguments),
+        Bench::Fetch(arguments) => fetch::run(arguments),
         Bench::Peer(peer) => crate::bench::peer::run(&peer.assignment, policies).map_err(Failure::run),
     }
 }

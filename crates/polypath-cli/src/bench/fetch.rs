@@ -1,0 +1,288 @@
+//! Downloads of one file over several emulated access links: ours in ranges, beside aria2 and curl, from one nginx.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fmt, fs, thread};
+
+use polypath_emulate::{EmulatedLink, Emulation};
+use polypath_link::{LinkConfig, QueueLimit};
+use polypath_testbed::Testbed;
+use polypath_units::{BitRate, Duration as Span};
+use serde::Serialize;
+
+/// Where nginx listens.
+const HTTP_PORT: u16 = 8080;
+const HTTPS_PORT: u16 = 8443;
+/// The name of the file at the server.
+const NAME: &str = "file";
+/// For nginx to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One access link, the same in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Line {
+    /// Rate of IP packets.
+    pub mbit_per_s: f64,
+    /// Round-trip time without queues, in milliseconds.
+    pub rtt_ms: f64,
+}
+
+impl Line {
+    fn link(self, queue_ms: f64) -> LinkConfig {
+        let rate = BitRate::from_bps((self.mbit_per_s * 1e6) as u64);
+        let queue = QueueLimit::Delay(Span::from_secs_f64(queue_ms / 1e3));
+        LinkConfig::new(rate, Span::from_secs_f64(self.rtt_ms / 2e3), queue)
+    }
+}
+
+/// Who fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetcher {
+    /// `polypath get`.
+    Ours,
+    /// aria2 with one connection for each interface, and pieces of 1 MB.
+    Aria2,
+    /// aria2 with 16 connections.
+    Aria2Many,
+    /// curl over the fastest interface.
+    Curl,
+}
+
+impl Fetcher {
+    /// The others.
+    pub(crate) const PEERS: [Self; 3] = [Self::Aria2, Self::Aria2Many, Self::Curl];
+
+    /// As in JSON.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "polypath",
+            Self::Aria2 => "aria2c",
+            Self::Aria2Many => "aria2c-16",
+            Self::Curl => "curl-best",
+        }
+    }
+
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Ours => "polypath",
+            Self::Aria2 | Self::Aria2Many => "aria2c",
+            Self::Curl => "curl",
+        }
+    }
+
+    /// Whether this machine has it.
+    pub(crate) fn is_installed(self) -> bool {
+        self == Self::Ours || Command::new(self.program()).arg("--version").output().is_ok()
+    }
+}
+
+impl fmt::Display for Fetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Links, a server behind them, and a place for what is fetched. All of it is gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Site {
+    lines: Vec<Line>,
+    bytes: u64,
+    _emulation: Emulation,
+    testbed: Testbed,
+    server: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Site {
+    /// Makes it, with a file of so many bytes. Needs root, nginx and openssl.
+    pub(crate) fn new(lines: &[Line], queue_ms: f64, bytes: u64) -> io::Result<Self> {
+        let testbed = Testbed::with_middle(lines.len() as u8)?;
+        for namespace in [&testbed.client, &testbed.server] {
+            // Each download finds out for itself what the paths are like.
+            namespace.set_variable("net/ipv4/tcp_no_metrics_save", "1")?;
+        }
+        let emulated = (0..).zip(lines).map(|(number, line)| EmulatedLink {
+            a: format!("client{number}"),
+            b: format!("server{number}"),
+            forward: line.link(queue_ms),
+            backward: line.link(queue_ms),
+            middleboxes: Vec::new(),
+            seed: number,
+        });
+        let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
+        let emulation = Emulation::start(middle, emulated.collect())?;
+        make_neighbours(&testbed, lines)?;
+        // The server has one address, which all interfaces lead to.
+        for path in 0..testbed.paths() {
+            let (gateway, device) = (Testbed::server_v4(path).to_string(), Testbed::interface(path));
+            let metric = (100 + u32::from(path)).to_string();
+            let route = ["route", "add", "default", "via", &gateway, "dev", &device, "metric", &metric];
+            must(testbed.client.run(|| Command::new("ip").args(route).output())??, "ip")?;
+        }
+        let folder = tempfile::tempdir()?;
+        fs::create_dir(folder.path().join("site"))?;
+        make_file(&folder.path().join("site").join(NAME), bytes)?;
+        let server = start_nginx(&testbed, folder.path())?;
+        Ok(Self { lines: lines.to_vec(), bytes, _emulation: emulation, testbed, server, folder })
+    }
+
+    /// Share of the sum of the links' rates that a download had.
+    pub(crate) fn share(&self, seconds: f64) -> f64 {
+        let sum_bps: f64 = self.lines.iter().map(|line| line.mbit_per_s * 1e6).sum();
+        self.bytes as f64 * 8.0 / seconds / sum_bps
+    }
+
+    /// Seconds that a download takes, with everything that its program does before and after.
+    pub(crate) fn fetch(&self, fetcher: Fetcher, is_https: bool) -> io::Result<f64> {
+        let out = self.folder.path().join("out");
+        fs::create_dir_all(&out)?;
+        let mut command = self.command(fetcher, is_https, &out)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir(&out);
+        let started = Instant::now();
+        let output = self.testbed.client.run(|| command.output())??;
+        let seconds = started.elapsed().as_secs_f64();
+        must(output, fetcher.program())?;
+        let is_same = is_same(&out.join(NAME), &self.folder.path().join("site").join(NAME))?;
+        fs::remove_dir_all(&out)?;
+        if is_same { Ok(seconds) } else { Err(io::Error::other(format!("{fetcher} brought another file"))) }
+    }
+
+    fn command(&self, fetcher: Fetcher, is_https: bool, out: &Path) -> io::Result<Command> {
+        let address = Testbed::server_v4(0);
+        let url = match is_https {
+            true => format!("https://{address}:{HTTPS_PORT}/{NAME}"),
+            false => format!("http://{address}:{HTTP_PORT}/{NAME}"),
+        };
+        let names: Vec<String> = (0..self.testbed.paths()).map(Testbed::interface).collect();
+        let rate = |at: &usize| self.lines[*at].mbit_per_s;
+        let best = (0..names.len()).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
+        let mut command = match fetcher {
+            Fetcher::Ours => Command::new(std::env::current_exe()?),
+            other => Command::new(other.program()),
+        };
+        match fetcher {
+            Fetcher::Ours => {
+                command.args(["get", "--quiet", "--no-config", "--ranges", "--insecure", "-o"]);
+                command.arg(out.join(NAME));
+            }
+            Fetcher::Aria2 | Fetcher::Aria2Many => {
+                let connections = if fetcher == Fetcher::Aria2 { names.len() } else { 16 };
+                command.args(["--quiet", "--no-conf", "--check-certificate=false", "--file-allocation=none"]);
+                command.args(["--min-split-size=1M", "--piece-length=1M"]);
+                command.arg(format!("--split={connections}"));
+                command.arg(format!("--max-connection-per-server={connections}"));
+                command.arg(format!("--multiple-interface={}", names.join(",")));
+                command.arg(format!("--dir={}", out.display()));
+            }
+            Fetcher::Curl => {
+                command.args(["--silent", "--show-error", "--fail", "--insecure", "--interface"]);
+                command.arg(&names[best]).arg("--output").arg(out.join(NAME));
+            }
+        }
+        command.arg(url);
+        Ok(command)
+    }
+}
+
+fn must(output: std::process::Output, what: &str) -> io::Result<()> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{what} ended with {}: {}", output.status, said.trim())))
+}
+
+/// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip.
+fn make_neighbours(testbed: &Testbed, lines: &[Line]) -> io::Result<()> {
+    /// Nobody listens there.
+    const DISCARD: u16 = 9;
+    testbed.client.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        (0..lines.len() as u8)
+            .try_for_each(|path| socket.send_to(&[0], (Testbed::server_v4(path), DISCARD)).map(drop))
+    })??;
+    let longest_ms = lines.iter().map(|line| line.rtt_ms).fold(0.0, f64::max);
+    thread::sleep(Duration::from_secs_f64(2.0 * longest_ms / 1e3) + Duration::from_millis(20));
+    Ok(())
+}
+
+/// The same bytes each time, without a pattern that anything could shorten.
+fn make_file(place: &Path, bytes: u64) -> io::Result<()> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut data = Vec::with_capacity(bytes as usize + 8);
+    while (data.len() as u64) < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        data.extend_from_slice(&state.to_le_bytes());
+    }
+    data.truncate(bytes as usize);
+    fs::write(place, data)
+}
+
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let read = |place: &Path| {
+        let mut bytes = Vec::new();
+        fs::File::open(place)?.read_to_end(&mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    };
+    Ok(read(one)? == read(other)?)
+}
+
+fn start_nginx(testbed: &Testbed, folder: &Path) -> io::Result<Child> {
+    let place = |name: &str| -> PathBuf { folder.join(name) };
+    let openssl = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "1",
+        ])
+        .args(["-subj", "/CN=polypath", "-keyout"])
+        .arg(place("key"))
+        .arg("-out")
+        .arg(place("certificate"))
+        .output();
+    must(openssl.map_err(|error| io::Error::new(error.kind(), format!("openssl: {error}")))?, "openssl")?;
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|what| format!("{what}_temp_path {};", place(what).display()));
+    let root = folder.display();
+    let configuration = format!(
+        "daemon off; master_process off; pid {root}/pid; error_log {root}/errors; events {{}}
+         http {{ access_log off; sendfile on; {}
+         server {{ listen {HTTP_PORT}; listen {HTTPS_PORT} ssl; root {root}/site;
+         ssl_certificate {root}/certificate; ssl_certificate_key {root}/key; }} }}",
+        temporary.join(" ")
+    );
+    fs::write(place("nginx.conf"), configuration)?;
+    let mut nginx = Command::new("nginx");
+    nginx.args([OsStr::new("-q"), "-c".as_ref()]).arg(place("nginx.conf"));
+    nginx.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = testbed.server.run(|| nginx.spawn())?;
+    let child = child.map_err(|error| io::Error::new(error.kind(), format!("nginx: {error}")))?;
+    let started = Instant::now();
+    let is_there = || std::net::TcpStream::connect((Testbed::server_v4(0), HTTP_PORT)).is_ok();
+    while !testbed.server.run(is_there)? {
+        if started.elapsed() > PATIENCE {
+            return Err(io::Error::other("nginx does not begin to listen"));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(child)
+}

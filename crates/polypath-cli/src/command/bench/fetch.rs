@@ -1,0 +1,134 @@
+//! `polypath bench fetch`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use polypath_config::quantity::{Size, read};
+use serde::Serialize;
+
+use crate::bench::Spread;
+use crate::bench::fetch::{Fetcher, Line, Site};
+use crate::command::{Failure, complain, print_json, print_line};
+
+#[derive(Args, Debug)]
+#[command(after_long_help = SCHEMA)]
+pub(crate) struct Arguments {
+    /// Bytes of the file
+    #[arg(long, default_value = "50MB", value_parser = parse_size)]
+    size: u64,
+    /// How often each downloads it; the median counts
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// Only rows whose name contains this, such as "https"
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Longest time in a link's queue, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 250.0)]
+    queue_ms: f64,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const SCHEMA: &str = "\
+One nginx behind emulated access links, and one download at a time, by HTTP and by HTTPS: `polypath get --ranges`, aria2 with a connection for \
+each interface and with 16, and curl over the fastest interface. Figures are shares of the sum of the links' rates: the file's bytes, \
+without any header, by the time from the program's start to its end.\n\n\
+JSON: bytes, repeats, queue_ms; rows: name, lines (mbit_per_s, rtt_ms), ours, peers (a figure by name), bound, held.";
+
+/// Links that are measured: those of Kaspar's dissertation, and two pairs of access links.
+const SCENES: [(&str, &[Line]); 4] = [
+    ("wlan-hspa", &[WLAN, HSPA]),
+    ("wlan-hspa-wlan", &[WLAN, HSPA, WLAN]),
+    ("20+10", &[Line { mbit_per_s: 20.0, rtt_ms: 20.0 }, Line { mbit_per_s: 10.0, rtt_ms: 40.0 }]),
+    ("100+5", &[Line { mbit_per_s: 100.0, rtt_ms: 20.0 }, Line { mbit_per_s: 5.0, rtt_ms: 60.0 }]),
+];
+/// 600 KB/s.
+const WLAN: Line = Line { mbit_per_s: 4.8, rtt_ms: 10.0 };
+/// 300 KB/s.
+const HSPA: Line = Line { mbit_per_s: 2.4, rtt_ms: 210.0 };
+/// Share of the sum that ours is to have over the links of the document.
+const BOUND: f64 = 0.95;
+
+#[derive(Debug, Serialize)]
+struct Results {
+    bytes: u64,
+    repeats: u32,
+    queue_ms: f64,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    lines: Vec<Line>,
+    ours: f64,
+    peers: BTreeMap<&'static str, f64>,
+    /// Least that ours is to have; of links without such a bound, the best of the others.
+    bound: f64,
+    held: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (known, missing): (Vec<Fetcher>, Vec<Fetcher>) =
+        Fetcher::PEERS.into_iter().partition(|peer| peer.is_installed());
+    for peer in missing {
+        complain(&format!("{peer} is not installed, so that its figures are missing"));
+    }
+    let names = SCENES.iter().flat_map(|(name, lines)| ["http", "https"].map(|kind| (*name, *lines, kind)));
+    let wanted: Vec<_> =
+        names.filter(|(name, _, kind)| format!("{name} {kind}").contains(&arguments.only)).collect();
+    if wanted.is_empty() {
+        return Err(Failure::Input(format!("--only: no row has \"{}\" in its name", arguments.only)));
+    }
+    let bar = super::progress(wanted.len() as u64 * u64::from(arguments.repeats) * (1 + known.len() as u64));
+    let mut rows = Vec::new();
+    for (name, lines, kind) in wanted {
+        let site = Site::new(lines, arguments.queue_ms, arguments.size).map_err(Failure::run)?;
+        let mut shares: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+        for _ in 0..arguments.repeats {
+            for fetcher in [Fetcher::Ours].iter().chain(&known) {
+                bar.set_message(format!("{name} {kind} {fetcher}"));
+                let seconds = site.fetch(*fetcher, kind == "https").map_err(Failure::run)?;
+                shares.entry(fetcher.name()).or_default().push(site.share(seconds));
+                bar.inc(1);
+            }
+        }
+        let mut medians: BTreeMap<&'static str, f64> = shares
+            .into_iter()
+            .filter_map(|(name, shares)| Some((name, Spread::of(shares)?.median)))
+            .collect();
+        let ours = medians.remove(Fetcher::Ours.name()).unwrap_or_default();
+        let best = medians.values().copied().fold(0.0, f64::max);
+        let bound = if name.starts_with("wlan") { BOUND } else { best };
+        let name = format!("{name} {kind}");
+        rows.push(Row { name, lines: lines.to_vec(), ours, peers: medians, bound, held: ours >= bound });
+    }
+    bar.finish_and_clear();
+    let results =
+        Results { bytes: arguments.size, repeats: arguments.repeats, queue_ms: arguments.queue_ms, rows };
+    if arguments.json { print_json(&results) } else { print_table(&results) }
+}
+
+fn print_table(results: &Results) -> Result<(), Failure> {
+    print_line(&format!(
+        "{} bytes, share of the sum of the links' rates, median of {}, queues of {} ms",
+        results.bytes, results.repeats, results.queue_ms
+    ))?;
+    for row in &results.rows {
+        let peers: Vec<String> =
+            row.peers.iter().map(|(name, share)| format!("{name} {:.1} %", share * 100.0)).collect();
+        print_line(&format!(
+            "{:<22} polypath {:.1} %, {}; {}",
+            row.name,
+            row.ours * 100.0,
+            peers.join(", "),
+            if row.held { "held" } else { "not held" }
+        ))?;
+    }
+    Ok(())
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    read(text).map(|Size(bytes)| bytes)
+}
