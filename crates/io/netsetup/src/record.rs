@@ -3,9 +3,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -279,7 +279,8 @@ fn clear_leftover(path: &Path, netlink: &Netlink) -> io::Result<()> {
 /// What tells the calling thread's network namespace from all others, those too that are gone: the numbers of their files are
 /// given again.
 pub(super) fn namespace() -> io::Result<u64> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // Any socket knows it. To bind one needs an address, which a namespace may lack, even that of loopback.
+    let socket = UnixDatagram::unbound()?;
     match cookie(&socket) {
         // Before Linux 5.14.
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
@@ -290,7 +291,7 @@ pub(super) fn namespace() -> io::Result<u64> {
 }
 
 #[allow(unsafe_code)]
-fn cookie(socket: &UdpSocket) -> io::Result<u64> {
+fn cookie(socket: &UnixDatagram) -> io::Result<u64> {
     let mut cookie = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to the number, and both live through the call.

@@ -96,6 +96,16 @@ fn nobody_else_can_keep_a_start_waiting() {
 }
 
 #[test]
+fn a_namespace_needs_no_loopback_to_be_told_from_others() {
+    if !is_root_or_skip("the number of a namespace") {
+        return;
+    }
+    let fresh = polypath_system::Namespace::create().expect("a namespace");
+    let number = fresh.run(record::namespace).unwrap().expect("its number");
+    assert_ne!(number, record::namespace().expect("ours"));
+}
+
+#[test]
 fn a_record_that_is_no_file_is_refused_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
     let namespace = record::namespace().unwrap();
