@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use polypath_stack::peer_list::PeerList;
@@ -211,10 +211,38 @@ pub fn clear() -> io::Result<()> {
     Namespace::current()?.run(|| clear_in(&directory))?
 }
 
-/// The processes that died and have left their set-up in the calling thread's network, as this user's records say.
-pub(crate) fn left_behind() -> io::Result<Vec<u32>> {
+/// What processes that died have left in the calling thread's network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeftBehind {
+    /// Where it is on file.
+    pub(crate) directory: PathBuf,
+    /// The directory is another user's, or a service's: this user's starts do not clear it.
+    pub(crate) is_others: bool,
+    pub(crate) pids: Vec<u32>,
+}
+
+/// What processes that died have left in the calling thread's network, as the records say of this user or, for root, of all.
+pub(crate) fn left_behind() -> io::Result<Vec<LeftBehind>> {
     // Where there is no directory, there are no records.
-    polypath_system::runtime_directory().map_or(Ok(Vec::new()), |directory| record::left(&directory))
+    let Ok(own) = polypath_system::runtime_directory() else { return Ok(Vec::new()) };
+    left_in(&own, &polypath_system::runtime_directories(&own))
+}
+
+pub(super) fn left_in(own: &Path, directories: &[PathBuf]) -> io::Result<Vec<LeftBehind>> {
+    let mut found = Vec::new();
+    for directory in directories {
+        let is_others = directory != own;
+        let pids = if is_others {
+            // What others have written there keeps nobody from their own.
+            record::left_of_others(directory).unwrap_or_default()
+        } else {
+            record::left(directory)?
+        };
+        if !pids.is_empty() {
+            found.push(LeftBehind { directory: directory.clone(), is_others, pids });
+        }
+    }
+    Ok(found)
 }
 
 pub(super) fn clear_in(directory: &Path) -> io::Result<()> {

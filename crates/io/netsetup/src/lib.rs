@@ -34,7 +34,7 @@ use action::is_router;
 use away::Away;
 pub use error::SetupError;
 use guardian::Guardian;
-pub(crate) use guardian::left_behind;
+pub(crate) use guardian::{LeftBehind, left_behind};
 pub use guardian::{clear, guard, guard_detached};
 use limits::Limits;
 use nat::Translation;

@@ -154,6 +154,11 @@ const MAX_RECORD_BYTES: u64 = 1 << 20;
 
 /// The text of a record, if it is there and nobody else can have written it.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    read_of(path, rustix::process::geteuid().as_raw())
+}
+
+/// The text of a record, if it is there and nobody but this user can have written it.
+fn read_of(path: &Path, owner: u32) -> io::Result<Option<String>> {
     // Where there is something else than a file, such as a pipe, nobody waits for whoever may write to it.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -162,7 +167,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
         Err(error) => return Err(at(path, error)),
     };
     check_regular(path, &file)?;
-    check_owner(path, &file)?;
+    check_owner_is(path, &file, owner)?;
     let mut bytes = Vec::new();
     file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(|error| at(path, error))?;
     // What is no text is no record either: that is seen when it is taken apart.
@@ -178,14 +183,17 @@ fn check_regular(path: &Path, file: &File) -> io::Result<()> {
 }
 
 fn check_owner(path: &Path, file: &File) -> io::Result<()> {
+    check_owner_is(path, file, rustix::process::geteuid().as_raw())
+}
+
+fn check_owner_is(path: &Path, file: &File, owner: u32) -> io::Result<()> {
     let found = file.metadata().map_err(|error| at(path, error))?;
-    let me = rustix::process::geteuid().as_raw();
     let mode = found.mode() & 0o7777;
-    if found.uid() == me && mode & 0o022 == 0 {
+    if found.uid() == owner && mode & 0o022 == 0 {
         return Ok(());
     }
     let problem = format!(
-        "belongs to user {} and has mode {mode:04o}; expected user {me}, and that nobody else may write (chmod go-w, or another directory in POLYPATH_RUNTIME_DIR)",
+        "belongs to user {} and has mode {mode:04o}; expected user {owner}, and that nobody else may write (chmod go-w, or another directory in POLYPATH_RUNTIME_DIR)",
         found.uid()
     );
     Err(at(path, io::Error::new(io::ErrorKind::InvalidData, problem)))
@@ -232,12 +240,21 @@ pub(super) fn has_some(directory: &Path) -> io::Result<bool> {
 
 /// The processes that died and have something on file in the calling thread's namespace.
 pub(super) fn left(directory: &Path) -> io::Result<Vec<u32>> {
+    left_of(directory, rustix::process::geteuid().as_raw())
+}
+
+/// The same of another user's directory, who has written the records.
+pub(super) fn left_of_others(directory: &Path) -> io::Result<Vec<u32>> {
+    left_of(directory, fs::metadata(directory).map_err(|error| at(directory, error))?.uid())
+}
+
+fn left_of(directory: &Path, owner: u32) -> io::Result<Vec<u32>> {
     let mut dead = Vec::new();
     if !has_some(directory)? {
         return Ok(dead);
     }
     for slot in 0..SLOTS {
-        let Some(text) = read(&place(directory, slot)?)? else { continue };
+        let Some(text) = read_of(&place(directory, slot)?, owner)? else { continue };
         let content = serde_json::from_str::<Content>(&text).ok();
         dead.extend(content.filter(|left| !left.process.is_alive()).map(|left| left.process.pid));
     }

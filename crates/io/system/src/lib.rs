@@ -27,6 +27,6 @@ pub use namespace::Namespace;
 #[cfg(feature = "netlink")]
 pub use netlink::{Netlink, Rule, Selector};
 pub use real_time::{Timed, WallClock, run_in_real_time};
-pub use runtime_directory::runtime_directory;
+pub use runtime_directory::{directories_of_services, runtime_directories, runtime_directory};
 #[cfg(feature = "netlink")]
 pub use system_state::{Link, MAIN_TABLE, Route, SystemState, network_contains};

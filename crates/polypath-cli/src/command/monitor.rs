@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
 use polypath_control::{ANSWER_LIMIT, Answer, Arrivals, Ask, EventReport, Peer, create_directory};
-use polypath_system::runtime_directory;
+use polypath_system::{directories_of_services, runtime_directory};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::network::block_on;
-use super::ss::{entries, of_services, peers, silence};
+use super::ss::{peers, silence};
 use super::{Failure, complain, harmless, harmless_json, print_line};
 
 /// How often new stacks are looked for beside that: their sockets may come where nothing is watched.
@@ -85,8 +85,9 @@ pub(super) fn directories(own: &Path) -> Vec<PathBuf> {
     let mut directories = vec![own.to_path_buf()];
     if own == Path::new("/run/polypath") {
         let (run, users) = (Path::new("/run"), Path::new("/run/user"));
-        directories.extend(entries(users).flat_map(|user| [user.join("polypath"), user]));
-        directories.extend(of_services(run));
+        let entries = std::fs::read_dir(users).into_iter().flatten().flatten().map(|user| user.path());
+        directories.extend(entries.flat_map(|user| [user.join("polypath"), user]));
+        directories.extend(directories_of_services(run));
         directories.extend([users.into(), run.into()]);
     }
     directories

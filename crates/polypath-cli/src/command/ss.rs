@@ -6,14 +6,12 @@ mod rows;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use clap::Args;
 use filter::Filter;
 use futures_util::future::join_all;
 use polypath_control::{ANSWER_LIMIT, Answer, Ask, Peer, find};
-use polypath_system::runtime_directory;
+use polypath_system::{runtime_directories, runtime_directory};
 use serde::Serialize;
 
 use rows::{Shown, subject, subject_of_listener, table};
@@ -176,14 +174,8 @@ pub(super) fn silence(peer: &Peer) -> String {
 /// The stacks of this user; root sees everybody's.
 pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
     let own = runtime_directory().map_err(Failure::run)?;
-    let mut directories = vec![own.clone()];
-    if own == Path::new("/run/polypath") {
-        let run = Path::new("/run");
-        directories.extend(entries(&run.join("user")).map(|user| user.join("polypath")).filter(is_its_users));
-        directories.extend(of_services(run));
-    }
     let mut peers = Vec::new();
-    for directory in directories {
+    for directory in runtime_directories(&own) {
         match find(&directory) {
             Ok(found) => peers.extend(found),
             Err(error) if directory == own => {
@@ -194,28 +186,6 @@ pub(super) fn peers() -> Result<Vec<Peer>, Failure> {
         }
     }
     Ok(peers)
-}
-
-/// The folders of services, which systemd makes for `RuntimeDirectory=polypath-NAME`. A link may lead there: only root puts
-/// one into /run.
-pub(super) fn of_services(run: &Path) -> impl Iterator<Item = PathBuf> {
-    let is_of_service = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        name.starts_with(b"polypath-") && path.is_dir()
-    };
-    entries(run).filter(is_of_service)
-}
-
-/// What is in a folder; nothing if it can't be read.
-pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
-/// A folder of the user in whose place it is, and not a link to another.
-fn is_its_users(directory: &PathBuf) -> bool {
-    let owner_above = directory.parent().and_then(|above| std::fs::symlink_metadata(above).ok());
-    let found = std::fs::symlink_metadata(directory).ok();
-    found.zip(owner_above).is_some_and(|(found, above)| found.is_dir() && found.uid() == above.uid())
 }
 
 /// The process that a user names; the system's own numbers are small.
@@ -260,26 +230,4 @@ fn counters(arguments: &Arguments, answers: &[Answer]) -> String {
         let _ = writeln!(text, "{:<32}{value:<19}0.0", name_of(name));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_service_has_a_folder_of_its_own_or_a_link_to_one() {
-        let run = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| run.path().join(name);
-        for folder in ["polypath", "polypath-serve", "private/polypath-metrics", "other-service"] {
-            fs::create_dir_all(at(folder)).expect("a folder");
-        }
-        std::os::unix::fs::symlink("private/polypath-metrics", at("polypath-metrics")).expect("a link");
-        fs::write(at("polypath-file"), "").expect("a file");
-        let mut found: Vec<PathBuf> = of_services(run.path()).collect();
-        found.sort();
-        assert_eq!(found, [at("polypath-metrics"), at("polypath-serve")]);
-        assert_eq!(of_services(&at("missing")).count(), 0);
-    }
 }

@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::Finding;
 use super::ask::variable;
 use crate::kernel_paths::{KernelPaths, path_manager};
-use crate::{left_behind, probe_nft};
+use crate::{LeftBehind, left_behind, probe_nft};
 
 pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     let usable: Vec<&Link> = links.iter().copied().filter(|link| is_usable(state, link)).collect();
@@ -197,26 +197,39 @@ fn permission(is_admin: bool, are_variables_fixed: bool) -> Finding {
 }
 
 /// What killed processes have set up and nobody has taken down.
-pub(super) fn leftovers(dead: io::Result<Vec<u32>>) -> Option<Finding> {
-    match dead {
-        Ok(dead) if dead.is_empty() => None,
-        Ok(dead) => {
-            let dead: Vec<String> = dead.iter().map(u32::to_string).collect();
-            Some(Finding::limited(
-                "leftovers",
-                format!(
-                    "what a process that was killed has set up is still there (process {})",
-                    dead.join(", ")
-                ),
-                "the next start of any engine by this user removes it, such as `polypath run true`",
-            ))
-        }
-        Err(error) => Some(Finding::limited(
+pub(super) fn leftovers(left: io::Result<Vec<LeftBehind>>) -> Vec<Finding> {
+    match left {
+        Ok(left) => left.iter().map(leftover).collect(),
+        Err(error) => vec![Finding::limited(
             "leftovers",
             format!("can't tell whether killed processes have left anything ({error})"),
             "no start of --engine tun gets past it: mend what is wrong there",
-        )),
+        )],
     }
+}
+
+fn leftover(left: &LeftBehind) -> Finding {
+    let pids: Vec<String> = left.pids.iter().map(u32::to_string).collect();
+    let text =
+        format!("what a process that was killed has set up is still there (process {})", pids.join(", "));
+    if !left.is_others {
+        let advice = "the next start of any engine by this user removes it, such as `polypath run true`";
+        return Finding::limited("leftovers", text, advice);
+    }
+    let directory = left.directory.display();
+    // Its own user alone may undo what is on file there: the file says what is undone.
+    let user = left.directory.strip_prefix("/run/user").ok().and_then(|below| below.iter().next());
+    let advice = match user {
+        Some(number) => format!(
+            "the next start of any engine by user {} removes it, such as `polypath run true` in a session of theirs",
+            number.display()
+        ),
+        None => format!(
+            "the next start of a service with this directory removes it: `systemctl restart polypath@NAME`, or `grep -r {directory} \
+             /etc/systemd/system /usr/lib/systemd/system` tells which"
+        ),
+    };
+    Finding::limited("leftovers", format!("{text}, on file in {directory}"), advice)
 }
 
 /// Whether a user without permissions can have a network of his own, as `polypath run` makes one.

@@ -122,12 +122,21 @@ fn an_interface_that_lacks_only_a_route_is_the_second_network() {
 
 #[test]
 fn what_a_killed_process_has_left_is_said_with_what_removes_it() {
-    assert_eq!(host::leftovers(Ok(Vec::new())), None);
-    let finding = host::leftovers(Ok(vec![4711, 4712])).expect("a finding");
+    assert_eq!(host::leftovers(Ok(Vec::new())), []);
+    let left = |directory: &str, is_others| {
+        let left = crate::LeftBehind { directory: directory.into(), is_others, pids: vec![4711, 4712] };
+        host::leftovers(Ok(vec![left])).remove(0)
+    };
+    let of_service = left("/run/polypath-services", true);
+    assert!(of_service.text.contains("4711, 4712), on file in /run/polypath-services"), "{of_service:?}");
+    assert!(of_service.advice.is_some_and(|advice| advice.contains("systemctl restart polypath@NAME")));
+    let of_user = left("/run/user/1000/polypath", true);
+    assert!(of_user.advice.is_some_and(|advice| advice.contains("by user 1000")));
+    let finding = left("/run/polypath", false);
     assert!(finding.level == Level::Limited && finding.text.contains("4711, 4712"), "{finding:?}");
     assert!(finding.advice.is_some_and(|advice| advice.contains("polypath run true")));
     let refused = io::Error::other("has mode 0666");
-    assert!(host::leftovers(Err(refused)).expect("a finding").text.contains("0666"));
+    assert!(host::leftovers(Err(refused)).remove(0).text.contains("0666"));
 }
 
 #[test]

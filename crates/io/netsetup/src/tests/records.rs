@@ -136,6 +136,23 @@ fn what_a_crash_left_goes_at_the_next_start() {
     assert_eq!(left(), Vec::<u32>::new(), "it lives");
     host.pretend_death();
     assert_eq!(left(), [4_194_305]);
+    // Root sees it, too, where a service with a user of its own has left it.
+    let found = || {
+        let own = tempfile::tempdir().expect("a directory");
+        let directories = [own.path().to_path_buf(), host.directory.path().to_path_buf()];
+        host.testbed.client.run(|| guardian::left_in(own.path(), &directories)).unwrap().expect("records")
+    };
+    let give = |user: u32| {
+        let entries = fs::read_dir(host.directory.path()).unwrap().flatten().map(|entry| entry.path());
+        for path in entries.chain([host.directory.path().to_path_buf()]) {
+            std::os::unix::fs::chown(path, Some(user), None).expect("root may");
+        }
+    };
+    for user in [61_184, 0] {
+        give(user);
+        let [left] = &found()[..] else { panic!("one directory: {:?}", found()) };
+        assert_eq!((left.is_others, &left.pids[..]), (true, &[4_194_305][..]));
+    }
     drop(tun);
     assert_ne!(host.snapshot(), before);
     let tun = host.tun();
