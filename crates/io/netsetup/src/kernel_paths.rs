@@ -16,6 +16,8 @@ pub struct KernelPaths {
     pub subflows: u32,
     /// Addresses from which subflows are opened.
     pub subflow_endpoints: Vec<IpAddr>,
+    /// Addresses that are announced to peers, which open subflows to them.
+    pub signal_endpoints: Vec<IpAddr>,
 }
 
 /// Asks about the calling thread's network namespace; the thread must run no runtime of tokio's.
@@ -35,7 +37,7 @@ pub(crate) fn path_manager() -> io::Result<KernelPaths> {
         }
         let mut addresses = handle.address().get().execute().await;
         while let Some(message) = addresses.try_next().await.map_err(into_io)? {
-            let (mut addr, mut opens) = (None, false);
+            let (mut addr, mut opens, mut announces) = (None, false, false);
             for attribute in message.payload.nlas {
                 let MptcpPathManagerAttr::Address(attribute) = attribute else { continue };
                 match attribute {
@@ -43,11 +45,13 @@ pub(crate) fn path_manager() -> io::Result<KernelPaths> {
                     MptcpPathManagerAddressAttr::Addr6(v6) => addr = Some(IpAddr::V6(v6)),
                     MptcpPathManagerAddressAttr::Flags(flags) => {
                         opens = flags.contains(&MptcpPathManagerAddressAttrFlag::Subflow);
+                        announces = flags.contains(&MptcpPathManagerAddressAttrFlag::Signal);
                     }
                     _ => {}
                 }
             }
             manager.subflow_endpoints.extend(addr.filter(|_| opens));
+            manager.signal_endpoints.extend(addr.filter(|_| announces));
         }
         Ok(manager)
     })

@@ -252,7 +252,7 @@ mod tests {
             has_nft: true,
             uplinks: vec![uplink("wifi", 1), uplink("lte", 2)],
             kernel: KernelMultipath::On,
-            kernel_paths: Some(KernelPaths { subflows: 2, subflow_endpoints: Vec::new() }),
+            kernel_paths: Some(KernelPaths { subflows: 2, ..KernelPaths::default() }),
         }
     }
 
@@ -358,8 +358,8 @@ mod tests {
     fn a_server_announces_its_addresses() {
         let serving = Wanted { listens: true, ..WANTED };
         let line = choose(&Abilities { has_nft: false, ..all() }, &serving).line;
-        let expected = "engine kernel (its Multipath TCP), over wifi and what `ip mptcp endpoint` has as signal, since the \
-             program nft is missing; for lte too, unless it has, `ip mptcp endpoint add 192.0.2.2 dev lte signal`";
+        let expected = "engine kernel (its Multipath TCP), over wifi only, since the program nft is missing; for lte too \
+             `ip mptcp endpoint add 192.0.2.2 dev lte signal`";
         assert!(line.starts_with(expected), "{line}");
     }
 }
