@@ -24,7 +24,7 @@ use super::digest_cache::{DigestCache, READ_BEFORE_BYTES, Wait};
 use super::inbound::Inbound;
 use super::listing::{Entry, EntryKind, encoded, page};
 use super::range::{Wanted, wanted};
-use super::root::{Root, is_hidden, names, read_directory};
+use super::root::{Root, is_hidden, names};
 use super::{Body, empty, full};
 
 /// Nobody waits longer for a digest. Whoever asks again finds what was read until then.
@@ -197,8 +197,8 @@ impl FileServer {
         let wants_json =
             text(request.headers(), ACCEPT).is_some_and(|types| types.contains("application/json"));
         if !wants_json {
-            names.push("index.html".into());
-            match self.open(names).await {
+            let index: Vec<String> = names.iter().cloned().chain(["index.html".into()]).collect();
+            match self.open(index).await {
                 Ok((index, metadata)) if metadata.is_file() => {
                     return self.send_file(request, index, &metadata, "index.html").await;
                 }
@@ -206,7 +206,7 @@ impl FileServer {
                 _ => {}
             }
         }
-        list(request, file, wants_json, self.shows_hidden, &self.memory).await
+        self.list(request, file, names, wants_json).await
     }
 
     async fn send_file(
@@ -315,6 +315,39 @@ impl FileServer {
         })
         .await
     }
+
+    async fn list(
+        &self,
+        request: &Request<()>,
+        directory: File,
+        names: Vec<String>,
+        as_json: bool,
+    ) -> io::Result<Response<Body>> {
+        let mime = if as_json { "application/json" } else { "text/html; charset=utf-8" };
+        let path =
+            percent_encoding::percent_decode_str(request.uri().path()).decode_utf8_lossy().into_owned();
+        let (root, with_hidden) = (self.root.clone(), self.shows_hidden);
+        let make = move || {
+            let entry = |(name, is_directory, size, modified)| {
+                let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
+                Entry { name, kind, size, modified }
+            };
+            let entries: Vec<Entry> =
+                root.list(&names, &directory, with_hidden)?.into_iter().map(entry).collect();
+            if as_json { Ok(serde_json::to_string(&entries)?) } else { Ok(page(&path, &entries)) }
+        };
+        let Some(content) = self.memory.make_list(make).await? else {
+            return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "too many lists are on their way; try again"));
+        };
+        let mut response = Response::new(empty());
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
+        response.headers_mut().insert(CONTENT_LENGTH, content.len().into());
+        response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+        if request.method() == Method::GET {
+            *response.body_mut() = full(content);
+        }
+        Ok(response)
+    }
 }
 
 /// How a request names the server it is for: in its target, or in each `Host` field (RFC 9112 §3.2.2).
@@ -345,36 +378,6 @@ fn wait_of_prefer(field: &str) -> Option<Duration> {
     preferences.clone().find(|preference| *preference == "respond-async")?;
     let seconds = preferences.find_map(|preference| preference.strip_prefix("wait=")?.parse().ok());
     Some(Duration::from_secs(seconds.unwrap_or(0)).clamp(LEAST_WAITED, MOST_WAITED))
-}
-
-async fn list(
-    request: &Request<()>,
-    directory: File,
-    as_json: bool,
-    with_hidden: bool,
-    memory: &Memory,
-) -> io::Result<Response<Body>> {
-    let mime = if as_json { "application/json" } else { "text/html; charset=utf-8" };
-    let path = percent_encoding::percent_decode_str(request.uri().path()).decode_utf8_lossy().into_owned();
-    let make = move || {
-        let entry = |(name, is_directory, size, modified)| {
-            let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
-            Entry { name, kind, size, modified }
-        };
-        let entries: Vec<Entry> = read_directory(&directory, with_hidden)?.into_iter().map(entry).collect();
-        if as_json { Ok(serde_json::to_string(&entries)?) } else { Ok(page(&path, &entries)) }
-    };
-    let Some(content) = memory.make_list(make).await? else {
-        return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "too many lists are on their way; try again"));
-    };
-    let mut response = Response::new(empty());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
-    response.headers_mut().insert(CONTENT_LENGTH, content.len().into());
-    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
-    if request.method() == Method::GET {
-        *response.body_mut() = full(content);
-    }
-    Ok(response)
 }
 
 /// A directory's own links work only below its name with a slash.

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 use rustix::fs::{
-    AtFlags, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat, openat2, renameat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, open, openat, openat2, renameat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -119,6 +120,42 @@ impl Root {
         Ok(unlinkat(&parent, name.as_str(), AtFlags::empty())?)
     }
 
+    /// The files and directories in a directory that was opened by these names; hidden ones, uploads under way among them, if they are
+    /// wanted. A link is listed as what it leads to, if that can be fetched.
+    pub(super) fn list(
+        &self,
+        names: &[String],
+        directory: &File,
+        with_hidden: bool,
+    ) -> io::Result<Vec<(String, bool, u64, u64)>> {
+        let mut found = Vec::new();
+        for entry in Dir::read_from(directory.as_fd())? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if matches!(name, "." | "..") || name.starts_with('.') && !with_hidden {
+                continue;
+            }
+            let Ok(mut stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if FileType::from_raw_mode(stat.st_mode).is_symlink() {
+                let place: Vec<String> = names.iter().cloned().chain([name.to_string()]).collect();
+                let Ok(there) = self.at(&place, OFlags::PATH) else { continue };
+                stat = fstat(there)?;
+            }
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if kind.is_dir() || kind.is_file() {
+                let size = u64::try_from(stat.st_size).unwrap_or(0);
+                found.push((
+                    name.to_string(),
+                    kind.is_dir(),
+                    size,
+                    u64::try_from(stat.st_mtime).unwrap_or(0),
+                ));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     /// Whether something outside of the directory was meant.
     pub(super) fn is_escape(error: &io::Error) -> bool {
         error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
@@ -152,30 +189,6 @@ pub(super) fn is_hidden(names: &[String]) -> bool {
     names.iter().any(|name| name.starts_with('.'))
 }
 
-/// The names in a directory that was opened; hidden ones, uploads under way among them, if they are wanted.
-pub(super) fn read_directory(
-    directory: &File,
-    with_hidden: bool,
-) -> io::Result<Vec<(String, bool, u64, u64)>> {
-    let mut found = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory.as_fd())? {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        if matches!(name, "." | "..") || name.starts_with('.') && !with_hidden {
-            continue;
-        }
-        let flags = AtFlags::empty();
-        let Ok(stat) = rustix::fs::statat(directory, name, flags) else { continue };
-        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
-        if kind.is_dir() || kind.is_file() {
-            let size = u64::try_from(stat.st_size).unwrap_or(0);
-            found.push((name.to_string(), kind.is_dir(), size, u64::try_from(stat.st_mtime).unwrap_or(0)));
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +206,37 @@ mod tests {
             ["/..", "/../etc/passwd", "/%2e%2e/etc", "/a/../../b", "/a%2fb", "/%00", "/%ff", "a", ""]
         {
             assert_eq!(names(outside), None, "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_what_can_be_fetched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("top/inner/deep")).expect("folders");
+        std::fs::write(at("secret"), "outside").expect("a file");
+        std::fs::write(at("top/file"), "inside").expect("a file");
+        let links = [
+            ("../../secret", "file-out"),
+            ("/etc", "out"),
+            ("../file", "file-in"),
+            ("deep", "in"),
+            ("none", "broken"),
+        ];
+        for (to, name) in links {
+            std::os::unix::fs::symlink(to, at("top/inner").join(name)).expect("a link");
+        }
+        let root = Root::new(&at("top")).expect("the folder");
+        let names = ["inner".to_string()];
+        let directory = root.open(&names).expect("the folder within");
+        let listed = root.list(&names, &directory, false).expect("a list");
+        let listed: Vec<_> =
+            listed.iter().map(|(name, is_directory, ..)| (name.as_str(), *is_directory)).collect();
+        assert_eq!(listed, [("deep", true), ("file-in", false), ("in", true)]);
+        for (_, name) in links {
+            let names = ["inner".to_string(), name.to_string()];
+            let is_listed = listed.iter().any(|(listed, _)| *listed == name);
+            assert_eq!(root.open(&names).is_ok(), is_listed, "{name}");
         }
     }
 
