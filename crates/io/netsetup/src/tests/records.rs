@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 use polypath_testbed::is_root_or_skip;
@@ -101,6 +102,12 @@ fn a_namespace_needs_no_loopback_to_be_told_from_others() {
         return;
     }
     let fresh = polypath_system::Namespace::create().expect("a namespace");
+    for without in [&["link", "set", "lo", "down"][..], &["address", "flush", "dev", "lo"]] {
+        let changed = fresh.run(|| Command::new("ip").args(without).status());
+        assert!(changed.expect("enters").expect("runs").success());
+    }
+    let bound = fresh.run(|| std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).expect("enters");
+    assert_eq!(bound.expect_err("no address").kind(), io::ErrorKind::AddrNotAvailable);
     let number = fresh.run(record::namespace).unwrap().expect("its number");
     assert_ne!(number, record::namespace().expect("ours"));
 }
