@@ -3,7 +3,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::task::{Context, Poll};
 
 use polypath_system::WallClock;
@@ -39,6 +39,8 @@ const MOST_ACKNOWLEDGED: usize = 32;
 #[derive(Debug)]
 pub(super) struct DriverShared {
     ports: Vec<Port>,
+    /// The interfaces of this end's paths, in their order.
+    names: RwLock<Vec<Option<String>>>,
     /// The UDP port of peers that are dialled.
     remote_port: u16,
     traffic: Mutex<Traffic>,
@@ -63,13 +65,19 @@ struct Traffic {
 
 impl DriverShared {
     /// Sockets, and a secret from which all that must not be guessed follows.
-    pub(super) fn new(ports: Vec<Port>, options: &UdpOptions, secret: &[u8; 64]) -> Self {
+    pub(super) fn new(
+        ports: Vec<Port>,
+        names: Vec<Option<String>>,
+        options: &UdpOptions,
+        secret: &[u8; 64],
+    ) -> Self {
         let (own, peers) = secret.split_at(32);
         let half = |bytes: &[u8]| std::array::from_fn(|at| bytes.get(at).copied().unwrap_or_default());
         let peers = Peers::new(options.peers, half(peers));
         let own = OwnPaths::new(HostSecret(half(own)));
         Self {
             ports,
+            names: RwLock::new(names),
             remote_port: options.port,
             traffic: Mutex::new(Traffic { peers, own }),
             clock: WallClock::starting_at(Instant::from_secs(60)),
@@ -97,6 +105,21 @@ impl DriverShared {
             refusal: None,
         };
         (0..self.ports.len()).map(receiver).collect()
+    }
+
+    /// The interfaces of this end's paths, in their order.
+    pub(super) fn names(&self) -> Vec<Option<String>> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A path has another interface.
+    pub(super) fn rename(&self, OwnPath(number): OwnPath, interface: Option<String>) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        let at = usize::from(number).saturating_sub(1);
+        if names.len() <= at {
+            names.resize(at + 1, None);
+        }
+        names[at] = interface;
     }
 
     /// The ports.

@@ -18,9 +18,13 @@ use tokio::io::unix::AsyncFd;
 
 use super::address::OwnPath;
 use super::driver::DriverShared;
+use super::options::usable_uplinks;
 
 /// Changes come in bursts: an interface that comes gets its addresses within this time, often.
 const QUIET: Duration = Duration::from_millis(50);
+
+/// Routes may change all the time: so often, at most, are they looked at.
+const ROUTES_QUIET: Duration = Duration::from_millis(300);
 
 /// So often it is looked whether the stack has ended, ...
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
@@ -32,7 +36,10 @@ const UNTOLD_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct NamedPath {
     own: OwnPath,
-    interface: String,
+    /// None if it is for one that comes later.
+    interface: Option<String>,
+    /// It may become that of an uplink that comes later.
+    is_spare: bool,
     endpoint: LocalEndpoint,
     /// The interface that its sockets are bound to; none if it has not come yet.
     index: Option<u32>,
@@ -56,6 +63,8 @@ impl Changed {
 #[derive(Debug)]
 pub(super) struct Interfaces {
     named: Vec<NamedPath>,
+    /// The path that follows the system's routes, if there is one.
+    routed: Option<OwnPath>,
     /// Any socket of the namespace.
     probe: OwnedFd,
     /// What the system tells of interfaces; none where it may not be asked.
@@ -63,11 +72,12 @@ pub(super) struct Interfaces {
 }
 
 impl Interfaces {
-    /// None yet. To be called where the interfaces are, within a tokio runtime.
-    pub(super) fn new() -> io::Result<Self> {
+    /// None yet. To be called where the interfaces are, within a tokio runtime. Of routes the system tells much, so only who follows
+    /// uplinks is told.
+    pub(super) fn new(follows_uplinks: bool) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        Ok(Self { named: Vec::new(), probe, changes: changes().ok() })
+        Ok(Self { named: Vec::new(), routed: None, probe, changes: changes(follows_uplinks).ok() })
     }
 
     /// The interface that has a name now.
@@ -77,7 +87,23 @@ impl Interfaces {
 
     /// Looks after a path, whose sockets are bound to the interface `index`.
     pub(super) fn add(&mut self, own: OwnPath, interface: &str, endpoint: LocalEndpoint, index: Option<u32>) {
-        self.named.push(NamedPath { own, interface: interface.into(), endpoint, index });
+        self.named.push(NamedPath {
+            own,
+            interface: Some(interface.into()),
+            is_spare: false,
+            endpoint,
+            index,
+        });
+    }
+
+    /// The path that follows the system's routes.
+    pub(super) fn add_routed(&mut self, own: OwnPath) {
+        self.routed = Some(own);
+    }
+
+    /// A path for an uplink that comes later.
+    pub(super) fn add_spare(&mut self, own: OwnPath, endpoint: LocalEndpoint) {
+        self.named.push(NamedPath { own, interface: None, is_spare: true, endpoint, index: None });
     }
 
     /// Opens the sockets of paths anew whose interfaces come, as long as there is the driver.
@@ -90,8 +116,12 @@ impl Interfaces {
     }
 
     fn look(&mut self, changed: &Changed, namespace: &Namespace, shared: &DriverShared) {
+        if self.has_spares() {
+            self.take_uplinks(namespace, shared);
+        }
         for path in &mut self.named {
-            let Ok(index) = name_to_index(&self.probe, &path.interface) else { continue };
+            let Some(interface) = &path.interface else { continue };
+            let Ok(index) = name_to_index(&self.probe, interface) else { continue };
             let is_other = path.index != Some(index);
             if is_other {
                 if open_again(path.own, namespace, shared).is_err() {
@@ -109,13 +139,47 @@ impl Interfaces {
         }
     }
 
+    fn has_spares(&self) -> bool {
+        self.named.iter().any(|path| path.is_spare)
+    }
+
+    /// Gives spare paths to uplinks that have none: beside the first, which the path has that follows the system's routes.
+    fn take_uplinks(&mut self, namespace: &Namespace, shared: &DriverShared) {
+        let Ok(Ok((first, further))) = namespace.run(usable_uplinks) else { return };
+        for name in further {
+            if self.named.iter().any(|path| path.interface.as_ref() == Some(&name)) {
+                continue;
+            }
+            let probe = &self.probe;
+            let is_gone = |name: &String| name_to_index(probe, name).is_err();
+            let is_free =
+                |path: &&mut NamedPath| path.is_spare && path.interface.as_ref().is_none_or(is_gone);
+            let Some(path) = self.named.iter_mut().find(is_free) else { break };
+            shared
+                .ports()
+                .iter()
+                .filter(|port| port.path == Some(path.own))
+                .for_each(|port| port.give(&name));
+            shared.rename(path.own, Some(name.clone()));
+            (path.interface, path.index) = (Some(name), None);
+        }
+        // Where the routes lead now.
+        if let Some(own) = self.routed
+            && first.is_some()
+            && !shared.names().contains(&first)
+        {
+            shared.rename(own, first);
+        }
+    }
+
     /// Waits until something may have changed; the interfaces of which the system told.
     async fn changed(&self) -> Changed {
         let mut told = Changed::default();
         match &self.changes {
             Some(changes) => {
                 if let Ok(Ok(())) = tokio::time::timeout(LONGEST_WAIT, heard(changes, &mut told)).await {
-                    tokio::time::sleep(QUIET).await;
+                    let is_of_routes = told.indices.is_empty() && !told.is_incomplete;
+                    tokio::time::sleep(if is_of_routes { ROUTES_QUIET } else { QUIET }).await;
                     take(changes.get_ref(), &mut told);
                 }
             }
@@ -139,10 +203,11 @@ fn open_again(own: OwnPath, namespace: &Namespace, shared: &DriverShared) -> io:
 }
 
 /// Where the system tells of interfaces and their addresses. The protocol of routes is netlink's number zero.
-fn changes() -> io::Result<AsyncFd<OwnedFd>> {
+fn changes(with_routes: bool) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+    let routes = if with_routes { libc::RTMGRP_IPV4_ROUTE | libc::RTMGRP_IPV6_ROUTE } else { 0 };
+    let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR | routes;
     bind(&socket, &SocketAddrNetlink::new(0, groups as u32))?;
     // SAFETY: the descriptor stays open and the same as long as the AsyncFd, which owns it.
     #[allow(unsafe_code)]
@@ -176,8 +241,9 @@ fn take(socket: impl AsFd, told: &mut Changed) -> bool {
     }
 }
 
-/// The interfaces that messages are about: links and addresses have the index at the same place (`rtnetlink(7)`).
+/// The interfaces that messages are about: links and addresses have the index at the same place (`rtnetlink(7)`), routes do not.
 fn indices_of(mut messages: &[u8]) -> Vec<u32> {
+    const TYPE_AT: usize = 4;
     const INDEX_AT: usize = 20;
     let number = |bytes: &[u8], at: usize| -> Option<u32> {
         Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -185,7 +251,11 @@ fn indices_of(mut messages: &[u8]) -> Vec<u32> {
     let mut indices = Vec::new();
     while let Some(len) = number(messages, 0) {
         let len = usize::try_from(len).unwrap_or(usize::MAX).max(4).next_multiple_of(4);
-        indices.extend(number(messages, INDEX_AT));
+        let kind = messages
+            .get(TYPE_AT..TYPE_AT + 2)
+            .and_then(|bytes| Some(u16::from_ne_bytes(bytes.try_into().ok()?)));
+        let is_route = kind.is_some_and(|kind| matches!(kind, libc::RTM_NEWROUTE | libc::RTM_DELROUTE));
+        indices.extend(number(messages, INDEX_AT).filter(|_| !is_route));
         messages = messages.get(len..).unwrap_or_default();
     }
     indices
@@ -212,7 +282,7 @@ mod tests {
         let runtime = tokio::runtime::Handle::current();
         let interfaces = testbed.client.run(|| {
             let _entered = runtime.enter();
-            Interfaces::new()
+            Interfaces::new(true)
         });
         let interfaces = interfaces.expect("the namespace").expect("sockets");
         let mut ip = Command::new("ip");

@@ -140,6 +140,37 @@ async fn an_interface_that_is_missing_at_first_is_used_once_it_comes() {
 }
 
 #[tokio::test]
+async fn an_uplink_that_comes_after_the_start_is_used() {
+    if !is_root_or_skip("an uplink that comes late") {
+        return;
+    }
+    let testbed = Testbed::new(1).expect("namespaces");
+    let server = server(&testbed);
+    let route = |via: &str, dev: &str, metric: &str| {
+        let route = ["route", "add", "default", "via", via, "dev", dev, "metric", metric];
+        let added = testbed.client.run(|| Command::new("ip").args(route).status());
+        assert!(added.expect("enters").expect("runs").success());
+    };
+    let first = Testbed::interface(0);
+    route(&Testbed::server_v4(0).to_string(), &first, "100");
+    let mut options = UdpOptions { keep_alive: Some(Duration::from_millis(60)), ..UdpOptions::default() };
+    options.use_uplinks(&testbed.client).expect("a choice");
+    let client = Stack::udp(&testbed.client, &options).expect("a stack");
+    assert_eq!(client.paths().len(), 1);
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 1 << 20).await;
+    for _ in 0..2 {
+        plug_in(&testbed);
+        route("10.77.9.2", "usb0", "200");
+        until_used(&mut near, &mut far, 2).await;
+        let names = client.paths().iter().map(|path| client.path_name(path.addr)).collect::<Vec<_>>();
+        assert_eq!(names, [Some(first.clone()), Some("usb0".into())]);
+        unplug(&testbed);
+        exchange(&mut near, &mut far, 1 << 20).await;
+    }
+}
+
+#[tokio::test]
 async fn a_connection_starts_where_its_options_say() {
     if !is_root_or_skip("connections from an address of the host") {
         return;

@@ -50,8 +50,8 @@ use address::{OwnPath, network_addr, stack_addr};
 use driver::{DriverShared, UdpTransmit};
 pub use error::UdpError;
 use interfaces::Interfaces;
-use options::first_uplink;
 pub use options::{DEFAULT_PORT, UdpOptions, UdpPath};
+use options::{MOST_PATHS, first_uplink};
 pub use peers::PeerLimits;
 use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
@@ -82,24 +82,22 @@ impl Stack {
     pub fn udp(namespace: &Namespace, options: &UdpOptions) -> io::Result<Self> {
         let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let mut endpoints = Vec::new();
-        let (ports, named) = namespace.run(|| {
+        let (ports, names, named) = namespace.run(|| {
             let _entered = runtime.enter();
-            let mut named = Interfaces::new()?;
+            let mut named = Interfaces::new(options.follows_uplinks)?;
             let ports = open_ports(options, &mut endpoints, &mut named)?;
             endpoints.extend(announced(options)?);
-            Ok::<_, io::Error>((ports, named))
+            Ok::<_, io::Error>((ports, interface_names(options), named))
         })??;
         let mut connection = options.connection.clone();
         Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes.max(1280));
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
-        let shared = Arc::new(DriverShared::new(ports, options, &random()?));
+        let shared = Arc::new(DriverShared::new(ports, names, options, &random()?));
         let stack =
             Self::start(config, UdpTransmit::new(shared.clone()), shared.receivers(options.most_held_bytes))?;
         shared.belongs_to(stack.downgrade());
-        let interfaces = namespace.run(|| interface_names(options))?;
         stack.set_underlay(Box::new(Encapsulation {
             shared: shared.clone(),
-            interfaces,
             is_reachable: options.is_reachable,
             port: options.port,
             namespace: namespace.clone(),
@@ -146,6 +144,9 @@ fn announced(options: &UdpOptions) -> io::Result<Vec<LocalEndpoint>> {
 /// The first identifier of an announced address, past those of all paths.
 const FIRST_ANNOUNCED: u8 = 200;
 
+/// Uplinks that may come after the start and be used at the same time.
+const SPARE_PATHS: usize = 4;
+
 /// A socket per family for each path, and one per family to be reached at. A system may lack one of the families, and interfaces may
 /// come later, but not all of them.
 fn open_ports(
@@ -174,12 +175,21 @@ fn open_ports(
             }
             Err(error) => return Err(error),
         }
-        if let Some(interface) = interface {
-            named.add(own, interface, endpoint, index);
+        match interface {
+            Some(interface) => named.add(own, interface, endpoint, index),
+            None => named.add_routed(own),
         }
     }
     if let Some(error) = missing.filter(|_| endpoints.is_empty()) {
         return Err(error);
+    }
+    if options.follows_uplinks {
+        let taken = options.paths.len();
+        for number in (1..).skip(taken).take(MOST_PATHS.saturating_sub(taken).min(SPARE_PATHS)) {
+            let own = OwnPath(number);
+            ports.extend([true, false].map(|is_v4| Port::spare(is_v4, own)));
+            named.add_spare(own, LocalEndpoint::subflow(own.addr(), number));
+        }
     }
     if options.is_reachable {
         ports.push(Port::open(true, options.port, None, None)?);
@@ -199,8 +209,6 @@ fn interface_names(options: &UdpOptions) -> Vec<Option<String>> {
 #[derive(Debug)]
 struct Encapsulation {
     shared: Arc<DriverShared>,
-    /// Of this end's paths, in their order.
-    interfaces: Vec<Option<String>>,
     is_reachable: bool,
     /// The UDP port of peers.
     port: u16,
@@ -236,11 +244,11 @@ impl Underlay for Encapsulation {
         }
         let state = self.namespace.run(|| SystemState::read(&Netlink::new()?))??;
         let link = state.links.iter().find(|link| link.addresses.contains(&local.ip()));
-        let position = link.and_then(|link| {
-            self.interfaces.iter().position(|name| name.as_deref() == Some(link.name.as_str()))
-        });
+        let interfaces = self.shared.names();
+        let position = link
+            .and_then(|link| interfaces.iter().position(|name| name.as_deref() == Some(link.name.as_str())));
         let number = position.and_then(|position| u8::try_from(position + 1).ok()).ok_or_else(|| {
-            let names: Vec<&str> = self.interfaces.iter().flatten().map(String::as_str).collect();
+            let names: Vec<&str> = interfaces.iter().flatten().map(String::as_str).collect();
             let names = if names.is_empty() { "it has none".into() } else { names.join(", ") };
             let text = format!(
                 "can't connect from {}: expected an address of a path's interface: {names}",
@@ -271,7 +279,7 @@ impl Underlay for Encapsulation {
 
     fn path_name(&self, own: IpAddr) -> Option<String> {
         let OwnPath(number) = OwnPath::of(own)?;
-        self.interfaces.get(usize::from(number).checked_sub(1)?)?.clone()
+        self.shared.names().into_iter().nth(usize::from(number).checked_sub(1)?)?
     }
 
     fn expose(&self, _: u16, _: bool) -> io::Result<()> {

@@ -38,6 +38,8 @@ pub struct UdpOptions {
     pub announced: Vec<IpAddr>,
     /// If there are none, those of the interfaces of the paths.
     pub announces_interfaces: bool,
+    /// Interfaces that get an address and a default route later are used, too, beside those of `paths`. Default no.
+    pub follows_uplinks: bool,
     /// Silence after which a keep-alive keeps the bindings of translators. Default 15 s, half of what is common. A peer that was
     /// not heard to answer since the last segment is asked after a fifth of it.
     pub keep_alive: Option<Duration>,
@@ -60,6 +62,7 @@ impl Default for UdpOptions {
             port: DEFAULT_PORT,
             announced: Vec::new(),
             announces_interfaces: true,
+            follows_uplinks: false,
             keep_alive: Some(Duration::from_secs(15)),
             mtu_bytes: 1500,
             connection: default_connection(),
@@ -77,23 +80,28 @@ impl UdpOptions {
     }
 
     /// Chooses paths where nobody named interfaces: first wherever the system's routes lead, then each further interface
-    /// that has an address and a default route. Their addresses are not announced.
+    /// that has an address and a default route, also one that comes later. Their addresses are not announced.
     pub fn use_uplinks(&mut self, namespace: &Namespace) -> io::Result<()> {
-        let further = namespace.run(|| {
-            let state = SystemState::read(&Netlink::new()?)?;
-            let mut further = further_uplinks(&state);
-            further.retain(|name| may_bind(name));
-            Ok::<_, io::Error>(further)
-        })??;
+        let further = namespace.run(|| usable_uplinks().map(|(_, further)| further))??;
         let further = further.into_iter().map(|name| UdpPath { interface: Some(name), ..UdpPath::default() });
         self.paths = std::iter::once(UdpPath::default()).chain(further).take(MOST_PATHS).collect();
         self.announces_interfaces = false;
+        self.follows_uplinks = true;
         Ok(())
     }
 }
 
 /// Paths are numbered from 1 on, and announced addresses from [`FIRST_ANNOUNCED`] on.
-const MOST_PATHS: usize = 15;
+pub(super) const MOST_PATHS: usize = 15;
+
+/// The interface whose default route is taken first, and those with one besides to which sockets may be bound. To be called where
+/// the interfaces are.
+pub(super) fn usable_uplinks() -> io::Result<(Option<String>, Vec<String>)> {
+    let state = SystemState::read(&Netlink::new()?)?;
+    let mut further = further_uplinks(&state);
+    further.retain(|name| may_bind(name));
+    Ok((first_uplink(&state), further))
+}
 
 /// The interfaces with a default route but the one whose route is taken first, that one's successor first.
 pub(super) fn further_uplinks(state: &SystemState) -> Vec<String> {

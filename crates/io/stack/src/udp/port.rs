@@ -37,7 +37,10 @@ pub(super) struct Port {
     /// The path of ours that uses it, if it is one from which connections are opened.
     pub(super) path: Option<OwnPath>,
     pub(super) is_v4: bool,
-    interface: Option<String>,
+    /// None where routes lead, and where the interface is not known yet.
+    interface: RwLock<Option<String>>,
+    /// Whether it may be opened again.
+    may_change: bool,
 }
 
 impl Port {
@@ -61,8 +64,19 @@ impl Port {
             receiver: Mutex::new(None),
             path,
             is_v4,
-            interface: interface.map(str::to_owned),
+            interface: RwLock::new(interface.map(str::to_owned)),
+            may_change: interface.is_some(),
         }
+    }
+
+    /// For an interface that nobody knows yet: [`Port::give`] names it.
+    pub(super) fn spare(is_v4: bool, path: OwnPath) -> Self {
+        Self { may_change: true, ..Self::without_socket(is_v4, None, Some(path)) }
+    }
+
+    /// The interface to which it is bound when it is opened again.
+    pub(super) fn give(&self, interface: &str) {
+        *self.interface.write().unwrap_or_else(PoisonError::into_inner) = Some(interface.to_owned());
     }
 
     /// Opens it anew, bound to the interface that has the name now. To be called where the interface is, within a tokio runtime.
@@ -77,14 +91,15 @@ impl Port {
 
     /// Gives it a socket with this port; 0 for any.
     fn bind(&self, port: u16) -> io::Result<()> {
-        let socket = PortSocket::open(self.is_v4, port, self.interface.as_deref(), self.path.is_some())?;
+        let interface = self.interface.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let socket = PortSocket::open(self.is_v4, port, interface.as_deref(), self.path.is_some())?;
         *self.socket.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(socket));
         Ok(())
     }
 
     /// How often it was opened again. The task is woken when that changes.
     pub(super) fn generation(&self, cx: &Context<'_>) -> u64 {
-        if self.interface.is_some() {
+        if self.may_change {
             let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
             if !receiver.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
                 *receiver = Some(cx.waker().clone());

@@ -19,7 +19,7 @@ fn receiver(most_held_bytes: usize) -> (UdpReceive, SocketAddr) {
         [127, 0, 0, 1],
         port.socket().expect("a socket").socket.local_addr().expect("an address").port(),
     ));
-    let shared = Arc::new(DriverShared::new(vec![port], &UdpOptions::default(), &[3; 64]));
+    let shared = Arc::new(DriverShared::new(vec![port], Vec::new(), &UdpOptions::default(), &[3; 64]));
     (shared.receivers(most_held_bytes).remove(0), at)
 }
 
