@@ -139,6 +139,11 @@ fn mistakes_are_one_line_and_leave_nothing() {
         let left: Vec<_> = fs::read_dir(site.lab.folder()).expect("a folder").flatten().collect();
         assert_eq!(left.len(), 1, "{words:?}: {left:?}");
     }
+    for words in [&["-x", "ftp://me:secret@192.0.2.1"][..], &["-H", "AuthorizationBearersecret"]] {
+        let output = site.lab.output(&mut get(&[&["--ranges"], words].concat(), &site.out(), &site.url));
+        let message = said(&output);
+        assert!(output.status.code() == Some(2) && !message.contains("secret"), "{message}");
+    }
     let sum = format!("sha-256={}", "0".repeat(64));
     let output = site.lab.output(&mut get(&["--ranges", "--checksum", &sum], &site.out(), &site.url));
     assert!(said(&output).contains("expected 0000") && !site.out().exists(), "{}", said(&output));

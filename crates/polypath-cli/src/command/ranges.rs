@@ -32,14 +32,14 @@ pub(super) struct RangeArguments {
     #[arg(long)]
     ranges: bool,
     /// Send a field with every request, for example "Accept-Language: de"; repeatable
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_field)]
-    fields: Vec<(String, String)>,
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    fields: Vec<String>,
     /// Say who asks (HTTP basic authentication)
     #[arg(short, long, value_name = "USER:PASSWORD")]
     user: Option<String>,
     /// Go through a proxy: http:// or socks5h://
-    #[arg(short = 'x', long, value_name = "URL", value_parser = str::parse::<Proxy>)]
-    proxy: Option<Proxy>,
+    #[arg(short = 'x', long, value_name = "URL")]
+    proxy: Option<String>,
     /// Verify servers by the certificates in FILE, in place of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     cacert: Option<PathBuf>,
@@ -107,13 +107,16 @@ impl RangeArguments {
                 budget.name
             )));
         }
-        let options = self.options(job);
+        let options = self.options(job)?;
+        // Read here, as the library of the command line shows what it can't read, with all secrets.
+        let proxy = self.proxy.as_deref().map(str::parse::<Proxy>).transpose();
+        let proxy = proxy.map_err(|error| Failure::Input(format!("--proxy: {error}")))?;
         block_on_saving(async |interruption| {
             let _ignored = survive_file_size_limit().map_err(Failure::run)?;
             report.note_engine("ranges");
             let mut failures = Vec::new();
             for url in job.urls {
-                let offer = Offer { tls: &tls, proxy: self.proxy.as_ref(), asked: &job.asked };
+                let offer = Offer { tls: &tls, proxy: proxy.as_ref(), asked: &job.asked };
                 match fetch(job, url, &options, &offer, interruption, report).await {
                     Ok(()) => {}
                     // The others may still be had.
@@ -127,14 +130,15 @@ impl RangeArguments {
         })
     }
 
-    fn options(&self, job: &Job<'_>) -> Options {
-        let mut fields = self.fields.clone();
+    fn options(&self, job: &Job<'_>) -> Result<Options, Failure> {
+        let fields: Result<Vec<_>, _> = self.fields.iter().map(|text| parse_field(text)).collect();
+        let mut fields = fields.map_err(|error| Failure::Input(format!("--header: {error}")))?;
         if let Some(user) = &self.user {
             fields.push(("Authorization".into(), basic(user)));
         } else if let Some(token) = &job.token {
             fields.push(("Authorization".into(), format!("Bearer {}", token.reveal())));
         }
-        Options {
+        Ok(Options {
             fields,
             digests: self.checksum.clone(),
             verifies: job.verifies,
@@ -143,7 +147,7 @@ impl RangeArguments {
             most_time: self.max_time,
             most_rate: self.limit_rate.map(|rate| rate.as_bps() / 8),
             ..Options::default()
-        }
+        })
     }
 }
 

@@ -116,12 +116,20 @@ pub(super) struct Transfer {
 
 impl Transfer {
     pub(super) fn download(url: &url::Url, place: &Path) -> Self {
-        Self { from: url.to_string(), to: place.display().to_string(), started: Instant::now() }
+        Self { from: shown(url), to: place.display().to_string(), started: Instant::now() }
     }
 
     pub(super) fn upload(place: &Path, url: &url::Url) -> Self {
-        Self { from: place.display().to_string(), to: url.to_string(), started: Instant::now() }
+        Self { from: place.display().to_string(), to: shown(url), started: Instant::now() }
     }
+}
+
+/// A password is nobody's business.
+fn shown(url: &url::Url) -> String {
+    let mut url = url.clone();
+    // Fails where there can't be any.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
+    url.to_string()
 }
 
 impl TransferReport {

@@ -50,10 +50,11 @@ impl Version {
         self.encoding.as_deref()
     }
 
-    /// What says that two answers are of the same bytes: a strong ETag, or else the date of Last-Modified (RFC 9110 §8.8).
+    /// What says that two answers are of the same bytes: a strong ETag, or else the date of Last-Modified, if the file was at rest when it
+    /// was sent (RFC 9110 §8.8).
     #[must_use]
     pub fn validator(&self) -> Option<&str> {
-        self.strong_etag().or(self.last_modified.as_deref())
+        self.strong_etag().or_else(|| self.last_modified.as_deref().filter(|_| self.is_date_strong))
     }
 
     /// A value of the field `If-Range`, by which a part comes only of this version (RFC 9110 §13.1.5): a strong ETag, or else a date,
@@ -64,8 +65,8 @@ impl Version {
         self.strong_etag().or_else(date)
     }
 
-    /// Whether pieces of both fit together: nothing says otherwise. A length or a date that one of them doesn't tell says nothing (the
-    /// answer to an `If-Range` may leave out the date); an ETag must be in both or in none.
+    /// Whether pieces of both fit together: nothing says otherwise. A length that one of them doesn't tell says nothing; an ETag, and without
+    /// a strong one a date, must be in both or in none. (Only the answer to an `If-Range` may leave them out, and none is sent here.)
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.check_same(other).is_ok()
@@ -88,9 +89,7 @@ impl Version {
         if self.encoding != found.encoding {
             return Err(differ("Content-Encoding", &self.encoding, &found.encoding));
         }
-        let is_other_date = self.last_modified.is_some()
-            && found.last_modified.is_some()
-            && self.last_modified != found.last_modified;
+        let is_other_date = self.last_modified != found.last_modified;
         // Copies of a file on several servers have the same strong ETag, but not always the same date.
         if is_other_date && self.strong_etag().is_none() {
             return Err(differ("Last-Modified", &self.last_modified, &found.last_modified));
@@ -159,7 +158,7 @@ mod tests {
         assert!(!tagged.is_same(&version(&[("ETag", "\"x\"")], 10)));
         assert!(!tagged.is_same(&version(&[("ETag", "\"x\""), ("Content-Encoding", "GZIP")], 9)));
         let dated = version(&[("Last-Modified", OLD)], 9);
-        assert!(dated.is_same(&version(&[], 9)));
+        assert!(!dated.is_same(&version(&[], 9)));
         assert!(dated.is_same(&Version { total: None, ..dated.clone() }));
         assert!(!dated.is_same(&version(&[("Last-Modified", NEW)], 9)));
     }

@@ -47,5 +47,6 @@ pub async fn download(
         }
     }
     let url = transfer.shown_url();
+    transfer.discard_empty();
     Err(DownloadError::Redirect { url, problem: format!("more than {MAX_REDIRECTS} redirections") })
 }

@@ -1,8 +1,8 @@
 //! A file while it is incomplete: its bytes beside the place where it will be, and which of them are there.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -50,17 +50,13 @@ impl PartFile {
     /// Opens the parts of a file, and reads what is there of it if that is to be used.
     pub(super) fn open(place: &Path, url: &str, resume: bool) -> io::Result<(Self, Left)> {
         let (parts, record) = (beside(place, ".parts"), beside(place, ".parts.json"));
-        let mut options = OpenOptions::new();
-        // A link of somebody else's leads elsewhere.
-        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
-        let file = options.open(&parts)?;
-        // Two that write one file would mix two versions.
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::WouldBlock, "another download of it is under way")
+        let file = loop {
+            let file = open_alone(&parts)?;
+            // Another download may have made it the file, or removed it, before it was locked here.
+            if is_named(&file, &parts) {
+                break file;
             }
-            TryLockError::Error(error) => error,
-        })?;
+        };
         let mut left = if resume { read(&record, url) } else { Left::default() };
         if left.version.is_none() {
             file.set_len(0)?;
@@ -106,6 +102,14 @@ impl PartFile {
     pub(super) fn finish(self, total: u64) -> io::Result<()> {
         // A longer one was there before.
         self.file.set_len(total)?;
+        if !is_named(&self.file, &self.parts) {
+            let problem = "its parts were removed, or replaced by others, while they came";
+            return Err(io::Error::other(problem));
+        }
+        // Who could read the file before still can, and nobody else.
+        if let Ok(before) = fs::metadata(&self.place) {
+            self.file.set_permissions(before.permissions())?;
+        }
         fs::rename(&self.parts, &self.place)?;
         remove(&self.record)
     }
@@ -122,6 +126,44 @@ impl PartFile {
     }
 }
 
+/// Opens a file for this process alone.
+fn open_alone(place: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // A link of somebody else's leads elsewhere.
+    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(place)?;
+    // Two that write one file would mix two versions.
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            io::Error::new(io::ErrorKind::WouldBlock, "another download of it is under way")
+        }
+        TryLockError::Error(error) => error,
+    })?;
+    Ok(file)
+}
+
+/// Whether an open file has this name.
+fn is_named(file: &File, place: &Path) -> bool {
+    let id = |found: fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), fs::symlink_metadata(place)) {
+        (Ok(open), Ok(named)) => id(open) == id(named),
+        _ => false,
+    }
+}
+
+/// The text of a record; none if it is no file of ours. A pipe or a device would make us wait, or never end.
+fn text_of(place: &Path) -> Option<Vec<u8>> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
+    let found = file.metadata().ok()?;
+    if !found.is_file() || found.len() > MAX_RECORD_BYTES {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
 fn remove(place: &Path) -> io::Result<()> {
     match fs::remove_file(place) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -131,9 +173,7 @@ fn remove(place: &Path) -> io::Result<()> {
 
 /// A record that is none, or of something else, is as good as none.
 fn read(place: &Path, url: &str) -> Left {
-    let is_short = fs::metadata(place).is_ok_and(|found| found.len() <= MAX_RECORD_BYTES);
-    let text = if is_short { fs::read(place).ok() } else { None };
-    let record = text.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+    let record = text_of(place).and_then(|text| serde_json::from_slice::<Record>(&text).ok());
     let Some(record) = record.filter(|record| record.layout == LAYOUT && record.url == url) else {
         return Left::default();
     };

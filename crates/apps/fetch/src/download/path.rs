@@ -186,7 +186,7 @@ pub(super) async fn keep(
     }
 }
 
-/// Uses a connection until it ends; whether it brought something. `None` if nobody listens any more.
+/// Uses a connection until it ends; whether it brought a whole answer. `None` if nobody listens any more.
 async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     connection: u64,
     mut wire: Box<dyn Wire>,
@@ -199,7 +199,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     // The schedule's name of each request on this connection.
     let mut asked: Vec<(http1::RequestId, RequestId)> = Vec::new();
     let mut buffer = BytesMut::new();
-    let mut answers = 0;
+    let (mut answers, mut complete) = (0, 0);
     let cause = loop {
         buffer.reserve(READ_BYTES);
         let read = tokio::select! {
@@ -241,7 +241,10 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
                     name(id).map(|id| Event::Head { id, head, round_trip: wire.round_trip() })
                 }
                 http1::Event::Data { id, bytes } => name(id).map(|id| Event::Data { id, bytes }),
-                http1::Event::End { id } => name(id).map(|id| Event::End { id }),
+                http1::Event::End { id } => {
+                    complete += 1;
+                    name(id).map(|id| Event::End { id })
+                }
                 // Both are asked again when the connection is gone.
                 http1::Event::Truncated { .. } => {
                     truncated = true;
@@ -265,7 +268,8 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     };
     let left_unasked = (1..=2).contains(&answers) && http.outstanding() > 0;
     tell(Event::Lost { cause, left_unasked }).await.ok()?;
-    Some(answers > 0)
+    // A server that ends each answer too early is not asked again at once.
+    Some(complete > 0)
 }
 
 /// Sends what is to be sent.

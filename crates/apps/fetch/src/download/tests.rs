@@ -189,6 +189,107 @@ async fn what_does_not_fit_together_is_no_file() {
     }
 }
 
+/// A way on which something answers in the server's place.
+struct Captive(Dialer, Url);
+
+impl Dial for Captive {
+    fn name(&self) -> &str {
+        "wlan0"
+    }
+
+    fn dial<'a>(&'a self, _: &'a Url) -> Dialing<'a> {
+        Box::pin(async {
+            let stream = self.0.dial(&self.1).await.map_err(std::io::Error::other)?;
+            Ok(Box::new(stream) as Box<dyn Wire>)
+        })
+    }
+
+    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
+        Dial::request(&self.0, url)
+    }
+}
+
+#[tokio::test]
+async fn what_one_network_says_in_the_servers_place_does_not_count_where_another_has_the_file() {
+    let file = content(700_000);
+    let slow = Behaviour { bytes_per_second: Some(1_000_000), ..Behaviour::default() };
+    let server = Server::start(file.clone(), slow).await;
+    let login = Server::start(b"who are you?".to_vec(), Behaviour::default()).await;
+    let answers = [
+        Behaviour { status: Some(302), location: Some(login.url().into()), ..Behaviour::default() },
+        Behaviour { status: Some(404), ..Behaviour::default() },
+        Behaviour { etag: Some("\"login\"".into()), changes_after: Some(0), ..Behaviour::default() },
+    ];
+    for (number, behaviour) in answers.into_iter().enumerate() {
+        let captive = Server::start(file.clone(), behaviour).await;
+        let dialer = || Dialer::new(None, Tls::new(&TlsOptions::default()).expect("TLS"));
+        let (sender, ways) = mpsc::channel::<Arc<dyn Dial>>(2);
+        // Of another version, it must not come first: nobody could tell which is right.
+        let captive: Arc<dyn Dial> = Arc::new(Captive(dialer(), captive.url()));
+        let honest: Arc<dyn Dial> = Arc::new(Way("wwan0", dialer()));
+        let is_late = number == 2;
+        for way in if is_late { vec![honest] } else { vec![captive.clone(), honest] } {
+            sender.try_send(way).ok().expect("room");
+        }
+        let case = Case::new();
+        let target = Target::File { place: case.place(), resume: false };
+        let mut late = is_late.then_some((sender, captive));
+        let begun = |progress| {
+            if matches!(progress, Progress::Bytes { .. })
+                && let Some((sender, captive)) = late.take()
+            {
+                sender.try_send(captive).ok().expect("room");
+            }
+        };
+        let done = download(server.url(), &case.options, ways, target, pending(), begun).await;
+        assert!(done.is_ok() && case.has(&file), "{number}: {done:?}");
+    }
+}
+
+#[tokio::test]
+async fn parts_that_were_taken_away_become_no_file() {
+    let file = content(700_000);
+    let slow = Behaviour { bytes_per_second: Some(500_000), ..Behaviour::default() };
+    let server = Server::start(file.clone(), slow).await;
+    let case = Case::new();
+    let parts = case.folder.path().join("file.parts");
+    let target = Target::File { place: case.place(), resume: false };
+    let replace = |progress| {
+        if matches!(progress, Progress::Bytes { .. }) {
+            fs::remove_file(&parts).expect("our own file");
+            fs::write(&parts, "somebody else's").expect("a file");
+        }
+    };
+    let failed = download(server.url(), &case.options, ways(), target, pending(), replace).await;
+    let failed = failed.expect_err("no file").to_string();
+    assert!(failed.contains("replaced by others"), "{failed}");
+    assert!(!case.place().exists());
+    // A record that never ends, or makes whoever reads it wait, is none.
+    std::os::unix::fs::symlink("/dev/zero", case.folder.path().join("file.parts.json")).expect("a link");
+    let mut case = case;
+    case.fetch(&server).await.expect("a file");
+    assert!(case.has(&file));
+}
+
+#[tokio::test]
+async fn whoever_takes_nothing_holds_up_no_end() {
+    let server = Server::start(content(3_000_000), Behaviour::default()).await;
+    let (full, _unread) = tokio::io::duplex(1000);
+    let case = Case::new();
+    let target = Target::Stream(Box::new(full));
+    let enough = tokio::time::sleep(Duration::from_millis(300));
+    let stopped = download(server.url(), &case.options, ways(), target, enough, |_| {}).await;
+    assert!(matches!(stopped, Err(DownloadError::Interrupted)), "{stopped:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_for_ever_is_given_up() {
+    let behaviour = Behaviour { breaks_after: vec![50_000; 100], has_ranges: false, ..Behaviour::default() };
+    let server = Server::start(content(700_000), behaviour).await;
+    let failed = Case::new().fetch(&server).await.expect_err("no file");
+    assert!(matches!(failed, DownloadError::Broken { .. }), "{failed}");
+}
+
 #[tokio::test]
 async fn an_attempt_goes_on_where_another_ended_unless_the_file_is_another_one() {
     let file = content(3_000_000);

@@ -29,6 +29,9 @@ const MOST_TOLD: usize = 16;
 const SAVING: Duration = Duration::from_secs(1);
 /// A path whose answers can't be used so often in a row is left out.
 const MOST_FAILURES: u32 = 5;
+/// What a path is told before there is an answer, such as the page of a network that wants a password, may be right on another one: so long
+/// are the others waited for.
+const VERDICT: Duration = Duration::from_secs(1);
 /// Fields that are for one host only.
 const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
@@ -57,6 +60,12 @@ pub(super) struct Transfer<'o> {
     history: History,
     is_saved: bool,
     rounds: u32,
+    /// How often an answer without ranges was broken off.
+    restarts: u32,
+    /// When what paths were told counts.
+    verdict_at: Option<time::Instant>,
+    /// Nothing more is taken until then, for a rate that is not to be passed.
+    paused_until: Option<time::Instant>,
 }
 
 /// A path of it.
@@ -73,6 +82,10 @@ struct Path {
     was_connected: bool,
     cause: Option<String>,
     bytes: u64,
+    /// What it was told in place of the file, before there was an answer.
+    told: Option<Instead>,
+    /// Its last answer was of another version than the others'.
+    is_other: bool,
 }
 
 impl Path {
@@ -90,6 +103,13 @@ impl Drop for Path {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// What a server says in place of the file.
+#[derive(Clone, Debug)]
+enum Instead {
+    Elsewhere(Url),
+    Refused(u16),
 }
 
 /// A request on its way.
@@ -143,6 +163,9 @@ impl<'o> Transfer<'o> {
             history: History::new(Instant::ZERO),
             is_saved: true,
             rounds: 0,
+            restarts: 0,
+            verdict_at: None,
+            paused_until: None,
         })
     }
 
@@ -155,6 +178,7 @@ impl<'o> Transfer<'o> {
     pub(super) fn redirected(mut self, url: Url) -> Self {
         self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
         self.paths.clear();
+        self.verdict_at = None;
         self.url = url;
         self
     }
@@ -185,10 +209,26 @@ impl<'o> Transfer<'o> {
             if self.schedule.is_complete() {
                 break Ok(Ended::Complete);
             }
+            let too_late = self.options.most_time.map(|most| self.began + most);
             let handled = tokio::select! {
                 biased;
                 () = &mut stop => Err(DownloadError::Interrupted),
-                Some(event) = told.recv() => self.handle(event, progress).await,
+                error = self.wait_for_the_end() => Err(error),
+                _ = saving.tick() => self.save().map(|()| None),
+                ended = self.wait_for_verdict() => ended.map(Some),
+                () = sleep_until(self.paused_until.unwrap_or(self.began)), if self.paused_until.is_some() => {
+                    self.paused_until = None;
+                    Ok(None)
+                }
+                // Whoever takes the file may be in no hurry.
+                Some(event) = told.recv(), if self.paused_until.is_none() => tokio::select! {
+                    biased;
+                    () = &mut stop => Err(DownloadError::Interrupted),
+                    () = sleep_until(too_late.unwrap_or(self.began)), if too_late.is_some() => {
+                        Err(DownloadError::TooLong(self.options.most_time.unwrap_or_default()))
+                    }
+                    handled = self.handle(event, progress) => handled,
+                },
                 way = ways.recv(), if has_more_ways => {
                     match way {
                         Some(way) => {
@@ -202,12 +242,10 @@ impl<'o> Transfer<'o> {
                         }
                     }
                 }
-                _ = saving.tick() => self.save().map(|()| None),
                 () = self.wait_for_timeout() => {
                     self.handle_timeout(progress);
                     Ok(None)
                 }
-                error = self.wait_for_the_end() => Err(error),
             };
             match handled {
                 Ok(None) => {}
@@ -219,13 +257,20 @@ impl<'o> Transfer<'o> {
             // What it failed for is said already.
             let _ = self.save();
         }
-        if let (Err(_), Output::File(file)) = (&outcome, &self.output)
-            && self.schedule.received().len_bytes() == 0
-        {
-            // An empty part is of no use to anybody.
-            let _ = file.remove();
+        if outcome.is_err() {
+            self.discard_empty();
         }
         outcome
+    }
+
+    /// An empty part is of no use to anybody.
+    pub(super) fn discard_empty(&self) {
+        if let Output::File(file) = &self.output
+            && self.schedule.received().len_bytes() == 0
+        {
+            // What it failed for is said already.
+            let _ = file.remove();
+        }
     }
 
     async fn wait_for_timeout(&self) {
@@ -233,6 +278,58 @@ impl<'o> Transfer<'o> {
             Some(at) => sleep_until(self.began + Duration::from_nanos(at.as_nanos())).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// What paths were told counts, once the others had their time.
+    async fn wait_for_verdict(&self) -> Result<Ended, DownloadError> {
+        match self.verdict_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+        self.verdict().unwrap_or_else(|| Err(DownloadError::Unreachable(self.causes())))
+    }
+
+    /// What the first path was told that was told something: redirections count before refusals.
+    fn verdict(&self) -> Option<Result<Ended, DownloadError>> {
+        let told = || self.paths.iter().filter_map(|path| path.told.as_ref());
+        let elsewhere = told().find_map(|told| match told {
+            Instead::Elsewhere(url) => Some(Ok(Ended::Redirected(url.clone()))),
+            Instead::Refused(_) => None,
+        });
+        let refused = || {
+            told().find_map(|told| match told {
+                Instead::Refused(status) => {
+                    Some(Err(DownloadError::Refused { url: self.shown_url(), status: *status }))
+                }
+                Instead::Elsewhere(_) => None,
+            })
+        };
+        elsewhere.or_else(refused)
+    }
+
+    /// A path is told something in place of the file. It counts at once if no other can say better.
+    fn tell(&mut self, at: usize, told: Instead) -> Result<Option<Ended>, DownloadError> {
+        self.paths[at].told = Some(told);
+        let has_said = |path: &Path| path.told.is_some() || path.connection.is_none() && path.attempts > 0;
+        if self.paths.iter().all(has_said) {
+            return self.verdict().transpose();
+        }
+        self.verdict_at.get_or_insert(time::Instant::now() + VERDICT);
+        Ok(None)
+    }
+
+    /// A path has the file: what others were told was not of its server.
+    fn overrule(&mut self, progress: &mut impl FnMut(Progress)) -> Result<(), DownloadError> {
+        self.verdict_at = None;
+        for at in 0..self.paths.len() {
+            let Some(told) = self.paths[at].told.take() else { continue };
+            let cause = match told {
+                Instead::Elsewhere(url) => format!("it is sent to {}", without_user(&url)),
+                Instead::Refused(status) => format!("the server says {status}"),
+            };
+            self.give_up(at, cause, progress)?;
+        }
+        Ok(())
     }
 
     fn handle_timeout(&mut self, progress: &mut impl FnMut(Progress)) {
@@ -295,6 +392,8 @@ impl<'o> Transfer<'o> {
             was_connected: false,
             cause: None,
             bytes: 0,
+            told: None,
+            is_other: false,
         });
         Ok(())
     }
@@ -369,6 +468,8 @@ impl<'o> Transfer<'o> {
                     self.schedule.set_total_bytes(asked.start + asked.came_bytes);
                 } else if self.end_of(asked).is_some_and(|end| asked.start + asked.came_bytes < end) {
                     self.give_up(at, "the server sent less than it had said".into(), progress)?;
+                } else if self.has_answer {
+                    self.paths[at].failures = 0;
                 }
             }
         }
@@ -426,8 +527,14 @@ impl<'o> Transfer<'o> {
             return Ok(());
         }
         let received = self.schedule.received().len_bytes();
+        self.restarts += 1;
+        // Each path may be lost once.
+        let is_enough = self.restarts > self.options.retries.saturating_add(self.paths.len() as u32);
         match &self.output {
             Output::Stream(_) if received > 0 => {
+                return Err(DownloadError::Broken { received_bytes: received });
+            }
+            Output::File(_) if is_enough => {
                 return Err(DownloadError::Broken { received_bytes: received });
             }
             Output::Stream(_) => {}
@@ -448,7 +555,9 @@ impl<'o> Transfer<'o> {
         self.schedule.restart();
         (self.version, self.has_answer) = (None, false);
         self.digests.clone_from(&self.options.digests);
+        self.verdict_at = None;
         for path in &mut self.paths {
+            (path.told, path.is_other) = (None, false);
             self.schedule.handle_closed(now, path.id);
             path.renew(pause);
         }
@@ -465,7 +574,10 @@ impl<'o> Transfer<'o> {
         let url = self.shown_url();
         let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
         match head.status {
-            301 | 302 | 303 | 307 | 308 if !self.has_answer => return self.redirection(head).map(Some),
+            301 | 302 | 303 | 307 | 308 if !self.has_answer => {
+                let url = self.redirection(head)?;
+                return self.tell(at, Instead::Elsewhere(url));
+            }
             200 | 206 | 416 => {}
             status if self.has_answer => {
                 self.give_up(at, format!("the server says {status}"), progress)?;
@@ -474,7 +586,7 @@ impl<'o> Transfer<'o> {
             status => {
                 let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
                 if !is_temporary || self.rounds >= self.options.retries {
-                    return Err(DownloadError::Refused { url, status });
+                    return self.tell(at, Instead::Refused(status));
                 }
                 self.rounds += 1;
                 progress(Progress::Notice(format!("the server says {status}; it is asked again")));
@@ -491,7 +603,7 @@ impl<'o> Transfer<'o> {
                 self.schedule.set_total_bytes(0);
                 return Ok(None);
             }
-            Err(cause) => return self.changed(wrong(cause), progress),
+            Err(cause) => return self.handle_other(at, wrong(cause), progress),
         };
         let known = self.version.as_ref().map_or(Ok(()), |version| answer.check_version(version));
         let is_other = match (&answer.extent, &known) {
@@ -501,8 +613,9 @@ impl<'o> Transfer<'o> {
             _ => None,
         };
         if let Some(cause) = is_other {
-            return self.changed(wrong(cause), progress);
+            return self.handle_other(at, wrong(cause), progress);
         }
+        self.paths[at].is_other = false;
         self.note_digests(&answer.digests)?;
         let now = self.now();
         self.schedule.handle_head(now, self.paths[at].id, id);
@@ -525,11 +638,36 @@ impl<'o> Transfer<'o> {
             None if is_whole => {}
             None => return Err(wrong(Unusable::NoContentRange)),
         }
+        if let Some(encoding) = answer.version.encoding() {
+            progress(Progress::Notice(format!("the server sends it as {encoding}, and so it is stored")));
+        }
         self.version = Some(answer.version);
+        self.overrule(progress)?;
         let present_bytes = self.schedule.received().len_bytes();
         progress(Progress::Begun { present_bytes, total_bytes: total });
         self.is_saved = false;
         Ok(None)
+    }
+
+    /// A path's answer does not fit to the others'. If all paths have such ones, the file has changed; else that path has another server, or
+    /// something on its way that answers for it.
+    fn handle_other(
+        &mut self,
+        at: usize,
+        error: DownloadError,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        if !self.has_answer {
+            return self.changed(error, progress);
+        }
+        self.paths[at].is_other = true;
+        let can_say_better =
+            |path: &Path| !path.is_other && path.was_connected && path.failures < MOST_FAILURES;
+        if self.paths.iter().any(can_say_better) {
+            self.give_up(at, error.to_string(), progress)?;
+            return Ok(None);
+        }
+        Err(error)
     }
 
     /// The answers are of another version than what is there. If nothing of this attempt is, it begins anew.
@@ -554,7 +692,7 @@ impl<'o> Transfer<'o> {
         Ok(None)
     }
 
-    fn redirection(&self, head: &Head) -> Result<Ended, DownloadError> {
+    fn redirection(&self, head: &Head) -> Result<Url, DownloadError> {
         let wrong = |problem: String| DownloadError::Redirect { url: self.shown_url(), problem };
         let location = head
             .fields
@@ -565,9 +703,9 @@ impl<'o> Transfer<'o> {
             .join(location)
             .map_err(|error| wrong(format!("the server sends to {location:?}: {error}")))?;
         match (self.url.scheme(), url.scheme()) {
-            ("https", "http") => Err(wrong(format!("the server sends from https to {url}"))),
-            (_, "http" | "https") if url.has_host() => Ok(Ended::Redirected(url)),
-            _ => Err(wrong(format!("the server sends to {url}; expected http or https"))),
+            ("https", "http") => Err(wrong(format!("the server sends from https to {}", without_user(&url)))),
+            (_, "http" | "https") if url.has_host() => Ok(url),
+            _ => Err(wrong(format!("the server sends to {}; expected http or https", without_user(&url)))),
         }
     }
 
@@ -618,7 +756,6 @@ impl<'o> Transfer<'o> {
         if came.rest == Rest::Superfluous {
             path.renew(Duration::ZERO);
         }
-        path.failures = 0;
         path.bytes += new;
         self.is_saved = false;
         self.last_progress = time::Instant::now();
@@ -626,7 +763,10 @@ impl<'o> Transfer<'o> {
         progress(Progress::Bytes { path: at, bytes: new });
         if let Some(rate) = self.options.most_rate {
             let received = self.paths.iter().map(|path| path.bytes).sum::<u64>();
-            sleep_until(self.began + Duration::from_secs_f64(received as f64 / rate.max(1) as f64)).await;
+            let due = self.began + Duration::from_secs_f64(received as f64 / rate.max(1) as f64);
+            self.paused_until = Some(due);
+            // A pause is no silence.
+            self.last_progress = due;
         }
         Ok(())
     }
