@@ -229,7 +229,7 @@ async fn what_one_network_says_in_the_servers_place_does_not_count_where_another
         let honest: Arc<dyn Dial> = Arc::new(Way("wwan0", dialer()));
         let is_late = number == 2;
         for way in if is_late { vec![honest] } else { vec![captive.clone(), honest] } {
-            sender.try_send(way).ok().expect("room");
+            sender.try_send(way).expect("room");
         }
         let case = Case::new();
         let target = Target::File { place: case.place(), resume: false };
@@ -238,7 +238,7 @@ async fn what_one_network_says_in_the_servers_place_does_not_count_where_another
             if matches!(progress, Progress::Bytes { .. })
                 && let Some((sender, captive)) = late.take()
             {
-                sender.try_send(captive).ok().expect("room");
+                sender.try_send(captive).expect("room");
             }
         };
         let done = download(server.url(), &case.options, ways, target, pending(), begun).await;
