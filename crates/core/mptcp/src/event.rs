@@ -42,6 +42,20 @@ pub enum Event {
         /// Why, if it did not end in order.
         error: Option<SubflowError>,
     },
+    /// Nothing was acknowledged on a subflow over several retransmission timeouts. It is asked from time to time.
+    SubflowStale {
+        /// Identifier within the connection.
+        subflow: SubflowId,
+        /// Both ends.
+        tuple: FourTuple,
+    },
+    /// Something was acknowledged on a subflow that had been stale.
+    SubflowRecovered {
+        /// Identifier within the connection.
+        subflow: SubflowId,
+        /// Both ends.
+        tuple: FourTuple,
+    },
     /// The peer was asked to send over a subflow no more while another works: it held up the rest.
     SubflowSetAside {
         /// Identifier within the connection.

@@ -245,6 +245,10 @@ pub enum EventKind {
     SfEstablished,
     /// A subflow ended.
     SfClosed,
+    /// Nothing was acknowledged on a subflow over several retransmission timeouts. The kernel does not tell.
+    SfStale,
+    /// Something was, on one that had been stale. The kernel does not tell.
+    SfRecovered,
     /// The peer was asked to use a subflow, or not to.
     SfPriority,
     /// A connection is plain TCP from now on. The kernel does not tell.
@@ -263,6 +267,8 @@ impl EventKind {
             Self::Closed => "CLOSED",
             Self::Announced => "ANNOUNCED",
             Self::Removed => "REMOVED",
+            Self::SfStale => "SF_STALE",
+            Self::SfRecovered => "SF_RECOVERED",
             Self::SfPriority => "SF_PRIO",
             Self::SfEstablished => "SF_ESTABLISHED",
             Self::SfClosed => "SF_CLOSED",

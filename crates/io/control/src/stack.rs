@@ -202,6 +202,12 @@ impl Narrator {
             Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow.0) => {
                 reports.push(known.of_subflow(EventKind::SfEstablished, subflow.0, None));
             }
+            Event::SubflowStale { subflow, .. } => {
+                reports.push(known.of_subflow(EventKind::SfStale, subflow.0, None));
+            }
+            Event::SubflowRecovered { subflow, .. } => {
+                reports.push(known.of_subflow(EventKind::SfRecovered, subflow.0, None));
+            }
             Event::SubflowSetAside { subflow, .. } => reports.push(EventReport {
                 backup: Some(true),
                 reason: Some("it held up the rest".into()),

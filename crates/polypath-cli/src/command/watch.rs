@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polypath_mptcp::{ConnectionId, Event, SubflowError};
+use polypath_mptcp::{ConnectionId, Event, SubflowError, SubflowInfo};
 use polypath_stack::{Engine, Stack, Tally};
 use polypath_system::console;
 use polypath_wire::FourTuple;
@@ -46,6 +46,8 @@ pub(super) struct Seen {
     names: HashMap<IpAddr, String>,
     joined: BTreeSet<String>,
     lost: BTreeSet<String>,
+    /// Where nothing is acknowledged any more, although the subflows have not ended.
+    silent: BTreeSet<String>,
     /// Where a subflow was begun.
     joining: BTreeSet<String>,
     /// Why a subflow never came to be, by interface.
@@ -189,17 +191,35 @@ impl Seen {
             }
             Event::SubflowClosed { tuple, error: Some(error), .. } => {
                 let name = self.name(stack, tuple.local.addr);
-                let others: Vec<String> = stack
-                    .connections()
-                    .iter()
-                    .flat_map(|(_, info)| &info.subflows)
-                    .filter(|subflow| subflow.established && subflow.tuple != *tuple)
-                    .map(|subflow| self.name(stack, subflow.tuple.local.addr))
-                    .collect();
+                let others = self.others(stack, tuple, |_| true);
                 self.handle_ended(&name, *error, &others)
+            }
+            Event::SubflowStale { tuple, .. } => {
+                let name = self.name(stack, tuple.local.addr);
+                let works = |subflow: &SubflowInfo| !subflow.multipath.as_ref().is_some_and(|it| it.stale);
+                let others = self.others(stack, tuple, works);
+                self.handle_stale(&name, &others)
+            }
+            Event::SubflowRecovered { tuple, .. } => {
+                let name = self.name(stack, tuple.local.addr);
+                self.handle_recovered(&name)
             }
             _ => None,
         }
+    }
+
+    /// The interfaces of all subflows that are there but one.
+    fn others(
+        &mut self,
+        stack: &Stack,
+        but: &FourTuple,
+        counts: impl Fn(&SubflowInfo) -> bool,
+    ) -> Vec<String> {
+        let connections = stack.connections();
+        let subflows = connections.iter().flat_map(|(_, info)| &info.subflows);
+        let others =
+            subflows.filter(|subflow| subflow.established && subflow.tuple != *but && counts(subflow));
+        others.map(|subflow| self.name(stack, subflow.tuple.local.addr)).collect()
     }
 
     fn note_joining(&mut self, stack: &Stack) {
@@ -239,7 +259,24 @@ impl Seen {
     fn handle_joined(&mut self, name: &str) -> Option<String> {
         self.failed.remove(name);
         self.joined.insert(name.to_string());
-        self.lost.remove(name).then(|| format!("{name} is back"))
+        let was_silent = self.silent.remove(name);
+        (self.lost.remove(name) || was_silent).then(|| format!("{name} is back"))
+    }
+
+    /// Nothing is acknowledged on a subflow; `others` are the interfaces of those that carry. If there are none, it may be the peer.
+    fn handle_stale(&mut self, name: &str, others: &[String]) -> Option<String> {
+        let other = others.first()?;
+        if others.iter().any(|other| other == name)
+            || self.lost.contains(name)
+            || !self.silent.insert(name.to_string())
+        {
+            return None;
+        }
+        Some(format!("{name} carries nothing; {other} goes on"))
+    }
+
+    fn handle_recovered(&mut self, name: &str) -> Option<String> {
+        self.silent.remove(name).then(|| format!("{name} is back"))
     }
 
     /// A subflow ended out of order; `others` are the interfaces of those that are there.
@@ -250,6 +287,10 @@ impl Seen {
         }
         let other = others.first()?;
         if others.iter().any(|other| other == name) || !self.lost.insert(name.to_string()) {
+            return None;
+        }
+        // That it carries nothing was told.
+        if self.silent.remove(name) {
             return None;
         }
         Some(format!("{name} is lost; {other} goes on"))
@@ -315,6 +356,25 @@ mod tests {
         assert_eq!(end(&["lte"]), None);
         assert_eq!(seen.handle_joined("wifi").as_deref(), Some("wifi is back"));
         assert_eq!(seen.handle_ended("lte", SubflowError::TimedOut, &[]), None, "the end of all");
+    }
+
+    #[test]
+    fn a_path_that_stops_carrying_is_told_once_and_comes_back_once() {
+        let mut seen = Seen::default();
+        seen.handle_joined("wifi");
+        seen.handle_joined("lte");
+        assert_eq!(seen.handle_stale("wifi", &names(&["lte", "wifi"])), None, "another subflow carries");
+        assert_eq!(seen.handle_stale("wifi", &[]), None, "it may be the peer");
+        let told = "wifi carries nothing; lte goes on";
+        assert_eq!(seen.handle_stale("wifi", &names(&["lte"])).as_deref(), Some(told));
+        assert_eq!(seen.handle_stale("wifi", &names(&["lte"])), None);
+        assert_eq!(seen.handle_recovered("wifi").as_deref(), Some("wifi is back"));
+        assert_eq!(seen.handle_recovered("wifi"), None);
+        // One that ends afterwards is told no second time.
+        assert_eq!(seen.handle_stale("wifi", &names(&["lte"])).as_deref(), Some(told));
+        assert_eq!(seen.handle_ended("wifi", SubflowError::TimedOut, &names(&["lte"])), None);
+        assert_eq!(seen.handle_joined("wifi").as_deref(), Some("wifi is back"));
+        assert_eq!(seen.handle_joined("wifi"), None);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! timeout. Here the path manager is told after several, and the path is probed until it is back.
 
 use polypath_units::{Duration, Instant};
+use polypath_wire::FourTuple;
 
 use super::{Connection, Context};
+use crate::event::Event;
 use crate::identifiers::SubflowId;
 use crate::path_manager::PathEvent;
 use crate::subflow::{Stage, Subflow};
@@ -29,11 +31,19 @@ impl Connection {
             return;
         }
         if subflow.state.path.become_stale() {
-            let subflow = subflow.state.id;
-            cx.counters.subflow_stale += 1;
-            self.notify_path_manager(cx, PathEvent::SubflowStale { subflow });
+            let (subflow, tuple) = (subflow.state.id, subflow.tcp.tuple());
+            self.tell_stale(cx, subflow, tuple);
         }
         self.set_probes(cx.now);
+    }
+
+    /// A subflow has become stale.
+    pub(super) fn tell_stale(&mut self, cx: &mut Context<'_>, subflow: SubflowId, tuple: FourTuple) {
+        cx.counters.subflow_stale += 1;
+        if !self.stream.lifecycle.is_plain() {
+            self.outbox.emit(Event::SubflowStale { subflow, tuple });
+        }
+        self.notify_path_manager(cx, PathEvent::SubflowStale { subflow });
     }
 
     /// Something was acknowledged on the subflow `id`, which had timed out.
@@ -45,6 +55,10 @@ impl Connection {
         };
         if subflow.state.path.recover() {
             cx.counters.subflow_recover += 1;
+            let tuple = subflow.tcp.tuple();
+            if !self.stream.lifecycle.is_plain() {
+                self.outbox.emit(Event::SubflowRecovered { subflow: id, tuple });
+            }
             self.notify_path_manager(cx, PathEvent::SubflowRecovered { subflow: id });
         }
     }

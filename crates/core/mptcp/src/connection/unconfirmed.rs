@@ -63,11 +63,10 @@ impl Connection {
             }
             _ if has_data && must_wait => self.opening.wait_until(give_up_at),
             _ => {
-                let id = subflow.state.id;
+                let (id, tuple) = (subflow.state.id, subflow.tcp.tuple());
                 subflow.state.path.become_stale();
                 self.opening.ask();
-                cx.counters.subflow_stale += 1;
-                self.notify_path_manager(cx, PathEvent::SubflowStale { subflow: id });
+                self.tell_stale(cx, id, tuple);
                 self.notify_path_manager(cx, PathEvent::Wake);
             }
         }

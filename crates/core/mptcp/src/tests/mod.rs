@@ -277,6 +277,38 @@ fn the_only_path_that_goes_away_for_a_moment_is_waited_for() {
     }
 }
 
+#[test]
+fn a_path_that_stops_carrying_without_an_end_is_told_and_so_is_its_return() {
+    let mut network = network(&[10, 20], MptcpVersion::V1, false, 6);
+    let id = network.connect();
+    network.run_until(network.now + Duration::from_millis(500));
+    // It leaves over both paths, and nobody hears what goes over one of them.
+    for at in 0..20 {
+        network.client.send(id, pattern(at * 10_000, 10_000).into()).expect("room");
+    }
+    network.flush();
+    network.cut[1] = true;
+    network.run_until(network.now + Duration::from_secs(10));
+    network.cut[1] = false;
+    network.run_until(network.now + Duration::from_secs(10));
+    let told = |wanted: fn(&Event) -> Option<polypath_wire::FourTuple>| {
+        let told = network.client_events.iter().filter_map(|(_, event)| wanted(event));
+        told.map(|tuple| tuple.local.addr).collect::<Vec<_>>()
+    };
+    let stale = told(|event| match event {
+        Event::SubflowStale { tuple, .. } => Some(*tuple),
+        _ => None,
+    });
+    let recovered = told(|event| match event {
+        Event::SubflowRecovered { tuple, .. } => Some(*tuple),
+        _ => None,
+    });
+    assert_eq!(
+        (&stale[..], &recovered[..]),
+        (&[network::client_addr(1)][..], &[network::client_addr(1)][..])
+    );
+}
+
 /// Its own packets are acknowledged at the handshake only; what it knows of the path since comes from timestamps.
 #[test]
 fn an_end_that_only_receives_sees_the_path_grow_longer() {
