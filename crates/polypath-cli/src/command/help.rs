@@ -277,9 +277,11 @@ mod tests {
     /// Commands in the words of other programs: iperf3, ss and top.
     const IN_OTHERS_WORDS: &[&str] = &["polypath perf", "polypath ss", "polypath top"];
 
-    /// An option that is spelt as another program spells it; those of engines and of live views are ours.
+    /// An option that is spelt as another program spells it; those of engines and of live views are ours, those of downloads in ranges curl's.
     fn is_others(path: &str, arg: &Arg) -> bool {
-        IN_OTHERS_WORDS.contains(&path) && !matches!(arg.get_help_heading(), Some("Engine" | "Live view"))
+        arg.get_help_heading() == Some("Ranges")
+            || IN_OTHERS_WORDS.contains(&path)
+                && !matches!(arg.get_help_heading(), Some("Engine" | "Live view"))
     }
 
     /// All commands that are shown, each with all the words that call it.
