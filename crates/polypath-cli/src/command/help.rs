@@ -38,7 +38,7 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
     ),
     (
         "polypath bench fetch",
-        ["polypath bench fetch --only 20+10 --size 20MB", "polypath bench fetch --repeats 3 --json"],
+        ["polypath bench fetch --only 20+10 --file-size 20MB", "polypath bench fetch --repeats 3 --json"],
     ),
     (
         "polypath bench fuzz",

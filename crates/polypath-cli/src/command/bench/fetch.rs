@@ -14,8 +14,8 @@ use crate::command::{Failure, complain, print_json, print_line};
 #[command(after_long_help = SCHEMA)]
 pub(crate) struct Arguments {
     /// Bytes of the file
-    #[arg(long, default_value = "50MB", value_parser = parse_size)]
-    size: u64,
+    #[arg(long, value_name = "SIZE", default_value = "50MB", value_parser = parse_size)]
+    file_size: u64,
     /// How often each downloads it; the median counts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bar = super::progress(wanted.len() as u64 * u64::from(arguments.repeats) * (1 + known.len() as u64));
     let mut rows = Vec::new();
     for (name, lines, kind) in wanted {
-        let site = Site::new(lines, arguments.queue_ms, arguments.size).map_err(Failure::run)?;
+        let site = Site::new(lines, arguments.queue_ms, arguments.file_size).map_err(Failure::run)?;
         let mut shares: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
         for _ in 0..arguments.repeats {
             for fetcher in [Fetcher::Ours].iter().chain(&known) {
@@ -105,8 +105,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         rows.push(Row { name, lines: lines.to_vec(), ours, peers: medians, bound, held: ours >= bound });
     }
     bar.finish_and_clear();
-    let results =
-        Results { bytes: arguments.size, repeats: arguments.repeats, queue_ms: arguments.queue_ms, rows };
+    let results = Results {
+        bytes: arguments.file_size,
+        repeats: arguments.repeats,
+        queue_ms: arguments.queue_ms,
+        rows,
+    };
     if arguments.json { print_json(&results) } else { print_table(&results) }
 }
 
