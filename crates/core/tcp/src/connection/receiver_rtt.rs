@@ -5,21 +5,25 @@ use polypath_units::{Duration, Instant};
 /// One tick of the timestamps' clock: below it, a sender's sample says more.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Estimate of an end that receives: its own round-trip times are as old as the data that it sent last.
+/// A quarter of a tick, so that what is smoothed moves when samples do. The longest estimate is 16 s.
+const UNIT: Duration = Duration::from_micros(250);
+
+/// Estimate of an end that receives: its own round-trip times are as old as the data that it sent last. Every subflow of an idle host has
+/// one, so it is small: of counts that are compared for equality, the low bits tell enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiverRtt {
-    /// Zero before the first sample.
-    smoothed: Duration,
-    /// The latest echo, and when it first came with data.
-    echo: u32,
-    echo_at: Instant,
+    /// In units of [`UNIT`]; zero before the first sample.
+    smoothed: u16,
+    /// The latest echo, and the millisecond in which it first came with data.
+    echo: u16,
+    echo_at_millis: u16,
     /// What the peer had acknowledged at the last sample.
-    acked_offset: u64,
+    acked_offset: u16,
 }
 
 impl ReceiverRtt {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { smoothed: Duration::ZERO, echo: 0, echo_at: now, acked_offset: 0 }
+        Self { smoothed: 0, echo: 0, echo_at_millis: millis(now), acked_offset: 0 }
     }
 
     /// Data came for an acknowledgment of this end that left `elapsed` ago. One sample for each tick of the clock.
@@ -32,38 +36,48 @@ impl ReceiverRtt {
         srtt: Duration,
         acked_offset: u64,
     ) {
-        if echo != self.echo {
+        if echo as u16 != self.echo {
             self.handle_echo(now, echo, elapsed, srtt, acked_offset);
         }
     }
 
     fn handle_echo(&mut self, now: Instant, echo: u32, elapsed: Duration, srtt: Duration, acked_offset: u64) {
-        let silence = now.since(self.echo_at);
-        (self.echo, self.echo_at) = (echo, now);
-        let before = if self.smoothed.is_zero() { srtt } else { self.smoothed };
+        let silence = Duration::from_millis(millis(now).wrapping_sub(self.echo_at_millis).into());
+        (self.echo, self.echo_at_millis) = (echo as u16, millis(now));
+        let smoothed = self.smoothed();
+        let before = if smoothed.is_zero() { srtt } else { smoothed };
         // A sender that had nothing to send came back late: as long as it was silent, this is no longer than the path's.
         let has_waited = silence >= elapsed;
         if has_waited && elapsed >= before && !before.is_zero() {
             return;
         }
         let sample = elapsed.max(TICK);
-        self.smoothed = match self.smoothed {
-            Duration::ZERO => sample,
-            smoothed => Duration::from_nanos((smoothed.as_nanos() * 7 + sample.as_nanos()) / 8),
+        let next_nanos = match smoothed {
+            Duration::ZERO => sample.as_nanos(),
+            smoothed => (smoothed.as_nanos() * 7 + sample.as_nanos()) / 8,
         };
-        self.acked_offset = acked_offset;
+        // To the nearest.
+        let units = (next_nanos + UNIT.as_nanos() / 2) / UNIT.as_nanos();
+        self.smoothed = u16::try_from(units).unwrap_or(u16::MAX);
+        self.acked_offset = acked_offset as u16;
     }
 
     pub(super) const fn smoothed(&self) -> Duration {
-        self.smoothed
+        Duration::from_nanos(self.smoothed as u64 * UNIT.as_nanos())
     }
 
     /// Nothing was acknowledged since the last sample, so that the sender's estimate is older, and they differ by more than
     /// the clock ticks.
     pub(super) fn is_newer(&self, srtt: Duration, acked_offset: u64) -> bool {
-        let differs = self.smoothed > srtt + TICK || srtt > self.smoothed + TICK;
-        !self.smoothed.is_zero() && differs && self.acked_offset == acked_offset
+        let smoothed = self.smoothed();
+        let differs = smoothed > srtt + TICK || srtt > smoothed + TICK;
+        !smoothed.is_zero() && differs && self.acked_offset == acked_offset as u16
     }
+}
+
+/// The low bits of a time in milliseconds.
+const fn millis(at: Instant) -> u16 {
+    (at.as_nanos() / 1_000_000) as u16
 }
 
 #[cfg(test)]
