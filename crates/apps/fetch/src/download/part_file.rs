@@ -103,6 +103,8 @@ impl PartFile {
         // A longer one was there before.
         self.file.set_len(total)?;
         if !is_named(&self.file, &self.parts) {
+            // It is not of the bytes that are there now.
+            remove(&self.record)?;
             let problem = "its parts were removed, or replaced by others, while they came";
             return Err(io::Error::other(problem));
         }
