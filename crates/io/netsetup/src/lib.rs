@@ -304,24 +304,27 @@ impl NetworkSetup {
                 result => result?,
             }
         }
-        self.forget_moved()?;
+        self.forget_moved();
         Ok(changes)
     }
 
     /// Has the kernel forget how it translates connections of paths whose uplinks have other addresses than before: what the
     /// stack sends on them leaves with the new one, and the peer says that it does not know it.
-    fn forget_moved(&mut self) -> io::Result<()> {
+    fn forget_moved(&mut self) {
         let slot = self.installed.slot;
         for path in &self.installed.paths {
             for own in path.stack_addresses() {
                 let Some(outer) = path.outer_address(own.is_ipv4()) else { continue };
                 let before = self.outer.insert(own, outer);
-                if before.is_some_and(|before| before != outer) {
-                    conntrack::forget(places::mark(slot, path.number), own.is_ipv4())?;
+                if before.is_none_or(|before| before == outer) {
+                    continue;
+                }
+                // Without it, they wait until they time out: no reason not to follow what else has changed.
+                if let Err(error) = conntrack::forget(places::mark(slot, path.number), own.is_ipv4()) {
+                    tracing::warn!(%error, "connections of {} keep its address of before", path.link);
                 }
             }
         }
-        Ok(())
     }
 
     fn translate(&self) -> io::Result<()> {
