@@ -46,33 +46,42 @@ pub struct Tls {
 impl Tls {
     /// Reads the certificates.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsSetupError> {
-        let roots = match &options.ca_file {
-            Some(file) => roots_of_file(file)?,
-            None if options.is_unverified => RootCertStore::empty(),
-            None => roots_of_system(),
+        let known = options.ca_file.as_deref().map(certificates_of_file).transpose()?;
+        let roots = match (&options.ca_file, &known) {
+            (Some(file), Some(known)) => roots_of(file, known)?,
+            _ if options.is_unverified => RootCertStore::empty(),
+            _ => roots_of_system(),
         };
         let has_roots = options.is_unverified || !roots.is_empty();
         let provider = Arc::new(ring::default_provider());
         // The provider has what both versions need.
         let versions: &[&rustls::SupportedProtocolVersion] =
             &[&rustls::version::TLS13, &rustls::version::TLS12];
+        let wrong = |why: String| {
+            let file = options.ca_file.clone().unwrap_or_else(|| PathBuf::from("TLS"));
+            TlsSetupError { file, why }
+        };
         let builder =
             ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions);
-        let builder =
-            builder.map_err(|error| TlsSetupError { file: PathBuf::from("TLS"), why: error.to_string() })?;
-        let builder = if options.is_unverified {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified { provider }))
-        } else if let (Some(file), true) = (&options.ca_file, has_roots) {
-            let known = roots_named(file)?;
-            let wrong = |error: rustls::client::VerifierBuilderError| TlsSetupError {
-                file: file.clone(),
-                why: error.to_string(),
-            };
-            let by_roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            let verifier = Named { known, by_roots: by_roots.map_err(wrong)? };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
-        } else {
-            builder.with_root_certificates(roots)
+        let builder = builder.map_err(|error| wrong(error.to_string()))?;
+        let taken = match known {
+            _ if options.is_unverified => Some(Taken::All),
+            Some(known) => {
+                let by_roots = WebPkiServerVerifier::builder_with_provider(
+                    Arc::new(roots.clone()),
+                    Arc::clone(&provider),
+                );
+                let by_roots = by_roots.build().map_err(|error| wrong(error.to_string()))?;
+                Some(Taken::Named { known, by_roots })
+            }
+            None => None,
+        };
+        let builder = match taken {
+            Some(taken) => {
+                let verifier = Verifier { taken, provider };
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
+            None => builder.with_root_certificates(roots),
         };
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -108,19 +117,20 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// The certificates in a file.
-fn roots_named(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+fn certificates_of_file(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
     let wrong = |why: String| TlsSetupError { file: file.to_owned(), why };
     let bytes = std::fs::read(file).map_err(|error| wrong(super::error::words(&error)))?;
     let certificates = CertificateDer::pem_slice_iter(&bytes);
-    certificates.map(|found| found.map_err(|error| wrong(format!("no PEM: {error}")))).collect()
+    let certificates: Result<Vec<_>, _> = certificates.collect();
+    certificates.map_err(|error| wrong(format!("no PEM: {error}")))
 }
 
-fn roots_of_file(file: &Path) -> Result<RootCertStore, TlsSetupError> {
+fn roots_of(file: &Path, known: &[CertificateDer<'static>]) -> Result<RootCertStore, TlsSetupError> {
     let wrong = |why: String| TlsSetupError { file: file.to_owned(), why };
     let mut roots = RootCertStore::empty();
-    for certificate in roots_named(file)? {
-        roots.add(certificate).map_err(|error| wrong(format!("a certificate can't be used: {error}")))?;
+    for certificate in known {
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| wrong(format!("a certificate can't be used: {error}")))?;
     }
     if roots.is_empty() {
         return Err(wrong("there is no certificate in it; expected some in PEM".to_owned()));
@@ -135,15 +145,23 @@ fn roots_of_system() -> RootCertStore {
     roots
 }
 
-/// Verifies servers by the certificates of a file. One that is in the file itself, signed by nobody else, is taken as it is for the names in
-/// it: that is what openssl makes by `req -x509`, and the library takes an authority's certificate for no server's.
+/// Whom the library would not take as they are. What the server signs must be signed with its key all the same.
 #[derive(Debug)]
-struct Named {
-    known: Vec<CertificateDer<'static>>,
-    by_roots: Arc<WebPkiServerVerifier>,
+enum Taken {
+    /// Everybody.
+    All,
+    /// Those that the certificates of a file vouch for. One that is in the file itself, signed by nobody else, is taken as it is for the names
+    /// in it: that is what openssl makes by `req -x509`, and the library takes an authority's certificate for no server's.
+    Named { known: Vec<CertificateDer<'static>>, by_roots: Arc<WebPkiServerVerifier> },
 }
 
-impl ServerCertVerifier for Named {
+#[derive(Debug)]
+struct Verifier {
+    taken: Taken,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -152,58 +170,20 @@ impl ServerCertVerifier for Named {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let Taken::Named { known, by_roots } = &self.taken else {
+            return Ok(ServerCertVerified::assertion());
+        };
         let verified =
-            self.by_roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+            by_roots.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
             Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
-                if self.known.iter().any(|known| known.as_ref() == end_entity.as_ref()) =>
+                if known.iter().any(|known| known.as_ref() == end_entity.as_ref()) =>
             {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
             }
             verified => verified,
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.by_roots.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.by_roots.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.by_roots.supported_verify_schemes()
-    }
-}
-
-/// Takes every certificate. What the server signs must still be signed with its key.
-#[derive(Debug)]
-struct Unverified {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
