@@ -9,6 +9,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod verdicts;
 
 use std::sync::Arc;
 

@@ -17,6 +17,7 @@ use super::options::{Done, Options, Progress};
 use super::output::{Output, Target, unwritten};
 use super::part_file::PartFile;
 use super::path::{Asking, Command, Dial, Event, Told, keep};
+use super::verdicts::{Verdict, Verdicts};
 use crate::answer::{Answer, AskedRange, Digest, Extent, Unusable, Version};
 use crate::http1::Head;
 use crate::net::without_user;
@@ -29,9 +30,6 @@ const MOST_TOLD: usize = 16;
 const SAVING: Duration = Duration::from_secs(1);
 /// A path whose answers can't be used so often in a row is left out.
 const MOST_FAILURES: u32 = 5;
-/// What a path is told before there is an answer, such as the page of a network that wants a password, may be right on another one: so long
-/// are the others waited for.
-const VERDICT: Duration = Duration::from_secs(1);
 /// Fields that are for one host only.
 const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
@@ -62,8 +60,7 @@ pub(super) struct Transfer<'o> {
     rounds: u32,
     /// How often an answer without ranges was broken off.
     restarts: u32,
-    /// When what paths were told counts.
-    verdict_at: Option<time::Instant>,
+    verdicts: Verdicts,
     /// Nothing more is taken until then, for a rate that is not to be passed.
     paused_until: Option<time::Instant>,
 }
@@ -82,8 +79,6 @@ struct Path {
     was_connected: bool,
     cause: Option<String>,
     bytes: u64,
-    /// What it was told in place of the file, before there was an answer.
-    told: Option<Instead>,
     /// Its last answer was of another version than the others'.
     is_other: bool,
 }
@@ -103,13 +98,6 @@ impl Drop for Path {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// What a server says in place of the file.
-#[derive(Clone, Debug)]
-enum Instead {
-    Elsewhere(Url),
-    Refused(u16),
 }
 
 /// A request on its way.
@@ -164,7 +152,7 @@ impl<'o> Transfer<'o> {
             is_saved: true,
             rounds: 0,
             restarts: 0,
-            verdict_at: None,
+            verdicts: Verdicts::default(),
             paused_until: None,
         })
     }
@@ -178,7 +166,7 @@ impl<'o> Transfer<'o> {
     pub(super) fn redirected(mut self, url: Url) -> Self {
         self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
         self.paths.clear();
-        self.verdict_at = None;
+        self.verdicts = Verdicts::default();
         self.url = url;
         self
     }
@@ -282,50 +270,36 @@ impl<'o> Transfer<'o> {
 
     /// What paths were told counts, once the others had their time.
     async fn wait_for_verdict(&self) -> Result<Ended, DownloadError> {
-        match self.verdict_at {
+        match self.verdicts.due() {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
-        self.verdict().unwrap_or_else(|| Err(DownloadError::Unreachable(self.causes())))
+        self.verdict()
     }
 
-    /// What the first path was told that was told something: redirections count before refusals.
-    fn verdict(&self) -> Option<Result<Ended, DownloadError>> {
-        let told = || self.paths.iter().filter_map(|path| path.told.as_ref());
-        let elsewhere = told().find_map(|told| match told {
-            Instead::Elsewhere(url) => Some(Ok(Ended::Redirected(url.clone()))),
-            Instead::Refused(_) => None,
-        });
-        let refused = || {
-            told().find_map(|told| match told {
-                Instead::Refused(status) => {
-                    Some(Err(DownloadError::Refused { url: self.shown_url(), status: *status }))
-                }
-                Instead::Elsewhere(_) => None,
-            })
-        };
-        elsewhere.or_else(refused)
+    fn verdict(&self) -> Result<Ended, DownloadError> {
+        match self.verdicts.decide() {
+            Some(Verdict::Elsewhere(url)) => Ok(Ended::Redirected(url)),
+            Some(Verdict::Refused(status)) => Err(DownloadError::Refused { url: self.shown_url(), status }),
+            None => Err(DownloadError::Unreachable(self.causes())),
+        }
     }
 
     /// A path is told something in place of the file. It counts at once if no other can say better.
-    fn tell(&mut self, at: usize, told: Instead) -> Result<Option<Ended>, DownloadError> {
-        self.paths[at].told = Some(told);
-        let has_said = |path: &Path| path.told.is_some() || path.connection.is_none() && path.attempts > 0;
-        if self.paths.iter().all(has_said) {
-            return self.verdict().transpose();
-        }
-        self.verdict_at.get_or_insert(time::Instant::now() + VERDICT);
-        Ok(None)
+    fn handle_verdict(&mut self, at: usize, verdict: Verdict) -> Result<Option<Ended>, DownloadError> {
+        self.verdicts.note(time::Instant::now(), at, verdict);
+        let can_say_better = |(at, path): (usize, &Path)| {
+            !self.verdicts.has(at) && (path.connection.is_some() || path.attempts == 0)
+        };
+        if self.paths.iter().enumerate().any(can_say_better) { Ok(None) } else { self.verdict().map(Some) }
     }
 
     /// A path has the file: what others were told was not of its server.
     fn overrule(&mut self, progress: &mut impl FnMut(Progress)) -> Result<(), DownloadError> {
-        self.verdict_at = None;
-        for at in 0..self.paths.len() {
-            let Some(told) = self.paths[at].told.take() else { continue };
-            let cause = match told {
-                Instead::Elsewhere(url) => format!("it is sent to {}", without_user(&url)),
-                Instead::Refused(status) => format!("the server says {status}"),
+        for (at, verdict) in self.verdicts.overrule() {
+            let cause = match verdict {
+                Verdict::Elsewhere(url) => format!("it is sent to {}", without_user(&url)),
+                Verdict::Refused(status) => format!("the server says {status}"),
             };
             self.give_up(at, cause, progress)?;
         }
@@ -392,7 +366,6 @@ impl<'o> Transfer<'o> {
             was_connected: false,
             cause: None,
             bytes: 0,
-            told: None,
             is_other: false,
         });
         Ok(())
@@ -555,9 +528,9 @@ impl<'o> Transfer<'o> {
         self.schedule.restart();
         (self.version, self.has_answer) = (None, false);
         self.digests.clone_from(&self.options.digests);
-        self.verdict_at = None;
+        self.verdicts = Verdicts::default();
         for path in &mut self.paths {
-            (path.told, path.is_other) = (None, false);
+            path.is_other = false;
             self.schedule.handle_closed(now, path.id);
             path.renew(pause);
         }
@@ -576,7 +549,7 @@ impl<'o> Transfer<'o> {
         match head.status {
             301 | 302 | 303 | 307 | 308 if !self.has_answer => {
                 let url = self.redirection(head)?;
-                return self.tell(at, Instead::Elsewhere(url));
+                return self.handle_verdict(at, Verdict::Elsewhere(url));
             }
             200 | 206 | 416 => {}
             status if self.has_answer => {
@@ -586,7 +559,7 @@ impl<'o> Transfer<'o> {
             status => {
                 let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
                 if !is_temporary || self.rounds >= self.options.retries {
-                    return self.tell(at, Instead::Refused(status));
+                    return self.handle_verdict(at, Verdict::Refused(status));
                 }
                 self.rounds += 1;
                 progress(Progress::Notice(format!("the server says {status}; it is asked again")));
