@@ -26,6 +26,11 @@ fn bound_files(bytes: Option<u64>) {
 fn writer() {
     let Some(directory) = env::var_os(DIRECTORY) else { return };
     let directory = Path::new(&directory);
+    // A start without room leaves nothing that the next one could not read.
+    bound_files(Some(1024));
+    History::open(directory).expect_err("no room");
+    assert_eq!(std::fs::read_dir(directory).expect("a folder").count(), 0);
+    bound_files(None);
     let mut history = History::open(directory).expect("a history");
     history.record(START_S, &[row(0)]).expect("room");
     bound_files(Some(1024));

@@ -111,9 +111,16 @@ impl History {
 
 fn open(directory: &Path) -> Result<Database, HistoryError> {
     let path = directory.join(FILE);
+    let is_new = !path.exists();
     builder().create(&path).map_err(|error| match error {
         DatabaseError::DatabaseAlreadyOpen => HistoryError::Busy(directory.into()),
-        error => HistoryError::File(path, Box::new(error.into())),
+        error => {
+            // Half of a file, as on a full disk, would be none to whoever comes later.
+            if is_new {
+                let _ = std::fs::remove_file(&path);
+            }
+            HistoryError::File(path, Box::new(error.into()))
+        }
     })
 }
 
