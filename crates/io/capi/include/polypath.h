@@ -8,7 +8,7 @@
  * kernel itself tells of addresses and errors is about the loopback interface, so polypath_getsockname,
  * polypath_getpeername and polypath_error are there to ask instead. After fork, a child can go on using its descriptors as
  * long as the parent lives, and opens an engine of its own for new ones: the parent's gives it EINVAL. What it closes stays
- * open in the parent. */
+ * open in the parent, and polypath_info and polypath_interface are EINVAL for them. */
 #ifndef POLYPATH_H
 #define POLYPATH_H
 
@@ -48,8 +48,7 @@ struct polypath_info {
  *   engine=udp         Polypath's stack in UDP datagrams, to another Polypath; needs no privileges
  *   engine=auto        tun where this host allows it, else kernel, else tcp; with other settings than keepalive, tun or a failure
  * and for tun, udp and auto, the first three as often as needed:
- *   interface=NAME     an interface to use, each once; all with an address and a default route if none is named (udp: the
- *                      system's route)
+ *   interface=NAME     an interface to use, each once; all with an address and a default route if none is named
  *   backup=NAME        an interface to use only when no other works, each once
  *   announce=ADDRESS   where peers reach this end, if not at its own addresses; tun: ADDRESS:PORT too
  *   scheduler=NAME, congestion=NAME, path_manager=NAME
@@ -104,7 +103,9 @@ int polypath_getsockopt(int fd, int level, int name, void *value, socklen_t *len
  * this that tells a reset from a peer that no longer answers, ETIMEDOUT. */
 int polypath_error(int fd);
 
-/* State of a connection and its subflows. ENOTCONN once both sides have ended it. */
+/* State of a connection and its subflows. ENOTCONN once both sides have ended it, which a moment after the last byte may not be seen
+ * yet. With engines tun and udp, a subflow's addresses are those that the stack has inside this host: polypath_interface names the
+ * interface behind them. */
 int polypath_info(int fd, struct polypath_info *info);
 
 /* The name of the interface that a subflow of polypath_info goes over, with its zero; IF_NAMESIZE bytes are enough. The

@@ -23,7 +23,7 @@ pub use failure::polypath_strerror;
 use failure::{errno_failure, guard, number, report, set_errno};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
-use open_engines::{carried, listening, own_listening};
+use open_engines::{carried, carried_here, listening, own_listening};
 use options::SocketOptions;
 use polypath_relay::{EngineChoice, Relay, in_words_of_settings};
 use polypath_stack::engine::{SubflowInfo, choose_congestion, socket_info};
@@ -387,7 +387,7 @@ pub unsafe extern "C" fn polypath_info(fd: c_int, info: *mut polypath_info) -> c
         }
         // SAFETY: the caller keeps the descriptor open during the call.
         let fd = unsafe { borrow(fd) }?;
-        let state = match carried(fd) {
+        let state = match carried_here(fd)? {
             Some(carried) => carried.info()?,
             None => socket_info(&fd)?,
         };
@@ -424,7 +424,7 @@ pub unsafe extern "C" fn polypath_interface(
         // SAFETY: a storage has so many bytes.
         let local = unsafe { address((&raw const subflow.local).cast(), length) }?;
         let own = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?.ip();
-        let of_stack = carried(fd).and_then(|carried| carried.path_name(own));
+        let of_stack = carried_here(fd)?.and_then(|carried| carried.path_name(own));
         let found = of_stack.map_or_else(|| polypath_relay::interface_of(own), |name| Ok(Some(name)))?;
         let found = found.ok_or_else(|| number(libc::ENODEV, "no interface has the subflow's address"))?;
         let found = CString::new(found)?;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polypath_relay::{CarriedConnection, Relay};
+use socket2::SockRef;
 
 use crate::failure::number;
 
@@ -116,6 +117,32 @@ pub(crate) fn listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
 /// The relay that has a connection behind a descriptor.
 pub(crate) fn carrying(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
     engines().iter().map(|engine| &engine.relay).find(|relay| relay.find(fd).is_some()).cloned()
+}
+
+/// As [`carried`], for what asks the stack. In a child of fork, locks of its parent's engines may be held for ever, so none is taken: what leads to
+/// the loopback interface, as all connections of engines do, is taken for one of them.
+pub(crate) fn carried_here(fd: BorrowedFd<'_>) -> io::Result<Option<Arc<CarriedConnection>>> {
+    let Some(own) = own_process() else {
+        let is_of_parent = OPENER.load(Ordering::Relaxed) != 0 && leads_to_loopback(fd);
+        return if is_of_parent { Err(of_parent()) } else { Ok(None) };
+    };
+    let engines = engines();
+    let found =
+        engines.iter().filter(|engine| engine.process == own).find_map(|engine| engine.relay.find(fd));
+    let has_others = engines.iter().any(|engine| engine.process != own);
+    if found.is_none() && has_others && leads_to_loopback(fd) { Err(of_parent()) } else { Ok(found) }
+}
+
+fn of_parent() -> io::Error {
+    number(
+        libc::EINVAL,
+        "the connection's engine is the parent process's, which alone knows; expected one that this process opened after fork",
+    )
+}
+
+fn leads_to_loopback(fd: BorrowedFd<'_>) -> bool {
+    let peer = SockRef::from(&fd).peer_addr().ok().and_then(|peer| peer.as_socket());
+    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
 }
 
 /// The connection of a relay behind a descriptor.

@@ -48,6 +48,16 @@ static void close_in_children(polypath_engine *engine) {
   int accepted = polypath_accept(listener, NULL, NULL);
   char byte;
   EXPECT(fd >= 0 && accepted >= 0 && write(fd, "x", 1) == 1 && read(accepted, &byte, 1) == 1);
+  pid_t child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    alarm(20);
+    struct polypath_info info;
+    _exit(!(polypath_info(fd, &info) == -1 && errno == EINVAL && write(fd, "y", 1) == 1));
+  }
+  int status;
+  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT(read(accepted, &byte, 1) == 1 && byte == 'y');
   EXPECT(polypath_close(fd) == 0 && polypath_close(accepted) == 0 && polypath_close(listener) == 0);
   polypath_free(engine);
 }
