@@ -120,7 +120,8 @@ install-built:
 	install -D -m 755 $(BUILT)/libpolypath_preload.so $(DESTDIR)$(LIBDIR)/libpolypath_preload.so
 	install -D -m 644 crates/io/capi/include/polypath.h $(DESTDIR)$(PREFIX)/include/polypath.h
 	install -d $(DESTDIR)$(PKGCONFIGDIR) $(DESTDIR)$(PREFIX)/share/man/man1
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@RPATH@|$(RPATH)|' crates/io/capi/polypath.pc.in \
+	@# Below the prefix if it is there, so that --define-prefix moves it, too.
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' -e 's|@RPATH@|$(RPATH)|' crates/io/capi/polypath.pc.in \
 	  > $(DESTDIR)$(PKGCONFIGDIR)/polypath.pc
 	$(BUILT)/polypath man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(BASHDIR) $(DESTDIR)$(ZSHDIR) $(DESTDIR)$(FISHDIR)
