@@ -3,7 +3,7 @@
 mod built;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use polypath_system::tun::{Tun, TunConfig};
@@ -112,6 +112,20 @@ impl Testbed {
             configure(&netlink, &name, path, 1)
         })??;
         self.server.run(|| configure(&Netlink::new()?, &name, path, 2))?
+    }
+
+    /// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip, and waits so long for it. A
+    /// lost question is asked again by the kernel after a second.
+    pub fn make_neighbours(&self, patience: Duration) -> io::Result<()> {
+        /// Nobody listens there.
+        const DISCARD: u16 = 9;
+        self.client.run(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            (0..self.paths)
+                .try_for_each(|path| socket.send_to(&[0], (Self::server_v4(path), DISCARD)).map(drop))
+        })??;
+        std::thread::sleep(patience);
+        Ok(())
     }
 
     /// Number of paths.

@@ -1,18 +1,16 @@
 //! Downloads of one file over several emulated access links: ours in ranges, beside aria2 and curl, from one nginx.
 
 use std::ffi::OsStr;
-use std::io::{self, Read};
-use std::net::UdpSocket;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
-use polypath_emulate::{EmulatedLink, Emulation};
-use polypath_link::{LinkConfig, QueueLimit};
+use polypath_emulate::Emulation;
 use polypath_testbed::Testbed;
-use polypath_units::{BitRate, Duration as Span};
-use serde::Serialize;
+
+use super::beside_kernel::scene::{AccessLink, emulated, neighbours_wait};
 
 /// Where nginx listens.
 const HTTP_PORT: u16 = 8080;
@@ -21,23 +19,6 @@ const HTTPS_PORT: u16 = 8443;
 const NAME: &str = "file";
 /// For nginx to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// One access link, the same in both directions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Line {
-    /// Rate of IP packets.
-    pub mbit_per_s: f64,
-    /// Round-trip time without queues, in milliseconds.
-    pub rtt_ms: f64,
-}
-
-impl Line {
-    fn link(self, queue_ms: f64) -> LinkConfig {
-        let rate = BitRate::from_bps((self.mbit_per_s * 1e6) as u64);
-        let queue = QueueLimit::Delay(Span::from_secs_f64(queue_ms / 1e3));
-        LinkConfig::new(rate, Span::from_secs_f64(self.rtt_ms / 2e3), queue)
-    }
-}
 
 /// Who fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +70,7 @@ impl fmt::Display for Fetcher {
 /// Links, a server behind them, and a place for what is fetched. All of it is gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Site {
-    lines: Vec<Line>,
+    lines: Vec<AccessLink>,
     bytes: u64,
     _emulation: Emulation,
     testbed: Testbed,
@@ -106,23 +87,15 @@ impl Drop for Site {
 
 impl Site {
     /// Makes it, with a file of so many bytes. Needs root, nginx and openssl.
-    pub(crate) fn new(lines: &[Line], queue_ms: f64, bytes: u64) -> io::Result<Self> {
+    pub(crate) fn new(lines: &[AccessLink], bytes: u64) -> io::Result<Self> {
         let testbed = Testbed::with_middle(lines.len() as u8)?;
         for namespace in [&testbed.client, &testbed.server] {
             // Each download finds out for itself what the paths are like.
             namespace.set_variable("net/ipv4/tcp_no_metrics_save", "1")?;
         }
-        let emulated = (0..).zip(lines).map(|(number, line)| EmulatedLink {
-            a: format!("client{number}"),
-            b: format!("server{number}"),
-            forward: line.link(queue_ms),
-            backward: line.link(queue_ms),
-            middleboxes: Vec::new(),
-            seed: number,
-        });
         let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
-        let emulation = Emulation::start(middle, emulated.collect())?;
-        make_neighbours(&testbed, lines)?;
+        let emulation = Emulation::start(middle, emulated(lines))?;
+        testbed.make_neighbours(neighbours_wait(lines))?;
         // The server has one address, which all interfaces lead to.
         for path in 0..testbed.paths() {
             let (gateway, device) = (Testbed::server_v4(path).to_string(), Testbed::interface(path));
@@ -203,20 +176,6 @@ fn must(output: std::process::Output, what: &str) -> io::Result<()> {
     Err(io::Error::other(format!("{what} ended with {}: {}", output.status, said.trim())))
 }
 
-/// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip.
-fn make_neighbours(testbed: &Testbed, lines: &[Line]) -> io::Result<()> {
-    /// Nobody listens there.
-    const DISCARD: u16 = 9;
-    testbed.client.run(|| {
-        let socket = UdpSocket::bind("0.0.0.0:0")?;
-        (0..lines.len() as u8)
-            .try_for_each(|path| socket.send_to(&[0], (Testbed::server_v4(path), DISCARD)).map(drop))
-    })??;
-    let longest_ms = lines.iter().map(|line| line.rtt_ms).fold(0.0, f64::max);
-    thread::sleep(Duration::from_secs_f64(2.0 * longest_ms / 1e3) + Duration::from_millis(20));
-    Ok(())
-}
-
 /// The same bytes each time, without a pattern that anything could shorten.
 fn make_file(place: &Path, bytes: u64) -> io::Result<()> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -232,12 +191,7 @@ fn make_file(place: &Path, bytes: u64) -> io::Result<()> {
 }
 
 fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
-    let read = |place: &Path| {
-        let mut bytes = Vec::new();
-        fs::File::open(place)?.read_to_end(&mut bytes)?;
-        Ok::<_, io::Error>(bytes)
-    };
-    Ok(read(one)? == read(other)?)
+    Ok(fs::read(one)? == fs::read(other)?)
 }
 
 fn start_nginx(testbed: &Testbed, folder: &Path) -> io::Result<Child> {

@@ -1,7 +1,5 @@
 //! The laboratory's runs in real time: two processes in network namespaces of their own, joined by emulated paths.
 
-use std::net::UdpSocket;
-use std::thread;
 use std::time::Duration;
 
 use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
@@ -172,7 +170,7 @@ impl Netns {
             seed: seed.wrapping_add(number),
         });
         let emulation = Emulation::start(middle, links.collect()).map_err(std::io::Error::from)?;
-        make_neighbours(&hosts.testbed, set)?;
+        hosts.testbed.make_neighbours(neighbours_wait(set))?;
 
         let receiver = hosts.start(Role::Collect, limit_s)?;
         let before = emulation.statistics()?;
@@ -209,20 +207,10 @@ fn set_up_kernel(testbed: &Testbed, set: &PathSet) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip. A lost question is
-/// asked again by the kernel after a second.
-fn make_neighbours(testbed: &Testbed, set: &PathSet) -> Result<(), BenchError> {
-    /// Nobody listens there.
-    const DISCARD: u16 = 9;
-    testbed.client.run(|| {
-        let socket = UdpSocket::bind("0.0.0.0:0")?;
-        (0..set.paths.len() as u8)
-            .try_for_each(|path| socket.send_to(&[0], (Testbed::server_v4(path), DISCARD)).map(drop))
-    })??;
+/// How long the question for a hardware address, a packet, and the answer to it take at the most.
+fn neighbours_wait(set: &PathSet) -> Duration {
     let longest = set.paths.iter().map(|path| path.rtt).max().unwrap_or_default();
     let lossy = set.paths.iter().any(|path| path.loss > 0.0);
     let patience = if lossy { 2000 } else { 50 };
-    // The question, the packet, and the answer to it.
-    thread::sleep(Duration::from_secs_f64(2.0 * longest.as_secs_f64()) + Duration::from_millis(patience));
-    Ok(())
+    Duration::from_secs_f64(2.0 * longest.as_secs_f64()) + Duration::from_millis(patience)
 }

@@ -1,7 +1,7 @@
 //! Two hosts and emulated access links between them: the server's kernel at one end, any client at the other.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -45,6 +45,25 @@ impl AccessLink {
         let queue = QueueLimit::Delay(Span::from_secs_f64(self.queue_ms / 1e3));
         LinkConfig::new(rate, Span::from_secs_f64(self.rtt_ms / 2e3), queue)
     }
+}
+
+/// Between two hosts, by the names that their interfaces have in the middle.
+pub(crate) fn emulated(links: &[AccessLink]) -> Vec<EmulatedLink> {
+    let emulated = (0..).zip(links).map(|(number, link)| EmulatedLink {
+        a: format!("client{number}"),
+        b: format!("server{number}"),
+        forward: link.link(),
+        backward: link.link(),
+        middleboxes: Vec::new(),
+        seed: number,
+    });
+    emulated.collect()
+}
+
+/// For hosts to find each other's hardware addresses.
+pub(crate) fn neighbours_wait(links: &[AccessLink]) -> Duration {
+    let longest_ms = links.iter().map(|link| link.rtt_ms).fold(0.0, f64::max);
+    Duration::from_secs_f64(2.0 * longest_ms / 1e3) + LOOK
 }
 
 /// Which end sends.
@@ -94,33 +113,10 @@ impl Scene {
             namespace.set_variable("net/ipv4/tcp_no_metrics_save", "1")?;
             namespace.set_variable("net/mptcp/enabled", "1")?;
         }
-        let emulated = (0..).zip(links).map(|(number, link)| EmulatedLink {
-            a: format!("client{number}"),
-            b: format!("server{number}"),
-            forward: link.link(),
-            backward: link.link(),
-            middleboxes: Vec::new(),
-            seed: number,
-        });
         let middle = testbed.middle.as_ref().ok_or_else(|| io::Error::other("nothing between the hosts"))?;
-        let emulation = Emulation::start(middle, emulated.collect())?;
-        let scene = Self { _emulation: emulation, testbed, congestion: congestion.to_owned() };
-        scene.make_neighbours(links)?;
-        Ok(scene)
-    }
-
-    /// Has the hosts find each other's hardware addresses, which would cost the first packets a round trip.
-    fn make_neighbours(&self, links: &[AccessLink]) -> io::Result<()> {
-        /// Nobody listens there.
-        const DISCARD: u16 = 9;
-        self.testbed.client.run(|| {
-            let socket = UdpSocket::bind("0.0.0.0:0")?;
-            (0..links.len() as u8)
-                .try_for_each(|path| socket.send_to(&[0], (Testbed::server_v4(path), DISCARD)).map(drop))
-        })??;
-        let longest_ms = links.iter().map(|link| link.rtt_ms).fold(0.0, f64::max);
-        std::thread::sleep(Duration::from_secs_f64(2.0 * longest_ms / 1e3) + LOOK);
-        Ok(())
+        let emulation = Emulation::start(middle, emulated(links))?;
+        testbed.make_neighbours(neighbours_wait(links))?;
+        Ok(Self { _emulation: emulation, testbed, congestion: congestion.to_owned() })
     }
 
     /// The kernel's Multipath TCP, at one side.

@@ -7,7 +7,8 @@ use polypath_config::quantity::{Size, read};
 use serde::Serialize;
 
 use crate::bench::Spread;
-use crate::bench::fetch::{Fetcher, Line, Site};
+use crate::bench::beside_kernel::scene::AccessLink;
+use crate::bench::fetch::{Fetcher, Site};
 use crate::command::{Failure, complain, print_json, print_line};
 
 #[derive(Args, Debug)]
@@ -22,9 +23,6 @@ pub(crate) struct Arguments {
     /// Only rows whose name contains this, such as "https"
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Longest time in a link's queue, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 250.0)]
-    queue_ms: f64,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -34,19 +32,26 @@ const SCHEMA: &str = "\
 One nginx behind emulated access links, and one download at a time, by HTTP and by HTTPS: `polypath get --ranges`, aria2 with a connection for \
 each interface and with 16, and curl over the fastest interface. Figures are shares of the sum of the links' rates: the file's bytes, \
 without any header, by the time from the program's start to its end.\n\n\
-JSON: bytes, repeats, queue_ms; rows: name, lines (mbit_per_s, rtt_ms), ours, peers (a figure by name), bound, held.";
+JSON: bytes, repeats; rows: name, lines (mbit_per_s, rtt_ms, queue_ms), ours, peers (a figure by name), bound, held.";
 
 /// Links that are measured: those of Kaspar's dissertation, and two pairs of access links.
-const SCENES: [(&str, &[Line]); 4] = [
+const SCENES: [(&str, &[AccessLink]); 4] = [
     ("wlan-hspa", &[WLAN, HSPA]),
     ("wlan-hspa-wlan", &[WLAN, HSPA, WLAN]),
-    ("20+10", &[Line { mbit_per_s: 20.0, rtt_ms: 20.0 }, Line { mbit_per_s: 10.0, rtt_ms: 40.0 }]),
-    ("100+5", &[Line { mbit_per_s: 100.0, rtt_ms: 20.0 }, Line { mbit_per_s: 5.0, rtt_ms: 60.0 }]),
+    ("20+10", &[line(20.0, 20.0), line(10.0, 40.0)]),
+    ("100+5", &[line(100.0, 20.0), line(5.0, 60.0)]),
 ];
 /// 600 KB/s.
-const WLAN: Line = Line { mbit_per_s: 4.8, rtt_ms: 10.0 };
+const WLAN: AccessLink = line(4.8, 10.0);
 /// 300 KB/s.
-const HSPA: Line = Line { mbit_per_s: 2.4, rtt_ms: 210.0 };
+const HSPA: AccessLink = line(2.4, 210.0);
+/// The longest that a packet may wait.
+const QUEUE_MS: f64 = 250.0;
+
+const fn line(mbit_per_s: f64, rtt_ms: f64) -> AccessLink {
+    AccessLink { mbit_per_s, rtt_ms, queue_ms: QUEUE_MS }
+}
+
 /// Share of the sum that ours is to have over the links of the document.
 const BOUND: f64 = 0.95;
 
@@ -54,14 +59,13 @@ const BOUND: f64 = 0.95;
 struct Results {
     bytes: u64,
     repeats: u32,
-    queue_ms: f64,
     rows: Vec<Row>,
 }
 
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
-    lines: Vec<Line>,
+    lines: Vec<AccessLink>,
     ours: f64,
     peers: BTreeMap<&'static str, f64>,
     /// Least that ours is to have; of links without such a bound, the best of the others.
@@ -84,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bar = super::progress(wanted.len() as u64 * u64::from(arguments.repeats) * (1 + known.len() as u64));
     let mut rows = Vec::new();
     for (name, lines, kind) in wanted {
-        let site = Site::new(lines, arguments.queue_ms, arguments.file_size).map_err(Failure::run)?;
+        let site = Site::new(lines, arguments.file_size).map_err(Failure::run)?;
         let mut shares: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
         for _ in 0..arguments.repeats {
             for fetcher in [Fetcher::Ours].iter().chain(&known) {
@@ -105,19 +109,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         rows.push(Row { name, lines: lines.to_vec(), ours, peers: medians, bound, held: ours >= bound });
     }
     bar.finish_and_clear();
-    let results = Results {
-        bytes: arguments.file_size,
-        repeats: arguments.repeats,
-        queue_ms: arguments.queue_ms,
-        rows,
-    };
+    let results = Results { bytes: arguments.file_size, repeats: arguments.repeats, rows };
     if arguments.json { print_json(&results) } else { print_table(&results) }
 }
 
 fn print_table(results: &Results) -> Result<(), Failure> {
     print_line(&format!(
-        "{} bytes, share of the sum of the links' rates, median of {}, queues of {} ms",
-        results.bytes, results.repeats, results.queue_ms
+        "{} bytes, share of the sum of the links' rates, median of {}, queues of {QUEUE_MS} ms",
+        results.bytes, results.repeats
     ))?;
     for row in &results.rows {
         let peers: Vec<String> =
