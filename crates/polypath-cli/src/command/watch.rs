@@ -48,6 +48,8 @@ pub(super) struct Seen {
     lost: BTreeSet<String>,
     /// Where nothing is acknowledged any more, although the subflows have not ended.
     silent: BTreeSet<String>,
+    /// A path was lost, or carried nothing for a while.
+    was_disturbed: bool,
     /// Where a subflow was begun.
     joining: BTreeSet<String>,
     /// Why a subflow never came to be, by interface.
@@ -265,6 +267,7 @@ impl Seen {
 
     /// Nothing is acknowledged on a subflow; `others` are the interfaces of those that carry. If there are none, it may be the peer.
     fn handle_stale(&mut self, name: &str, others: &[String]) -> Option<String> {
+        self.was_disturbed = true;
         let other = others.first()?;
         if others.iter().any(|other| other == name)
             || self.lost.contains(name)
@@ -285,6 +288,7 @@ impl Seen {
             self.failed.insert(name.to_string(), error);
             return None;
         }
+        self.was_disturbed = true;
         let other = others.first()?;
         if others.iter().any(|other| other == name) || !self.lost.insert(name.to_string()) {
             return None;
@@ -312,8 +316,12 @@ impl Seen {
         gone.into_iter().collect()
     }
 
-    /// What went over these addresses came in all of the transfer's time, as far as that is long enough to tell.
+    /// What went over these addresses came in all of the transfer's time, as far as that is long enough to tell. Where all paths were lost
+    /// at once there was no other to compare with, either.
     pub(super) fn was_used_throughout(&self, addresses: &[IpAddr]) -> bool {
+        if self.was_disturbed {
+            return false;
+        }
         let most = addresses.iter().filter_map(|own| self.busy_by_address.get(own)).max();
         self.busy < LEAST_LOOKS || f64::from(most.copied().unwrap_or(0)) >= WHOLE * f64::from(self.busy)
     }
@@ -428,5 +436,9 @@ mod tests {
         }
         assert!(seen.was_used_throughout(&[one]) && seen.was_used_throughout(&[other, one]));
         assert!(!seen.was_used_throughout(&[other]));
+        // Where all were lost at once, none carried while another did not.
+        seen.handle_joined("lte");
+        assert_eq!(seen.handle_ended("lte", SubflowError::TimedOut, &[]), None);
+        assert!(!seen.was_used_throughout(&[one]));
     }
 }
