@@ -1,6 +1,5 @@
 //! `polypath get`.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,8 +17,8 @@ use super::network::{Interruption, block_on_saving};
 use super::ranges::{Job, RangeArguments};
 use super::shares::Begun;
 use super::transfer::{
-    Credentials, Patience, Shown, download_failure, failure, file_name, notices, place, summary,
-    survive_file_size_limit,
+    Credentials, Patience, Place, Shown, download_failure, failure, file_name, notices, place, place_of,
+    summary, survive_file_size_limit,
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::watch::Telling;
@@ -203,21 +202,14 @@ fn tell_of_part(target: &Target) {
     }
 }
 
-/// Only a file can have another name while it is incomplete; what is none is written as it comes.
+/// What is no file is written as it comes.
 fn target(place: PathBuf, resume: bool) -> io::Result<Target> {
-    if place == Path::new("-") {
-        return Ok(Target::Stream(console::output()?.into()));
-    }
-    let place = match std::fs::metadata(&place) {
-        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if !found.is_file() => {
-            return Ok(Target::Stream(OpenOptions::new().write(true).open(&place)?));
+    Ok(match place_of(place)? {
+        Place::Stream(file) => Target::Stream(file),
+        Place::File(place) => {
+            let mut part = place.clone().into_os_string();
+            part.push(".part");
+            Target::File { part: part.into(), place, resume }
         }
-        // A link stays one; what it leads to is replaced.
-        Ok(_) => place.canonicalize()?,
-        Err(_) => place,
-    };
-    let mut part = place.clone().into_os_string();
-    part.push(".part");
-    Ok(Target::File { part: part.into(), place, resume })
+    })
 }

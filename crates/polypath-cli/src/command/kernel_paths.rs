@@ -101,25 +101,30 @@ mod tests {
         Uplink { name: name.into(), addresses: vec![IpAddr::from([192, 0, 2, number])] }
     }
 
-    #[test]
-    fn the_kernel_s_paths_are_those_of_its_path_manager() {
-        let all = Abilities {
+    fn addresses(last: &[u8]) -> Vec<IpAddr> {
+        last.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect()
+    }
+
+    /// A host with two uplinks, whose kernel has these endpoints.
+    fn host(subflows: u32, subflow_endpoints: &[u8], signal_endpoints: &[u8]) -> Abilities {
+        Abilities {
             is_admin: true,
             is_root: true,
             tun: TunAccess::Open,
             has_nft: true,
             uplinks: ["wifi", "lte"].into_iter().zip(1..).map(uplink).collect(),
             kernel: KernelMultipath::On,
-            kernel_paths: None,
-        };
-        let with = |subflows, endpoints: &[u8]| Abilities {
             kernel_paths: Some(KernelPaths {
                 subflows,
-                subflow_endpoints: endpoints.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect(),
-                signal_endpoints: Vec::new(),
+                subflow_endpoints: addresses(subflow_endpoints),
+                signal_endpoints: addresses(signal_endpoints),
             }),
-            ..all.clone()
-        };
+        }
+    }
+
+    #[test]
+    fn the_kernel_s_paths_are_those_of_its_path_manager() {
+        let with = |subflows, endpoints: &[u8]| host(subflows, endpoints, &[]);
         assert_eq!(kernel_paths(&with(2, &[2]), &Asked::default()), (", over wifi and lte".into(), None));
         assert_eq!(kernel_paths(&with(2, &[1, 2]), &Asked::default()), (", over wifi and lte".into(), None));
         let limits = "for lte too `ip mptcp limits set subflows 1`";
@@ -128,21 +133,10 @@ mod tests {
             (", over wifi only".into(), Some(limits.into()))
         );
     }
+
     #[test]
     fn a_server_s_paths_are_those_that_it_announces() {
-        let with = |subflows, signals: &[u8]| Abilities {
-            is_admin: true,
-            is_root: true,
-            tun: TunAccess::Open,
-            has_nft: true,
-            uplinks: ["wifi", "lte"].into_iter().zip(1..).map(uplink).collect(),
-            kernel: KernelMultipath::On,
-            kernel_paths: Some(KernelPaths {
-                subflows,
-                subflow_endpoints: vec![IpAddr::from([192, 0, 2, 2])],
-                signal_endpoints: signals.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect(),
-            }),
-        };
+        let with = |subflows, signals: &[u8]| host(subflows, &[2], signals);
         let announced =
             |subflows, signals: &[u8]| announced_paths(&with(subflows, signals), &Asked::default());
         assert_eq!(announced(2, &[2]), (", over wifi and lte".into(), None));

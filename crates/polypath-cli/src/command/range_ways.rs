@@ -23,11 +23,21 @@ const LOOKS_WITHOUT: u32 = 3;
 const MOST_WAYS: usize = 64;
 
 /// What connections of a download have in common.
-#[derive(Clone, Copy)]
-pub(super) struct Offer<'a> {
-    pub(super) tls: &'a Tls,
-    pub(super) proxy: Option<&'a Proxy>,
-    pub(super) asked: &'a Asked,
+#[derive(Clone)]
+pub(super) struct Offer {
+    pub(super) tls: Tls,
+    pub(super) proxy: Option<Proxy>,
+    pub(super) asked: Asked,
+}
+
+impl Offer {
+    fn dialer(&self, interface: Option<&str>) -> Dialer {
+        let dialer = Dialer::new(interface, self.tls.clone());
+        match &self.proxy {
+            Some(proxy) => dialer.with_proxy(proxy.clone()),
+            None => dialer,
+        }
+    }
 }
 
 /// What is known of the ways of a download, by their numbers.
@@ -51,51 +61,24 @@ impl Drop for Ways {
 
 impl Ways {
     /// Those to the server of a URL. The first are there at once.
-    pub(super) async fn to(url: &Url, offer: &Offer<'_>) -> (Self, mpsc::Receiver<Arc<dyn Dial>>) {
+    pub(super) async fn to(url: &Url, offer: &Offer) -> (Self, mpsc::Receiver<Arc<dyn Dial>>) {
         let (sender, receiver) = mpsc::channel(MOST_WAYS);
         let shared = Arc::new(Shared::default());
-        let dialer = |name: Option<&str>| {
-            let dialer = Dialer::new(name, offer.tls.clone());
-            match offer.proxy {
-                Some(proxy) => dialer.with_proxy(proxy.clone()),
-                None => dialer,
-            }
-        };
         if offer.proxy.is_none() && is_here(url) {
-            shared.add(dialer(None), &sender);
+            shared.add(offer.dialer(None), &sender);
             return (Self { shared, looking: tokio::spawn(hold(sender)) }, receiver);
         }
         let interfaces = look().await;
-        for name in wanted(&interfaces, offer.asked, false) {
-            shared.add(dialer(Some(&name)), &sender);
-        }
-        if shared.is_empty() {
-            for name in wanted(&interfaces, offer.asked, true) {
-                shared.add(dialer(Some(&name)), &sender);
+        for with_backups in [false, true] {
+            let names = wanted(&interfaces, &offer.asked, with_backups);
+            if shared.is_empty() {
+                names.iter().for_each(|name| shared.add(offer.dialer(Some(name)), &sender));
             }
         }
         if shared.is_empty() {
-            shared.add(dialer(None), &sender);
+            shared.add(offer.dialer(None), &sender);
         }
-        let (asked, known) = (offer.asked.clone(), shared.clone());
-        let (tls, proxy) = (offer.tls.clone(), offer.proxy.cloned());
-        let looking = tokio::spawn(async move {
-            let mut without = 0;
-            while !sender.is_closed() {
-                tokio::time::sleep(LOOK).await;
-                without = if known.connected.load(Ordering::Relaxed) == 0 { without + 1 } else { 0 };
-                for name in wanted(&look().await, &asked, without >= LOOKS_WITHOUT) {
-                    if !known.has(&name) {
-                        let dialer = Dialer::new(Some(&name), tls.clone());
-                        let dialer = match &proxy {
-                            Some(proxy) => dialer.with_proxy(proxy.clone()),
-                            None => dialer,
-                        };
-                        known.add(dialer, &sender);
-                    }
-                }
-            }
-        });
+        let looking = tokio::spawn(follow(shared.clone(), offer.clone(), sender));
         (Self { shared, looking }, receiver)
     }
 
@@ -129,6 +112,19 @@ impl Shared {
         let name = Dial::name(&dialer).to_string();
         if sender.try_send(Arc::new(dialer)).is_ok() {
             names.push(name);
+        }
+    }
+}
+
+/// Adds the interfaces that come.
+async fn follow(shared: Arc<Shared>, offer: Offer, sender: mpsc::Sender<Arc<dyn Dial>>) {
+    let mut without = 0;
+    while !sender.is_closed() {
+        tokio::time::sleep(LOOK).await;
+        without = if shared.connected.load(Ordering::Relaxed) == 0 { without + 1 } else { 0 };
+        let names = wanted(&look().await, &offer.asked, without >= LOOKS_WITHOUT);
+        for name in names.iter().filter(|name| !shared.has(name)) {
+            shared.add(offer.dialer(Some(name)), &sender);
         }
     }
 }

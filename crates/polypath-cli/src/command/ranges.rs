@@ -1,7 +1,6 @@
 //! Downloads in ranges: parts of one file over each interface at once, on the system's TCP. A server needs nothing for it that most do not
 //! have.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use super::interfaces::Asked;
 use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
 use super::ranges_shown::Shown;
-use super::transfer::{bytes_in_time, file_name, survive_file_size_limit};
+use super::transfer::{Place, bytes_in_time, file_name, place_of, survive_file_size_limit};
 use super::transfer_report::{Transfer, TransferReport};
 use super::{Failure, complain};
 use crate::web;
@@ -114,9 +113,9 @@ impl RangeArguments {
         block_on_saving(async |interruption| {
             let _ignored = survive_file_size_limit().map_err(Failure::run)?;
             report.note_engine("ranges");
+            let offer = Offer { tls, proxy, asked: job.asked.clone() };
             let mut failures = Vec::new();
             for url in job.urls {
-                let offer = Offer { tls: &tls, proxy: proxy.as_ref(), asked: &job.asked };
                 match fetch(job, url, &options, &offer, interruption, report).await {
                     Ok(()) => {}
                     // The others may still be had.
@@ -155,7 +154,7 @@ async fn fetch(
     job: &Job<'_>,
     url: &Url,
     options: &Options,
-    offer: &Offer<'_>,
+    offer: &Offer,
     interruption: &Interruption,
     report: &TransferReport,
 ) -> Result<(), Failure> {
@@ -211,20 +210,12 @@ fn sha256(done: &Done) -> Option<web::Digest> {
     Some(web::Digest(compared.value.as_slice().try_into().ok()?))
 }
 
-/// Only a file can have another name while it is incomplete; what is none is written in order as it comes.
+/// What is no file is written in order as it comes.
 fn target(place: PathBuf, resume: bool) -> io::Result<(Target, bool)> {
-    let stream = |file: std::fs::File| (Target::Stream(Box::new(tokio::fs::File::from_std(file))), true);
-    if place == Path::new("-") {
-        return Ok(stream(console::output()?.into()));
-    }
-    let place = match std::fs::metadata(&place) {
-        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if !found.is_file() => return Ok(stream(OpenOptions::new().write(true).open(&place)?)),
-        // A link stays one; what it leads to is replaced.
-        Ok(_) => place.canonicalize()?,
-        Err(_) => place,
-    };
-    Ok((Target::File { place, resume }, false))
+    Ok(match place_of(place)? {
+        Place::File(place) => (Target::File { place, resume }, false),
+        Place::Stream(file) => (Target::Stream(Box::new(tokio::fs::File::from_std(file))), true),
+    })
 }
 
 /// The value of `Authorization` (RFC 7617).

@@ -115,6 +115,27 @@ async fn show_afterwards(bar: WeakProgressBar) {
     }
 }
 
+/// Where a download goes.
+pub(super) enum Place {
+    /// Only a file can have another name while it is incomplete.
+    File(PathBuf),
+    Stream(File),
+}
+
+/// What stands under a name, `-` for standard output.
+pub(super) fn place_of(place: PathBuf) -> io::Result<Place> {
+    if place == Path::new("-") {
+        return Ok(Place::Stream(console::output()?.into()));
+    }
+    Ok(match std::fs::metadata(&place) {
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => Place::Stream(File::options().write(true).open(&place)?),
+        // A link stays one; what it leads to is replaced.
+        Ok(_) => Place::File(place.canonicalize()?),
+        Err(_) => Place::File(place),
+    })
+}
+
 /// Says how it went, as a line on standard error.
 pub(super) fn summary(engine: &Engine, name: &str, bytes: u64, started: Instant, is_quiet: bool) {
     if !is_quiet {
