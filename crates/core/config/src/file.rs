@@ -193,7 +193,7 @@ pub fn read<T: DeserializeOwned>(source: Source<'_>) -> Result<T, FileError> {
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let key = error.path().to_string();
         let (line, message) = syntax(error.inner());
-        let message = with_hyphens(&key, &message).unwrap_or(message);
+        let message = with_hyphens(&key, &message).unwrap_or_else(|| without_types(&message));
         let located = source.error(FileErrorKind::Value, if key == "." { "" } else { &key }, message);
         FileError { line: line.or(located.line), ..located }
     })
@@ -207,6 +207,18 @@ fn with_hyphens(key: &str, message: &str) -> Option<String> {
     (word != right && is_known).then(|| format!("keys have hyphens; expected {right}"))
 }
 
+/// A person writes numbers, and not types of a program.
+fn without_types(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_string() };
+    let number = match expected {
+        "f64" | "f32" => "a number",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        _ => return message.to_string(),
+    };
+    format!("{found}expected {number}")
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -218,6 +230,23 @@ mod tests {
     struct Words {
         #[allow(dead_code)]
         one_thing: Option<u8>,
+        #[allow(dead_code)]
+        share: Option<f64>,
+    }
+
+    #[test]
+    fn numbers_are_called_numbers() {
+        let mistake = |text| {
+            let source = Source { file: "a.toml", text };
+            read::<Words>(source).expect_err("a mistake").to_string()
+        };
+        let share = "a.toml:1: share: invalid type: string \"5 %\", expected a number";
+        assert_eq!(mistake("share = \"5 %\""), share);
+        let whole = mistake("one-thing = -1");
+        assert_eq!(
+            whole,
+            "a.toml:1: one-thing: invalid value: integer `-1`, expected a whole number from 0 on"
+        );
     }
 
     #[test]
