@@ -20,6 +20,18 @@ pub enum StoreError {
         /// What is wrong with it.
         message: String,
     },
+    /// A file of results was cut short or changed.
+    #[error(
+        "{}: is damaged ({message}); remove the folder {}, and run the experiment again",
+        path.display(),
+        path.parent().unwrap_or(path).display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
     /// Another process runs the same experiment.
     #[error("{}: another process runs this experiment; wait for it, or choose another --out", path.display())]
     Busy {

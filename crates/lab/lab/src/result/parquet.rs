@@ -243,11 +243,12 @@ fn each_row(
     path: &Path,
     mut take: impl FnMut(Whole<'_>, Number<'_>) -> Result<(), ParquetError>,
 ) -> Result<(), StoreError> {
-    let failed = failed(path);
+    let failed =
+        |error: ParquetError| StoreError::Damaged { path: path.to_path_buf(), message: error.to_string() };
     let file = File::open(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
-    let reader = SerializedFileReader::new(file).map_err(&failed)?;
-    for row in reader.get_row_iter(None).map_err(&failed)? {
-        let row = row.map_err(&failed)?;
+    let reader = SerializedFileReader::new(file).map_err(failed)?;
+    for row in reader.get_row_iter(None).map_err(failed)? {
+        let row = row.map_err(failed)?;
         let fields: BTreeMap<&str, &Field> =
             row.get_column_iter().map(|(name, field)| (name.as_str(), field)).collect();
         let whole = |name: &str| match fields.get(name) {
@@ -258,7 +259,7 @@ fn each_row(
             Some(Field::Double(value)) => Some(*value),
             _ => None,
         };
-        take(&whole, &number).map_err(&failed)?;
+        take(&whole, &number).map_err(failed)?;
     }
     Ok(())
 }

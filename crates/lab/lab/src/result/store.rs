@@ -111,7 +111,8 @@ impl Manifest {
     pub fn read(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join(MANIFEST);
         let text = std::fs::read(&path).map_err(io_error(&path))?;
-        serde_json::from_slice(&text).map_err(|error| content_error(&path, error))
+        serde_json::from_slice(&text)
+            .map_err(|error| StoreError::Damaged { path: path.clone(), message: error.to_string() })
     }
 
     fn write(&self, dir: &Path) -> Result<(), StoreError> {

@@ -86,6 +86,25 @@ fn a_killed_run_goes_on_after_its_last_whole_line() {
 }
 
 #[test]
+fn a_file_that_was_cut_short_is_told_with_what_to_do() {
+    let out = tempfile::tempdir().unwrap();
+    let mut store = Store::open(out.path(), &experiment(), "1").unwrap();
+    assert!(run(&mut store));
+    store.complete(&experiment()).unwrap();
+    let dir = store.dir().to_path_buf();
+    for name in [TABLE, MANIFEST] {
+        let whole = std::fs::read(dir.join(name)).unwrap();
+        std::fs::write(dir.join(name), &whole[..whole.len() / 2]).unwrap();
+        let error = Results::load(&dir, &Policies::default()).unwrap_err().to_string();
+        let told = format!("{}: is damaged (", dir.join(name).display());
+        let advice = format!("; remove the folder {}, and run the experiment again", dir.display());
+        assert!(error.starts_with(&told) && error.ends_with(&advice), "{error}");
+        assert_eq!(error.lines().count(), 1);
+        std::fs::write(dir.join(name), whole).unwrap();
+    }
+}
+
+#[test]
 fn another_experiment_form_or_build_has_another_folder() {
     let out = tempfile::tempdir().unwrap();
     let folder = |experiment: &Experiment, build| {
