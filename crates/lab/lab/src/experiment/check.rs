@@ -3,15 +3,13 @@
 use polypath_config::quantity::{Percent, Size, read};
 use polypath_config::{FileError, Policies, Source};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
-use polypath_units::Duration;
 
 use super::file::{
-    BlockRate, DesignFile, DesignWord, File, PathFile, PolicyFile, SweepFile, TopologyFile, TopologyWord,
-    TrafficFile, TrafficWord,
+    DesignFile, DesignWord, File, PathFile, PolicyFile, SweepFile, TopologyFile, TopologyWord,
 };
 use super::{
-    Experiment, Form, Metric, NamedSet, Pace, Setting, SweepPoint, Topology, Traffic, claims, defaults,
-    reduced, timeline,
+    Experiment, Form, Metric, NamedSet, Setting, SweepPoint, Topology, Traffic, claims, defaults, reduced,
+    timeline, traffic::traffic,
 };
 use crate::design;
 use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
@@ -34,6 +32,7 @@ pub(super) fn check(
     }
     // The whole, whichever form is meant.
     traffic(source, &file.traffic)?;
+    counts(source, &file)?;
     reduced::check(source, &file)?;
     // Without a short form there is one form.
     let form = if file.reduced.is_none() { Form::Full } else { form };
@@ -72,9 +71,6 @@ pub(super) fn check(
     }
     let references = references(source, &file, &variants)?;
     let repeats = file.repeats.unwrap_or(defaults::REPEATS);
-    if repeats == 0 {
-        return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
-    }
     bound(source, [sets.len(), points.len(), variants.len(), repeats])?;
     let mut experiment = Experiment {
         name: file.name,
@@ -99,6 +95,30 @@ pub(super) fn check(
     };
     experiment.claims = claims::all(source, (file.published, file.expected), &experiment)?;
     Ok(experiment)
+}
+
+/// How many of each there are.
+fn counts(source: Source<'_>, file: &File) -> Result<(), FileError> {
+    if let Some(design) = &file.design {
+        for (key, count) in [("sets", design.sets), ("levels", design.levels), ("designs", design.designs)] {
+            let Some(count) = count.filter(|count| !(1..=MOST_SETS).contains(count)) else { continue };
+            return Err(source.wrong(format!("design.{key}"), format!("{count}; expected 1 to {MOST_SETS}")));
+        }
+        let (other, is_there, own) = match design.kind {
+            DesignWord::Wsp | DesignWord::LatinHypercube => ("levels", design.levels.is_some(), "sets"),
+            DesignWord::FullFactorial | DesignWord::OrthogonalArray => {
+                ("sets", design.sets.is_some(), "levels")
+            }
+        };
+        if is_there {
+            let message = format!("is nothing of this kind; expected {own} in its place");
+            return Err(source.wrong(format!("design.{other}"), message));
+        }
+    }
+    if file.repeats == Some(0) {
+        return Err(source.wrong("repeats", "0 runs; expected 1 or more"));
+    }
+    Ok(())
 }
 
 /// An experiment that never ends is a slip of the pen, too.
@@ -167,9 +187,6 @@ fn sets(source: Source<'_>, file: &File, paths: usize, line: &Line) -> Result<Ve
                 return Err(source.wrong(*key, "a logarithmic range from zero; expected a start above it"));
             }
             let designs = design.designs.unwrap_or(defaults::DESIGNS);
-            if !(1..=MOST_SETS).contains(&designs) {
-                return Err(source.wrong("design.designs", format!("{designs}; expected 1 to {MOST_SETS}")));
-            }
             for number in 0..designs {
                 let points = points_of(source, design, ranges, design.seed.wrapping_add(number as u64))?;
                 if points.len().saturating_mul(designs) > MOST_SETS {
@@ -220,10 +237,7 @@ fn points_of(
     seed: u64,
 ) -> Result<Vec<design::Point>, FileError> {
     let number = |key: &str, value: Option<usize>| match value {
-        Some(1..=MOST_SETS) => Ok(value.unwrap_or_default()),
-        Some(other) => {
-            Err(source.wrong(format!("design.{key}"), format!("{other}; expected 1 to {MOST_SETS}")))
-        }
+        Some(value) => Ok(value),
         None => Err(source.wrong("design", format!("{:?} needs a number; expected {key} = …", design.kind))),
     };
     match design.kind {
@@ -245,56 +259,6 @@ fn points_of(
                 .map_err(|error| source.wrong("design.levels", format!("{error}; expected another number")))
         }
     }
-}
-
-fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic, FileError> {
-    let missing = |key: &str, example: &str| {
-        source.wrong("traffic", format!("no {key}; expected {key} = \"{example}\""))
-    };
-    let above_zero = |span: Duration, key: &str| match span.is_zero() {
-        true => {
-            Err(source.wrong(format!("traffic.{key}"), "no time to send; expected a time such as \"60s\""))
-        }
-        false => Ok(span),
-    };
-    let timeout = above_zero(file.timeout.map_or(defaults::TIMEOUT, |span| span.0), "timeout")?;
-    let duration = || {
-        let span = file.duration.ok_or_else(|| missing("duration", "60s"))?;
-        above_zero(span.0, "duration")
-    };
-    let size = |size: Option<Size>, key: &str| match size {
-        None => Err(missing(key, "64KB")),
-        Some(Size(0)) => {
-            Err(source.wrong(format!("traffic.{key}"), "nothing to send; expected a size above zero"))
-        }
-        Some(Size(bytes)) => Ok(bytes),
-    };
-    Ok(match file.kind {
-        TrafficWord::Bulk => Traffic::Bulk { duration: duration()? },
-        TrafficWord::Transfer => Traffic::Transfer { bytes: size(file.bytes, "bytes")?, timeout },
-        TrafficWord::Blocks => {
-            let pace = match (file.rate, file.load) {
-                (Some(BlockRate::At(rate)), None) => Pace::Rate(rate.0),
-                (Some(BlockRate::Unlimited), None) => Pace::Unlimited,
-                (None, Some(load)) => Pace::Load(load.0),
-                _ => {
-                    return Err(
-                        source.wrong("traffic", "how often blocks are made; expected either rate or load")
-                    );
-                }
-            };
-            Traffic::Blocks { block_bytes: size(file.block, "block")?, pace, duration: duration()? }
-        }
-        TrafficWord::Requests => Traffic::Requests {
-            request_bytes: size(file.request, "request")?,
-            response_bytes: size(file.response, "response")?,
-            count: file
-                .count
-                .filter(|count| *count > 0)
-                .ok_or_else(|| source.wrong("traffic", "how many requests; expected count = 100"))?,
-            timeout,
-        },
-    })
 }
 
 fn points(

@@ -10,6 +10,7 @@ mod reduced;
 mod run_name;
 mod sets;
 mod timeline;
+mod traffic;
 mod words;
 
 use std::path::Path;

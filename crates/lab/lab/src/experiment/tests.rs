@@ -287,6 +287,34 @@ fn what_makes_no_sense_is_refused_with_what_would() {
 }
 
 #[test]
+fn what_the_short_form_replaces_is_checked_as_well() {
+    for (old, new, message) in [
+        ("sets = 20", "sets = 0", "small.toml:13: design.sets: 0; expected 1 to 100000"),
+        ("designs = 2", "designs = 0", "small.toml:14: design.designs: 0; expected 1 to 100000"),
+    ] {
+        let text = SMALL.replacen(old, new, 1).replace("sets = 5", "sets = 5\ndesigns = 1");
+        let found = Experiment::parse("small.toml", &text, Form::Reduced, &Policies::default());
+        assert_eq!(found.unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn a_design_has_no_keys_of_another_kind() {
+    let wrong = "small.toml:14: design.levels: is nothing of this kind; expected sets in its place";
+    assert_eq!(mistake("sets = 20", "sets = 20\nlevels = 2"), wrong);
+}
+
+#[test]
+fn traffic_has_no_keys_of_another_kind() {
+    let wrong = "small.toml:19: traffic.bytes: is nothing of kind \"bulk\"; expected none, or duration";
+    assert_eq!(mistake("duration = \"10s\"", "duration = \"10s\"\nbytes = \"1MB\""), wrong);
+    let transfer = "kind = \"transfer\"\nbytes = \"1MB\"\nduration = \"10s\"";
+    let wrong =
+        "small.toml:19: traffic.duration: is nothing of kind \"transfer\"; expected none, or bytes, timeout";
+    assert_eq!(mistake("kind = \"bulk\"\nduration = \"10s\"", transfer), wrong);
+}
+
+#[test]
 fn what_has_no_short_form_is_not_called_short() {
     let (whole, _) = SMALL.split_once("[reduced]").unwrap();
     for (text, form) in [(SMALL, Form::Reduced), (whole, Form::Full)] {
