@@ -251,6 +251,11 @@ fn loopback_socket(is_nonblocking: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Descriptors have run out.
+fn is_scarcity(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// # Safety
 /// As for `accept(2)`.
 #[unsafe(no_mangle)]
@@ -265,8 +270,13 @@ pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length:
             let nowhere = std::ptr::null_mut();
             // SAFETY: the system call writes no address where there is no place for one.
             let accepted = unsafe { libc::accept4(fd, nowhere, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
+            let accepted = match errno_failure(accepted) {
+                // There is one for it, if a connection waits.
+                Err(error) if is_scarcity(&error) && relay.make_room() => continue,
+                result => result?,
+            };
             // SAFETY: a descriptor that was made just now, and that nobody else knows.
-            let accepted = unsafe { OwnedFd::from_raw_fd(errno_failure(accepted)?) };
+            let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
             // Another program of this machine may have connected to the loopback address: that is none of ours.
             if let Some(carried) = relay.accepted(accepted.as_fd()) {
                 // SAFETY: as the caller of this function promises.

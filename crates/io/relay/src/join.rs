@@ -229,11 +229,10 @@ impl Meeting {
     }
 }
 
-/// A socket of ours that is to connect to a program's listener, and its address, by which the program's accepted socket
-/// is known again. Where descriptors have run out, it waits until there is one for either side.
-pub(super) async fn caller_when_there_is_room(listener: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+/// What `open` gives. Where descriptors have run out, it waits until there are some.
+pub(super) async fn when_there_is_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
-        match caller(listener) {
+        match open() {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
                 tokio::time::sleep(SCARCITY_WAIT).await;
             }
@@ -242,11 +241,11 @@ pub(super) async fn caller_when_there_is_room(listener: SocketAddr) -> io::Resul
     }
 }
 
-fn caller(listener: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
+/// A socket of ours that is to connect to a program's listener, and its address, by which the program's accepted socket
+/// is known again.
+pub(super) fn caller(listener: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let domain = Domain::for_address(listener);
     let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
-    // One is left for the program to accept with. Ours might take the last ones else, and none would ever be free again.
-    drop(socket.try_clone()?);
     socket.bind(&SocketAddr::new(listener.ip(), 0).into())?;
     let at = own_address(&SockRef::from(&socket))?;
     Ok((TcpSocket::from_std_stream(socket.into()), at))

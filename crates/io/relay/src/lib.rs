@@ -4,6 +4,7 @@
 //! Reading, writing, polling, half-close, resets and options work on such a socket as on any other. What tells of the
 //! peer must ask the relay: the kernel knows of the loopback interface only.
 
+mod arrivals;
 mod automatic;
 mod carried;
 mod choices;
@@ -22,6 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arrivals::Arrivals;
 pub use carried::{CarriedConnection, errno};
 pub use choices::{
     ChoiceError, Driver, EngineChoice, RelayChoices, congestion_named, scheduler_named, words,
@@ -71,8 +73,8 @@ struct Running {
 struct RelayShared {
     /// By the kernel's cookie of the program's socket, which stays when a descriptor is copied and is never used again.
     carried: Mutex<HashMap<u64, Known>>,
-    /// Connections on their way to a program's listener, by the address of our socket.
-    arrived: Mutex<HashMap<SocketAddr, Arc<CarriedConnection>>>,
+    /// Connections on their way to programs' listeners.
+    arrivals: Arrivals<Arc<CarriedConnection>>,
     /// By the cookie of the program's listening socket.
     listening: Mutex<HashMap<u64, Listening>>,
     /// Turns true at the end; each task that moves bytes holds a receiver.
@@ -146,7 +148,7 @@ impl Relay {
         };
         let shared = RelayShared {
             carried: Mutex::default(),
-            arrived: Mutex::default(),
+            arrivals: Arrivals::new(),
             listening: Mutex::default(),
             stopping: watch::Sender::new(false),
             abandoned: Notify::new(),
@@ -251,11 +253,17 @@ impl Relay {
     pub fn accepted(&self, program: BorrowedFd<'_>) -> Option<Arc<CarriedConnection>> {
         let peer = SockRef::from(&program).peer_addr().ok()?.as_socket()?;
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let carried = lock(&self.shared.arrived).remove(&peer)?;
+        let carried = self.shared.arrivals.remove(peer)?;
         self.shared.remember(program, carried.clone()).ok()?;
         // Without them, those of the stack hold.
         let _ = carried.follow(&SockRef::from(&program));
         Some(carried)
+    }
+
+    /// Gives the program a descriptor that was kept for it to accept a connection with, where it has run out of others: true
+    /// if it should try again.
+    pub fn make_room(&self) -> bool {
+        self.shared.arrivals.make_room()
     }
 
     /// The connection behind a program's socket, if there is or was one.
@@ -388,8 +396,10 @@ impl RelayShared {
         to: SocketAddr,
     ) -> io::Result<()> {
         let mut stopping = self.stopping.subscribe();
+        let carried = Arc::new(CarriedConnection::connecting(stream.stack().downgrade(), peer));
+        carried.opened(&stream);
         let called = tokio::select! {
-            called = join::caller_when_there_is_room(to) => called,
+            called = join::when_there_is_room(|| self.arrivals.call(to, carried.clone())) => called,
             _ = stopping.wait_for(|stops| *stops) => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         let (socket, at) = match called {
@@ -400,13 +410,10 @@ impl RelayShared {
                 return Err(error);
             }
         };
-        let carried = Arc::new(CarriedConnection::connecting(stream.stack().downgrade(), peer));
-        carried.opened(&stream);
-        lock(&self.arrived).insert(at, carried.clone());
         let ours = match socket.connect(to).await {
             Ok(ours) => ours,
             Err(error) => {
-                lock(&self.arrived).remove(&at);
+                self.arrivals.remove(at);
                 stream.abort();
                 return Err(error);
             }
@@ -416,7 +423,7 @@ impl RelayShared {
         tokio::spawn(async move {
             pump::pump(&carried, stream, ours, stopping).await;
             // In case that nobody has accepted it.
-            lock(&self.arrived).remove(&at);
+            self.arrivals.remove(at);
         });
         Ok(())
     }
