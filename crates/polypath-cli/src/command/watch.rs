@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, IsTerminal};
+use std::mem;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub(super) struct Seen {
     lost: BTreeSet<String>,
     /// Where nothing is acknowledged any more, although the subflows have not ended.
     silent: BTreeSet<String>,
+    /// What was lost since the look before: another may go with it, such as both of one router.
+    untold: Vec<Untold>,
     /// A path was lost, or carried nothing for a while.
     was_disturbed: bool,
     /// Where a subflow was begun.
@@ -58,12 +61,22 @@ pub(super) struct Seen {
     spent: BTreeSet<String>,
 }
 
+/// An interface whose end is to be told at the next look but one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Untold {
+    name: String,
+    /// Its subflows ended; otherwise nothing is acknowledged on them.
+    has_ended: bool,
+    /// A look was taken since.
+    is_due: bool,
+}
+
 /// How it is said that a path is lost, or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
     /// Not at all.
     Silent,
-    /// On a terminal, over a progress bar, which is drawn again below.
+    /// On a terminal over a progress bar, which is drawn again below; elsewhere as a line.
     OverBar,
     /// As a line.
     Line,
@@ -73,19 +86,10 @@ impl Telling {
     pub(super) fn tell(self, line: &str) {
         match self {
             Self::Silent => {}
-            Self::OverBar if !io::stderr().is_terminal() => {}
-            Self::OverBar if !console::is_held_back() => {
+            Self::OverBar if io::stderr().is_terminal() && !console::is_held_back() => {
                 console::tell(format_args!("\r\u{1b}[2Kpolypath: {}", harmless(line)));
             }
             Self::OverBar | Self::Line => complain(line),
-        }
-    }
-
-    /// As [`Telling::tell`] of what stays so: whoever reads a file afterwards wants to know it, too.
-    fn tell_for_good(self, line: &str) {
-        match self {
-            Self::OverBar if !io::stderr().is_terminal() => complain(line),
-            telling => telling.tell(line),
         }
     }
 }
@@ -141,10 +145,12 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: 
                 seen.handle_tally(&engine.tally());
                 let Some(stack) = stack else { continue };
                 seen.note_joining(stack);
+                let carrying = seen.carrying(stack);
+                let lost = seen.take_due(&carrying);
                 let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
                 let lines = seen.note_budgets(budgets, used);
                 drop(seen);
-                lines.iter().for_each(|line| telling.tell_for_good(line));
+                lost.iter().chain(&lines).for_each(|line| telling.tell(line));
             }
             event = event => match (event, stack) {
                 (Ok((_, id, event)), Some(stack)) => {
@@ -194,13 +200,15 @@ impl Seen {
             Event::SubflowClosed { tuple, error: Some(error), .. } => {
                 let name = self.name(stack, tuple.local.addr);
                 let others = self.others(stack, tuple, |_| true);
-                self.handle_ended(&name, *error, &others)
+                let is_gone = !has_endpoint(stack, tuple.local.addr);
+                self.handle_ended(&name, *error, &others, is_gone);
+                None
             }
             Event::SubflowStale { tuple, .. } => {
                 let name = self.name(stack, tuple.local.addr);
-                let works = |subflow: &SubflowInfo| !subflow.multipath.as_ref().is_some_and(|it| it.stale);
                 let others = self.others(stack, tuple, works);
-                self.handle_stale(&name, &others)
+                self.handle_stale(&name, &others);
+                None
             }
             Event::SubflowRecovered { tuple, .. } => {
                 let name = self.name(stack, tuple.local.addr);
@@ -222,6 +230,20 @@ impl Seen {
         let others =
             subflows.filter(|subflow| subflow.established && subflow.tuple != *but && counts(subflow));
         others.map(|subflow| self.name(stack, subflow.tuple.local.addr)).collect()
+    }
+
+    /// The interfaces over which data can go: they are there, and what was sent over them is acknowledged.
+    fn carrying(&mut self, stack: &Stack) -> Vec<String> {
+        // Most looks have nothing to tell.
+        if self.untold.is_empty() {
+            return Vec::new();
+        }
+        let connections = stack.connections();
+        let subflows = connections.iter().flat_map(|(_, info)| &info.subflows);
+        let own = subflows.filter(|subflow| subflow.established && works(subflow));
+        let own: Vec<IpAddr> = own.map(|subflow| subflow.tuple.local.addr).collect();
+        let own = own.into_iter().filter(|own| has_endpoint(stack, *own));
+        own.map(|own| self.name(stack, own)).collect()
     }
 
     fn note_joining(&mut self, stack: &Stack) {
@@ -261,43 +283,78 @@ impl Seen {
     fn handle_joined(&mut self, name: &str) -> Option<String> {
         self.failed.remove(name);
         self.joined.insert(name.to_string());
+        let was_told = self.forget_untold(name);
         let was_silent = self.silent.remove(name);
-        (self.lost.remove(name) || was_silent).then(|| format!("{name} is back"))
+        ((self.lost.remove(name) || was_silent) && was_told).then(|| format!("{name} is back"))
     }
 
     /// Nothing is acknowledged on a subflow; `others` are the interfaces of those that carry. If there are none, it may be the peer.
-    fn handle_stale(&mut self, name: &str, others: &[String]) -> Option<String> {
+    fn handle_stale(&mut self, name: &str, others: &[String]) {
         self.was_disturbed = true;
-        let other = others.first()?;
-        if others.iter().any(|other| other == name)
+        if others.is_empty()
+            || others.iter().any(|other| other == name)
             || self.lost.contains(name)
             || !self.silent.insert(name.to_string())
         {
-            return None;
+            return;
         }
-        Some(format!("{name} carries nothing; {other} goes on"))
+        self.untold.push(Untold { name: name.to_string(), has_ended: false, is_due: false });
     }
 
     fn handle_recovered(&mut self, name: &str) -> Option<String> {
-        self.silent.remove(name).then(|| format!("{name} is back"))
+        let was_told = self.forget_untold(name);
+        (self.silent.remove(name) && was_told).then(|| format!("{name} is back"))
     }
 
-    /// A subflow ended out of order; `others` are the interfaces of those that are there.
-    fn handle_ended(&mut self, name: &str, error: SubflowError, others: &[String]) -> Option<String> {
+    /// A subflow ended out of order; `others` are the interfaces of those that are there. Without any, it is the end of all, unless
+    /// the interface itself is gone.
+    fn handle_ended(&mut self, name: &str, error: SubflowError, others: &[String], is_gone: bool) {
         if !self.joined.contains(name) {
             self.failed.insert(name.to_string(), error);
-            return None;
+            return;
         }
         self.was_disturbed = true;
-        let other = others.first()?;
-        if others.iter().any(|other| other == name) || !self.lost.insert(name.to_string()) {
-            return None;
+        if others.is_empty() && !is_gone
+            || others.iter().any(|other| other == name)
+            || !self.lost.insert(name.to_string())
+        {
+            return;
         }
+        let was_told = self.forget_untold(name);
         // That it carries nothing was told.
-        if self.silent.remove(name) {
-            return None;
+        if self.silent.remove(name) && was_told {
+            return;
         }
-        Some(format!("{name} is lost; {other} goes on"))
+        self.untold.push(Untold { name: name.to_string(), has_ended: true, is_due: false });
+    }
+
+    /// Whether nothing was left to tell of it.
+    fn forget_untold(&mut self, name: &str) -> bool {
+        let before = self.untold.len();
+        self.untold.retain(|untold| untold.name != name);
+        self.untold.len() == before
+    }
+
+    /// What is to be told now of the interfaces that were lost before the last look; `carrying` are those over which data can go.
+    fn take_due(&mut self, carrying: &[String]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for untold in mem::take(&mut self.untold) {
+            let Untold { name, has_ended, is_due } = untold;
+            if !is_due {
+                self.untold.push(Untold { name, has_ended, is_due: true });
+                continue;
+            }
+            match (has_ended, carrying.iter().find(|other| **other != name)) {
+                (true, Some(other)) => lines.push(format!("{name} is lost; {other} goes on")),
+                (true, None) => lines.push(format!("{name} is lost")),
+                (false, Some(other)) => lines.push(format!("{name} carries nothing; {other} goes on")),
+                // It may be the peer.
+                (false, None) => {
+                    self.silent.remove(&name);
+                }
+            }
+        }
+        lines
     }
 
     /// Which paths are there no more, and why.
@@ -345,6 +402,16 @@ impl Seen {
     }
 }
 
+/// What was sent is acknowledged.
+fn works(subflow: &SubflowInfo) -> bool {
+    !subflow.multipath.as_ref().is_some_and(|multipath| multipath.stale)
+}
+
+/// The stack uses this address, whose interface is up then.
+fn has_endpoint(stack: &Stack, own: IpAddr) -> bool {
+    stack.known_paths().iter().any(|path| path.endpoint.addr == own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,17 +420,52 @@ mod tests {
         names.iter().map(|name| (*name).to_string()).collect()
     }
 
+    /// What is told after the next looks.
+    fn told(seen: &mut Seen, carrying: &[&str]) -> Option<String> {
+        let carrying = names(carrying);
+        assert!(seen.take_due(&carrying).is_empty(), "it waits for what may go with it");
+        let mut lines = seen.take_due(&carrying);
+        assert!(lines.len() < 2 && seen.take_due(&carrying).is_empty(), "{lines:?}");
+        lines.pop()
+    }
+
     #[test]
     fn a_path_is_lost_once_and_comes_back_once() {
         let mut seen = Seen::default();
         assert_eq!(seen.handle_joined("wifi"), None);
         assert_eq!(seen.handle_joined("lte"), None);
-        let mut end = |others: &[&str]| seen.handle_ended("wifi", SubflowError::Local, &names(others));
-        assert_eq!(end(&["lte", "wifi"]), None, "it has another subflow");
-        assert_eq!(end(&["lte"]).as_deref(), Some("wifi is lost; lte goes on"));
-        assert_eq!(end(&["lte"]), None);
+        let end = |seen: &mut Seen, others: &[&str]| {
+            seen.handle_ended("wifi", SubflowError::Local, &names(others), false);
+            told(seen, others)
+        };
+        assert_eq!(end(&mut seen, &["lte", "wifi"]), None, "it has another subflow");
+        assert_eq!(end(&mut seen, &["lte"]).as_deref(), Some("wifi is lost; lte goes on"));
+        assert_eq!(end(&mut seen, &["lte"]), None);
         assert_eq!(seen.handle_joined("wifi").as_deref(), Some("wifi is back"));
-        assert_eq!(seen.handle_ended("lte", SubflowError::TimedOut, &[]), None, "the end of all");
+        seen.handle_ended("wifi", SubflowError::Local, &names(&["lte"]), true);
+        assert_eq!(seen.handle_joined("wifi"), None, "it was back before anybody knew");
+        assert_eq!(told(&mut seen, &["lte", "wifi"]), None);
+        seen.handle_ended("lte", SubflowError::TimedOut, &[], false);
+        assert_eq!(told(&mut seen, &[]), None, "the end of all");
+    }
+
+    #[test]
+    fn of_paths_that_are_lost_together_none_goes_on() {
+        let mut seen = Seen::default();
+        seen.handle_joined("wifi");
+        seen.handle_joined("lte");
+        seen.handle_ended("wifi", SubflowError::Local, &names(&["lte"]), true);
+        seen.handle_ended("lte", SubflowError::Local, &[], true);
+        assert!(seen.take_due(&[]).is_empty());
+        assert_eq!(seen.take_due(&[]), ["wifi is lost", "lte is lost"]);
+        for name in ["wifi", "lte"] {
+            assert_eq!(seen.handle_joined(name), Some(format!("{name} is back")));
+        }
+        // Where both fall silent it may be the peer.
+        seen.handle_stale("wifi", &names(&["lte"]));
+        seen.handle_stale("lte", &[]);
+        assert_eq!(told(&mut seen, &[]), None);
+        assert_eq!(seen.handle_recovered("wifi"), None);
     }
 
     #[test]
@@ -371,16 +473,21 @@ mod tests {
         let mut seen = Seen::default();
         seen.handle_joined("wifi");
         seen.handle_joined("lte");
-        assert_eq!(seen.handle_stale("wifi", &names(&["lte", "wifi"])), None, "another subflow carries");
-        assert_eq!(seen.handle_stale("wifi", &[]), None, "it may be the peer");
-        let told = "wifi carries nothing; lte goes on";
-        assert_eq!(seen.handle_stale("wifi", &names(&["lte"])).as_deref(), Some(told));
-        assert_eq!(seen.handle_stale("wifi", &names(&["lte"])), None);
+        let stale = |seen: &mut Seen, others: &[&str]| {
+            seen.handle_stale("wifi", &names(others));
+            told(seen, others)
+        };
+        assert_eq!(stale(&mut seen, &["lte", "wifi"]), None, "another subflow carries");
+        assert_eq!(stale(&mut seen, &[]), None, "it may be the peer");
+        let line = "wifi carries nothing; lte goes on";
+        assert_eq!(stale(&mut seen, &["lte"]).as_deref(), Some(line));
+        assert_eq!(stale(&mut seen, &["lte"]), None);
         assert_eq!(seen.handle_recovered("wifi").as_deref(), Some("wifi is back"));
         assert_eq!(seen.handle_recovered("wifi"), None);
         // One that ends afterwards is told no second time.
-        assert_eq!(seen.handle_stale("wifi", &names(&["lte"])).as_deref(), Some(told));
-        assert_eq!(seen.handle_ended("wifi", SubflowError::TimedOut, &names(&["lte"])), None);
+        assert_eq!(stale(&mut seen, &["lte"]).as_deref(), Some(line));
+        seen.handle_ended("wifi", SubflowError::TimedOut, &names(&["lte"]), false);
+        assert_eq!(told(&mut seen, &["lte"]), None);
         assert_eq!(seen.handle_joined("wifi").as_deref(), Some("wifi is back"));
         assert_eq!(seen.handle_joined("wifi"), None);
     }
@@ -409,7 +516,7 @@ mod tests {
             (SubflowError::Reset(None), "lte: its subflow was refused"),
             (SubflowError::TimedOut, "lte: its subflow was never answered"),
         ] {
-            assert_eq!(seen.handle_ended("lte", error, &names(&["wifi"])), None);
+            seen.handle_ended("lte", error, &names(&["wifi"]), false);
             assert_eq!(seen.failed().as_deref(), Some(cause));
         }
         seen.handle_joined("lte");
@@ -438,7 +545,7 @@ mod tests {
         assert!(!seen.was_used_throughout(&[other]));
         // Where all were lost at once, none carried while another did not.
         seen.handle_joined("lte");
-        assert_eq!(seen.handle_ended("lte", SubflowError::TimedOut, &[]), None);
+        seen.handle_ended("lte", SubflowError::TimedOut, &[], false);
         assert!(!seen.was_used_throughout(&[one]));
     }
 }
