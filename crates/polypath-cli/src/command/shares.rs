@@ -60,6 +60,8 @@ struct Circumstances {
     /// None of who takes connections.
     seen: Option<Seen>,
     has_say: bool,
+    /// Each path is sent what the others are, so that bytes on the paths are more than what arrives.
+    has_copies: bool,
 }
 
 impl Begun {
@@ -117,6 +119,7 @@ impl Begun {
             asked: self.asked.clone(),
             seen: self.watch.as_ref().map(Watch::seen),
             has_say: self.has_say,
+            has_copies: sends_copies(engine),
         };
         Shares::of(&engine.tally().since(&self.before), name, &circumstances)
     }
@@ -150,6 +153,11 @@ impl Begun {
     }
 }
 
+/// By its scheduler now. What the peer's does, nobody tells.
+fn sends_copies(engine: &Engine) -> bool {
+    matches!(engine, Engine::Stack(stack) if stack.connection_config().scheduler.name() == "redundant")
+}
+
 /// What can't be read has no names.
 fn look() -> Interfaces {
     Namespace::current().and_then(|namespace| Interfaces::look(&namespace)).unwrap_or_default()
@@ -176,12 +184,13 @@ impl Shares {
         let most = interfaces.first()?.bytes;
         let total: u64 = interfaces.iter().map(|share| share.bytes).sum();
         let is_shared = interfaces.len() > 1;
+        let is_compared = is_shared && !circumstances.has_copies;
         // Bytes tell of the time only where all were in use for all of it.
         let is_whole = circumstances
             .seen
             .as_ref()
             .is_none_or(|seen| addresses.values().all(|addresses| seen.was_used_throughout(addresses)));
-        let times_the_faster_alone = (is_shared && is_whole).then(|| total as f64 / most as f64);
+        let times_the_faster_alone = (is_compared && is_whole).then(|| total as f64 / most as f64);
         let one_path_only = match fallback(tally, circumstances.peer) {
             Some(cause) => Some(cause),
             None if is_shared => None,
@@ -302,6 +311,7 @@ mod tests {
             asked: Asked::default(),
             seen: Some(Seen::default()),
             has_say: true,
+            has_copies: false,
         }
     }
 
@@ -411,6 +421,10 @@ mod tests {
 
     #[test]
     fn a_server_knows_no_cause_but_fallbacks() {
+        let both = tally(&[(1, 40_000_000), (2, 40_000_000)]);
+        assert_eq!(line(&both, two()), "wifi 40 MB, lte 40 MB, 2.0 times the faster alone");
+        let copied = Circumstances { has_copies: true, ..two() };
+        assert_eq!(line(&both, copied), "wifi 40 MB, lte 40 MB", "half of it are copies");
         let serving = || Circumstances { seen: None, has_say: false, ..two() };
         let one = tally(&[(1, 40_000_000)]);
         let published = Circumstances { has_say: false, uplinks: 1, ..two() };
