@@ -41,6 +41,19 @@ fn what_stands_in_the_way_is_said_with_what_to_do() {
 }
 
 #[test]
+fn a_host_without_a_network_is_told_so() {
+    let Some(lab) = Lab::new_or_skip("polypath doctor without a network") else { return };
+    for path in ["path0", "path1"] {
+        assert!(lab.output(Command::new("ip").args(["link", "del", path])).status.success());
+    }
+    let output = lab.output(&mut doctor(&[]));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("no interface here could be a path; present are: lo"), "{text}");
+    assert!(text.contains("→ connect a network: ") && !text.contains("stands below"), "{text}");
+}
+
+#[test]
 fn mistakes_end_with_one_line() {
     let Some(lab) = Lab::new_or_skip("mistakes of polypath doctor") else { return };
     for (arguments, code, wanted) in [

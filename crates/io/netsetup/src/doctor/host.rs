@@ -19,7 +19,10 @@ pub(super) fn check(state: &SystemState, links: &[&Link]) -> Vec<Finding> {
     let is_connected =
         |link: &&Link| link.is_running && !link.addresses.is_empty() && !is_usable(state, link);
     let without_way: Vec<&Link> = links.iter().copied().filter(is_connected).collect();
-    let mut findings = vec![paths(&usable, &without_way)];
+    let mut findings = vec![match links {
+        [] => no_paths(state),
+        _ => paths(&usable, &without_way),
+    }];
     let kernel = kernel();
     let has_multipath = kernel.level == super::Level::Good;
     findings.push(kernel);
@@ -42,6 +45,16 @@ fn is_usable(state: &SystemState, link: &Link) -> bool {
             && state.default_route(link.index, is_v4).is_some()
     };
     link.is_running && (leads_out(true) || leads_out(false))
+}
+
+/// There is nothing to look at one by one.
+fn no_paths(state: &SystemState) -> Finding {
+    let present: Vec<&str> = state.links.iter().map(|link| link.name.as_str()).collect();
+    Finding::blocked(
+        "paths",
+        format!("no interface here could be a path; present are: {}", present.join(", ")),
+        "connect a network: WiFi, a phone by USB, a cable; a container gets one from whoever starts it",
+    )
 }
 
 pub(super) fn paths(usable: &[&Link], without_way: &[&Link]) -> Finding {
