@@ -83,7 +83,8 @@ fn a_service_is_started_under_polypath_and_then_as_before() {
     assert_eq!(system.files(), before, "a dry run writes nothing");
     let said = system.does(&["enable", "web", "--engine", "tun", "-I", "wlan0,priority=1"]);
     assert!(said.contains("web.service starts under `polypath preload`"), "{said}");
-    assert!(said.contains("systemctl daemon-reload && systemctl restart 'web.service'"), "{said}");
+    let applied = format!("it applies when the system in {} starts next", system.0.path().display());
+    assert!(said.contains(&applied) && !said.contains("systemctl"), "no service of it runs here: {said}");
     let written = fs::read_to_string(system.path(DROP_IN)).expect("the drop-in");
     assert!(shown.ends_with(&written), "{shown}");
     let polypath = "/usr/bin/polypath";
@@ -245,10 +246,7 @@ fn a_users_service_is_enabled_where_systemd_looks_for_it() {
     let output = run(&["enable", "sync", "--user"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(
-        said.contains("systemctl --user daemon-reload && systemctl --user restart 'sync.service'"),
-        "{said}"
-    );
+    assert!(said.contains("it applies when the system in "), "{said}");
     let drop_in = system.path("home/one/.config/systemd/user/sync.service.d/polypath.conf");
     let written = fs::read_to_string(&drop_in).expect("the drop-in");
     assert!(written.ends_with(" preload -- /usr/bin/sync-it\n"), "{written}");
@@ -259,6 +257,13 @@ fn a_users_service_is_enabled_where_systemd_looks_for_it() {
     fs::remove_dir_all(system.path("home")).expect("the folder");
     assert_eq!(system.files(), before);
     system.refuses(&["enable", "sync"], &["sync.service", "no such unit"]);
+    for command in ["enable", "disable"] {
+        let mut missing = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        let output = missing.args([command, "sync", "--root", "/nonexist"]).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("polypath: --root /nonexist: No such file or directory"), "{said}");
+        assert_eq!(output.status.code(), Some(2));
+    }
 }
 
 #[test]

@@ -187,6 +187,21 @@ impl Unit {
 }
 
 impl Places {
+    fn check(&self) -> Result<(), Failure> {
+        match fs::metadata(&self.root) {
+            Ok(found) if found.is_dir() => Ok(()),
+            found => {
+                let what = found.map_or_else(|error| error.to_string(), |_| "no folder".into());
+                let expected = "expected the folder with another system's files";
+                Err(Failure::Input(format!("--root {}: {what}; {expected}", self.root.display())))
+            }
+        }
+    }
+
+    fn is_of_this_system(&self) -> bool {
+        fs::canonicalize(&self.root).is_ok_and(|root| root == Path::new("/"))
+    }
+
     /// Where drop-ins go.
     fn target(&self) -> PathBuf {
         let default = || if self.user { self.in_config() } else { self.root.join(FOLDERS[0]) };
@@ -327,6 +342,7 @@ fn service(places: &Places, unit: &Unit) -> Result<Service, Failure> {
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let (places, options) = (&arguments.places, &arguments.options);
+    places.check()?;
     let unit = Unit::parse(&arguments.unit)?;
     let service = service(places, &unit)?;
     let refused = |refusal| Failure::Input(format!("{}: {refusal}", unit.name));
@@ -378,7 +394,7 @@ fn command(arguments: &Arguments) -> Result<String, Failure> {
     let root = &arguments.places.root;
     let command = if let Some(command) = &arguments.command {
         command.clone()
-    } else if fs::canonicalize(root).is_ok_and(|root| root == Path::new("/")) {
+    } else if arguments.places.is_of_this_system() {
         let own = std::env::current_exe().map_err(Failure::run)?;
         let text = own.to_str().map(str::to_string);
         text.ok_or_else(|| Failure::input(format!("{}: expected a path in UTF-8", own.display())))?
@@ -402,6 +418,10 @@ fn command(arguments: &Arguments) -> Result<String, Failure> {
 
 /// What brings a change about.
 fn apply(places: &Places, unit: &Unit) -> String {
+    if !places.is_of_this_system() {
+        // No service of it runs here.
+        return format!("it applies when the system in {} starts next", places.root.display());
+    }
     let systemctl = if places.user { "systemctl --user" } else { "systemctl" };
     // A template runs as its instances.
     let instances = unit.name.replace("@.service", "@*.service");
@@ -478,6 +498,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 
 pub(super) fn disable(arguments: &DisableArguments) -> Result<(), Failure> {
     let places = &arguments.places;
+    places.check()?;
     let units = match &arguments.unit {
         Some(unit) => vec![Unit::parse(unit)?],
         None => enabled(places),
@@ -532,6 +553,18 @@ fn enabled(places: &Places) -> Vec<Unit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_applied_by_the_systemd_that_runs_here() {
+        let unit = Unit::parse("a@.service").unwrap();
+        let places = |user, root: &str| Places { dir: None, user, root: root.into() };
+        let applied = |user| apply(&places(user, "/"), &unit);
+        let command = "systemctl daemon-reload && systemctl restart 'a@*.service'";
+        assert_eq!(applied(false), format!("to apply it: {command}"));
+        let of_user = command.replace("systemctl", "systemctl --user");
+        assert_eq!(applied(true), format!("to apply it: {of_user}"));
+        assert_eq!(apply(&places(false, "/proc"), &unit), "it applies when the system in /proc starts next");
+    }
 
     #[test]
     fn a_unit_is_named_as_systemd_names_it() {
