@@ -220,6 +220,30 @@ fn a_second_recorder_is_refused_in_one_line_and_so_is_history_that_is_not_there(
     assert!(String::from_utf8_lossy(&said.stdout).starts_with("nothing was carried since "), "{said:?}");
 }
 
+#[test]
+fn what_keeps_figures_from_being_offered_is_said_before_an_address_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = taken.local_addr().expect("its address");
+    let said = polypath(&["metrics", "--no-history", "--listen", &at.to_string()], folder.path()).output();
+    let said = said.expect("it runs");
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.code() == Some(1) && words.lines().count() == 1, "{words}");
+    let wanted = format!("figures can't be offered at {at}: something else has port {}, which", at.port());
+    assert!(words.contains(&wanted) && words.contains("expected a free one with --listen"), "{words}");
+    if !polypath_testbed::is_root_or_skip("metrics of a user without a session") {
+        return;
+    }
+    let mut nobody = Command::new(env!("CARGO_BIN_EXE_polypath"));
+    nobody.args(["metrics", "--no-history", "--listen", "127.0.0.1:0"]).current_dir("/");
+    nobody.env_remove("POLYPATH_RUNTIME_DIR").env_remove("XDG_RUNTIME_DIR");
+    let said = std::os::unix::process::CommandExt::uid(&mut nobody, 65_534).output().expect("it runs");
+    let words = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.code() == Some(1) && words.lines().count() == 1, "{words}");
+    assert!(words.contains("no place for the sockets of this user's stacks"), "{words}");
+    assert!(words.contains("in POLYPATH_RUNTIME_DIR"), "{words}");
+}
+
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/monitoring").join(name)
 }

@@ -19,7 +19,8 @@ pub fn runtime_directory() -> io::Result<PathBuf> {
     of_session.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            "XDG_RUNTIME_DIR is not set; expected the directory of the login session, or one in POLYPATH_RUNTIME_DIR",
+            "there is no place for the sockets of this user's stacks, as XDG_RUNTIME_DIR is not set; expected a directory of this \
+             user's in POLYPATH_RUNTIME_DIR, the same for every command",
         )
     })
 }

@@ -46,6 +46,8 @@ polypath metrics\n  \
 polypath metrics --listen 127.0.0.1:9500 --no-history";
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    // Whose stacks nobody can find, nobody can show.
+    polypath_system::runtime_directory().map_err(Failure::run)?;
     block_on_interruptibly(async {
         let host = Host::default();
         let collector = Collector::new(host.clone());
@@ -53,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return print_line(collector.text(Format::Prometheus).await.trim_end());
         }
         // Whoever has the port already has no use for a history either.
-        let listener = bind(arguments.listen)?;
+        let listener = bind("--listen", arguments.listen)?;
         let history = open_history(arguments)?;
         complain(&format!("figures at http://{}/metrics", listener.local_addr().map_err(Failure::run)?));
         tokio::select! {

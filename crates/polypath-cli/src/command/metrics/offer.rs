@@ -1,5 +1,6 @@
 //! The option `--metrics` of commands that run for long.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,7 +30,7 @@ impl MetricsArguments {
     /// Offers the figures of a stack as long as the runtime lasts. Must be called within a tokio runtime.
     pub(in crate::command) fn offer(&self, offered: &Offered) -> Result<(), Failure> {
         let Some(at) = self.metrics else { return Ok(()) };
-        tokio::spawn(serve(bind(at)?, Collector::new(Own(offered.clone()))));
+        tokio::spawn(serve(bind("--metrics", at)?, Collector::new(Own(offered.clone()))));
         Ok(())
     }
 
@@ -37,7 +38,7 @@ impl MetricsArguments {
     pub(in crate::command) fn offer_links(&self) -> Result<LinkFigures, Failure> {
         let links = LinkFigures::default();
         if let Some(at) = self.metrics {
-            tokio::spawn(serve(bind(at)?, Collector::new(links.clone())));
+            tokio::spawn(serve(bind("--metrics", at)?, Collector::new(links.clone())));
         }
         Ok(links)
     }
@@ -70,12 +71,20 @@ pub(super) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-pub(super) fn bind(at: SocketAddr) -> Result<TcpListener, Failure> {
+/// `option` is where another address would be chosen.
+pub(super) fn bind(option: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
     let bound = std::net::TcpListener::bind(at).and_then(|listener| {
         listener.set_nonblocking(true)?;
         TcpListener::from_std(listener)
     });
-    bound.map_err(|error| Failure::Run(format!("figures can't be offered at {at}: {error}")))
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::Run(format!(
+            "figures can't be offered at {at}: something else has port {0}, which `ss -ltnp sport = :{0}` shows; \
+             expected a free one with {option}",
+            at.port()
+        )),
+        _ => Failure::Run(format!("{option} {at}: figures can't be offered there: {error}")),
+    })
 }
 
 #[cfg(test)]
