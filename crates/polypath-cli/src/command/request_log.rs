@@ -1,6 +1,6 @@
 //! Lines for whoever reads them. Whoever reads slowly, or not at all, holds up nobody: lines go missing, and are counted.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,16 +32,31 @@ pub(super) struct Written(Receiver<()>);
 
 impl Log {
     /// Errors: there can be no further thread.
-    pub(super) fn new(mut output: impl Write + Send + 'static) -> std::io::Result<(Self, Written)> {
+    pub(super) fn new(
+        mut output: impl Write + Send + 'static,
+        tell: impl Fn(&str) + Send + 'static,
+    ) -> io::Result<(Self, Written)> {
         let (lines, waiting) = sync_channel::<String>(MOST_LINES);
         let (done, written) = sync_channel(1);
         let missing = Arc::<Mutex<u64>>::default();
         let missing_last = missing.clone();
         std::thread::Builder::new().name("log".into()).spawn(move || {
             let _done = done;
+            let mut has_failed = false;
             for line in waiting {
-                // Whoever reads it may have gone; that is no failure of ours.
-                let _ = writeln!(output, "{line}");
+                match writeln!(output, "{line}") {
+                    Ok(()) => has_failed = false,
+                    // Whoever reads it may have gone; that is no failure of ours.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                    Err(error) => {
+                        if !has_failed {
+                            tell(&format!(
+                                "requests can't be logged: {error}; it is tried again with each line"
+                            ));
+                        }
+                        has_failed = true;
+                    }
+                }
             }
             let missing = *lock(&missing_last);
             if missing > 0 {
@@ -78,7 +93,6 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -102,11 +116,37 @@ mod tests {
         }
     }
 
+    /// A disk with room for nothing but some of the writes.
+    struct Disk(std::vec::IntoIter<bool>);
+
+    impl Write for Disk {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let has_room = !text.ends_with(b"\n") || self.0.next().unwrap_or(true);
+            if has_room { Ok(text.len()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_told_once() {
+        let (said, heard) = channel();
+        let disk = Disk(vec![true, false, false, true, false].into_iter());
+        let (log, written) = Log::new(disk, move |line| drop(said.send(line.to_string()))).expect("a thread");
+        (0..6).for_each(|number| log.line(&number.to_string()));
+        log.finish(&written, Duration::from_secs(60));
+        let told: Vec<String> = heard.iter().collect();
+        assert_eq!(told.len(), 2, "once, and once again after there was room: {told:?}");
+        assert!(told[0].starts_with("requests can't be logged: no storage space; "), "{told:?}");
+    }
+
     #[test]
     fn a_reader_that_stops_holds_up_nobody_and_is_told_what_is_missing() {
         let (hold, go_on) = channel();
         let read = Arc::new(Mutex::new(Vec::new()));
-        let (log, written) = Log::new(Reader { go_on, read: read.clone() }).expect("a thread");
+        let (log, written) = Log::new(Reader { go_on, read: read.clone() }, |_| {}).expect("a thread");
         let lines = 10 * MOST_LINES;
         for number in 0..lines {
             log.line(&format!("{number}{}", "x".repeat(2 * MOST_CHARACTERS)));

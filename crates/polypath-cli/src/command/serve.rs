@@ -18,7 +18,7 @@ use super::request_log::Log;
 use super::shares::Begun;
 use super::transfer::token_in;
 use super::uplink_names::UplinkNames;
-use super::{Failure, harmless, print_line};
+use super::{Failure, complain, harmless, print_line};
 
 /// What connections may take to close after the end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let address = listener.local_addr().map_err(Failure::run)?;
         print_line(&format!("Serving {} at http://{address}/", directory.display()))?;
         print_line(&exposure(arguments, address, token.as_ref()))?;
-        let (requests, written) = Log::new(io::stdout()).map_err(Failure::run)?;
+        let (requests, written) = Log::new(io::stdout(), complain).map_err(Failure::run)?;
         let requests = Arc::new(requests);
         // What is drawn is not to be written over.
         let (is_quiet, lines) = (arguments.quiet || live.is_drawn(), requests.clone());
