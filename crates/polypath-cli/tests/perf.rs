@@ -325,6 +325,13 @@ fn a_server_goes_to_the_background() {
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.lines().count() == 1 && said.contains("can't listen"), "{second:?}");
     assert_eq!(second.status.code(), Some(1));
+    // Nor is its file another's, whatever the port.
+    let mut third = Program::Ours.command();
+    third.args(["-s", "-D", "-1", "-B", "127.0.0.1", "-p", &free_port(), "--pidfile"]).arg(&pid);
+    let third = third.output().expect("the command runs");
+    let said = String::from_utf8_lossy(&third.stderr);
+    assert!(said.contains(&format!("process {number}, which it names, still runs")), "{third:?}");
+    assert_eq!(third.status.code(), Some(1));
     let mut client = Program::Ours.command();
     client.args(["-c", "127.0.0.1", "-p", &port, "-n", "1M"]);
     let sent = client.output().expect("the command runs");
@@ -445,6 +452,19 @@ fn text_has_the_familiar_columns_and_a_line_for_each_path() {
     server.output.read_to_string(&mut said).expect("its output");
     assert!(server.child.wait().expect("it ends").success());
     assert!(said.contains("Accepted connection from 127.0.0.1") && said.contains("receiver"), "{said}");
+}
+
+#[test]
+fn what_is_the_clients_choice_is_refused_at_a_server() {
+    for option in ["--time=5", "--omit=0", "--parallel=2", "--length=1K", "--congestion=cubic"] {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        server.args(["perf", "-s", "-1", "-B", "127.0.0.1", "-p", &free_port(), "--engine", "tcp", option]);
+        let output = server.output().expect("the command runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let name = option.split('=').next().unwrap_or_default();
+        assert_eq!(said, format!("polypath: {name} is the client's choice; expected it with --client\n"));
+        assert_eq!(output.status.code(), Some(2));
+    }
 }
 
 #[test]

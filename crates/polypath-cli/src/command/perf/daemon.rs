@@ -1,7 +1,7 @@
 //! A server in the background: the command starts itself once more, and ends when that one listens.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,6 +44,9 @@ pub(super) fn start() -> Result<(), Failure> {
 
 const READY: &str = "ready";
 
+/// More is no number of a process.
+const MOST_PID_BYTES: u64 = 32;
+
 /// A file with the number of this process, which is gone with it.
 #[derive(Debug)]
 pub(super) struct PidFile(PathBuf);
@@ -74,7 +77,25 @@ fn own_pid() -> String {
     format!("{}\n", std::process::id())
 }
 
+/// The process that a file names, if there is one now, as iperf3 looks before it writes another there.
+fn running(path: &Path) -> Option<i32> {
+    let file = open_regular(path, File::options().read(true)).ok()?;
+    let mut text = String::new();
+    file.take(MOST_PID_BYTES).read_to_string(&mut text).ok()?;
+    let number = text.trim().parse().ok()?;
+    let found = rustix::process::test_kill_process(rustix::process::Pid::from_raw(number)?);
+    // Another user's is one, too.
+    let is_there = found.is_ok() || found == Err(rustix::io::Errno::PERM);
+    (is_there && text != own_pid()).then_some(number)
+}
+
 fn write_pid(path: &Path) -> Result<PidFile, Failure> {
+    if let Some(number) = running(path) {
+        return Err(Failure::Run(format!(
+            "--pidfile {}: process {number}, which it names, still runs; expected another file, or its end",
+            path.display()
+        )));
+    }
     // Only what is known to be a file is emptied.
     let written = open_regular(path, File::options().write(true).create(true)).and_then(|mut file| {
         file.set_len(0)?;

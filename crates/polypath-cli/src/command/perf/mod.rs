@@ -31,6 +31,9 @@ use super::watch::Telling;
 use super::{Failure, chosen, complain};
 use output::{Form, Output};
 
+/// How long a client sends.
+const DEFAULT_TIME: Duration = Duration::from_secs(10);
+
 #[derive(Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("end").required(true).args(["client", "server"])))]
 pub(super) struct Arguments {
@@ -80,21 +83,21 @@ struct TestArguments {
     /// Datagrams instead of connections; they go over the system's sockets, whatever the engine
     #[arg(short = 'u', long)]
     udp: bool,
-    /// Seconds to send; 0 until interrupted
-    #[arg(short = 't', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
-    time: Duration,
+    /// Seconds to send; 0 until interrupted [default: 10]
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = seconds)]
+    time: Option<Duration>,
     /// Bytes to send instead, with K, M, G or T for multiples of 1024
     #[arg(short = 'n', long, value_name = "BYTES", value_parser = |text: &str| amount(text, 1024), conflicts_with = "time")]
     bytes: Option<u64>,
     /// Blocks to send instead, with K, M, G or T for multiples of 1024
     #[arg(short = 'k', long, value_name = "BLOCKS", value_parser = |text: &str| amount(text, 1024), conflicts_with_all = ["time", "bytes"])]
     blockcount: Option<u64>,
-    /// Seconds at the beginning that do not count
-    #[arg(short = 'O', long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
-    omit: Duration,
-    /// Connections side by side
-    #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
-    parallel: u32,
+    /// Seconds at the beginning that do not count [default: 0]
+    #[arg(short = 'O', long, value_name = "SECONDS", value_parser = seconds)]
+    omit: Option<Duration>,
+    /// Connections side by side [default: 1]
+    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
+    parallel: Option<u32>,
     /// The server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
@@ -381,17 +384,24 @@ impl TestArguments {
     fn refuse_at_server(&self) -> Result<(), Failure> {
         let given = [
             ("--udp", self.udp),
+            ("--time", self.time.is_some()),
             ("--bytes", self.bytes.is_some()),
             ("--blockcount", self.blockcount.is_some()),
+            ("--omit", self.omit.is_some()),
+            ("--parallel", self.parallel.is_some()),
             ("--reverse", self.reverse),
             ("--bidir", self.bidir),
+            ("--length", self.length.is_some()),
             ("--bitrate", self.bitrate.is_some()),
+            ("--congestion", self.congestion.is_some()),
             ("--mptcp", self.mptcp),
             ("--window", self.window.is_some()),
             ("--set-mss", self.set_mss.is_some()),
             ("--no-delay", self.no_delay),
             ("--tos", self.tos.is_some()),
             ("--zerocopy", self.zerocopy),
+            ("--udp-counters-64bit", self.udp_counters_64bit),
+            ("--connect-timeout", self.connect_timeout.is_some()),
             ("--extra-data", self.extra_data.is_some()),
             ("--get-server-output", self.get_server_output),
         ];
@@ -428,7 +438,7 @@ fn parameters(arguments: &Arguments) -> Result<Parameters, Failure> {
     let given = |text: &Option<String>| text.clone();
     Ok(Parameters {
         protocol: if test.udp { Protocol::Udp } else { Protocol::Tcp },
-        streams: test.parallel,
+        streams: test.parallel.unwrap_or(1),
         direction: match (test.reverse, test.bidir) {
             (true, _) => Direction::Download,
             (_, true) => Direction::Both,
@@ -438,9 +448,9 @@ fn parameters(arguments: &Arguments) -> Result<Parameters, Failure> {
         amount: match (test.bytes, test.blockcount) {
             (Some(bytes), _) => Amount::Bytes(bytes),
             (_, Some(blocks)) => Amount::Blocks(blocks),
-            _ => Amount::Time(test.time),
+            _ => Amount::Time(test.time.unwrap_or(DEFAULT_TIME)),
         },
-        omit: test.omit,
+        omit: test.omit.unwrap_or_default(),
         interval: Some(arguments.report.interval).filter(is_given),
         rate_limit: test.rate_limit(),
         burst: test.bitrate.map_or(1, |(_, burst)| burst),
