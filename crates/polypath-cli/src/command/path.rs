@@ -49,7 +49,8 @@ enum What {
     },
     /// Show or change the limits of path managers: set subflows N add_addr_accepted N, show
     ///
-    /// They hold for live connections too: what they allow now is opened, and what is there stays.
+    /// N is 0 to 255, and counts additional subflows. They hold for live connections too: what they allow now is opened, and what is
+    /// there stays.
     #[command(alias = "limit")]
     Limits {
         /// What to do, in the words of `ip mptcp limits`
