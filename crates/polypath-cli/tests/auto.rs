@@ -166,6 +166,52 @@ fn interfaces_that_are_missing_are_told_at_once() {
 }
 
 #[test]
+fn what_a_file_wants_of_interfaces_is_kept_or_refused() {
+    let what = "wishes of a file";
+    let Some(lab) = Lab::new_or_skip(what) else { return };
+    lab.add_default_routes();
+    let write = |interfaces: &str| {
+        let text = format!("[engine]\ninterfaces = [{interfaces}]\n");
+        std::fs::write(lab.folder().join("polypath.toml"), text).expect("a file");
+    };
+    // A name that no interface has is a mistake, whatever other engines would make of it.
+    write(r#"{ name = "typo0", backup = true, budget = "2GB", hard = true }"#);
+    let output = lab.output(&mut run_nothing(&lab, &[]));
+    let place = "polypath: polypath.toml:2: engine.interfaces: ";
+    let missing = format!("{place}there is no interface typo0; present are: path0, path1\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), missing);
+    assert_eq!(output.status.code(), Some(2));
+    if !has_or_skip("setpriv", what) {
+        return;
+    }
+    lab.file("file", 10_000);
+    let _server = serve(&lab, "kernel");
+    let without = |options: &[&str]| {
+        let command = get(&lab, &[&["-o", "/dev/null"], options].concat());
+        let mut without = Command::new("setpriv");
+        without.args(["--inh-caps=-net_admin", "--bounding-set=-net_admin"]);
+        without.arg(command.get_program()).args(command.get_args()).current_dir(lab.folder());
+        without.env("POLYPATH_RUNTIME_DIR", lab.folder().join("runtime")).env("HOME", lab.folder());
+        lab.output(&mut without)
+    };
+    write(r#""path0,priority=1", { name = "path1", backup = true, budget = "2GB" }"#);
+    let output = without(&[]);
+    let line = String::from_utf8_lossy(&output.stderr);
+    let wanted = format!(
+        "{place}priority of path0 and backup, budget of path1 can't be kept without our own stack, which can't start: "
+    );
+    assert!(line.starts_with(&wanted) && line.ends_with("; --engine kernel does without\n"), "{line}");
+    assert_eq!((output.status.code(), line.lines().count()), (Some(1), 1));
+    let output = without(&["--engine", "tcp"]);
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && line.contains("engine.interfaces left out"), "{output:?}");
+    write(r#""path0""#);
+    let output = without(&[]);
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && line.contains("engine.interfaces left out"), "{output:?}");
+}
+
+#[test]
 fn an_interface_without_a_route_to_the_peer_is_told_at_once() {
     let Some(lab) = Lab::new_or_skip("interfaces without a route") else { return };
     let route = "route add default via 10.77.0.2 dev path0 metric 100";

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::engine_names::{Judge, Kind, parse_announced};
-use super::interfaces::{Interface, parse_interfaces};
+use super::interfaces::{Interface, parse_budget, parse_interfaces};
 use super::words::and;
 use super::{Failure, complain};
 
@@ -54,7 +54,9 @@ struct InterfaceTable {
     #[serde(default)]
     priority: u8,
     /// It is a backup once so much went over it.
-    budget: Option<Size>,
+    // Text, since what is wrong with a quantity in one of several forms would not be told.
+    #[schemars(with = "Option<Size>")]
+    budget: Option<String>,
     /// With a budget: it is used no more.
     #[serde(default)]
     hard: bool,
@@ -395,10 +397,11 @@ fn read_interfaces(
                 if table.hard && table.budget.is_none() {
                     return Err(wrong("hard comes without a budget; expected both".into()));
                 }
+                let budget = table.budget.as_deref().map(parse_budget).transpose().map_err(wrong)?;
                 let mut interface = Interface::new(&table.name);
                 interface.is_backup = table.backup;
                 interface.preference.priority = table.priority;
-                interface.preference.budget_bytes = table.budget.as_ref().map(|size| size.0);
+                interface.preference.budget_bytes = budget;
                 interface.preference.is_budget_hard = table.hard;
                 interfaces.push(interface);
             }
@@ -515,6 +518,16 @@ congestion-control = "lia"
                 "a.toml:4: engine.interfaces[0]: \"cost=1\" is unknown; expected NAME",
             ),
             (", budget = \"2GB\"", "", "a.toml:4: engine.interfaces[1]: hard comes without a budget"),
+            (
+                "\"2GB\"",
+                "\"2 gigs\"",
+                "a.toml:4: engine.interfaces[1]: budget: \"2 gigs\" has the unknown unit \"gigs\"; expected a size such as",
+            ),
+            (
+                "\"2GB\"",
+                "\"0GB\"",
+                "a.toml:4: engine.interfaces[1]: budget: \"0GB\" is zero; expected a size",
+            ),
             ("\"90s\"", "\"1.5s\"", "a.toml:6: engine.keepalive: is no number of whole seconds"),
             (
                 "keepalive = \"90s\"",

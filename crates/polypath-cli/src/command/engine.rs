@@ -25,6 +25,7 @@ use super::engine_names::{Kind, parse_announced};
 use super::interfaces::{self, Asked, Budget, Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
 use super::offered::Offered;
+use super::words::and;
 use super::{Failure, chosen, complain, log, network, print_line, readiness};
 
 /// Seconds of silence after which a peer is probed.
@@ -264,8 +265,9 @@ impl EngineArguments {
             }
             // Of what was asked for by name, nothing less will do.
             Err(failure) if self.option_of_ours().is_some() => return Err(failure),
-            Err(Failure::Input(message) | Failure::Run(message)) => message,
-            Err(exit @ Failure::Exit(_)) => return Err(exit),
+            Err(Failure::Run(message)) => message,
+            // No other engine mends a mistake, such as of an interface's name.
+            Err(failure) => return Err(failure),
         };
         let second = self.choose_engine(&abilities, task, Some(&failed))?;
         Ok(self.start_chosen(&second, task))
@@ -295,8 +297,25 @@ impl EngineArguments {
             (Some(option), Some(obstacle)) => {
                 Err(Failure::Run(format!("{option} is for our own stack, which can't start: {obstacle}")))
             }
+            (None, Some(obstacle)) => match self.wishes_of_files() {
+                // Quietly doing without them may cost money.
+                Some(wishes) => Err(Failure::Run(format!(
+                    "{wishes} can't be kept without our own stack, which can't start: {obstacle}; \
+                     --engine {} does without",
+                    choice::name(choice.carrier)
+                ))),
+                None => Ok(choice),
+            },
             _ => Ok(choice),
         }
+    }
+
+    /// What files want of interfaces that no other stack does, with the place where they say so.
+    fn wishes_of_files(&self) -> Option<String> {
+        let origin = self.origins.get("interfaces").filter(|_| self.from_files.contains(&"--interface"))?;
+        let wishes: Vec<String> = self.named_interfaces().iter().filter_map(Interface::wishes).collect();
+        let wishes: Vec<&str> = wishes.iter().map(String::as_str).collect();
+        (!wishes.is_empty()).then(|| format!("{origin}: {}", and(&wishes)))
     }
 
     /// Where a program starts the engine, its first connection would be the one to find out.

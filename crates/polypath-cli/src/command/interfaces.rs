@@ -64,12 +64,30 @@ impl Interface {
     pub(super) fn new(name: &str) -> Self {
         Self { name: name.to_string(), is_backup: false, preference: UplinkPreference::default() }
     }
+
+    /// What is wanted of it besides that it is used, such as `backup, budget of wwan0`.
+    pub(super) fn wishes(&self) -> Option<String> {
+        let UplinkPreference { priority, budget_bytes, .. } = self.preference;
+        let wishes =
+            [("backup", self.is_backup), ("priority", priority != 0), ("budget", budget_bytes.is_some())];
+        let wishes: Vec<&str> =
+            wishes.iter().filter(|(_, is_there)| *is_there).map(|(wish, _)| *wish).collect();
+        (!wishes.is_empty()).then(|| format!("{} of {}", wishes.join(", "), self.name))
+    }
 }
 
 /// Names of all interfaces of this host, whatever they are good for.
 pub(super) fn links() -> io::Result<Vec<String>> {
     let state = Namespace::current()?.run(|| SystemState::read(&Netlink::new()?))??;
     Ok(state.links.into_iter().map(|link| link.name).collect())
+}
+
+/// Bytes that may go over an interface.
+pub(super) fn parse_budget(text: &str) -> Result<u64, String> {
+    match read(text).map_err(|error| format!("budget: {error}"))? {
+        Size(0) => Err(format!("budget: \"{text}\" is zero; expected a size such as \"2GB\"")),
+        Size(bytes) => Ok(bytes),
+    }
 }
 
 /// An interface that has the name of a word can only be named first.
@@ -97,11 +115,7 @@ pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, String> {
                 last.preference.priority = priority;
             }
             Some(("budget", value)) => {
-                let Size(bytes) = read(value).map_err(|error| format!("budget: {error}"))?;
-                if bytes == 0 {
-                    return Err(format!("budget: \"{value}\" is zero; expected a size such as \"2GB\""));
-                }
-                last.preference.budget_bytes = Some(bytes);
+                last.preference.budget_bytes = Some(parse_budget(value)?);
             }
             Some(_) => return Err(format!("\"{word}\" is unknown; {EXPECTED}")),
         }
@@ -132,6 +146,8 @@ mod tests {
         let wwan = Interface { is_backup: true, preference: budget, ..wwan };
         assert_eq!(interfaces, [Interface::new("wlan0"), eth, wwan]);
         assert_eq!(parse_interfaces("backup").unwrap().0, [Interface::new("backup")]);
+        let wishes: Vec<_> = interfaces.iter().map(Interface::wishes).collect();
+        assert_eq!(wishes, [None, Some("priority of eth0".into()), Some("backup, budget of wwan0".into())]);
     }
 
     #[test]
