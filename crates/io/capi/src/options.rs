@@ -39,8 +39,10 @@ impl<'a> SocketOptions<'a> {
                 Some(("congestion", name)) => options.congestion = Some(name),
                 Some(("scheduler", name)) => options.scheduler = Some(name),
                 Some(("timeout_ms", text)) => {
-                    let milliseconds =
-                        text.parse().map_err(|_| unexpected(word, "timeout_ms=NUMBER, of milliseconds"))?;
+                    // Nobody answers within no time. Without a limit, it is left out.
+                    let milliseconds = text.parse().ok().filter(|milliseconds| *milliseconds > 0);
+                    let expected = "timeout_ms=NUMBER, of milliseconds, 1 or more";
+                    let milliseconds = milliseconds.ok_or_else(|| unexpected(word, expected))?;
                     options.timeout = Some(Duration::from_millis(milliseconds));
                 }
                 _ => return Err(unexpected(word, KNOWN)),
@@ -91,6 +93,7 @@ mod tests {
         assert!(options.for_kernel().is_err());
         for (text, word, expected) in [
             ("backup", "backup", "nonblocking"),
+            ("timeout_ms=0", "timeout_ms=0", "1 or more"),
             ("timeout_ms=soon", "timeout_ms=soon", "milliseconds"),
             ("timeout_ms=1 timeout_ms=2", "timeout_ms=2", "once"),
         ] {

@@ -179,6 +179,12 @@ impl RelayChoices {
         self.driver == Driver::Tun || self.is_reachable
     }
 
+    /// An interface that is to be used always, and only when no other works.
+    #[must_use]
+    pub fn contradictory_interface(&self) -> Option<&str> {
+        self.backups.iter().find(|name| self.interfaces.contains(name)).map(String::as_str)
+    }
+
     fn set(&mut self, word: &str) -> Result<(), ChoiceError> {
         let bad = || unexpected(word, SETTINGS);
         let (key, value) = setting(word);
@@ -191,7 +197,11 @@ impl RelayChoices {
                     Ok(addr) => Some((addr, None)),
                     Err(_) => with_port().map(|at| (at.ip(), Some(at.port()))),
                 };
-                self.announced.push(announced.ok_or_else(bad)?);
+                let expected = match driver {
+                    Driver::Tun => "announce=ADDRESS or announce=ADDRESS:PORT, with an IP address",
+                    Driver::Udp => "announce=ADDRESS, an IP address",
+                };
+                self.announced.push(announced.ok_or_else(|| unexpected(word, expected))?);
             }
             (Some(("scheduler", name)), _) => {
                 scheduler_named(name).map_err(|expected| unexpected(word, &expected))?;
@@ -352,6 +362,7 @@ mod tests {
             ("engine=udp,keepalive=-1", "'keepalive=-1'", "0 to 4294967295"),
             ("engine=udp,udp_port=99999", "'udp_port=99999'", "udp_port=NUMBER"),
             ("engine=udp,announce=192.0.2.1:80", "'announce=192.0.2.1:80'", "announce=ADDRESS"),
+            ("engine=tun,announce=foo", "'announce=foo'", "announce=ADDRESS:PORT, with an IP address"),
             ("engine=udp,path_manager=best", "'path_manager=best'", "path managers endpoints"),
             ("engine=tun,judge_paths=yes", "'judge_paths=yes'", "judge_paths=foreign"),
             ("engine=tun,judge_paths=never,judge-paths=never", "'judge-paths=never'", "once"),

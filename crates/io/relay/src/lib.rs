@@ -42,7 +42,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 pub use wording::in_words_of_settings;
-use wording::into_io;
+use wording::{into_io, without_interface};
 
 /// How long the end of a relay waits for peers to acknowledge what was written.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ impl Relay {
                     if options.paths.is_empty() {
                         options.use_uplinks(&namespace)?;
                     }
-                    Stack::udp(&namespace, &options)?
+                    Stack::udp(&namespace, &options).map_err(without_interface)?
                 }
                 Driver::Tun => {
                     polypath_netsetup::uplinks::open(&namespace, choices.uplinks()).map_err(into_io)?

@@ -32,6 +32,14 @@ pub fn in_words_of_settings(error: io::Error) -> io::Error {
     numbered(errno(&error), &message)
 }
 
+/// Why there is no stack over UDP: a name that is no interface gives the number that it gives with a stack on the uplinks.
+pub(super) fn without_interface(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::NotFound {
+        return error;
+    }
+    numbered(libc::EINVAL, &format!("{error}; expected an interface that is there (`ip link` shows them)"))
+}
+
 /// Why there is no stack on the uplinks, with a kind and, where the system gave one, a number of errno.
 pub(super) fn into_io(error: UplinkError) -> io::Error {
     let kind = match &error {
