@@ -51,16 +51,21 @@ struct polypath_info {
  *   interface=NAME     an interface to use, each once; all with an address and a default route if none is named
  *   backup=NAME        an interface to use only when no other works, each once
  *   announce=ADDRESS   where peers reach this end, if not at its own addresses; tun: ADDRESS:PORT too
- *   scheduler=NAME, congestion=NAME, path_manager=NAME
+ *   scheduler=NAME, congestion=NAME (or congestion_control=NAME), path_manager=NAME
  *   judge_paths=never, foreign or always: whose paths to judge when they send to this end
  *   keepalive=SECONDS  idle time until a silent peer is probed. It is given up a minute later if it answers none of six
  *                      probes: polypath_error is ETIMEDOUT. With several paths that takes up to ten seconds more. 0 never
  *                      probes, 60 is the default (kernel's engines: setsockopt, SO_KEEPALIVE)
  *   udp_port=NUMBER    UDP port of peers, and of this end if it is reachable (udp; 6824)
  *   reachable          take connections from others (udp; needed for polypath_listen)
- * EINVAL for anything else, and for what is given twice where one is expected; EPERM without the privileges; EMFILE where
+ * EINVAL for anything else, for what is given twice where one is expected, for an interface that is also a backup, and if none
+ * of the interfaces that are named is there (one of several may come later); EPERM without the privileges; EMFILE where
  * descriptors run out. */
 polypath_engine *polypath_open(const char *options);
+
+/* The engine's name: "kernel", "tcp", "tun" or "udp"; with engine=auto the one that was taken. Valid until the program ends.
+ * NULL with EINVAL for NULL. */
+const char *polypath_engine_name(const polypath_engine *engine);
 
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
  * written is delivered first, as far as peers take it within seconds, then its connections and listeners end and the
@@ -72,7 +77,7 @@ polypath_engine *polypath_open(const char *options);
 void polypath_free(polypath_engine *engine);
 
 /* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", and with engines tun and udp
- * "scheduler=NAME" and "timeout_ms=NUMBER" (ETIMEDOUT after that time), with commas or spaces between. A nonblocking connection is
+ * "scheduler=NAME" and "timeout_ms=NUMBER" (1 or more, ETIMEDOUT after that time), with commas or spaces between. A nonblocking connection is
  * returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready; it becomes writable when
  * it is, and polypath_error tells how it went. A connection that is ready sets errno to 0. */
 int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, socklen_t length, const char *options);
@@ -90,9 +95,12 @@ int polypath_getpeername(int fd, struct sockaddr *peer, socklen_t *length);
 int polypath_shutdown(int fd, int how);
 int polypath_close(int fd);
 
-/* As setsockopt(2) and getsockopt(2). With engines tun and udp, SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
+/* As setsockopt(2) and getsockopt(2), with the same values: TCP_KEEPIDLE and TCP_KEEPINTVL are seconds in an int,
+ * TCP_USER_TIMEOUT milliseconds in an unsigned int, TCP_CONGESTION the name of a congestion control, as long as its letters.
+ * The kernel's engines take what the kernel takes. With engines tun and udp, SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
  * TCP_USER_TIMEOUT, SO_SNDBUF and SO_RCVBUF reach the stack, which setsockopt(2) alone leaves to the loopback interface;
- * TCP_NODELAY, TCP_CORK, and SO_LINGER with a time of 0 work by either. TCP_CONGESTION is ENOPROTOOPT there.
+ * TCP_NODELAY, TCP_CORK, and SO_LINGER with a time of 0 work by either. TCP_CONGESTION is ENOPROTOOPT there:
+ * polypath_open and polypath_connect take congestion=NAME instead.
  *
  * Without TCP_USER_TIMEOUT, data that a peer never acknowledges ends its connection after some ten minutes. One that the
  * program has closed ends after three. */

@@ -5,6 +5,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{fmt, io};
 
+use socket2::SockAddr;
+
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
@@ -32,6 +34,19 @@ pub(crate) fn number(code: c_int, message: &str) -> io::Error {
 /// A system call's result.
 pub(crate) fn errno_failure(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Why the kernel lets nobody listen there, with the same `errno`.
+pub(crate) fn not_listening(local: &SockAddr, error: &io::Error) -> io::Error {
+    let place = local.as_socket().map(|local| local.to_string()).unwrap_or_default();
+    let code = polypath_relay::errno(error);
+    let expected = match code {
+        libc::EACCES => {
+            "; expected root, the capability CAP_NET_BIND_SERVICE, or a port from sysctl net.ipv4.ip_unprivileged_port_start on"
+        }
+        _ => "",
+    };
+    number(code, &format!("can't listen at {place}: {error}{expected}"))
 }
 
 /// Sets `errno` and what [`polypath_strerror`] says.
@@ -69,4 +84,20 @@ pub(crate) fn guard<T>(failed: T, call: impl FnOnce() -> io::Result<T>) -> T {
 #[unsafe(no_mangle)]
 pub extern "C" fn polypath_strerror() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"the thread is ending".as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_refused_is_named_with_what_would_allow_it() {
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 80)).into();
+        let refused = not_listening(&local, &io::Error::from_raw_os_error(libc::EACCES)).to_string();
+        assert!(refused.contains("127.0.0.1:80") && refused.contains("CAP_NET_BIND_SERVICE"), "{refused}");
+        let taken = not_listening(&local, &io::Error::from_raw_os_error(libc::EADDRINUSE)).to_string();
+        assert!(taken.contains("127.0.0.1:80") && !taken.contains("expected"), "{taken}");
+    }
 }

@@ -20,12 +20,12 @@ use std::sync::{Arc, Weak};
 
 use address::{address, storage, write_address};
 pub use failure::polypath_strerror;
-use failure::{errno_failure, guard, number, report, set_errno};
+use failure::{errno_failure, guard, not_listening, number, report, set_errno};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
 use open_engines::{carried, carried_here, listening, own_listening};
 use options::SocketOptions;
-use polypath_relay::{EngineChoice, Relay, in_words_of_settings};
+use polypath_relay::{Driver, EngineChoice, Relay, in_words_of_settings};
 use polypath_stack::engine::{SubflowInfo, choose_congestion, socket_info};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
@@ -38,6 +38,7 @@ const MAX_SUBFLOWS: usize = 16;
 #[allow(non_camel_case_types)]
 pub struct polypath_engine {
     carrier: Carrier,
+    name: &'static CStr,
 }
 
 #[derive(Debug)]
@@ -129,20 +130,41 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
         let options = unsafe { text(options) }?;
         let choice =
             EngineChoice::parse(options).map_err(|error| number(libc::EINVAL, &error.to_string()))?;
-        let carrier = match choice.decided()? {
+        if let EngineChoice::Relay(ours) | EngineChoice::Auto { ours, .. } = &choice
+            && let Some(name) = ours.contradictory_interface()
+        {
+            let message =
+                format!("'backup={name}': expected an interface that is not in interface={name} too");
+            return Err(number(libc::EINVAL, &message));
+        }
+        let (carrier, name) = match choice.decided()? {
             EngineChoice::Auto { .. } => return Err(number(libc::EINVAL, "no engine was chosen")),
-            EngineChoice::Kernel => Carrier::Kernel { is_plain_tcp: false },
-            EngineChoice::PlainTcp => Carrier::Kernel { is_plain_tcp: true },
+            EngineChoice::Kernel => (Carrier::Kernel { is_plain_tcp: false }, c"kernel"),
+            EngineChoice::PlainTcp => (Carrier::Kernel { is_plain_tcp: true }, c"tcp"),
             EngineChoice::Relay(mut choices) => {
+                let name = match choices.driver {
+                    Driver::Tun => c"tun",
+                    Driver::Udp => c"udp",
+                };
                 choices.detached_guardian = guardian::guardian();
                 let relay = Arc::new(Relay::start(&choices).map_err(in_words_of_settings)?);
                 let carrier = Carrier::Relay(Arc::downgrade(&relay));
                 open_engines::add(relay)?;
-                carrier
+                (carrier, name)
             }
         };
-        Ok(Box::into_raw(Box::new(polypath_engine { carrier })))
+        Ok(Box::into_raw(Box::new(polypath_engine { carrier, name })))
     })
+}
+
+/// The name of the engine, which with `engine=auto` is the one that was taken.
+///
+/// # Safety
+/// `of` is null, or came from [`polypath_open`] and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polypath_engine_name(of: *const polypath_engine) -> *const c_char {
+    // SAFETY: as the caller of this function promises.
+    guard(std::ptr::null(), || unsafe { engine(of) }.map(|engine| engine.name.as_ptr()))
 }
 
 /// # Safety
@@ -224,8 +246,10 @@ pub unsafe extern "C" fn polypath_listen(
             Carrier::Kernel { is_plain_tcp } => {
                 let socket = kernel_socket(*is_plain_tcp, &local, &options.for_kernel()?)?;
                 socket.set_reuse_address(true)?;
-                socket.bind(&local)?;
-                socket.listen(BACKLOG)?;
+                socket
+                    .bind(&local)
+                    .and_then(|()| socket.listen(BACKLOG))
+                    .map_err(|error| not_listening(&local, &error))?;
                 socket
             }
             Carrier::Relay(relay) => {

@@ -16,11 +16,14 @@ int main(int argc, char **argv) {
   EXPECT(polypath_open("engine=quic") == NULL && errno == EINVAL);
   EXPECT(polypath_open("engine=udp,judge_paths=yes") == NULL && errno == EINVAL);
   EXPECT(polypath_open("engine=udp,interface=lo,interface=lo") == NULL && strstr(polypath_strerror(), "lo is named twice"));
+  EXPECT(polypath_open("engine=udp,interface=lo,backup=lo") == NULL && errno == EINVAL && strstr(polypath_strerror(), "'backup=lo'"));
+  EXPECT(polypath_open("engine=udp,interface=none0") == NULL && errno == EINVAL && strstr(polypath_strerror(), "none0"));
+  EXPECT(polypath_engine_name(NULL) == NULL && errno == EINVAL);
   EXPECT(polypath_connect(NULL, NULL, 0, NULL) == -1 && errno == EINVAL);
   const char *choice = getenv("ENGINE");
   int is_kernel = !choice;
   polypath_engine *engine = polypath_open(choice);
-  EXPECT(engine);
+  EXPECT(engine && !strcmp(polypath_engine_name(engine), is_kernel ? "kernel" : "udp"));
   struct sockaddr_in address = address_of(argv[2], argc > 3 ? argv[3] : NULL);
   struct sockaddr *generic = (struct sockaddr *)&address;
   socklen_t length = sizeof address;
@@ -30,6 +33,10 @@ int main(int argc, char **argv) {
   struct polypath_info info;
   if (is_server) {
     int listener = listen_at(engine, argv[2], NULL);
+    struct sockaddr_in taken;
+    EXPECT(polypath_getsockname(listener, (struct sockaddr *)&taken, &length) == 0);
+    EXPECT(polypath_listen(engine, (struct sockaddr *)&taken, length, NULL) == -1 && errno == EADDRINUSE);
+    EXPECT(strstr(polypath_strerror(), argv[2]));
     tell_port(listener);
     wait_for(listener, POLLIN);
     fd = polypath_accept(listener, NULL, NULL);

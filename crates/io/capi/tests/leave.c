@@ -66,6 +66,8 @@ int main(int argc, char **argv) {
   EXPECT(argc == 2);
   alarm(60);
   polypath_engine *engine = engine_of_environment();
+  /* With auto too: the test's network allows it. */
+  EXPECT(!strcmp(polypath_engine_name(engine), strcmp(getenv("ENGINE"), "engine=udp") ? "tun" : "udp"));
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(9)};
   struct sockaddr *generic = (struct sockaddr *)&address;
   if (!strcmp(argv[1], "fork")) {
