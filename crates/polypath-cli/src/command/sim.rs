@@ -1,5 +1,7 @@
 //! `polypath sim`.
 
+mod beside;
+mod stream;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use polypath_config::Policies;
 use polypath_sim::scenario::{ConnectionResult, Progress, RunResult, Scenario, StreamResult};
 use polypath_units::Instant;
 
+use self::beside::Alone;
 use super::{Failure, check_writable, complain, print_json, print_line, standard_input, write_file};
 
 #[derive(Args, Debug)]
@@ -123,9 +126,6 @@ fn is_damaged(result: &RunResult) -> bool {
     let streams = result.connections.iter().flat_map(|connection| [&connection.upload, &connection.download]);
     streams.flatten().any(|stream| !stream.intact)
 }
-
-/// A link, and what plain TCP made of the connection over it.
-type Alone = (String, ConnectionResult);
 
 /// Plain TCP over each path, if there is one connection and it has several.
 fn tcp_alone(scenario: &Scenario, result: &RunResult, bar: &ProgressBar) -> Result<Vec<Alone>, Failure> {

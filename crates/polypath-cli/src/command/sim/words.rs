@@ -2,12 +2,10 @@
 
 use polypath_sim::scenario::{ConnectionResult, RunResult, StreamResult};
 
-use super::Alone;
+use super::beside::{Alone, comparison};
+use super::stream::{last_arrival, longest_pause, megabytes};
 use crate::command::harmless;
-use crate::demo::{faster, list, seconds};
-
-/// A pause that is worth a word.
-const PAUSE_S: f64 = 0.25;
+use crate::demo::{list, seconds};
 
 /// The run and its connections, a sentence or more to a line; lines that belong to the one before begin with spaces.
 pub(super) fn lines(result: &RunResult, alone: &[Alone]) -> Vec<String> {
@@ -50,24 +48,15 @@ fn describe(lines: &mut Vec<String>, connection: &ConnectionResult, alone: &[Alo
         lines.push(format!("{opener} did not reach {acceptor}{why}."));
         return;
     }
-    let ways = [
-        (&opener, &acceptor, &connection.upload, "upload"),
-        (&acceptor, &opener, &connection.download, "download"),
-    ];
-    for (from, to, stream, way) in ways {
+    let ways =
+        [(&opener, &acceptor, &connection.upload, true), (&acceptor, &opener, &connection.download, false)];
+    for (from, to, stream, is_upload) in ways {
         let Some(stream) = stream.as_ref().filter(|stream| stream.planned_bytes != Some(0)) else { continue };
         lines.push(transfer(connection, from, to, stream));
         if stream.bytes > 0 {
             lines.extend(paths(stream));
         }
-        let beside: Vec<(&str, &StreamResult)> = alone
-            .iter()
-            .filter_map(|(link, connection)| {
-                let stream = if way == "upload" { &connection.upload } else { &connection.download };
-                Some((link.as_str(), stream.as_ref()?))
-            })
-            .collect();
-        lines.extend(comparison(stream, &beside));
+        lines.extend(comparison(stream, is_upload, alone));
         lines.push(pauses(stream));
         lines.push(format!("  {}", intact(stream)));
     }
@@ -101,17 +90,6 @@ fn transfer(connection: &ConnectionResult, from: &str, to: &str, stream: &Stream
     }
 }
 
-fn megabytes(bytes: u64) -> String {
-    let amount = bytes as f64 / 1e6;
-    if bytes < 100_000 { format!("{:.1} kB", bytes as f64 / 1e3) } else { format!("{amount:.1} MB") }
-}
-
-/// The end of the last interval in which something arrived.
-fn last_arrival(stream: &StreamResult) -> Option<f64> {
-    let mut rates = stream.series.time_s.iter().zip(&stream.series.goodput_bps);
-    rates.rfind(|(_, bps)| **bps > 0.0).map(|(at_s, _)| *at_s)
-}
-
 /// How much went over which link, as far as the receiver has acknowledged it.
 fn paths(stream: &StreamResult) -> Option<String> {
     let mut shares: Vec<(&str, u64)> = Vec::new();
@@ -133,22 +111,6 @@ fn paths(stream: &StreamResult) -> Option<String> {
     }
 }
 
-/// Against the best of plain TCP over one path.
-fn comparison(stream: &StreamResult, alone: &[(&str, &StreamResult)]) -> Option<String> {
-    let (link, best) =
-        alone.iter().max_by(|(_, one), (_, other)| one.goodput_bps.total_cmp(&other.goodput_bps))?;
-    let mut text = format!(
-        "  That is {} plain TCP over the best path alone, {} ({:.1} Mbit/s).",
-        faster(stream.goodput_bps, best.goodput_bps),
-        harmless(link),
-        best.goodput_bps / 1e6
-    );
-    if let Some((_, pause_s)) = longest_pause(best) {
-        text += &format!(" There nothing arrived for {}.", seconds(pause_s));
-    }
-    Some(text)
-}
-
 fn pauses(stream: &StreamResult) -> String {
     match longest_pause(stream) {
         Some((from_s, pause_s)) => {
@@ -156,26 +118,6 @@ fn pauses(stream: &StreamResult) -> String {
         }
         None => "  No pause of a quarter of a second or more.".into(),
     }
-}
-
-/// Start and length of the longest time without data between the first and the last of it, as samples show it.
-fn longest_pause(stream: &StreamResult) -> Option<(f64, f64)> {
-    let mut longest: Option<(f64, f64)> = None;
-    let mut last_s = None;
-    for (at_s, bps) in stream.series.time_s.iter().zip(&stream.series.goodput_bps) {
-        if *bps <= 0.0 {
-            continue;
-        }
-        let interval_s = stream.series.time_s.first().copied().unwrap_or_default();
-        if let Some(last_s) = last_s {
-            let pause_s = at_s - interval_s - last_s;
-            if pause_s >= PAUSE_S && longest.is_none_or(|(_, before_s)| pause_s > before_s) {
-                longest = Some((last_s, pause_s));
-            }
-        }
-        last_s = Some(*at_s);
-    }
-    longest
 }
 
 fn intact(stream: &StreamResult) -> String {
@@ -271,6 +213,41 @@ mod tests {
         ] {
             assert!(text.contains(part), "\"{part}\" is not in:\n{text}");
         }
+    }
+
+    #[test]
+    fn plain_tcp_that_did_not_finish_is_no_measure() {
+        let alone = |link: &str, download| {
+            (link.to_string(), ConnectionResult { download: Some(download), ..connection() })
+        };
+        let broken = StreamResult { bytes: 600_000, completed_at_s: None, goodput_bps: 34e6, ..stream() };
+        let slower = StreamResult { goodput_bps: 8e6, ..stream() };
+        let mut dead = alone("wifi", broken.clone());
+        dead.1.closed = Some("timed out".into());
+        let text = said(&connection(), &[dead.clone(), alone("lte", slower.clone())]);
+        let told =
+            "Plain TCP over wifi did not finish: 0.6 MB of 2.0 MB arrived, the last at 1 s: timed out.";
+        assert!(text.contains("That is 100 % faster than plain TCP over lte alone (8.0 Mbit/s)."), "{text}");
+        assert!(text.contains(told), "{text}");
+        let text = said(&connection(), &[dead.clone()]);
+        assert!(text.contains(told) && !text.contains("That is"), "{text}");
+        // Nor is a part of ours.
+        let ours = ConnectionResult { download: Some(broken.clone()), ..connection() };
+        let text = said(&ours, &[alone("lte", slower)]);
+        assert!(
+            text.contains("  Plain TCP over the best path alone, lte, brought all of it (8.0 Mbit/s)."),
+            "{text}"
+        );
+        assert!(!text.contains("That is"), "{text}");
+        // Without a plan, one that fell silent long before ours.
+        let unlimited = StreamResult { planned_bytes: None, completed_at_s: None, ..stream() };
+        let long = Series { time_s: vec![1.0, 2.0, 3.0], goodput_bps: vec![1e6, 1e6, 1e6] };
+        let ours = StreamResult { series: long.clone(), ..unlimited.clone() };
+        let ours = ConnectionResult { download: Some(ours), ..connection() };
+        let text = said(&ours, &[alone("wifi", unlimited.clone())]);
+        assert!(text.contains("  Plain TCP over wifi stopped at 1 s, after 2.0 MB."), "{text}");
+        let text = said(&ours, &[alone("wifi", StreamResult { series: long, ..unlimited })]);
+        assert!(text.contains("as fast as plain TCP over the best path alone, wifi"), "{text}");
     }
 
     #[test]
