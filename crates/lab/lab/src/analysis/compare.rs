@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Analysis;
+use super::{Analysis, Row};
 use crate::experiment::Better;
 use crate::metrics::Distribution;
 
@@ -10,7 +10,7 @@ use crate::metrics::Distribution;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// Nothing in one has a counterpart in the other.
-    #[error("nothing to compare: the results have no variant and metric in common")]
+    #[error("nothing to compare: no variant and metric has a value of the same set in both results")]
     NothingInCommon,
     /// They are about different things.
     #[error("results of two experiments, {0} and {1}; expected two of one")]
@@ -33,6 +33,8 @@ pub struct Difference {
     pub better: Better,
     /// Sets that both have a value of.
     pub sets: usize,
+    /// Sets that one of them has a value of: they are left out.
+    pub one_sided_sets: usize,
     /// Median in the first result.
     pub old_median: f64,
     /// Median in the second result.
@@ -48,6 +50,31 @@ pub struct Difference {
     pub regressed: bool,
 }
 
+/// Why a row is not compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftOutReason {
+    /// Only the first result has it.
+    OnlyInOld,
+    /// Only the second result has it.
+    OnlyInNew,
+    /// No set has a value in both.
+    NoCommonSet,
+}
+
+/// A metric of a variant that could not be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The variant.
+    pub variant: String,
+    /// The value of the sweep; empty without one.
+    pub point: String,
+    /// The metric.
+    pub metric: &'static str,
+    /// Why.
+    pub reason: LeftOutReason,
+}
+
 /// Two results, compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
@@ -57,6 +84,8 @@ pub struct Comparison {
     pub regressed: bool,
     /// Every metric of every variant that both have.
     pub differences: Vec<Difference>,
+    /// What is not in that.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Compares the medians of each metric over the sets that both results have values of.
@@ -81,13 +110,13 @@ pub fn compare(old: &Analysis<'_>, new: &Analysis<'_>, threshold: f64) -> Result
             for (old_variant, variant) in first.variants.iter().enumerate() {
                 let same = |other: &crate::Variant| other.name == variant.name;
                 let Some(new_variant) = second.variants.iter().position(same) else { continue };
-                let pairs: Vec<(f64, f64)> = std::iter::zip(
-                    old.sets(old_metric, old_variant, old_point),
-                    new.sets(new_metric, new_variant, new_point),
-                )
-                .map(|(old, new)| (*old, *new))
-                .filter(|(old, new)| !old.is_nan() && !new.is_nan())
-                .collect();
+                let old_sets = old.sets(old_metric, old_variant, old_point);
+                let new_sets = new.sets(new_metric, new_variant, new_point);
+                let pairs: Vec<(f64, f64)> = std::iter::zip(old_sets, new_sets)
+                    .map(|(old, new)| (*old, *new))
+                    .filter(|(old, new)| !old.is_nan() && !new.is_nan())
+                    .collect();
+                let of_one = |sets: &[f64]| sets.iter().filter(|value| !value.is_nan()).count() - pairs.len();
                 let worse = pairs.iter().map(|(old, new)| metric.worsening(*old, *new));
                 let median = |value: &dyn Fn(&(f64, f64)) -> f64| {
                     Distribution::of(pairs.iter().map(value)).map(|all| all.median)
@@ -107,6 +136,7 @@ pub fn compare(old: &Analysis<'_>, new: &Analysis<'_>, threshold: f64) -> Result
                     metric: metric.name,
                     better: metric.better,
                     sets: pairs.len(),
+                    one_sided_sets: of_one(old_sets) + of_one(new_sets),
                     old_median,
                     new_median,
                     worse_by,
@@ -121,5 +151,31 @@ pub fn compare(old: &Analysis<'_>, new: &Analysis<'_>, threshold: f64) -> Result
         return Err(CompareError::NothingInCommon);
     }
     let regressed = differences.iter().any(|difference| difference.regressed);
-    Ok(Comparison { threshold, regressed, differences })
+    let left_out = left_out(&old.rows(), &new.rows(), &differences);
+    Ok(Comparison { threshold, regressed, differences, left_out })
+}
+
+/// The rows of which there is no difference.
+fn left_out(old: &[Row], new: &[Row], differences: &[Difference]) -> Vec<LeftOut> {
+    let is_of = |row: &Row, other: &Row| {
+        (row.metric, &row.variant, &row.point) == (other.metric, &other.variant, &other.point)
+    };
+    let is_compared = |row: &Row| {
+        differences.iter().any(|difference| {
+            (row.metric, &row.variant, &row.point)
+                == (difference.metric, &difference.variant, &difference.point)
+        })
+    };
+    let entry = |row: &Row, reason| LeftOut {
+        variant: row.variant.clone(),
+        point: row.point.clone(),
+        metric: row.metric,
+        reason,
+    };
+    let of_old = old.iter().filter(|row| !is_compared(row)).map(|row| {
+        let is_in_both = new.iter().any(|other| is_of(row, other));
+        entry(row, if is_in_both { LeftOutReason::NoCommonSet } else { LeftOutReason::OnlyInOld })
+    });
+    let of_new = new.iter().filter(|row| !old.iter().any(|other| is_of(row, other)));
+    of_old.chain(of_new.map(|row| entry(row, LeftOutReason::OnlyInNew))).collect()
 }

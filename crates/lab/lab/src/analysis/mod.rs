@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-pub use compare::{CompareError, Comparison, Difference, compare};
+pub use compare::{CompareError, Comparison, Difference, LeftOut, LeftOutReason, compare};
 pub use worst::WorstSet;
 
 use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey};

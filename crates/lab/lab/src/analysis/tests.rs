@@ -139,6 +139,36 @@ fn a_comparison_finds_what_became_worse_and_only_that() {
     assert_eq!(compare(&old, &nothing, 0.1).unwrap_err(), CompareError::NothingInCommon);
 }
 
+#[test]
+fn a_comparison_says_what_it_leaves_out() {
+    let renamed = TEXT.replace("name = \"LIA\"", "name = \"OLIA\"").replace("\"LIA\"", "\"OLIA\"");
+    let renamed = Experiment::parse("x.toml", &renamed, Form::Full, &Policies::default()).unwrap();
+    let experiment = experiment();
+    let all = runs([[15.0, 5.0, 20.0], [11.0, 8.0, 8.0]]);
+    let old = Analysis::new(&experiment, &all);
+    assert!(compare(&old, &old, 0.05).unwrap().left_out.is_empty());
+    let told = |comparison: &Comparison| -> Vec<(String, &str, LeftOutReason)> {
+        let rows = comparison.left_out.iter();
+        rows.map(|row| (row.variant.clone(), row.metric, row.reason)).collect()
+    };
+    let comparison = compare(&old, &Analysis::new(&renamed, &all), 0.05).unwrap();
+    let metrics = ["benefit-over-tcp", "goodput", "completion-ratio"];
+    let of = |variant: &str, reason| metrics.map(|metric| (variant.to_string(), metric, reason));
+    let wanted = [of("LIA", LeftOutReason::OnlyInOld), of("OLIA", LeftOutReason::OnlyInNew)].concat();
+    assert_eq!(told(&comparison), wanted);
+    // What was interrupted: LIA in one set, and in the other set.
+    let mut parts = [all.clone(), all];
+    for (set, part) in parts.iter_mut().enumerate() {
+        part.retain(|key, _| key.variant != 0 || key.set == set);
+    }
+    let [one, other] = parts.each_ref().map(|part| Analysis::new(&experiment, part));
+    let comparison = compare(&one, &other, 0.05).unwrap();
+    assert_eq!(told(&comparison), of("LIA", LeftOutReason::NoCommonSet));
+    let comparison = compare(&old, &one, 0.05).unwrap();
+    let goodput = comparison.differences.iter().find(|row| row.metric == "goodput").unwrap();
+    assert_eq!((goodput.sets, goodput.one_sided_sets), (1, 1));
+}
+
 const SHARED: &str = r#"
 name = "x"
 title = "x"
