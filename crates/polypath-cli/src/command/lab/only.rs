@@ -14,7 +14,7 @@ use polypath_sim::scenario::RunResult;
 use polypath_sim::trace::TraceOutputs;
 use serde::Serialize;
 
-use crate::command::{Failure, complain, print_json, print_line, sim, write_file};
+use crate::command::{Failure, complain, harmless, print_json, print_line, sim, write_file};
 use crate::report::render;
 
 /// A metric of the run, if it needs no other.
@@ -35,6 +35,8 @@ struct Json<'a> {
     seed: String,
     folder: &'a Path,
     metrics: Vec<Value>,
+    /// As in the results of the whole experiment; null if it is not there.
+    same_as_before: Option<bool>,
     result: &'a RunResult,
 }
 
@@ -98,6 +100,8 @@ pub(super) fn run(
         .collect();
     let mut lines = sim::lines(&result);
     lines.extend(metrics.iter().map(told));
+    let compared = compare(&results, key, &outcome, policies);
+    lines.push(compared.line(&results, !experiment.claims.is_empty()));
     let report = sim::report(&result, &lines);
     write_file(&files.folder.join(Files::REPORT), render(&report))?;
     let told = Json {
@@ -108,6 +112,11 @@ pub(super) fn run(
         seed: job.seed.to_string(),
         folder: &files.folder,
         metrics,
+        same_as_before: match compared {
+            Compared::Same => Some(true),
+            Compared::Differs(_) => Some(false),
+            Compared::WithNothing(_) => None,
+        },
         result: &result,
     };
     let numbers = serde_json::to_string_pretty(&told).map_err(Failure::run)?;
@@ -130,7 +139,10 @@ pub(super) fn run(
             files.folder.display()
         ));
     }
-    compare(&results, key, &outcome, policies)
+    match compared {
+        Compared::Differs(why) => Err(Failure::Run(why)),
+        Compared::Same | Compared::WithNothing(_) => Ok(()),
+    }
 }
 
 fn told(value: &Value) -> String {
@@ -142,20 +154,54 @@ fn told(value: &Value) -> String {
     }
 }
 
+/// A run beside the same one in the results of the whole experiment.
+enum Compared {
+    Same,
+    Differs(String),
+    /// Why there is none.
+    WithNothing(String),
+}
+
 /// Where the whole experiment was run with the same build, the run must give the same again.
-fn compare(results: &Path, key: RunKey, outcome: &Outcome, policies: &Policies) -> Result<(), Failure> {
-    let Ok(results_there) = Results::load(results, policies) else { return Ok(()) };
-    let Some(earlier) = results_there.runs.get(&key) else { return Ok(()) };
+fn compare(results: &Path, key: RunKey, outcome: &Outcome, policies: &Policies) -> Compared {
+    if !results.join("manifest.json").exists() {
+        return Compared::WithNothing(format!("the experiment has no results in {}", results.display()));
+    }
+    let there = match Results::load(results, policies) {
+        Ok(there) => there,
+        Err(error) => return Compared::WithNothing(error.to_string()),
+    };
+    let Some(earlier) = there.runs.get(&key) else {
+        return Compared::WithNothing(format!("it is not yet in {}", results.display()));
+    };
     let numbers = |outcome: &Outcome| (outcome.received_bytes, outcome.goodput_bps.to_bits(), outcome.events);
     if numbers(earlier) == numbers(outcome) {
-        return Ok(());
+        return Compared::Same;
     }
-    Err(Failure::Run(format!(
+    Compared::Differs(format!(
         "the run is not the one in {}: {} bytes then, {} now",
         results.display(),
         earlier.received_bytes,
         outcome.received_bytes
-    )))
+    ))
+}
+
+impl Compared {
+    fn line(&self, results: &Path, has_claims: bool) -> String {
+        let earlier = match self {
+            Self::Same => format!("The same as the run in {}", results.display()),
+            Self::Differs(_) => format!("NOT the same as the run in {}", results.display()),
+            Self::WithNothing(why) => format!("Compared with no earlier run: {}", harmless(why)),
+        };
+        // What is published or expected is of a statistic over all sets.
+        let claims = match has_claims {
+            true => {
+                " What the file has as published or expected is about all runs, and not compared with one."
+            }
+            false => "",
+        };
+        format!("  {earlier}.{claims}")
+    }
 }
 
 /// A name of letters, digits, points and hyphens.
