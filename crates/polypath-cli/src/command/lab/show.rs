@@ -154,8 +154,18 @@ fn add_findings(text: &mut String, title: &str, findings: &[Finding<'_>]) {
         if let Origin::Published { source } = &finding.claim.origin {
             let _ = write!(text, " ({source})");
         }
+        if let Some(value) = finding.claim.value {
+            let _ = write!(text, ": published {}", report::number(value));
+        }
         if let Some(measured) = finding.measured {
-            let _ = write!(text, ": {} {}, {}", finding.measure, report::number(measured), finding.variant);
+            let before = if finding.claim.value.is_some() { "; measured" } else { ":" };
+            let _ = write!(
+                text,
+                "{before} {} {}, {}",
+                finding.measure,
+                report::number(measured),
+                finding.variant
+            );
         }
         if let Some(demand) = report::demand(finding.claim) {
             let _ = write!(text, " (wanted: {demand})");
