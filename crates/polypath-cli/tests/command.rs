@@ -87,9 +87,11 @@ fn a_scenario_gives_json_and_a_report() {
     let report = folder().join("good.html");
     fs::write(&file, SCENARIO).expect("a file in the build's own folder");
     let path = |path: &Path| path.to_str().expect("a path in UTF-8").to_string();
-    let output = polypath(&["sim", &path(&file), "--report", &path(&report), "--json"]);
+    let seed = u64::MAX.to_string();
+    let output = polypath(&["sim", &path(&file), "--seed", &seed, "--report", &path(&report), "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(result["seed"].as_str(), Some(seed.as_str()), "whole, whoever reads it");
     let upload = &result["connections"][0]["upload"];
     assert_eq!((upload["bytes"].as_u64(), upload["intact"].as_bool()), (Some(2_000_000), Some(true)));
     assert_eq!(upload["subflows"].as_array().map(Vec::len), Some(2));

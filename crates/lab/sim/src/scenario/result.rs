@@ -1,6 +1,6 @@
 //! What a run gives: serialized as the JSON of `polypath sim`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::network::ChannelStats;
 
@@ -9,7 +9,8 @@ use crate::network::ChannelStats;
 pub struct RunResult {
     /// The scenario's name.
     pub name: String,
-    /// The seed.
+    /// The seed; text in JSON, as not every reader of it has so many bits.
+    #[serde(serialize_with = "as_text")]
     pub seed: u64,
     /// Simulated time in seconds: the scenario's duration, or less if everything was done earlier.
     pub simulated_s: f64,
@@ -19,6 +20,10 @@ pub struct RunResult {
     pub connections: Vec<ConnectionResult>,
     /// The links, in the order of the file.
     pub links: Vec<LinkResult>,
+}
+
+fn as_text<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
 }
 
 /// A connection.
