@@ -145,10 +145,11 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: 
                 seen.handle_tally(&engine.tally());
                 let Some(stack) = stack else { continue };
                 seen.note_joining(stack);
+                let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
+                let has_others = stack.known_paths().iter().any(|path| !path.is_withheld);
+                let lines = seen.note_budgets(budgets, used, has_others);
                 let carrying = seen.carrying(stack);
                 let lost = seen.take_due(&carrying);
-                let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
-                let lines = seen.note_budgets(budgets, used);
                 drop(seen);
                 lost.iter().chain(&lines).for_each(|line| telling.tell(line));
             }
@@ -255,8 +256,13 @@ impl Seen {
         }
     }
 
-    /// Which budgets have been used up since the last look.
-    fn note_budgets(&mut self, budgets: &[Budget], used_bytes: impl Fn(IpAddr) -> u64) -> Vec<String> {
+    /// Which budgets have been used up since the last look; `has_others` says that there is an interface which may be used.
+    fn note_budgets(
+        &mut self,
+        budgets: &[Budget],
+        used_bytes: impl Fn(IpAddr) -> u64,
+        has_others: bool,
+    ) -> Vec<String> {
         let names = &self.names;
         let is_spent = |budget: &&Budget| {
             let mut addresses = names.iter().filter(|(_, name)| **name == budget.name);
@@ -265,7 +271,13 @@ impl Seen {
         let mut lines = Vec::new();
         for Budget { name, bytes, is_hard } in budgets.iter().filter(is_spent) {
             if self.spent.insert(name.clone()) {
-                let what = if *is_hard { "is left out" } else { "is a backup from now on" };
+                let what = match (is_hard, has_others) {
+                    (false, _) => "is a backup from now on",
+                    (true, true) => "is left out",
+                    (true, false) => {
+                        "is left out; no other is there: what is open ends in a minute, unless one comes"
+                    }
+                };
                 lines.push(format!("{name} has used its budget of {} and {what}", amount(*bytes)));
             }
         }
@@ -342,6 +354,10 @@ impl Seen {
             let Untold { name, has_ended, is_due } = untold;
             if !is_due {
                 self.untold.push(Untold { name, has_ended, is_due: true });
+                continue;
+            }
+            // That its budget is used up was told.
+            if has_ended && self.spent.contains(&name) {
                 continue;
             }
             match (has_ended, carrying.iter().find(|other| **other != name)) {
@@ -500,12 +516,20 @@ mod tests {
         let budget = |name: &str, is_hard| Budget { name: name.into(), bytes: 10_000_000, is_hard };
         let budgets = [budget("lte", true), budget("dsl", false)];
         let used = |lte, dsl| move |own| if own == one { lte } else { dsl };
-        assert!(seen.note_budgets(&budgets, used(9_999_999, 0)).is_empty());
-        let told = seen.note_budgets(&budgets, used(10_000_000, 0));
+        assert!(seen.note_budgets(&budgets, used(9_999_999, 0), true).is_empty());
+        let mut alone = seen.clone();
+        let told = seen.note_budgets(&budgets, used(10_000_000, 0), true);
         assert_eq!(told, ["lte has used its budget of 10 MB and is left out"]);
-        let told = seen.note_budgets(&budgets, used(10_000_000, 11_000_000));
+        let told = seen.note_budgets(&budgets, used(10_000_000, 11_000_000), true);
         assert_eq!(told, ["dsl has used its budget of 10 MB and is a backup from now on"]);
-        assert!(seen.note_budgets(&budgets, used(12_000_000, 12_000_000)).is_empty());
+        assert!(seen.note_budgets(&budgets, used(12_000_000, 12_000_000), true).is_empty());
+        alone.handle_joined("lte");
+        alone.handle_ended("lte", SubflowError::Local, &[], true);
+        assert!(alone.take_due(&[]).is_empty());
+        let told = alone.note_budgets(&budgets, used(10_000_000, 0), false);
+        let end = "is left out; no other is there: what is open ends in a minute, unless one comes";
+        assert_eq!(told, [format!("lte has used its budget of 10 MB and {end}")]);
+        assert!(alone.take_due(&[]).is_empty(), "its end is no other news");
     }
 
     #[test]
