@@ -96,6 +96,16 @@ impl Connection {
         !self.stream.lifecycle.is_closed() && !self.has_delivered_all()
     }
 
+    /// See [`Lifecycle::is_settled`](super::lifecycle::Lifecycle::is_settled).
+    pub(crate) fn is_settled(&self) -> bool {
+        self.stream.lifecycle.is_settled()
+    }
+
+    /// It ended before the peer had everything.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.stream.lifecycle.is_cut_short()
+    }
+
     pub(super) fn finish_subflows(&mut self) {
         // Whoever joins at the end, with nothing else left, has missed it: it is told before that subflow ends too.
         let only_joining = self.subflows.all(|subflow| subflow.state.stage() == Stage::JoinSynAck);
@@ -171,6 +181,9 @@ impl Connection {
     /// The connection is over for `reason`; what is left of subflows is reset.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         let is_client = self.stream.negotiation.is_client();
+        if reason != CloseReason::Finished && !self.has_delivered_all() {
+            self.stream.lifecycle.handle_cut_short();
+        }
         if !self.stream.lifecycle.become_closed(is_client) {
             return;
         }

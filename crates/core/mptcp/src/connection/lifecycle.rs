@@ -74,6 +74,10 @@ pub(super) struct Lifecycle {
     is_released: bool,
     /// MP_FASTCLOSE goes with every RST.
     is_fastclose: bool,
+    /// A subflow has ended in order since all was said: the peer knows that, too.
+    is_agreed: bool,
+    /// It was closed before the peer had everything.
+    is_cut_short: bool,
 }
 
 impl Lifecycle {
@@ -94,6 +98,8 @@ impl Lifecycle {
             is_write_closed: false,
             is_released: false,
             is_fastclose: false,
+            is_agreed: false,
+            is_cut_short: false,
         }
     }
 
@@ -168,6 +174,16 @@ impl Lifecycle {
             Streams::FinWait2 => self.streams = Streams::Finished,
             _ => {}
         }
+    }
+
+    /// A subflow has ended in order.
+    pub(super) fn handle_subflow_finished(&mut self) {
+        self.is_agreed |= self.is_all_said();
+    }
+
+    /// It closes while the peer lacks something that the application wrote.
+    pub(super) fn handle_cut_short(&mut self) {
+        self.is_cut_short |= self.is_announced && !self.is_closed;
     }
 
     /// The application lets go.
@@ -262,6 +278,15 @@ impl Lifecycle {
 
     pub(super) const fn is_fastclose(&self) -> bool {
         self.is_fastclose
+    }
+
+    /// Nobody waits for anything: it is over, or both ends know that all is said. What is left of subflows is a matter of theirs.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.is_closed || self.is_agreed
+    }
+
+    pub(super) const fn is_cut_short(&self) -> bool {
+        self.is_cut_short
     }
 
     // ---- timers

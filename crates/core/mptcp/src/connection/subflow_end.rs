@@ -32,6 +32,9 @@ impl Connection {
             Some(TcpCloseReason::Aborted) => Some(SubflowError::Local),
             Some(_) => Some(SubflowError::TimedOut),
         });
+        if was_established && error.is_none() {
+            self.stream.lifecycle.handle_subflow_finished();
+        }
         if self.stream.lifecycle.is_mptcp() && !self.stream.lifecycle.is_closed() {
             self.outbox.emit(Event::SubflowClosed { subflow: subflow.state.id, tuple, error });
             self.note_refusal(cx.now, &subflow.state, error);

@@ -11,7 +11,19 @@ impl Host {
         self.core.iter().filter(|(_, connection)| connection.is_delivering()).count()
     }
 
-    /// Aborts those connections: nothing more will be sent on them, and their peers are not to wait for it.
+    /// Connections that somebody still waits for: data, its end, or the peer's.
+    #[must_use]
+    pub fn unsettled_count(&self) -> usize {
+        self.core.iter().filter(|(_, connection)| !connection.is_settled()).count()
+    }
+
+    /// Connections since the start that an application let go of, and that ended before their peers had everything.
+    #[must_use]
+    pub fn cut_short_count(&self) -> u64 {
+        self.cut_short
+    }
+
+    /// Aborts the connections that are undelivered: nothing more will be sent on them, and their peers are not to wait for it.
     pub fn abort_undelivered(&mut self, now: Instant) {
         self.each_connection(now, |connection, _| {
             if connection.is_delivering() {

@@ -102,6 +102,8 @@ pub struct Host {
     old_peers: OldPeers,
     /// By subflows that are gone.
     ended: CarriedByAddress,
+    /// Connections that ended before their peers had everything.
+    cut_short: u64,
 }
 
 impl Host {
@@ -146,6 +148,7 @@ impl Host {
             path_memory: PathMemory::default(),
             old_peers: OldPeers::default(),
             ended: CarriedByAddress::default(),
+            cut_short: 0,
         }
     }
 
@@ -421,6 +424,7 @@ impl Host {
     fn forget(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.core.remove(id) else { return };
         connection.carried().for_each(|(addr, carried)| self.ended.add(addr, carried));
+        self.cut_short += u64::from(connection.is_cut_short());
         connection.release_memory(&mut self.resources.memory);
         self.tokens.remove(connection.local_token(), id.index() as u32);
     }

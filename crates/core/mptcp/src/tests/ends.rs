@@ -117,6 +117,39 @@ fn each_direction_may_end_long_before_the_other() {
     }
 }
 
+/// Its FINs take a minute to be given up, and nobody needs them.
+#[test]
+fn a_path_that_died_does_not_keep_a_connection_unsettled_whose_ends_have_said_all() {
+    for version in VERSIONS {
+        let mut network = network(&[10, 20], version, false, 3);
+        let client = network.connect();
+        network.run_until(network.now + SECOND);
+        let server = network.accepted();
+        assert_eq!((network.client.unsettled_count(), network.server.unsettled_count()), (1, 1));
+        network.cut[1] = true;
+        network.client.release(network.now, client);
+        network.server.release(network.now, server);
+        network.run_until(network.now + SECOND * 2);
+        for host in [&network.client, &network.server] {
+            let there = (host.population().connections, host.unsettled_count());
+            assert_eq!(there, (1, 0), "{}", network.log.join("\n"));
+            assert_eq!((host.undelivered_count(), host.cut_short_count()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn what_ends_before_the_peer_has_everything_is_counted() {
+    let mut network = network(&[10], VERSIONS[0], false, 3);
+    let client = network.connect();
+    network.run_until(network.now + SECOND);
+    network.client.send(client, Bytes::from(pattern(0, 10_000))).expect("the stream is open");
+    network.client.release(network.now, client);
+    network.server.abort(network.now, network.accepted());
+    network.run_until(network.now + SECOND);
+    assert_eq!((network.client.unsettled_count(), network.client.cut_short_count()), (0, 1));
+}
+
 /// What Linux does: it answers the third ACK with nothing, and sends its first DSS for data or the end of it.
 fn server_waits_for_news(network: &mut Network, lose: usize) {
     let (mut has_news, mut sent) = (false, 0);
