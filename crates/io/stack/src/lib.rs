@@ -18,5 +18,5 @@ pub mod udp;
 
 pub use engine::Engine;
 pub use preference::UplinkPreference;
-pub use stack::{Stack, WeakStack};
+pub use stack::{Stack, StackEnded, WeakStack};
 pub use tally::{Fallback, PathTally, Tally};

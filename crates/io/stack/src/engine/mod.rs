@@ -127,13 +127,13 @@ impl Engine {
         }
     }
 
-    /// Waits until every connection that was let go is closed in order, so that all that was written has arrived; at most `limit`.
-    /// The kernel needs no waiting. For the end of a program, once its streams are dropped.
-    pub async fn drain(&self, limit: Duration) {
+    /// Waits until every connection has ended at both ends, so that all that was written has arrived; at most `limit`. Returns
+    /// whether it has. The kernel needs no waiting, and true is its answer. For the end of a program, once its streams are dropped.
+    pub async fn drain(&self, limit: Duration) -> bool {
         match self {
             Self::Stack(stack) => stack.drain(limit).await,
             #[cfg(feature = "kernel")]
-            Self::Kernel(_) => {}
+            Self::Kernel(_) => true,
         }
     }
 }

@@ -30,7 +30,8 @@ use crate::tun;
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
 /// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its
-/// connections are closed, or with the tokio runtime in which it was made.
+/// connections are closed, or with the tokio runtime in which it was made, or when a policy of the program panics. Handles,
+/// streams and listeners that are held longer have errors that hold a [`StackEnded`](super::StackEnded).
 ///
 /// Before a program ends it waits with [`Stack::drain`]: what was written and has not arrived is lost with the runtime.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Stack {
 
     /// A path became usable: connections may have subflows from its address.
     pub fn add_path(&self, endpoint: LocalEndpoint) {
-        self.shared.with(|state, now| {
+        self.shared.tell(|state, now| {
             if let Some(endpoint) = state.wishes.handle_added(endpoint) {
                 state.host.add_endpoint(now, endpoint);
             }
@@ -89,25 +90,25 @@ impl Stack {
 
     /// A path is gone: its subflows end, and what they had under way goes elsewhere.
     pub fn remove_path(&self, addr: IpAddr) {
-        self.shared.with(|state, now| state.host.remove_endpoint(now, addr));
+        self.shared.tell(|state, now| state.host.remove_endpoint(now, addr));
     }
 
     /// The paths.
     #[must_use]
     pub fn paths(&self) -> Vec<LocalEndpoint> {
-        self.shared.with(|state, _| state.host.config().endpoints.clone())
+        self.shared.peek(|state| state.host.config().endpoints.clone())
     }
 
     /// The settings that connections get unless they bring their own.
     #[must_use]
     pub fn connection_config(&self) -> Arc<ConnectionConfig> {
-        self.shared.with(|state, _| state.host.config().connection.clone())
+        self.shared.peek(|state| state.host.config().connection.clone())
     }
 
     /// State of each connection that an application holds.
     #[must_use]
     pub fn connections(&self) -> Vec<(ConnectionId, ConnectionInfo)> {
-        self.shared.with(|state, _| state.connections())
+        self.shared.peek(|state| state.connections())
     }
 
     /// Where it listens, how many connections wait there for an application, and how many may.
@@ -148,7 +149,7 @@ impl Stack {
 
     /// Changes a setting of a connection, as `setsockopt` does.
     pub fn set_option(&self, id: ConnectionId, option: ConnectionOption) {
-        self.shared.with(|state, now| state.host.set_option(now, id, option));
+        self.shared.tell(|state, now| state.host.set_option(now, id, option));
     }
 
     /// A handle that does not keep the stack running.
@@ -160,7 +161,7 @@ impl Stack {
     /// Counters, by the kernel's names.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.shared.with(|state, _| state.host.counters())
+        self.shared.peek(|state| state.host.counters())
     }
 
     /// What was counted since the start, over connections that are open and those that have ended.
@@ -202,7 +203,7 @@ impl Stack {
     /// Has subflows send an acknowledgment, `most` of those that are meant.
     #[cfg(feature = "udp")]
     pub(crate) fn acknowledge(&self, most: usize, is_meant: impl Fn(&FourTuple) -> bool) {
-        self.shared.with(|state, now| {
+        self.shared.tell(|state, now| {
             let meant: Vec<FourTuple> = state.host.subflow_tuples().filter(is_meant).take(most).collect();
             meant.into_iter().for_each(|flow| state.host.acknowledge(now, flow));
         });
@@ -212,34 +213,43 @@ impl Stack {
     /// misses the oldest.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<(Instant, ConnectionId, Event)> {
-        self.shared.with(|state, _| state.observers.subscribe())
+        self.shared.peek(|state| state.observers.subscribe())
     }
 
-    /// Waits until every connection that was let go is closed in order, so that all that was written has arrived; at most `limit`.
+    /// Waits until every connection has ended at both ends, so that all that was written has arrived; at most `limit`. Returns
+    /// whether it has: false if something is still under way then, if a connection that was let go broke meanwhile, or if the stack
+    /// [has ended](super::StackEnded).
     ///
     /// For the end of a program, since the stack ends with the runtime. Streams are dropped before: one that is still held counts
     /// until both sides have ended it.
-    pub async fn drain(&self, limit: Duration) {
+    pub async fn drain(&self, limit: Duration) -> bool {
+        let cut_short = || self.shared.peek(|state| state.host.cut_short_count());
+        let before = cut_short();
         let drained = async {
-            while self.shared.with(|state, _| state.host.population().connections) > 0 {
+            while self.shared.peek(|state| state.host.unsettled_count()) > 0 {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
         };
         // What is not closed by then is left to the peer's timers.
         let _ = tokio::time::timeout(limit, drained).await;
+        let has_all = self.shared.peek(|state| state.check().is_ok() && state.host.undelivered_count() == 0);
+        has_all && cut_short() == before
     }
 
     /// Ends every connection, all of which were let go: what was written is delivered, as far as it can be within `limit`;
     /// a peer that has it all and does not end its side within `linger` is reset, so that it waits for nobody.
-    pub async fn finish(&self, limit: Duration, linger: Duration) {
+    ///
+    /// Returns whether all was delivered, as [`Stack::drain`] does.
+    pub async fn finish(&self, limit: Duration, linger: Duration) -> bool {
         let delivered = async {
-            while self.shared.with(|state, _| state.host.undelivered_count()) > 0 {
+            while self.shared.peek(|state| state.host.undelivered_count()) > 0 {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
         };
         let _ = tokio::time::timeout(limit, delivered).await;
-        self.drain(linger).await;
-        self.shared.with(|state, now| state.host.abort_all(now));
+        let is_delivered = self.drain(linger).await;
+        self.shared.tell(|state, now| state.host.abort_all(now));
+        is_delivered
     }
 }
 

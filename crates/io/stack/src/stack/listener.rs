@@ -54,6 +54,6 @@ impl StackListener {
 
 impl Drop for StackListener {
     fn drop(&mut self) {
-        self.stack.shared.with(|state, now| state.close_listener(now, self.id));
+        self.stack.shared.tell(|state, now| state.close_listener(now, self.id));
     }
 }

@@ -5,6 +5,7 @@
 //! host wants sent before it lets the lock go, so that data needs no other task to leave.
 
 mod driver;
+mod ended;
 #[cfg(any(test, feature = "test-support"))]
 #[doc(hidden)]
 pub mod ending;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use polypath_mptcp::ConnectionConfig;
 
 pub use driver::{Receive, Transmit};
+pub use ended::StackEnded;
 pub use figures::{Figures, PathFigures};
 pub use handle::{Stack, WeakStack};
 pub use listener::StackListener;

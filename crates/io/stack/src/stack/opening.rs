@@ -30,6 +30,7 @@ impl Stack {
         };
         let only = self.shared.underlay(|underlay| underlay.starts_at(dialled)).transpose()?.flatten();
         let id = self.shared.with(|state, now| {
+            state.check()?;
             let local = match (local, only) {
                 (Some(local), _) => Endpoint::from(local),
                 (None, Some(addr)) => Endpoint::new(addr, 0),
@@ -41,7 +42,7 @@ impl Stack {
                 .map_err(|error| io::Error::new(io::ErrorKind::AddrNotAvailable, error.to_string()))?;
             state.open(id);
             Ok::<_, io::Error>(id)
-        })?;
+        })??;
         let stream = StackStream::new(self.clone(), id);
         stream.connected().await.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
@@ -89,7 +90,7 @@ impl Stack {
         let own =
             local.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
         let (id, local) =
-            self.shared.with(|state, _| state.listen(own, config.map(|config| state.fit(config))))?;
+            self.shared.with(|state, _| state.listen(own, config.map(|config| state.fit(config))))??;
         let listener = StackListener::new(self.clone(), id, local);
         if own.is_some() {
             self.shared.underlay(|underlay| underlay.expose(local.port(), is_held)).transpose()?;
@@ -148,7 +149,7 @@ mod tests {
         let config = HostConfig { connection: of_mtu(1400), ..HostConfig::default() };
         let stack = Stack::start(config, Nowhere, [Nowhere]).expect("a stack");
         for (asked, given) in [(1500, 1400), (1400, 1400), (1300, 1300)] {
-            let fitted = stack.shared.with(|state, _| state.fit(of_mtu(asked)));
+            let fitted = stack.shared.peek(|state| state.fit(of_mtu(asked)));
             assert_eq!(fitted.tcp.mtu_bytes, given);
         }
     }

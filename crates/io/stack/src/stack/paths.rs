@@ -41,7 +41,7 @@ impl Stack {
     /// Changes a path, or uses one again that was withheld. Live connections follow: its subflows become backups or regular
     /// ones, and what is missing is opened.
     pub fn change_path(&self, endpoint: LocalEndpoint) {
-        self.shared.with(|state, now| {
+        self.shared.tell(|state, now| {
             state.wishes.withheld.retain(|withheld| withheld.addr != endpoint.addr);
             state.wishes.changed.insert(endpoint.addr, endpoint);
             state.host.add_endpoint(now, endpoint);
@@ -50,7 +50,7 @@ impl Stack {
 
     /// Uses a path no more, until it is changed again: its subflows end, but for the last one of a connection.
     pub fn withhold_path(&self, addr: IpAddr) {
-        self.shared.with(|state, now| {
+        self.shared.tell(|state, now| {
             let known = state.host.config().endpoints.iter().find(|endpoint| endpoint.addr == addr).copied();
             let Some(endpoint) = known else { return };
             state.wishes.withheld.push(endpoint);
@@ -60,7 +60,7 @@ impl Stack {
 
     /// An announced address is announced no more, and forgotten.
     pub fn forget_path(&self, addr: IpAddr) {
-        self.shared.with(|state, now| {
+        self.shared.tell(|state, now| {
             state.wishes.changed.remove(&addr);
             state.wishes.withheld.retain(|withheld| withheld.addr != addr);
             state.host.remove_endpoint(now, addr);
@@ -75,12 +75,12 @@ impl Stack {
 
     /// Changes them, for all connections: what they allow now is opened, and what is there stays.
     pub fn set_limits(&self, limits: Limits) {
-        self.shared.with(|state, now| state.host.set_limits(now, limits));
+        self.shared.tell(|state, now| state.host.set_limits(now, limits));
     }
 
     /// Changes the scheduler of all connections, and of those to come that bring no settings of their own.
     pub fn set_scheduler(&self, policy: &scheduler::Policy) {
-        self.shared.with(|state, now| state.host.set_scheduler(now, policy));
+        self.shared.tell(|state, now| state.host.set_scheduler(now, policy));
     }
 
     /// The schedulers that can be chosen by name while it runs: ours, unless it was told of more.
@@ -91,7 +91,7 @@ impl Stack {
 
     /// Tells it which schedulers can be chosen by name.
     pub fn set_schedulers(&self, schedulers: Registry<Schedulers>) {
-        self.shared.with(|state, _| state.schedulers = schedulers);
+        self.shared.tell(|state, _| state.schedulers = schedulers);
     }
 
     /// The address by which the stack knows one of this host's.

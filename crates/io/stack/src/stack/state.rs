@@ -1,6 +1,8 @@
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
@@ -16,6 +18,7 @@ use polypath_wire::{Endpoint, Packet, Payload, Transport};
 use tokio::sync::{Notify, broadcast};
 
 use super::driver::Transmit;
+use super::ended::StackEnded;
 use super::figures::{Figures, PathFigures, Remains};
 use super::path_names::PathNames;
 use super::path_wishes::PathWishes;
@@ -71,8 +74,8 @@ pub(super) struct State {
     armed: Armed,
     /// Tasks to wake once the lock is open.
     woken: Vec<Waker>,
-    /// Why the driver no longer works.
-    failure: Option<(io::ErrorKind, String)>,
+    /// Why nothing moves any more.
+    ended: Option<StackEnded>,
 }
 
 impl std::fmt::Debug for State {
@@ -121,7 +124,7 @@ impl StackShared {
             observers: broadcast::Sender::new(OBSERVED_EVENTS),
             armed: Armed::NEVER,
             woken: Vec::new(),
-            failure: None,
+            ended: None,
         };
         Ok(Self {
             state: Mutex::new(state),
@@ -136,15 +139,26 @@ impl StackShared {
     }
 
     /// Does something with the state, then everything that follows from it: packets leave, applications wake.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> T {
+    ///
+    /// Errors: a policy panicked meanwhile, which ends the stack.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State, Instant) -> T) -> io::Result<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        let result = act(&mut state, now);
-        state.settle(now, &self.timer);
+        let acted = catch_unwind(AssertUnwindSafe(|| {
+            let result = act(&mut state, now);
+            state.settle(now, &self.timer);
+            result
+        }));
+        let result = acted.map_err(|panic| state.handle_panic(now, &*panic));
         let woken = std::mem::take(&mut state.woken);
         drop(state);
         self.wake(woken);
         result
+    }
+
+    /// As [`StackShared::with`], for what has no answer: that the stack has ended, its streams and listeners tell.
+    pub(super) fn tell(&self, act: impl FnOnce(&mut State, Instant)) {
+        let _ = self.with(act);
     }
 
     /// Looks at the state without changing what the host wants.
@@ -230,9 +244,12 @@ impl StackShared {
             && self.peek(|state| state.host.population().connections == 0)
     }
 
-    /// The driver failed: nothing moves any more, and everybody is told.
-    pub(super) fn fail(&self, error: &io::Error) {
-        self.with(|state, _| state.fail(error));
+    /// Nothing moves any more, and everybody is told: peers, too, as far as packets still leave.
+    pub(super) fn end(&self, why: StackEnded) {
+        self.tell(|state, now| {
+            state.end(why);
+            state.host.abort_undelivered(now);
+        });
     }
 }
 
@@ -240,7 +257,7 @@ impl Drop for StackShared {
     /// Its runtime is gone, as after an interruption: peers that wait for more are told, while the driver and the underlay are
     /// still there.
     fn drop(&mut self) {
-        self.with(|state, now| state.host.abort_undelivered(now));
+        self.tell(|state, now| state.host.abort_undelivered(now));
         // It goes once.
         let _ = self.left.set(self.remains());
     }
@@ -263,10 +280,10 @@ impl State {
             && self.armed.must_set(deadline)
             && let Err(error) = timer.set(deadline.since(now))
         {
-            self.fail(&error);
+            self.end(StackEnded::by_driver(&error));
         }
         if let Err(error) = sent {
-            self.fail(&error);
+            self.end(StackEnded::by_driver(&error));
         }
     }
 
@@ -380,8 +397,26 @@ impl State {
         }
     }
 
-    fn fail(&mut self, error: &io::Error) {
-        self.failure.get_or_insert((error.kind(), error.to_string()));
+    /// What panicked is in no state that could be relied on: peers are told if that goes well, and an empty host takes its place.
+    fn handle_panic(&mut self, now: Instant, panic: &(dyn Any + Send)) -> io::Error {
+        let why = StackEnded::by_panic(panic);
+        self.end(why.clone());
+        let config = self.host.config().clone();
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            self.host.abort_undelivered(now);
+            while let Some(packet) = self.host.poll_transmit(now) {
+                self.transmit.transmit(packet)?;
+            }
+            self.transmit.flush()
+        }));
+        // Nothing is opened any more, so nothing depends on its secret.
+        let old = std::mem::replace(&mut self.host, Host::with_seed(config, [0; 32]));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+        why.into()
+    }
+
+    fn end(&mut self, why: StackEnded) {
+        self.ended.get_or_insert(why);
         for stream in self.streams.iter_mut().flatten() {
             self.woken.extend(stream.reader.take().into_iter().chain(stream.writer.take()));
         }
@@ -390,14 +425,9 @@ impl State {
         }
     }
 
-    /// Errors when the driver no longer works.
+    /// Errors when the stack has ended.
     pub(super) fn check(&self) -> io::Result<()> {
-        match &self.failure {
-            None => Ok(()),
-            Some((kind, message)) => {
-                Err(io::Error::new(*kind, format!("the network driver failed: {message}")))
-            }
-        }
+        self.ended.clone().map_or(Ok(()), |why| Err(why.into()))
     }
 
     // ---- streams
@@ -470,6 +500,7 @@ impl State {
         local: Option<SocketAddr>,
         config: Option<Arc<ConnectionConfig>>,
     ) -> io::Result<(ListenerId, SocketAddr)> {
+        self.check()?;
         let everywhere = SocketAddr::from(([0_u16; 8], 0));
         let (id, local) = match local {
             None => (self.host.listen_everywhere(), everywhere),

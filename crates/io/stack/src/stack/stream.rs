@@ -90,17 +90,17 @@ impl StackStream {
 
     /// Asks the peer to use a subflow as a backup, or as a regular one again.
     pub fn set_backup(&self, subflow: SubflowId, backup: bool) {
-        self.stack.shared.with(|state, now| state.host.set_backup(now, self.id, subflow, backup));
+        self.stack.shared.tell(|state, now| state.host.set_backup(now, self.id, subflow, backup));
     }
 
     /// Changes a setting of the connection, as `setsockopt` does.
     pub fn set_option(&self, option: ConnectionOption) {
-        self.stack.shared.with(|state, now| state.host.set_option(now, self.id, option));
+        self.stack.shared.tell(|state, now| state.host.set_option(now, self.id, option));
     }
 
     /// Ends the connection at once, by MP_FASTCLOSE or RST.
     pub fn abort(self) {
-        self.stack.shared.with(|state, now| state.host.abort(now, self.id));
+        self.stack.shared.tell(|state, now| state.host.abort(now, self.id));
     }
 
     /// Writes data without copying it; returns how much was taken.
@@ -131,7 +131,7 @@ impl StackStream {
                 Some(payload) => Poll::Ready(Ok(payload)),
                 None => poll_end(state, self.id, cx).map_ok(|()| Payload::EMPTY),
             }
-        })
+        })?
     }
 
     fn poll_copy(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -186,7 +186,7 @@ impl StackStream {
                 room -= taken;
             }
             Poll::Ready(Ok(sent))
-        })
+        })?
     }
 
     fn poll_copy_and_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
@@ -202,7 +202,7 @@ impl StackStream {
     }
 
     fn finish_writing(&self) {
-        self.stack.shared.with(|state, now| state.host.shutdown(now, self.id));
+        self.stack.shared.tell(|state, now| state.host.shutdown(now, self.id));
     }
 
     /// Two halves that can be used by different tasks. Dropping the writing half ends this side's stream.
@@ -215,7 +215,7 @@ impl StackStream {
 
 impl Drop for StackStream {
     fn drop(&mut self) {
-        self.stack.shared.with(|state, now| state.close(now, self.id));
+        self.stack.shared.tell(|state, now| state.close(now, self.id));
     }
 }
 
@@ -225,10 +225,11 @@ fn stream(state: &mut State, id: ConnectionId) -> io::Result<&mut StreamState> {
 
 /// There is no data now: is it the end, or will more come?
 fn poll_end(state: &mut State, id: ConnectionId, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-    state.check()?;
+    let ended = state.check();
     let stream = stream(state, id)?;
     match (stream.has_peer_finished, stream.closed) {
         (true, _) | (_, Some(CloseReason::Finished)) => Poll::Ready(Ok(())),
+        _ if ended.is_err() => Poll::Ready(ended),
         (_, Some(reason)) => Poll::Ready(Err(close_error(reason))),
         (false, None) => {
             stream.wait_to_read(cx.waker());
@@ -300,7 +301,7 @@ pub struct OwnedWriteHalf {
 impl OwnedWriteHalf {
     /// Ends the connection at once, by MP_FASTCLOSE or RST.
     pub fn abort(self) {
-        self.stream.stack.shared.with(|state, now| state.host.abort(now, self.stream.id));
+        self.stream.stack.shared.tell(|state, now| state.host.abort(now, self.stream.id));
     }
 }
 

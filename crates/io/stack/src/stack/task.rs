@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use polypath_wire::Packet;
 
 use super::driver::Receive;
+use super::ended::StackEnded;
 use super::state::StackShared;
 
 /// Starts one task per receiver. The first one waits for the timer too.
@@ -18,12 +19,23 @@ pub(super) fn spawn<R: Receive + 'static>(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
     for (index, receive) in receive.into_iter().enumerate() {
-        runtime.spawn(run(shared.clone(), receive, index == 0));
+        runtime.spawn(run(Ending(shared.clone()), receive, index == 0));
     }
     Ok(())
 }
 
-async fn run<R: Receive>(shared: Arc<StackShared>, mut receive: R, has_timer: bool) {
+/// A task's share in the stack. When the task goes before the stack is over, it went with its runtime: whoever still holds the
+/// stack is told, and so are peers. The task may go before it has run at all.
+struct Ending(Arc<StackShared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end(StackEnded::Runtime);
+    }
+}
+
+async fn run<R: Receive>(ending: Ending, mut receive: R, has_timer: bool) {
+    let Ending(shared) = &ending;
     let mut packets = Vec::new();
     let stopped = shared.stopping.notified();
     let mut stopped = pin!(stopped);
@@ -35,10 +47,10 @@ async fn run<R: Receive>(shared: Arc<StackShared>, mut receive: R, has_timer: bo
         while stopped.as_mut().poll(cx).is_ready() {
             stopped.set(shared.stopping.notified());
         }
-        poll_once(&shared, &mut receive, has_timer, &mut packets, cx)
+        poll_once(shared, &mut receive, has_timer, &mut packets, cx)
     });
     if let Err(error) = result.await {
-        shared.fail(&error);
+        shared.end(StackEnded::by_driver(&error));
     }
 }
 
@@ -57,6 +69,7 @@ fn poll_once<R: Receive>(
         return Poll::Pending;
     }
     shared.with(|state, now| {
+        state.check()?;
         if fired {
             state.timer_fired();
             state.host.handle_timeout(now);
@@ -64,7 +77,8 @@ fn poll_once<R: Receive>(
         for packet in packets.drain(..) {
             state.receive(now, packet);
         }
-    });
+        Ok::<_, io::Error>(())
+    })??;
     cx.waker().wake_by_ref();
     Poll::Pending
 }

@@ -90,7 +90,7 @@ async fn what_was_written_arrives_whole_when_a_program_drains_before_it_ends() {
             near.write_all(&vec![7; LEN]).await.expect("writes");
             near.shutdown().await.expect("ends");
             drop(near);
-            client.drain(Duration::from_secs(20)).await;
+            assert!(client.drain(Duration::from_secs(20)).await);
         });
     });
     let (mut far, _) = listener.accept().await.expect("is accepted");
@@ -99,6 +99,23 @@ async fn what_was_written_arrives_whole_when_a_program_drains_before_it_ends() {
     assert_eq!(received.len(), LEN);
     drop(far);
     uploading.await.expect("a thread");
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_nothing_that_has_ended_and_tells_of_what_was_lost() {
+    let (server, options) = server(16_911);
+    let client = client(&options);
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 1000).await;
+    near.shutdown().await.expect("ends");
+    far.shutdown().await.expect("ends");
+    // Both streams are held still.
+    assert!(client.drain(Duration::MAX).await && server.drain(Duration::MAX).await);
+    let (mut near, far) = pair(&client, &server).await;
+    near.write_all(&[7; 100_000]).await.expect("writes");
+    drop(near);
+    let (is_delivered, ()) = tokio::join!(client.drain(Duration::MAX), async { far.abort() });
+    assert!(!is_delivered);
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ mod allowance;
 pub mod attacks;
 mod datagram;
 mod driver;
+#[cfg(test)]
+mod ended_tests;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
