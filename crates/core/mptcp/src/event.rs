@@ -42,14 +42,15 @@ pub enum Event {
         /// Why, if it did not end in order.
         error: Option<SubflowError>,
     },
-    /// Nothing was acknowledged on a subflow over several retransmission timeouts. It is asked from time to time.
+    /// Nothing was acknowledged on a subflow over several retransmission timeouts, or nothing answered on one that only receives. It is
+    /// asked from time to time.
     SubflowStale {
         /// Identifier within the connection.
         subflow: SubflowId,
         /// Both ends.
         tuple: FourTuple,
     },
-    /// Something was acknowledged on a subflow that had been stale.
+    /// Something was acknowledged, or came, on a subflow that had been stale.
     SubflowRecovered {
         /// Identifier within the connection.
         subflow: SubflowId,

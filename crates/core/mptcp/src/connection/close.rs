@@ -196,6 +196,7 @@ impl Connection {
         self.opening.stop();
         self.stream.fallback.stop();
         self.addresses.stop();
+        self.silence_watch = None;
         if self.stream.lifecycle.is_announced() || is_client {
             self.outbox.emit(Event::Closed(reason));
         } else {

@@ -37,6 +37,7 @@ impl Connection {
                 if has_payload {
                     self.tune_receive_window(cx, position, segment, payload_bytes);
                     self.judge_arrival(cx, position, segment, payload_bytes);
+                    self.watch_for_silence(cx.now);
                 }
                 self.after_acknowledgment(cx, position);
             }

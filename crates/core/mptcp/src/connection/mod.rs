@@ -16,13 +16,14 @@
 //! | [`scheduling`] | the scheduler, when it is asked and what it sees; [`portion`] says how much leaves |
 //! | [`addresses`] | addresses of both ends, the path manager, [`asked_subflows`] |
 //! | [`path_judge`] | what paths bring and hold up |
+//! | [`silence_watch`] | whether the peer's data goes on coming on each subflow |
 //! | [`stateless_joins`] | nonces of joins that were held nowhere |
 //! | [`outbox`] | events for the application, requests to the host |
 //!
 //! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings), [`delivery`] (data with its number), [`answer`] (what
 //! follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`], [`schedule`] (data that
 //! leaves; which becomes one mapping, the stream says in [`mapping_out`]), [`reinjection`], [`fallback`], [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`],
-//! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`judging`],
+//! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`silence`], [`judging`],
 //! [`timers`], [`application`], [`options`], [`info`]. What a segment of ours carries is decided by the [`option_writer`].
 
 mod address_options;
@@ -59,6 +60,8 @@ mod reinjection;
 mod request_tests;
 mod schedule;
 mod scheduling;
+mod silence;
+mod silence_watch;
 mod staleness;
 mod stateless_joins;
 #[cfg(test)]
@@ -71,6 +74,7 @@ mod timers;
 mod unconfirmed;
 mod withdrawn_addresses;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -97,6 +101,7 @@ use option_writer::SubflowExtension;
 use outbox::Outbox;
 use path_judge::PathJudge;
 use scheduling::Scheduling;
+use silence_watch::SilenceWatch;
 use stateless_joins::StatelessJoins;
 use stream::Stream;
 use subflows::Subflows;
@@ -117,6 +122,7 @@ pub(crate) struct Connection {
     addresses: Addresses,
     path_judge: PathJudge,
     stateless_joins: StatelessJoins,
+    silence_watch: Option<Box<SilenceWatch>>,
     outbox: Outbox,
 }
 
@@ -151,6 +157,7 @@ impl Connection {
             subflows: Subflows::default(),
             path_judge: PathJudge::default(),
             stateless_joins: StatelessJoins::default(),
+            silence_watch: None,
             outbox: Outbox::default(),
         };
         connection.add_subflow(tcp, stage);

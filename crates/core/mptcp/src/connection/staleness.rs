@@ -50,9 +50,12 @@ impl Connection {
     pub(super) fn path_works_again(&mut self, cx: &mut Context<'_>, id: SubflowId) {
         // Others that are stale may be probed from now on.
         self.set_probes(cx.now);
-        let Some(subflow) = self.subflows.find_mut(id) else {
-            return;
-        };
+        self.recover_path(cx, id);
+    }
+
+    /// The path of the subflow `id`, if it was stale, answers.
+    pub(super) fn recover_path(&mut self, cx: &mut Context<'_>, id: SubflowId) {
+        let Some(subflow) = self.subflows.find_mut(id) else { return };
         if subflow.state.path.recover() {
             cx.counters.subflow_recover += 1;
             let tuple = subflow.tcp.tuple();

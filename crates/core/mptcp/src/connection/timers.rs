@@ -28,6 +28,7 @@ impl Connection {
             .min(self.stream.lifecycle.next_timeout())
             .min(self.stream.fallback.next_timeout())
             .min(self.opening.next_timeout())
+            .min(self.silence_timeout_at())
     }
 
     /// Deadlines passed. Does nothing if it comes early.
@@ -96,6 +97,7 @@ impl Connection {
         if self.opening.take_confirm(cx.now) {
             self.watch_handshake(cx);
         }
+        self.look_for_silence(cx);
         if self.stream.lifecycle.is_stall_due(cx.now) {
             self.give_up(CloseReason::TimedOut);
         }

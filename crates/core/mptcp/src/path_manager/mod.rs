@@ -73,12 +73,13 @@ pub enum PathEvent {
         may_return: bool,
     },
     /// A subflow has data outstanding, and nothing was acknowledged over
-    /// [`stale_loss_count`](crate::ConnectionConfig::stale_loss_count) retransmission timeouts: its path may be dead.
+    /// [`stale_loss_count`](crate::ConnectionConfig::stale_loss_count) retransmission timeouts; or the peer's data stopped coming on
+    /// it, and nothing answered several probes. Its path may be dead.
     SubflowStale {
         /// The subflow.
         subflow: SubflowId,
     },
-    /// Something was acknowledged on a stale subflow.
+    /// Something was acknowledged, or came, on a stale subflow.
     SubflowRecovered {
         /// The subflow.
         subflow: SubflowId,

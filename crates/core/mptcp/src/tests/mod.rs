@@ -12,6 +12,7 @@ mod network;
 mod opening;
 mod options;
 mod paths;
+mod silence;
 mod strangers;
 mod windows;
 
