@@ -80,18 +80,20 @@ impl Stack {
 
     fn listen_at(
         &self,
-        local: Option<SocketAddr>,
+        asked: Option<SocketAddr>,
         config: Option<Arc<ConnectionConfig>>,
         is_held: bool,
     ) -> io::Result<StackListener> {
-        if let Some(local) = local {
+        if let Some(local) = asked {
             self.shared.underlay(|underlay| underlay.may_listen(local)).transpose()?;
         }
         let own =
-            local.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
+            asked.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));
         let (id, local) =
             self.shared.with(|state, _| state.listen(own, config.map(|config| state.fit(config))))??;
-        let listener = StackListener::new(self.clone(), id, local);
+        // In the words of who asked, with the port that it got.
+        let known_as = SocketAddr::new(asked.unwrap_or(local).ip(), local.port());
+        let listener = StackListener::new(self.clone(), id, known_as);
         if own.is_some() {
             self.shared.underlay(|underlay| underlay.expose(local.port(), is_held)).transpose()?;
         }

@@ -61,7 +61,8 @@ impl StackStream {
 
     /// This end of the first subflow.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.first.map(|tuple| tuple.local.into()).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let local = self.first.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?.local;
+        Ok(SocketAddr::new(local.addr.to_canonical(), local.port))
     }
 
     /// The peer's end of the first subflow, with the address by which the network knows the peer now.

@@ -10,7 +10,7 @@ use super::address::PathId;
 use super::datagram::{Header, Kind};
 use super::options::further_uplinks;
 use super::*;
-use crate::engine::{ConnectOptions, Engine};
+use crate::engine::{ConnectOptions, Engine, Listener, Stream};
 use crate::stack::StackStream;
 use crate::stack::ending::{is_told, upload_to_the_end};
 
@@ -116,6 +116,29 @@ async fn a_drain_waits_for_nothing_that_has_ended_and_tells_of_what_was_lost() {
     drop(near);
     let (is_delivered, ()) = tokio::join!(client.drain(Duration::MAX), async { far.abort() });
     assert!(!is_delivered);
+}
+
+#[tokio::test]
+async fn addresses_are_those_that_the_program_has_used() {
+    let (server, options) = server(16_912);
+    let client = client(&options);
+    for at in ["0.0.0.0:0", "[::]:0", "127.0.0.1:0"] {
+        let asked: SocketAddr = at.parse().expect("an address");
+        let listener = server.listen(asked).expect("a listener");
+        let at = listener.local_addr();
+        assert_eq!((at.ip(), at.port() == 0), (asked.ip(), false));
+        assert_eq!(Listener::Stack(listener).local_addr().expect("an address"), at);
+    }
+    let (mut near, mut far) = pair(&client, &server).await;
+    let to: SocketAddr = ([127, 0, 0, 1], PORT).into();
+    assert_eq!((near.peer_addr().expect("it lives"), far.local_addr().expect("it lives")), (to, to));
+    exchange(&mut near, &mut far, 1000).await;
+    let (near, far) = (Stream::Stack(near), Stream::Stack(far));
+    let (local, peer) = (near.local_addr().expect("it lives"), far.peer_addr().expect("it lives"));
+    assert_eq!((local.ip(), peer.ip()), (to.ip(), to.ip()));
+    let ends = |stream: &Stream| stream.info().expect("it lives").subflows[0].tuple;
+    assert_eq!((ends(&near).local.addr, ends(&near).remote), (to.ip(), to.into()));
+    assert_eq!((ends(&far).local, ends(&far).remote.addr), (to.into(), to.ip()));
 }
 
 #[tokio::test]

@@ -266,7 +266,7 @@ impl Underlay for Encapsulation {
     }
 
     fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
-        let addr = self.shared.remote(peer.ip()).map_or(peer.ip(), |remote| remote.ip().to_canonical());
+        let addr = network_addr(self.shared.remote(peer.ip()).map_or(peer.ip(), |remote| remote.ip()));
         SocketAddr::new(addr, peer.port())
     }
 
