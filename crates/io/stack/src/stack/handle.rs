@@ -19,8 +19,8 @@ use tokio::sync::broadcast;
 use super::driver::{Receive, Transmit};
 use super::figures::{Figures, Remains};
 use super::state::StackShared;
-use super::task;
 use super::underlay::Underlay;
+use super::{runtime, task};
 use crate::peer_list::PeerList;
 use crate::tally::Tally;
 #[cfg(feature = "tun")]
@@ -51,16 +51,18 @@ impl Stack {
 
     /// A stack behind any driver.
     ///
-    /// Must be called within a tokio runtime.
+    /// Must be called within a tokio runtime with IO and time. Errors: one that holds [`NoRuntime`](super::NoRuntime), and what the
+    /// system says.
     pub fn start<R: Receive + 'static>(
         config: HostConfig,
         transmit: impl Transmit + 'static,
         receive: impl IntoIterator<Item = R>,
     ) -> io::Result<Self> {
+        let runtime = runtime::current()?;
         let shared = Arc::new(StackShared::new(config, Box::new(transmit))?);
         // The tasks end when there is no handle, so the first one comes before them.
         let stack = Self::handle(shared);
-        task::spawn(&stack.shared, receive)?;
+        task::spawn(&runtime, &stack.shared, receive);
         Ok(stack)
     }
 

@@ -17,6 +17,7 @@ mod path_names;
 mod path_wishes;
 mod paths;
 mod pool;
+mod runtime;
 mod state;
 mod stream;
 mod task;
@@ -36,6 +37,9 @@ pub use handle::{Stack, WeakStack};
 pub use listener::StackListener;
 pub use paths::KnownPath;
 pub use pool::{Buffer, BufferPool};
+pub use runtime::NoRuntime;
+#[cfg(feature = "udp")]
+pub(crate) use runtime::current as current_runtime;
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream, Unanswered};
 pub use underlay::Underlay;
 

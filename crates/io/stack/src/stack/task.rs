@@ -14,14 +14,13 @@ use super::state::StackShared;
 
 /// Starts one task per receiver. The first one waits for the timer too.
 pub(super) fn spawn<R: Receive + 'static>(
+    runtime: &tokio::runtime::Handle,
     shared: &Arc<StackShared>,
     receive: impl IntoIterator<Item = R>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+) {
     for (index, receive) in receive.into_iter().enumerate() {
         runtime.spawn(run(Ending(shared.clone()), receive, index == 0));
     }
-    Ok(())
 }
 
 /// A task's share in the stack. When the task goes before the stack is over, it went with its runtime: whoever still holds the

@@ -18,7 +18,25 @@ pub enum UdpError {
     /// It was asked to listen.
     #[error("nobody can reach this stack, which only connects; expected one that is reachable")]
     OnlyConnects,
+    /// [`UdpOptions::mtu_bytes`](super::UdpOptions::mtu_bytes) is too small.
+    #[error("packets of {mtu_bytes} bytes are too small; expected mtu_bytes of {LEAST_MTU_BYTES} or more")]
+    MtuTooSmall {
+        /// What was asked for.
+        mtu_bytes: u16,
+    },
+    /// An interface of a path has an empty name.
+    #[error("the interface of a path has an empty name; expected that of an interface, or none")]
+    NamelessInterface,
+    /// Two paths have the same interface.
+    #[error("two paths have the interface {interface}; expected another one for each path")]
+    InterfaceTwice {
+        /// Its name.
+        interface: String,
+    },
 }
+
+/// What IPv6 asks of every link (RFC 8200 §5).
+pub(super) const LEAST_MTU_BYTES: u16 = 1280;
 
 impl UdpError {
     /// The one inside of an error.
@@ -33,6 +51,9 @@ impl From<UdpError> for io::Error {
         let kind = match error {
             UdpError::PortInUse { .. } => io::ErrorKind::AddrInUse,
             UdpError::OnlyConnects => io::ErrorKind::Unsupported,
+            UdpError::MtuTooSmall { .. } | UdpError::NamelessInterface | UdpError::InterfaceTwice { .. } => {
+                io::ErrorKind::InvalidInput
+            }
         };
         Self::new(kind, error)
     }

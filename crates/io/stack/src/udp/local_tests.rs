@@ -142,6 +142,35 @@ async fn addresses_are_those_that_the_program_has_used() {
 }
 
 #[tokio::test]
+async fn options_that_make_no_sense_are_refused() {
+    let here = Namespace::current().expect("this one");
+    let lo = || UdpPath { interface: Some("lo".into()), ..UdpPath::default() };
+    let refusals = [
+        (UdpOptions { mtu_bytes: 0, ..UdpOptions::default() }, "expected mtu_bytes of 1280 or more"),
+        (UdpOptions { mtu_bytes: 1279, ..UdpOptions::server() }, "expected mtu_bytes of 1280 or more"),
+        (
+            UdpOptions {
+                paths: vec![UdpPath { interface: Some(String::new()), ..lo() }],
+                ..UdpOptions::default()
+            },
+            "has an empty name; expected that of an interface, or none",
+        ),
+        (
+            UdpOptions { paths: vec![lo(), lo()], ..UdpOptions::default() },
+            "two paths have the interface lo; expected another one for each path",
+        ),
+    ];
+    for (options, text) in refusals {
+        let error = Stack::udp(&here, &options).expect_err("they make no sense");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(UdpError::of(&error).is_some() && error.to_string().ends_with(text), "{error}");
+    }
+    for mtu_bytes in [1280, u16::MAX] {
+        Stack::udp(&here, &UdpOptions { mtu_bytes, ..UdpOptions::default() }).expect("a stack");
+    }
+}
+
+#[tokio::test]
 async fn who_cannot_be_reached_there_does_not_listen() {
     let (server, options) = server(16_910);
     let error = client(&options).listen(([0, 0, 0, 0], PORT).into()).expect_err("a client");

@@ -60,7 +60,7 @@ use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_system::{Namespace, Netlink, SystemState};
 use port::Port;
 
-use crate::stack::{Stack, Underlay};
+use crate::stack::{Stack, Underlay, current_runtime};
 
 /// Longer than any path is silent.
 const NEVER: Duration = Duration::from_secs(1 << 32);
@@ -80,9 +80,10 @@ impl Stack {
     /// Must be called within a tokio runtime.
     ///
     /// Errors: [`io::ErrorKind::NotFound`] if none of the named interfaces is there, [`io::ErrorKind::AddrInUse`] if another
-    /// program has the UDP port.
+    /// program has the UDP port, [`io::ErrorKind::InvalidInput`] for options that make no sense; they hold a [`UdpError`].
     pub fn udp(namespace: &Namespace, options: &UdpOptions) -> io::Result<Self> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let runtime = current_runtime()?;
+        options.check()?;
         let mut endpoints = Vec::new();
         let (ports, names, named) = namespace.run(|| {
             let _entered = runtime.enter();
@@ -92,7 +93,7 @@ impl Stack {
             Ok::<_, io::Error>((ports, interface_names(options), named))
         })??;
         let mut connection = options.connection.clone();
-        Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes.max(1280));
+        Arc::make_mut(&mut connection.tcp).mtu_bytes = datagram::stack_mtu(options.mtu_bytes);
         let config = HostConfig { connection: Arc::new(connection), endpoints, ..HostConfig::default() };
         let shared = Arc::new(DriverShared::new(ports, names, options, &random()?));
         let stack =

@@ -1,5 +1,6 @@
 //! What a stack over UDP is to be.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use polypath_mptcp::ConnectionConfig;
 use polypath_system::{Link, Namespace, Netlink, SystemState};
 
+use super::error::{LEAST_MTU_BYTES, UdpError};
 use super::peers::PeerLimits;
 use crate::UplinkPreference;
 use crate::stack::default_connection;
@@ -43,7 +45,7 @@ pub struct UdpOptions {
     /// Silence after which a keep-alive keeps the bindings of translators. Default 15 s, half of what is common. A peer that was
     /// not heard to answer since the last segment is asked after a fifth of it.
     pub keep_alive: Option<Duration>,
-    /// Largest packet on every path, in bytes. Default 1500.
+    /// Largest packet on every path, in bytes: 1280 or more. Default 1500.
     pub mtu_bytes: u16,
     /// What connections get unless they bring their own.
     pub connection: ConnectionConfig,
@@ -87,6 +89,23 @@ impl UdpOptions {
         self.paths = std::iter::once(UdpPath::default()).chain(further).take(MOST_PATHS).collect();
         self.announces_interfaces = false;
         self.follows_uplinks = true;
+        Ok(())
+    }
+
+    /// Errors if some make no sense.
+    pub(super) fn check(&self) -> Result<(), UdpError> {
+        if self.mtu_bytes < LEAST_MTU_BYTES {
+            return Err(UdpError::MtuTooSmall { mtu_bytes: self.mtu_bytes });
+        }
+        let mut known = HashSet::new();
+        for interface in self.paths.iter().filter_map(|path| path.interface.as_deref()) {
+            if interface.is_empty() {
+                return Err(UdpError::NamelessInterface);
+            }
+            if !known.insert(interface) {
+                return Err(UdpError::InterfaceTwice { interface: interface.into() });
+            }
+        }
         Ok(())
     }
 }
