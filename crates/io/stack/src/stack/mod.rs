@@ -42,6 +42,8 @@ pub use runtime::NoRuntime;
 pub(crate) use runtime::current as current_runtime;
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream, Unanswered};
 pub use underlay::Underlay;
+#[cfg(feature = "udp")]
+pub(crate) use underlay::lacks_family;
 
 use crate::keepalive::Keepalive;
 

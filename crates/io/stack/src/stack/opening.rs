@@ -15,7 +15,8 @@ use crate::connect_options::ConnectOptions;
 impl Stack {
     /// Opens a connection, from the address that `options` name or else from the first path of the remote's family.
     ///
-    /// Errors: [`io::ErrorKind::ConnectionRefused`], [`io::ErrorKind::TimedOut`], and what the driver says.
+    /// Errors: [`io::ErrorKind::ConnectionRefused`], [`io::ErrorKind::TimedOut`], [`io::ErrorKind::NetworkUnreachable`] if no path has
+    /// an address of the remote's family, and what the driver says.
     pub async fn connect(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<StackStream> {
         options.in_time(remote, self.expected_of_peers(), self.open(remote, options)).await
     }
@@ -44,6 +45,7 @@ impl Stack {
             Ok::<_, io::Error>(id)
         })??;
         let stream = StackStream::new(self.clone(), id);
+        self.shared.underlay(|underlay| underlay.may_reach(dialled)).transpose()?;
         stream.connected().await.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 io::Error::new(error.kind(), format!("{remote} refused the connection"))

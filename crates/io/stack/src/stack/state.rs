@@ -24,7 +24,7 @@ use super::path_names::PathNames;
 use super::path_wishes::PathWishes;
 use super::pool::BufferPool;
 use super::timer::{Armed, Timer};
-use super::underlay::Underlay;
+use super::underlay::{Underlay, lacks_family};
 use crate::peer_list::PeerList;
 use crate::tally::{Fallback, Tally};
 
@@ -475,12 +475,11 @@ impl State {
         let own = &self.host.config().endpoints;
         let of_family = own.iter().filter(|path| path.addr.is_ipv4() == remote.is_ipv4());
         of_family.min_by_key(|path| (path.backup, path.priority)).map(|path| path.addr).ok_or_else(|| {
-            let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
-            let text = match own.is_empty() {
-                true => "this stack has no paths to connect over: it only listens".into(),
-                false => format!("no path has an {family} address, which {remote} needs"),
-            };
-            io::Error::new(io::ErrorKind::NetworkUnreachable, text)
+            let text = "this stack has no paths to connect over: it only listens";
+            match own.is_empty() {
+                true => io::Error::new(io::ErrorKind::NetworkUnreachable, text),
+                false => lacks_family(remote),
+            }
         })
     }
 

@@ -1,6 +1,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::{fmt, io};
 
+/// No path has an address of the family of `remote`.
+pub(crate) fn lacks_family(remote: SocketAddr) -> io::Error {
+    let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
+    let text = format!("no path has an {family} address, which {remote} needs");
+    io::Error::new(io::ErrorKind::NetworkUnreachable, text)
+}
+
 /// The network below a stack: what lies between it and the addresses that its peers see.
 pub trait Underlay: fmt::Debug + Send {
     /// The stack's own address for one at which somebody wants to listen.
@@ -28,6 +35,13 @@ pub trait Underlay: fmt::Debug + Send {
     fn starts_at(&self, remote: SocketAddr) -> io::Result<Option<IpAddr>> {
         let _ = remote;
         Ok(None)
+    }
+
+    /// Whether a peer may answer that was dialled just now. Errors: [`io::ErrorKind::NetworkUnreachable`] if there is no way to it,
+    /// and none is awaited.
+    fn may_reach(&self, dialled: SocketAddr) -> io::Result<()> {
+        let _ = dialled;
+        Ok(())
     }
 
     /// The address by which peers on the way know one of the stack's own.

@@ -178,6 +178,13 @@ impl DriverShared {
         self.ports.iter().find(|port| port.path == Some(path) && port.is_v4 == is_v4)
     }
 
+    /// There may be no way at all to addresses of a family: the kernel has had no route for some, or no sockets.
+    pub(super) fn may_lack_family(&self, is_v4: bool) -> bool {
+        let mut of_family =
+            self.ports.iter().filter(|port| port.path.is_some() && port.is_v4 == is_v4).peekable();
+        of_family.peek().is_none() || of_family.any(Port::take_no_route)
+    }
+
     /// Keeps bindings of translators alive on paths in use that were silent for `silence`.
     pub(super) fn keep_alive(&self, silence: Duration) {
         if self.traffic().own.is_empty() {

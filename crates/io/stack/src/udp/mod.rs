@@ -41,6 +41,7 @@ mod route;
 mod secrets;
 #[cfg(test)]
 mod tests;
+mod uplinks;
 mod waiting;
 
 use std::io;
@@ -59,8 +60,9 @@ use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_system::{Namespace, Netlink, SystemState};
 use port::Port;
+use uplinks::Uplinks;
 
-use crate::stack::{Stack, Underlay, current_runtime};
+use crate::stack::{Stack, Underlay, current_runtime, lacks_family};
 
 /// Longer than any path is silent.
 const NEVER: Duration = Duration::from_secs(1 << 32);
@@ -104,6 +106,7 @@ impl Stack {
             is_reachable: options.is_reachable,
             port: options.port,
             namespace: namespace.clone(),
+            uplinks: Uplinks::of(options),
         }));
         tokio::spawn(named.follow(namespace.clone(), Arc::downgrade(&shared)));
         // Without keep-alives, paths that nothing uses are forgotten all the same.
@@ -216,6 +219,7 @@ struct Encapsulation {
     /// The UDP port of peers.
     port: u16,
     namespace: Namespace,
+    uplinks: Uplinks,
 }
 
 impl Underlay for Encapsulation {
@@ -264,6 +268,15 @@ impl Underlay for Encapsulation {
 
     fn dials(&self, remote: SocketAddr) -> SocketAddr {
         SocketAddr::new(stack_addr(remote.ip()), remote.port())
+    }
+
+    fn may_reach(&self, dialled: SocketAddr) -> io::Result<()> {
+        let remote = SocketAddr::new(network_addr(dialled.ip()), dialled.port());
+        if !self.shared.may_lack_family(remote.is_ipv4()) {
+            return Ok(());
+        }
+        let state = self.namespace.run(|| SystemState::read(&Netlink::new()?))??;
+        if self.uplinks.lack_family(&state, remote.is_ipv4()) { Err(lacks_family(remote)) } else { Ok(()) }
     }
 
     fn peer_at(&self, peer: SocketAddr) -> SocketAddr {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::task::{Context, Waker};
 
@@ -117,6 +117,12 @@ impl Port {
         self.socket.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the kernel has had no route for a datagram since this was asked the last time.
+    pub(super) fn take_no_route(&self) -> bool {
+        let current = self.current();
+        current.as_ref().is_some_and(|socket| socket.had_no_route.swap(false, Ordering::Relaxed))
+    }
+
     /// As [`PortSocket::send`]. Without a socket the datagrams are lost.
     pub(super) fn send(
         &self,
@@ -147,6 +153,8 @@ pub(super) struct PortSocket {
     pub(super) state: UdpSocketState,
     /// Bound to an interface that is not the loopback.
     is_off_loopback: bool,
+    /// The kernel has had no route for a datagram.
+    had_no_route: AtomicBool,
 }
 
 impl PortSocket {
@@ -185,7 +193,7 @@ impl PortSocket {
             state.enable_transport_errors((&socket).into())?;
         }
         let is_off_loopback = interface.is_some_and(|name| name != "lo");
-        Ok(Self { socket, state, is_off_loopback })
+        Ok(Self { socket, state, is_off_loopback, had_no_route: AtomicBool::new(false) })
     }
 
     /// Sends datagrams of `size` bytes each, or one. Never waits: whether there is room, the kernel says, since tokio knows of a
@@ -217,6 +225,10 @@ impl PortSocket {
         match sent {
             // No room, or no way just now: the datagrams are lost as they may be anywhere on their way.
             Err(error) if is_fatal(&error) => Err(error),
+            Err(error) if has_no_route(&error) => {
+                self.had_no_route.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -262,4 +274,8 @@ impl PortSocket {
 /// The socket itself is of no use. An address with which the kernel can do nothing does not make it so: peers announce them.
 pub(super) fn is_fatal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT))
+}
+
+fn has_no_route(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL))
 }

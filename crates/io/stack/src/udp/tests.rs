@@ -60,6 +60,27 @@ async fn a_stack_that_only_listens_says_so_when_it_is_to_connect() {
     assert_eq!(error, "this stack has no paths to connect over: it only listens");
 }
 
+#[tokio::test]
+async fn a_peer_of_a_family_that_no_path_has_is_an_error_at_once() {
+    if !is_root_or_skip("stack over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(1).expect("namespaces");
+    let flush = ["-6", "addr", "flush", "dev", "path0", "scope", "global"];
+    testbed.client.run(|| Command::new("ip").args(flush).status()).unwrap().unwrap();
+    let path = UdpPath { interface: Some(Testbed::interface(0)), ..UdpPath::default() };
+    for paths in [vec![path], vec![UdpPath::default()]] {
+        let options = UdpOptions { paths, ..UdpOptions::default() };
+        let client = Stack::udp(&testbed.client, &options).expect("a stack");
+        let to = SocketAddr::from((Testbed::server_v6(0), PORT));
+        let connected = client.connect(to, &ConnectOptions::default()).await;
+        let error = connected.expect_err("there is no IPv6");
+        assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
+        assert_eq!(error.to_string(), format!("no path has an IPv6 address, which {to} needs"));
+        assert!(client.connections().is_empty());
+    }
+}
+
 async fn pair(client: &Stack, server: &Stack, to: IpAddr) -> (StackStream, StackStream) {
     let listener = server.listen(([0, 0, 0, 0], PORT).into()).expect("a listener");
     let options = ConnectOptions::default();
