@@ -9,6 +9,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 #[cfg(feature = "netlink")]
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use super::in_context::in_context;
+
 /// A network namespace. It has no name and vanishes with the last handle, process and socket in it, so that nothing
 /// stays behind whatever happens.
 #[derive(Clone, Debug)]
@@ -43,7 +45,9 @@ impl Namespace {
 
     /// The namespace behind a file like `/proc/PID/ns/net` or `/run/netns/NAME`.
     pub fn open(path: &str) -> io::Result<Self> {
-        Ok(Self { handle: Arc::new(File::open(path)?.into()) })
+        let file = File::open(path)
+            .map_err(|error| in_context(format!("can't open the network namespace {path}"), error))?;
+        Ok(Self { handle: Arc::new(file.into()) })
     }
 
     /// Moves this thread, and what it starts from now on, into the namespace.
@@ -99,6 +103,13 @@ mod tests {
     use polypath_testbed::is_root_or_skip;
 
     use super::*;
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_told_by_its_path() {
+        let error = Namespace::open("/nowhere/blue").expect_err("it is not there");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().starts_with("can't open the network namespace /nowhere/blue: "), "{error}");
+    }
 
     #[test]
     fn a_thread_enters_another_namespace_and_its_own() {
