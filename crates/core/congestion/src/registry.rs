@@ -13,7 +13,8 @@ use crate::wvegas::WVegas;
 
 /// A congestion control by name: `reno`, `cubic`, `lia`. [`Named::build_for`] makes one instance, for one subflow.
 ///
-/// A new one is one file and one line in [`Policy::ALL`].
+/// A program makes its own with [`Policy::new`], or with [`Policy::from_fn`] from a closure, which carries what it needs. A new one of
+/// ours is one file and one line in [`Policy::ALL`].
 pub type Policy = Named<Algorithms>;
 
 /// A name that is no congestion control's.

@@ -55,7 +55,10 @@ impl Connection {
             subflow.tcp.halve_window(ssthresh);
         }
         let target = candidates.iter().find(|candidate| candidate.id == decision.subflow);
-        let Some(target) = target else { return false };
+        let Some(target) = target else {
+            debug_assert!(false, "a scheduler named {:?}, which is not in its view", decision.subflow);
+            return false;
+        };
         let Some(position) = self.subflows.position(target.id) else { return false };
         let Some(subflow) = self.subflows.get(position) else { return false };
         let portion = Portion::new((&self.stream, &self.scheduling), subflow, target, decision.limit_bytes);

@@ -5,7 +5,8 @@ use polypath_units::named::{self, Kind, Named};
 
 /// A path manager by name, with its parameter if it has one: `endpoints`, `ndiffports`, `ndiffports:4`.
 ///
-/// A new one is one file and one line in [`Policy::ALL`].
+/// A program makes its own with [`Policy::new`], or with [`Policy::from_fn`] from a closure, which carries what it needs. A new one of
+/// ours is one file and one line in [`Policy::ALL`].
 pub type Policy = Named<PathManagers>;
 
 /// A name that is no path manager's, or a parameter that makes no sense.

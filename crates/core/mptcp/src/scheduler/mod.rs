@@ -36,6 +36,8 @@ pub trait Scheduler: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// Picks a subflow, then the data for it. `None` waits for the next acknowledgment, write or timer.
+    ///
+    /// A subflow that is not in the view is a mistake: builds with debug assertions panic, others take it as `None`.
     fn select(&mut self, view: &View<'_>) -> Option<Decision>;
 
     /// `len_bytes` from `seq` on went to this subflow: what became of a decision.

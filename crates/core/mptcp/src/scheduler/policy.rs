@@ -8,7 +8,8 @@ use polypath_units::named::{self, Kind, Named};
 
 /// A scheduler by name, with its parameter if it has one: `blest`, `lowest-rtt-bm`, `lowest-rtt-bm:2.5`.
 ///
-/// A new one is one file and one line in [`Policy::ALL`].
+/// A program makes its own with [`Policy::new`], or with [`Policy::from_fn`] from a closure, which carries what it needs. A new one of
+/// ours is one file and one line in [`Policy::ALL`].
 pub type Policy = Named<Schedulers>;
 
 /// A name that is no scheduler's, or a parameter that makes no sense.

@@ -546,3 +546,26 @@ fn announced_addresses_that_cannot_be_right_are_ignored() {
         );
     }
 }
+
+/// Names a subflow that nobody has.
+#[derive(Debug)]
+struct Astray;
+
+impl crate::scheduler::Scheduler for Astray {
+    fn name(&self) -> &'static str {
+        "astray"
+    }
+
+    fn select(&mut self, _: &crate::scheduler::View<'_>) -> Option<crate::scheduler::Decision> {
+        Some(crate::scheduler::Decision::send(crate::SubflowId(77), crate::scheduler::Data::New))
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "which is not in its view")]
+fn a_scheduler_that_names_a_subflow_that_is_not_there_is_told_in_debug_builds() {
+    let scheduler = crate::scheduler::Policy::new("astray", |_| std::boxed::Box::new(Astray));
+    let client = ConnectionConfig { scheduler, ..config(MptcpVersion::V1, false) };
+    Network::new(&[10], client, config(MptcpVersion::V1, false), 1).exchange(1000, 0, MINUTE);
+}
