@@ -98,7 +98,7 @@ pub use polypath_stack::engine::{
 pub use polypath_stack::engine::{KernelEngine, KernelListener, KernelStream};
 #[doc(inline)]
 pub use polypath_stack::stack::{
-    OwnedReadHalf, OwnedWriteHalf, Stack, StackEnded, StackListener, StackStream, Unanswered,
+    NoRuntime, OwnedReadHalf, OwnedWriteHalf, Stack, StackEnded, StackListener, StackStream, Unanswered,
 };
 #[cfg(feature = "udp")]
 #[doc(inline)]

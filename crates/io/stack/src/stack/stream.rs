@@ -202,8 +202,13 @@ impl StackStream {
         })
     }
 
-    fn finish_writing(&self) {
-        self.stack.shared.tell(|state, now| state.host.shutdown(now, self.id));
+    /// Errors: the stack has ended before the connection, so the peer will not hear of this end.
+    fn finish_writing(&self) -> io::Result<()> {
+        self.stack.shared.with(|state, now| {
+            state.host.shutdown(now, self.id);
+            let closed = state.stream(self.id).and_then(|stream| stream.closed);
+            if closed == Some(CloseReason::Finished) { Ok(()) } else { state.check() }
+        })?
     }
 
     /// Two halves that can be used by different tasks. Dropping the writing half ends this side's stream.
@@ -282,8 +287,7 @@ impl AsyncWrite for StackStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.finish_writing();
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.finish_writing())
     }
 }
 
@@ -334,13 +338,13 @@ impl AsyncWrite for OwnedWriteHalf {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.finish_writing();
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.stream.finish_writing())
     }
 }
 
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
-        self.stream.finish_writing();
+        // The other half tells why.
+        let _ = self.stream.finish_writing();
     }
 }

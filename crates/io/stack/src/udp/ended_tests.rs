@@ -53,6 +53,7 @@ async fn all_have_ended(held: Held, far: StackStream) {
     let Held { client, mut near, server, listener } = held;
     assert_eq!(ends(near.read_u8()).await, StackEnded::Runtime);
     assert_eq!(ends(near.write_all(&vec![1; 10 << 20])).await, StackEnded::Runtime);
+    assert_eq!(ends(near.shutdown()).await, StackEnded::Runtime);
     assert_eq!(ends(listener.accept()).await, StackEnded::Runtime);
     let at = ([127, 0, 0, 1], PORT + 1).into();
     assert_eq!(ends(client.connect(at, &ConnectOptions::default())).await, StackEnded::Runtime);
@@ -114,6 +115,7 @@ async fn a_policy_that_panics_ends_the_stack_and_not_the_program() {
         let why = StackEnded::Panic("no decision is left".into());
         assert_eq!(ends(near.write_all(&vec![1; 10 << 20])).await, why);
         assert_eq!(ends(near.read_u8()).await, why);
+        assert_eq!(ends(near.shutdown()).await, why);
         let at = ([127, 0, 0, 1], PORT).into();
         assert_eq!(ends(client.connect(at, &ConnectOptions::default())).await, why);
         peer.await.expect("the peer is told");

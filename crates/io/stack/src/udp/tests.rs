@@ -136,6 +136,27 @@ async fn a_path_is_used_no_more_once_its_budget_is_spent() {
 }
 
 #[tokio::test]
+async fn a_drain_does_not_wait_for_a_path_that_died() {
+    if !is_root_or_skip("draining over UDP") {
+        return;
+    }
+    let testbed = Testbed::new(2).expect("namespaces");
+    let (client, server) = (client(&testbed), server(&testbed));
+    let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
+    while near.connection_info().expect("it lives").subflows.len() < 2 {
+        exchange(&mut near, &mut far, 100_000).await;
+    }
+    let cut = ["link", "set", "path1", "down"];
+    testbed.server.run(|| Command::new("ip").args(cut).status()).unwrap().unwrap();
+    drop((near, far));
+    let drained = async { tokio::join!(client.drain(Duration::MAX), server.drain(Duration::MAX)) };
+    // Its FINs are sent for a minute.
+    let drained = tokio::time::timeout(Duration::from_secs(20), drained).await;
+    assert_eq!(drained.expect("both ends have all"), (true, true));
+    assert!(!client.flows().is_empty(), "there is a subflow whose FIN nobody acknowledges");
+}
+
+#[tokio::test]
 async fn a_change_of_address_does_not_end_a_connection() {
     if !is_root_or_skip("roaming") {
         return;
