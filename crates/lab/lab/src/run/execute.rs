@@ -43,7 +43,7 @@ struct Done {
     cost: u64,
     key: RunKey,
     outcome: Result<Outcome, ExecuteError>,
-    /// Says that it is stored.
+    /// Says that it is stored; dropped when it can't be, which wakes who waits.
     stored: mpsc::Sender<()>,
 }
 
@@ -92,13 +92,14 @@ pub fn execute(
         for _ in 0..threads.get().min(jobs.len()) {
             let (sender, jobs, next, failed) = (sender.clone(), &jobs, &next, &failed);
             scope.spawn(move || {
-                let (stored, is_stored) = mpsc::channel();
                 while !stop.load(Ordering::Relaxed)
                     && !failed.load(Ordering::Relaxed)
                     && let Some((cost, job)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
                 {
                     let outcome = backend.run(job).map_err(|error| refused(job, error));
-                    let done = Done { cost: *cost, key: job.key, outcome, stored: stored.clone() };
+                    // The only sender goes along: if it is lost, this does not wait for ever.
+                    let (stored, is_stored) = mpsc::channel();
+                    let done = Done { cost: *cost, key: job.key, outcome, stored };
                     // Nothing new begins before this is safe, so that a kill loses one run a thread at most.
                     if sender.send(done).is_err() || is_stored.recv().is_err() {
                         break;
@@ -118,4 +119,51 @@ pub fn execute(
         }
         Ok(done_runs == runs)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_config::Policies;
+
+    use super::*;
+    use crate::experiment::Form;
+
+    const TEXT: &str = r#"
+name = "one"
+title = "One set"
+repeats = 6
+metrics = ["goodput"]
+[[sets]]
+name = "one"
+paths = [{ rate = "1mbit", rtt = "20ms", queue = "50ms" }, { rate = "1mbit", rtt = "20ms", queue = "50ms" }]
+[traffic]
+kind = "bulk"
+duration = "1s"
+[[variants]]
+name = "LIA"
+"#;
+
+    /// Can do nothing.
+    struct Broken;
+
+    impl Backend for Broken {
+        fn check(&self, _job: &Job) -> Result<(), BackendError> {
+            Ok(())
+        }
+
+        fn run(&self, _job: &Job) -> Result<Outcome, BackendError> {
+            Err(BackendError::Failed("broken".into()))
+        }
+    }
+
+    #[test]
+    fn an_error_ends_all_threads() {
+        let experiment = Experiment::parse("one.toml", TEXT, Form::Full, &Policies::default()).unwrap();
+        let out = tempfile::tempdir().unwrap();
+        let mut store = Store::open(out.path(), &experiment, "1").unwrap();
+        let (three, never) = (NonZeroUsize::new(3).unwrap(), AtomicBool::new(false));
+        let error = execute(&experiment, &Broken, &mut store, three, &never, &mut ()).unwrap_err();
+        assert_eq!(error.to_string(), "set 1, LIA: broken");
+        assert!(store.runs().is_empty());
+    }
 }

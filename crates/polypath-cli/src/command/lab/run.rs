@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form};
 use polypath_lab::result::Store;
-use polypath_lab::run::{Backend, Progress, Simulator, check, execute};
+use polypath_lab::run::{Backend, ExecuteError, Progress, Simulator, check, execute};
 
 use super::{only, show};
 use crate::command::{Failure, build, complain, standard_input};
@@ -114,11 +114,19 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let never = AtomicBool::new(false);
     let result = execute(&experiment, backend, &mut store, jobs, &never, &mut Bar(bar.clone()));
     bar.finish_and_clear();
-    if !store.manifest().complete {
-        store.add_wall_time(started.elapsed().as_secs_f64()).map_err(Failure::run)?;
-    }
-    if result.map_err(Failure::run)? {
-        store.complete(&experiment).map_err(Failure::run)?;
+    let wall_time = match store.manifest().complete {
+        true => Ok(()),
+        false => store.add_wall_time(started.elapsed().as_secs_f64()),
+    };
+    // Why the runs ended is what a person needs to know first.
+    let is_complete = result.map_err(|error| match error {
+        // As where the folder can't be made: another --out helps.
+        ExecuteError::Store(_) => Failure::input(error),
+        _ => Failure::run(error),
+    })?;
+    wall_time.map_err(Failure::input)?;
+    if is_complete {
+        store.complete(&experiment).map_err(Failure::input)?;
     }
     show::show(policies, store.dir(), arguments.json, 0, arguments.quiet)
 }
