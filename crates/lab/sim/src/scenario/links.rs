@@ -162,12 +162,19 @@ fn queue(limit: Limit) -> QueueLimit {
     }
 }
 
+/// What every link carries (RFC 791 §3.2).
+const MIN_MTU_BYTES: u16 = 68;
+
 fn link_config(
     source: Source<'_>,
     policies: &Policies,
     place: &str,
     direction: &DirectionFile,
 ) -> Result<LinkConfig, FileError> {
+    if let Some(mtu_bytes) = direction.mtu.filter(|bytes| *bytes < MIN_MTU_BYTES) {
+        let message = format!("is {mtu_bytes}; expected {MIN_MTU_BYTES} bytes or more");
+        return Err(source.wrong(format!("{place}.mtu"), message));
+    }
     let mut config = LinkConfig {
         rate: direction.rate.map(|rate| rate.0),
         delay: direction.delay.map_or(Duration::ZERO, |delay| delay.0),
