@@ -10,19 +10,17 @@ use crate::scenario::{Series, SubflowResult, SubflowSeries};
 /// A stream's goodput over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRecorder {
-    last: Option<(Instant, u64)>,
+    received_bytes: u64,
     series: Series,
 }
 
 impl StreamRecorder {
-    /// So many bytes have arrived by `now`.
-    pub(crate) fn sample(&mut self, now: Instant, received_bytes: u64) {
-        if let Some((since, bytes)) = self.last {
-            let rate = BitRate::from_bytes_over(received_bytes - bytes, now.since(since));
-            self.series.time_s.push(now.as_secs_f64());
-            self.series.goodput_bps.push(rate.as_bps() as f64);
-        }
-        self.last = Some((now, received_bytes));
+    /// So many bytes have arrived by `now`; the sample before was at `since`, and nothing had arrived at the start.
+    pub(crate) fn sample(&mut self, since: Instant, now: Instant, received_bytes: u64) {
+        let rate = BitRate::from_bytes_over(received_bytes - self.received_bytes, now.since(since));
+        self.series.time_s.push(now.as_secs_f64());
+        self.series.goodput_bps.push(rate.as_bps() as f64);
+        self.received_bytes = received_bytes;
     }
 
     pub(crate) fn into_series(self) -> Series {
@@ -39,12 +37,15 @@ pub(crate) struct SubflowRecorder {
 #[derive(Clone, Debug)]
 struct Recorded {
     tuple: FourTuple,
-    last: Option<(Instant, u64)>,
+    /// What it was like when it was last seen, if that was after the sample before.
+    seen: Option<polypath_tcp::Info>,
+    sampled_acked_bytes: u64,
     result: SubflowResult,
 }
 
 impl SubflowRecorder {
-    pub(crate) fn sample(&mut self, now: Instant, info: &StackInfo) {
+    /// What the subflows are like now. One that is gone by the next sample has this for its last point.
+    pub(crate) fn see(&mut self, info: &StackInfo) {
         for subflow in &info.subflows {
             let known = self
                 .subflows
@@ -53,25 +54,33 @@ impl SubflowRecorder {
             let index = known.unwrap_or_else(|| {
                 self.subflows.push(Recorded {
                     tuple: subflow.tuple,
-                    last: None,
-                    result: SubflowResult { id: id_of(subflow).0, ..SubflowResult::default() },
+                    seen: None,
+                    sampled_acked_bytes: 0,
+                    result: SubflowResult::default(),
                 });
                 self.subflows.len() - 1
             });
             let recorded = &mut self.subflows[index];
-            let mut series = std::mem::take(&mut recorded.result.series);
-            let tcp = &subflow.tcp;
-            let (since, bytes) = recorded.last.unwrap_or((now, 0));
-            let span = now.since(since);
-            let rate = BitRate::from_bytes_over(tcp.bytes_acked.saturating_sub(bytes), span);
-            let SubflowSeries { time_s, throughput_bps, cwnd_bytes, srtt_ms, in_flight_bytes } = &mut series;
+            let series = std::mem::take(&mut recorded.result.series);
+            recorded.seen = Some(subflow.tcp.clone());
+            recorded.result = SubflowResult { series, ..SubflowResult::from(subflow) };
+        }
+    }
+
+    /// A point for each subflow that was seen since the sample before, which was at `since`.
+    pub(crate) fn sample(&mut self, since: Instant, now: Instant) {
+        for recorded in &mut self.subflows {
+            let Some(tcp) = recorded.seen.take() else { continue };
+            let acked_bytes = tcp.bytes_acked.saturating_sub(recorded.sampled_acked_bytes);
+            let rate = BitRate::from_bytes_over(acked_bytes, now.since(since));
+            let SubflowSeries { time_s, throughput_bps, cwnd_bytes, srtt_ms, in_flight_bytes } =
+                &mut recorded.result.series;
             time_s.push(now.as_secs_f64());
             throughput_bps.push(rate.as_bps() as f64);
             cwnd_bytes.push(tcp.cwnd_bytes);
             srtt_ms.push(tcp.srtt.as_millis_f64());
             in_flight_bytes.push(tcp.in_flight_bytes);
-            recorded.last = Some((now, tcp.bytes_acked));
-            recorded.result = SubflowResult { series, ..SubflowResult::from(subflow) };
+            recorded.sampled_acked_bytes = tcp.bytes_acked;
         }
     }
 

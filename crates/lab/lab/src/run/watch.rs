@@ -45,13 +45,20 @@ impl Watch {
 
     fn run_until(&mut self, network: &mut Network, end: Instant) {
         while self.next <= end {
-            network.run_until(self.next);
+            self.run_on(network, self.next);
             if let Some(recording) = &mut self.recording {
                 recording.sample(network);
             }
             self.next += SAMPLE_INTERVAL;
         }
-        network.run_until(end);
+        self.run_on(network, end);
+    }
+
+    fn run_on(&mut self, network: &mut Network, end: Instant) {
+        match &mut self.recording {
+            Some(recording) => recording.run_until(network, end),
+            None => network.run_until(end),
+        }
     }
 
     fn finish(&mut self, network: &mut Network, seed: u64) {

@@ -255,6 +255,11 @@ impl Network {
 
     /// Runs to `end`, events at `end` included, and leaves the clock there.
     pub fn run_until(&mut self, end: Instant) {
+        self.run_until_or(end, |_| false);
+    }
+
+    /// The same, but stops after an event that `is_enough` says is enough; true if it did, with the clock at that event.
+    pub(crate) fn run_until_or(&mut self, end: Instant, mut is_enough: impl FnMut(&Self) -> bool) -> bool {
         let first_channel = self.nodes.len();
         let first_boxes = first_channel + self.fabric.channel_count();
         let agenda = self.fabric.agenda_source();
@@ -278,8 +283,12 @@ impl Network {
             if !self.fabric.inbox.is_empty() {
                 self.empty_inbox();
             }
+            if is_enough(self) {
+                return true;
+            }
         }
         self.fabric.now = self.fabric.now.max(end);
+        false
     }
 
     #[cold]

@@ -39,16 +39,34 @@ pub struct Recorded {
 struct Samples {
     stream: StreamRecorder,
     subflows: SubflowRecorder,
+    /// All of it has arrived, and the sender knows.
+    has_ended: bool,
 }
 
 impl Samples {
-    fn sample(&mut self, network: &mut Network, sender: TrafficEnd, receiver: TrafficEnd) {
+    fn sample(&mut self, network: &mut Network, since: Instant, sender: TrafficEnd, receiver: TrafficEnd) {
         let now = network.now();
-        self.stream.sample(now, network.report(receiver).received_bytes);
+        self.stream.sample(since, now, network.report(receiver).received_bytes);
         if let Some(info) = network.connection_info(sender) {
-            self.subflows.sample(now, &info);
+            self.subflows.see(&info);
             network.note_subflows(&info);
         }
+        self.subflows.sample(since, now);
+    }
+
+    /// All of it has arrived, and the last that its sender hears of that is on its way.
+    fn is_ending(&self, network: &Network, receiver: TrafficEnd) -> bool {
+        !self.has_ended && network.report(receiver).peer_finished_at.is_some()
+    }
+
+    /// The subflows are gone soon, and with them what they have done.
+    fn see_end(&mut self, network: &Network, sender: TrafficEnd) {
+        let info = network.connection_info(sender).unwrap_or_default();
+        self.subflows.see(&info);
+        self.has_ended = info
+            .subflows
+            .iter()
+            .all(|subflow| subflow.tcp.in_flight_bytes == 0 && subflow.tcp.lost_bytes == 0);
     }
 }
 
@@ -57,6 +75,24 @@ struct Running {
     what: Recorded,
     upload: Samples,
     download: Samples,
+}
+
+impl Running {
+    /// The directions that are used, each with its sender and its receiver.
+    fn used(&mut self) -> impl Iterator<Item = (&mut Samples, TrafficEnd, TrafficEnd)> {
+        let Recorded { ends: Ends { opener, acceptor }, upload, download, .. } = self.what;
+        let both =
+            [(upload, &mut self.upload, opener, acceptor), (download, &mut self.download, acceptor, opener)];
+        both.into_iter()
+            .filter(|(is_used, ..)| *is_used)
+            .map(|(_, samples, sender, receiver)| (samples, sender, receiver))
+    }
+
+    fn is_ending(&self, network: &Network) -> bool {
+        let Recorded { ends: Ends { opener, acceptor }, upload, download, .. } = self.what;
+        upload && self.upload.is_ending(network, acceptor)
+            || download && self.download.is_ending(network, opener)
+    }
 }
 
 /// Name of a link, and its rate in each direction at the start.
@@ -71,13 +107,14 @@ struct Line {
 pub struct Recording {
     lines: Vec<Line>,
     running: Vec<Running>,
+    sampled_at: Instant,
 }
 
 impl Recording {
     /// Of a network that is about to be built.
     pub fn new(builder: &NetworkBuilder) -> Self {
         let lines = builder.lines().map(|(name, rates)| Line { name: name.to_string(), rates });
-        Self { lines: lines.collect(), running: Vec::new() }
+        Self { lines: lines.collect(), running: Vec::new(), sampled_at: Instant::ZERO }
     }
 
     /// Records a connection of it, too.
@@ -85,12 +122,28 @@ impl Recording {
         self.running.push(Running { what, upload: Samples::default(), download: Samples::default() });
     }
 
-    /// Looks at the connections now; gives the bytes that have arrived in all of them.
+    /// Runs to `end`, as [`Network::run_until`] does, and looks at each stream when it ends.
+    pub fn run_until(&mut self, network: &mut Network, end: Instant) {
+        let Self { running, .. } = self;
+        while network.run_until_or(end, |network| running.iter().any(|running| running.is_ending(network))) {
+            for (samples, sender, receiver) in running.iter_mut().flat_map(Running::used) {
+                if samples.is_ending(network, receiver) {
+                    samples.see_end(network, sender);
+                }
+            }
+        }
+    }
+
+    /// Looks at the connections now, if time has passed; gives the bytes that have arrived in all of them.
     pub fn sample(&mut self, network: &mut Network) -> u64 {
+        let since = std::mem::replace(&mut self.sampled_at, network.now());
+        let is_new = network.now() > since;
         let mut received_bytes = 0;
         for Running { what: Recorded { ends, .. }, upload, download } in &mut self.running {
-            upload.sample(network, ends.opener, ends.acceptor);
-            download.sample(network, ends.acceptor, ends.opener);
+            if is_new {
+                upload.sample(network, since, ends.opener, ends.acceptor);
+                download.sample(network, since, ends.acceptor, ends.opener);
+            }
             for end in [ends.opener, ends.acceptor] {
                 received_bytes += network.report(end).received_bytes;
             }
@@ -106,12 +159,13 @@ impl Recording {
             .all(|Running { what, .. }| is_over(what.ends.opener) && is_over(what.ends.acceptor))
     }
 
-    /// Ends the traces, and gives the results of the run with this name and seed.
+    /// Looks a last time, ends the traces, and gives the results of the run with this name and seed.
     ///
     /// # Errors
     /// A trace that can't be written.
-    pub fn finish(self, network: &mut Network, name: &str, seed: u64) -> io::Result<RunResult> {
-        let Self { lines, running } = self;
+    pub fn finish(mut self, network: &mut Network, name: &str, seed: u64) -> io::Result<RunResult> {
+        self.sample(network);
+        let Self { lines, running, .. } = self;
         let now = network.now();
         let trace_hash = format!("{:016x}", network.trace_hash().unwrap_or_default());
         if let Some(tracer) = network.take_tracer() {
@@ -186,7 +240,7 @@ fn stream_result(
     (sender, receiving): (TrafficEnd, NodeId),
     receiver: &TrafficReport,
 ) -> StreamResult {
-    let Samples { stream, subflows } = samples;
+    let Samples { stream, subflows, .. } = samples;
     let last = receiver.last_received_at;
     let complete = what.planned_bytes.is_some_and(|bytes| receiver.received_bytes >= bytes);
     let span = last.unwrap_or(what.start).since(what.start);
@@ -209,6 +263,7 @@ fn stream_result(
         planned_bytes: what.planned_bytes,
         bytes: receiver.received_bytes,
         intact: receiver.mismatch.is_none(),
+        last_arrived_at_s: last.map(Instant::as_secs_f64),
         completed_at_s: last.filter(|_| complete).map(Instant::as_secs_f64),
         goodput_bps: BitRate::from_bytes_over(receiver.received_bytes, span).as_bps() as f64,
         retransmitted_packets: subflows.iter().map(|subflow| subflow.retransmitted_packets).sum(),

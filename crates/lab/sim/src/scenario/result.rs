@@ -64,6 +64,8 @@ pub struct StreamResult {
     pub bytes: u64,
     /// Every byte that arrived was the right one.
     pub intact: bool,
+    /// When the last of them arrived, in seconds; absent if nothing did.
+    pub last_arrived_at_s: Option<f64>,
     /// When the last planned byte had arrived, in seconds; absent if it had not.
     pub completed_at_s: Option<f64>,
     /// Mean goodput from the opening of the connection to the last byte, in bits per second.
@@ -81,7 +83,7 @@ pub struct StreamResult {
 /// Goodput over time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Series {
-    /// End of each interval in seconds.
+    /// End of each interval in seconds; the first begins at 0.
     pub time_s: Vec<f64>,
     /// Mean goodput in the interval, in bits per second.
     pub goodput_bps: Vec<f64>,

@@ -34,7 +34,7 @@ pub(super) fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Ru
     }
     let end = Instant::ZERO + plan.duration;
     for at in sample_times(plan.sample_interval, end) {
-        network.run_until(at);
+        recording.run_until(&mut network, at);
         let received_bytes = recording.sample(&mut network);
         progress.at(at, end, received_bytes);
         if recording.is_over(&network) {

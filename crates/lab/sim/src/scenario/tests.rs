@@ -105,6 +105,12 @@ fn each_mistake_is_one_line_with_file_line_key_and_expectation() {
             "\"up\"",
             "wifi.toml:37: connections[0].direction: unknown variant `up`, expected one of `upload`",
         ),
+        ("limit = \"100p\"", "mtu = 0", "wifi.toml:32: links[1].mtu: is 0; expected 68 bytes or more"),
+        (
+            "{ rate = \"20mbit\" }",
+            "{ mtu = 67 }",
+            "wifi.toml:17: links[0].reverse.mtu: is 67; expected 68 bytes or more",
+        ),
         // Missing keys.
         ("duration = \"30s\"", "", "wifi.toml:1: missing field `duration`"),
         // References.
@@ -208,6 +214,46 @@ fn a_run_delivers_everything_over_both_paths_and_repeats_itself() {
     assert_eq!(json, serde_json::to_string(&scenario.run(&mut ()).unwrap()).unwrap());
     let other = parse(GOOD).unwrap().with_seed(8).run(&mut ()).unwrap();
     assert_ne!(result.trace_hash, other.trace_hash);
+}
+
+/// The bytes below a series of rates.
+fn area_bytes(time_s: &[f64], rates_bps: &[f64]) -> f64 {
+    let mut since_s = 0.0;
+    let areas = time_s.iter().zip(rates_bps).map(|(at_s, bps)| {
+        let span_s = at_s - since_s;
+        since_s = *at_s;
+        bps / 8.0 * span_s
+    });
+    areas.sum()
+}
+
+#[test]
+fn series_and_subflows_have_all_of_a_transfer_however_short() {
+    for (bytes, interval) in [(100_000, "100ms"), (100_000, "1s"), (2_000_000, "1s"), (2_000_000, "300ms")] {
+        for connection in ["", "mptcp = false\n"] {
+            let text = GOOD.replace("seed = 7", &format!("seed = 7\nsample-interval = \"{interval}\""));
+            let text = text.replace("bytes = \"2MB\"", &format!("bytes = \"{bytes}B\"\n{connection}"));
+            let result = parse(&text).unwrap().run(&mut ()).unwrap();
+            let connection = &result.connections[0];
+            for stream in [connection.upload.as_ref().unwrap(), connection.download.as_ref().unwrap()] {
+                let what = format!("{bytes} bytes, {interval}: {stream:?}");
+                assert_eq!(stream.bytes, bytes, "{what}");
+                assert_eq!(stream.last_arrived_at_s, stream.completed_at_s, "{what}");
+                let total = area_bytes(&stream.series.time_s, &stream.series.goodput_bps);
+                assert!((total - bytes as f64).abs() < 10.0, "{total} of {what}");
+                // All but what the last acknowledgment says, with which a subflow is gone.
+                let acked: u64 = stream.subflows.iter().map(|subflow| subflow.acked_bytes).sum();
+                assert!(acked + 2 * 1460 >= bytes, "{acked} of {what}");
+                for subflow in &stream.subflows {
+                    let (times_s, rates_bps) = (&subflow.series.time_s, &subflow.series.throughput_bps);
+                    let step_s = times_s[0].min(times_s.get(1).map_or(times_s[0], |next| next - times_s[0]));
+                    let total: f64 = rates_bps.iter().map(|bps| bps / 8.0 * step_s).sum();
+                    assert!((total - subflow.acked_bytes as f64).abs() < 100.0, "{total} of {what}");
+                }
+                assert!(stream.subflows[0].series.throughput_bps[0] > 0.0, "{what}");
+            }
+        }
+    }
 }
 
 /// Each write is the end of what was written: to copy all of them over the other path would double the traffic.

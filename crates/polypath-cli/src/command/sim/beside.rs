@@ -2,7 +2,7 @@
 
 use polypath_sim::scenario::{ConnectionResult, StreamResult};
 
-use super::stream::{last_arrival, longest_pause, megabytes};
+use super::stream::{longest_pause, megabytes};
 use crate::command::harmless;
 use crate::demo::{faster, seconds};
 
@@ -41,7 +41,7 @@ pub(super) fn comparison(stream: &StreamResult, is_upload: bool, alone: &[Alone]
         } else {
             format!("That is {} plain TCP over {which} ({rate}).", faster(stream.goodput_bps, bps))
         });
-        if let Some((_, pause_s)) = longest_pause(best.stream) {
+        if let Some((_, pause_s)) = longest_pause(best.connection, best.stream) {
             sentences.push(format!("There nothing arrived for {}.", seconds(pause_s)));
         }
     }
@@ -60,7 +60,7 @@ impl Beside<'_> {
         if self.stream.planned_bytes.is_some() {
             return is_short(self.stream);
         }
-        let went_on_s = last_arrival(other).unwrap_or(0.0) - last_arrival(self.stream).unwrap_or(0.0);
+        let went_on_s = other.last_arrived_at_s.unwrap_or(0.0) - self.stream.last_arrived_at_s.unwrap_or(0.0);
         self.why().is_some() || went_on_s >= STOPPED_S
     }
 
@@ -72,7 +72,7 @@ impl Beside<'_> {
     fn failure(&self) -> String {
         let link = harmless(self.link);
         let why = self.why().map_or(String::new(), |why| format!(": {}", harmless(why)));
-        let (arrived, last_s) = (megabytes(self.stream.bytes), last_arrival(self.stream));
+        let (arrived, last_s) = (megabytes(self.stream.bytes), self.stream.last_arrived_at_s);
         match (self.stream.planned_bytes, last_s) {
             (_, None) => format!("Plain TCP over {link} brought nothing{why}."),
             (Some(planned), Some(last_s)) => format!(

@@ -3,7 +3,7 @@
 use polypath_sim::scenario::{ConnectionResult, RunResult, StreamResult};
 
 use super::beside::{Alone, comparison};
-use super::stream::{last_arrival, longest_pause, megabytes};
+use super::stream::{longest_pause, megabytes};
 use crate::command::harmless;
 use crate::demo::{list, seconds};
 
@@ -57,7 +57,7 @@ fn describe(lines: &mut Vec<String>, connection: &ConnectionResult, alone: &[Alo
             lines.extend(paths(stream));
         }
         lines.extend(comparison(stream, is_upload, alone));
-        lines.push(pauses(stream));
+        lines.push(pauses(connection, stream));
         lines.push(format!("  {}", intact(stream)));
     }
     if let Some(why) = &connection.fell_back {
@@ -71,7 +71,7 @@ fn describe(lines: &mut Vec<String>, connection: &ConnectionResult, alone: &[Alo
 fn transfer(connection: &ConnectionResult, from: &str, to: &str, stream: &StreamResult) -> String {
     let over = if connection.mptcp { "" } else { " over plain TCP" };
     let arrived = megabytes(stream.bytes);
-    let (Some(opened_s), Some(last_s)) = (connection.opened_at_s, last_arrival(stream)) else {
+    let (Some(opened_s), Some(last_s)) = (connection.opened_at_s, stream.last_arrived_at_s) else {
         return format!("Nothing of {from} arrived at {to}{over}.");
     };
     let rate = format!("{:.1} Mbit/s", stream.goodput_bps / 1e6);
@@ -111,8 +111,8 @@ fn paths(stream: &StreamResult) -> Option<String> {
     }
 }
 
-fn pauses(stream: &StreamResult) -> String {
-    match longest_pause(stream) {
+fn pauses(connection: &ConnectionResult, stream: &StreamResult) -> String {
+    match longest_pause(connection, stream) {
         Some((from_s, pause_s)) => {
             format!("  Longest pause: {}, from {} on.", seconds(pause_s), seconds(from_s))
         }
@@ -164,6 +164,7 @@ mod tests {
             planned_bytes: Some(2_000_000),
             bytes: 2_000_000,
             intact: true,
+            last_arrived_at_s: Some(1.0),
             completed_at_s: Some(1.0),
             goodput_bps: 16e6,
             series: Series {
@@ -242,12 +243,70 @@ mod tests {
         // Without a plan, one that fell silent long before ours.
         let unlimited = StreamResult { planned_bytes: None, completed_at_s: None, ..stream() };
         let long = Series { time_s: vec![1.0, 2.0, 3.0], goodput_bps: vec![1e6, 1e6, 1e6] };
-        let ours = StreamResult { series: long.clone(), ..unlimited.clone() };
+        let ours = StreamResult { series: long.clone(), last_arrived_at_s: Some(3.0), ..unlimited.clone() };
         let ours = ConnectionResult { download: Some(ours), ..connection() };
         let text = said(&ours, &[alone("wifi", unlimited.clone())]);
         assert!(text.contains("  Plain TCP over wifi stopped at 1 s, after 2.0 MB."), "{text}");
-        let text = said(&ours, &[alone("wifi", StreamResult { series: long, ..unlimited })]);
+        let text = said(
+            &ours,
+            &[alone("wifi", StreamResult { series: long, last_arrived_at_s: Some(3.0), ..unlimited })],
+        );
         assert!(text.contains("as fast as plain TCP over the best path alone, wifi"), "{text}");
+    }
+
+    #[test]
+    fn what_arrived_before_the_first_sample_has_arrived() {
+        let series = Series { time_s: vec![1.0], goodput_bps: vec![16e6] };
+        let short = StreamResult {
+            series,
+            completed_at_s: Some(0.7),
+            last_arrived_at_s: Some(0.7),
+            subflows: Vec::new(),
+            ..stream()
+        };
+        let text = said(&ConnectionResult { download: Some(short), ..connection() }, &[]);
+        assert!(text.starts_with("server sent 2.0 MB to phone in 0.60 s: 16.0 Mbit/s."), "{text}");
+        assert!(text.contains("No pause of a quarter of a second or more."), "{text}");
+    }
+
+    #[test]
+    fn silence_behind_the_last_byte_is_a_pause_of_what_did_not_finish() {
+        let series = Series {
+            time_s: (1..=100).map(|tenth| f64::from(tenth) / 10.0).collect(),
+            goodput_bps: [vec![8e6; 4], vec![0.0; 96]].concat(),
+        };
+        let cut = StreamResult {
+            series,
+            bytes: 400_000,
+            completed_at_s: None,
+            last_arrived_at_s: Some(0.4),
+            ..stream()
+        };
+        let pause = |stream: StreamResult, closed: Option<(f64, &str)>| {
+            let ended = ConnectionResult {
+                closed: closed.map(|(_, why)| why.into()),
+                closed_at_s: closed.map(|(at_s, _)| at_s),
+                download: Some(stream),
+                ..connection()
+            };
+            let text = said(&ended, &[]);
+            text.lines().find(|line| line.contains("ause")).map(|line| line.trim().to_string())
+        };
+        let long = Some("Longest pause: 9.6 s, from 0.40 s on.".to_string());
+        let unlimited = StreamResult { planned_bytes: None, ..cut.clone() };
+        assert_eq!(pause(cut.clone(), None), long);
+        assert_eq!(pause(unlimited.clone(), None), long);
+        let timed_out = Some("Longest pause: 5.6 s, from 0.40 s on.".to_string());
+        assert_eq!(pause(cut.clone(), Some((6.0, "timed out"))), timed_out);
+        // It was told to stop.
+        let none = Some("No pause of a quarter of a second or more.".to_string());
+        assert_eq!(pause(unlimited, Some((0.5, "finished"))), none);
+        let nothing = StreamResult { bytes: 0, last_arrived_at_s: None, ..cut };
+        let nothing = StreamResult {
+            series: Series { goodput_bps: vec![0.0; 100], ..nothing.series.clone() },
+            ..nothing
+        };
+        assert_eq!(pause(nothing, None), Some("Longest pause: 9.9 s, from 0.10 s on.".to_string()));
     }
 
     #[test]
