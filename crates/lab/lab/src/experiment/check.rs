@@ -1,15 +1,14 @@
 //! What an experiment file means: names resolved, defaults filled in, contradictions found.
 
-use polypath_config::quantity::{Percent, Size, read};
 use polypath_config::{FileError, Policies, Source};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 
-use super::file::{
-    DesignFile, DesignWord, File, PathFile, PolicyFile, SweepFile, TopologyFile, TopologyWord,
-};
+use super::file::{DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord};
 use super::{
-    Experiment, Form, Metric, NamedSet, Setting, SweepPoint, Topology, Traffic, claims, defaults, reduced,
-    timeline, traffic::traffic,
+    Experiment, Form, Metric, NamedSet, Topology, Traffic, claims, defaults, reduced,
+    sweep::{self, buffer, initial},
+    timeline,
+    traffic::traffic,
 };
 use crate::design;
 use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
@@ -61,7 +60,9 @@ pub(super) fn check(
         return Err(source.wrong("traffic.kind", "a ring carries bulk transfers only; expected \"bulk\""));
     }
     let most_values = file.reduced.and_then(|reduced| reduced.points);
-    let points = points(source, &file.sweep, &traffic, paths, form, most_values)?;
+    sweep::check(source, &file)?;
+    let sweeps = sweep::read_all(source, &file.sweep, &traffic, paths)?;
+    let points = sweep::points(&sweeps, most_values.filter(|_| form == Form::Reduced));
     let (variants, baseline_variants) = variants(source, &file, paths, policies)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
@@ -93,7 +94,7 @@ pub(super) fn check(
         metrics,
         claims: Vec::new(),
     };
-    experiment.claims = claims::all(source, (file.published, file.expected), &experiment)?;
+    experiment.claims = claims::all(source, (file.published, file.expected), &experiment, &sweeps)?;
     Ok(experiment)
 }
 
@@ -258,106 +259,6 @@ fn points_of(
             design::orthogonal_array(levels, ranges, seed)
                 .map_err(|error| source.wrong("design.levels", format!("{error}; expected another number")))
         }
-    }
-}
-
-fn points(
-    source: Source<'_>,
-    sweeps: &[SweepFile],
-    traffic: &Traffic,
-    paths: usize,
-    form: Form,
-    most: Option<usize>,
-) -> Result<Vec<SweepPoint>, FileError> {
-    let mut points = vec![SweepPoint::default()];
-    for (index, sweep) in sweeps.iter().enumerate() {
-        let mut values: Vec<&String> = sweep.values.iter().collect();
-        if values.is_empty() {
-            return Err(source.wrong(format!("sweep[{index}].values"), "is empty; expected a value"));
-        }
-        if let (Form::Reduced, Some(most)) = (form, most)
-            && values.len() > most.max(1)
-        {
-            // First and last, and the rest evenly between them.
-            let last = values.len() - 1;
-            let most = most.max(1);
-            values = (0..most).map(|place| values[place * last / (most - 1).max(1)]).collect();
-        }
-        let mut longer = Vec::new();
-        for point in &points {
-            for text in &values {
-                let key = || format!("sweep[{index}].values");
-                let wrong = |message: String| source.wrong(key(), message);
-                let (setting, value) = match (sweep.parameter.as_str(), traffic) {
-                    ("buffer", _) => {
-                        let buffer = buffer(text).map_err(wrong)?;
-                        let bytes = if let Buffer::Bytes(bytes) = buffer { Some(bytes as f64) } else { None };
-                        (Setting::Buffer(buffer), bytes)
-                    }
-                    ("bytes", Traffic::Transfer { .. }) => {
-                        let Size(bytes) = read(text).map_err(wrong)?;
-                        (Setting::Bytes(bytes), Some(bytes as f64))
-                    }
-                    ("load", Traffic::Blocks { .. }) => {
-                        let Percent(load) = read(text).map_err(wrong)?;
-                        (Setting::Load(load), Some(load))
-                    }
-                    ("initial-path", _) => (Setting::Initial(initial(text, paths).map_err(wrong)?), None),
-                    ("loss", _) => {
-                        let Percent(loss) = read(text).map_err(wrong)?;
-                        (Setting::Loss(loss), Some(loss))
-                    }
-                    (name @ ("bytes" | "load"), _) => {
-                        let message = format!("this traffic has no {name}; expected another parameter");
-                        return Err(source.wrong(format!("sweep[{index}].parameter"), message));
-                    }
-                    (name, _) => {
-                        let known = ["buffer", "bytes", "load", "initial-path", "loss"];
-                        return Err(source.unknown(
-                            format!("sweep[{index}].parameter"),
-                            "parameter",
-                            name,
-                            known,
-                        ));
-                    }
-                };
-                let mut point = point.clone();
-                point.label = match point.label.is_empty() {
-                    true => (*text).clone(),
-                    false => format!("{}, {text}", point.label),
-                };
-                point.value = if index == 0 { value } else { point.value };
-                point.settings.push(setting);
-                longer.push(point);
-            }
-        }
-        points = longer;
-    }
-    Ok(points)
-}
-
-fn buffer(text: &str) -> Result<Buffer, String> {
-    match text {
-        "recommended" => Ok(Buffer::Recommended),
-        "stack" => Ok(Buffer::Stack),
-        _ => read::<Size>(text)
-            .map(|size| Buffer::Bytes(size.0))
-            .map_err(|error| format!("{error}, or \"recommended\" or \"stack\"")),
-    }
-}
-
-fn initial(text: &str, paths: usize) -> Result<InitialPath, String> {
-    match text {
-        "first" => Ok(InitialPath::Number(0)),
-        "best" => Ok(InitialPath::Best),
-        "worst" => Ok(InitialPath::Worst),
-        "random" => Ok(InitialPath::Random),
-        _ => match text.parse::<usize>() {
-            Ok(number) if (1..=paths).contains(&number) => Ok(InitialPath::Number(number - 1)),
-            _ => Err(format!(
-                "unknown path \"{text}\"; expected \"first\", \"best\", \"worst\", \"random\" or a number from 1 to {paths}"
-            )),
-        },
     }
 }
 

@@ -3,7 +3,8 @@
 use polypath_config::{FileError, Source};
 
 use super::file::{ExpectedFile, PublishedFile};
-use super::{Claim, Experiment, Form, Origin, Statistic};
+use super::sweep::{Values, points};
+use super::{Claim, Experiment, Origin, Statistic};
 
 /// Which number of the experiment is meant.
 struct Place<'a> {
@@ -22,6 +23,7 @@ pub(super) fn all(
     source: Source<'_>,
     (published, expected): (Vec<PublishedFile>, Vec<ExpectedFile>),
     experiment: &Experiment,
+    sweeps: &[Values],
 ) -> Result<Vec<Claim>, FileError> {
     let mut claims = Vec::new();
     for (index, file) in published.into_iter().enumerate() {
@@ -43,7 +45,7 @@ pub(super) fn all(
             at_least: file.at_least,
             at_most: file.at_most,
             remark: file.remark.clone().unwrap_or_default(),
-            ..claim(source, &key, &place, experiment)?
+            ..claim(source, &key, &place, experiment, sweeps)?
         });
         if let Some(claim) = claims.last_mut() {
             (claim.text, claim.origin) = (file.text, Origin::Published { source: file.source });
@@ -68,7 +70,7 @@ pub(super) fn all(
             at_least: file.at_least,
             at_most: file.at_most,
             remark: file.remark.clone().unwrap_or_default(),
-            ..claim(source, &key, &place, experiment)?
+            ..claim(source, &key, &place, experiment, sweeps)?
         });
         if let Some(claim) = claims.last_mut() {
             (claim.text, claim.origin) = (file.text, Origin::Expected { reason: file.reason });
@@ -83,6 +85,7 @@ fn claim(
     key: &str,
     place: &Place<'_>,
     experiment: &Experiment,
+    sweeps: &[Values],
 ) -> Result<Claim, FileError> {
     let variants = experiment.variants.iter().map(|variant| variant.name.as_str());
     let variant =
@@ -107,19 +110,16 @@ fn claim(
     };
     let points = match place.at {
         None => Vec::new(),
+        Some(_) if sweeps.is_empty() => {
+            return Err(source.wrong(format!("{key}.at"), "nothing is swept; expected [[sweep]], or no `at`"));
+        }
         Some(label) => {
-            let labels = || experiment.points.iter().map(|point| point.label.as_str());
-            let points: Vec<usize> =
-                (0..).zip(labels()).filter(|(_, known)| *known == label).map(|(point, _)| point).collect();
-            // The short form leaves points out; a fact about one of them has no counterpart then.
-            let is_left_out =
-                experiment.form == Form::Reduced && source.text.contains(&format!("\"{label}\""));
-            match points.is_empty() {
-                true if is_left_out => vec![usize::MAX],
-                true => {
-                    return Err(source.unknown(format!("{key}.at"), "value of the sweep", label, labels()));
-                }
-                false => points,
+            let labels = experiment.points.iter().map(|point| point.label.as_str());
+            let here: Vec<usize> =
+                (0..).zip(labels).filter(|(_, known)| *known == label).map(|(point, _)| point).collect();
+            match here.is_empty() {
+                true => vec![left_out(source, &format!("{key}.at"), label, sweeps)?],
+                false => here,
             }
         }
     };
@@ -132,4 +132,17 @@ fn claim(
         }
     };
     Ok(Claim { variant, metric, statistic, points, set, ..Claim::default() })
+}
+
+/// The short form leaves points out; a fact about one of them has no counterpart then.
+///
+/// # Errors
+/// That the whole has no such point, either.
+fn left_out(source: Source<'_>, key: &str, label: &str, sweeps: &[Values]) -> Result<usize, FileError> {
+    let all = points(sweeps, None);
+    let mut labels = all.iter().map(|point| point.label.as_str());
+    match labels.clone().any(|known| known == label) {
+        true => Ok(Claim::LEFT_OUT),
+        false => Err(source.unknown(key, "value of the sweep", label, &mut labels)),
+    }
 }

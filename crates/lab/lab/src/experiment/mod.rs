@@ -9,6 +9,7 @@ mod metric;
 mod reduced;
 mod run_name;
 mod sets;
+mod sweep;
 mod timeline;
 mod traffic;
 mod words;
@@ -207,7 +208,8 @@ pub struct Claim {
     pub metric: usize,
     /// Which statistic of it.
     pub(crate) statistic: Statistic,
-    /// Which points of the sweep, by number; all if empty.
+    /// Which points of the sweep, by number; all if empty. One that the short form leaves out is null in JSON.
+    #[serde(serialize_with = "without_left_out")]
     pub points: Vec<usize>,
     /// Which set, by number; all if none.
     pub set: Option<usize>,
@@ -292,6 +294,10 @@ impl Experiment {
     }
 }
 
+fn without_left_out<S: serde::Serializer>(points: &[usize], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(points.iter().map(|point| Some(point).filter(|point| **point != Claim::LEFT_OUT)))
+}
+
 impl Form {
     /// In words.
     #[must_use]
@@ -304,6 +310,9 @@ impl Form {
 }
 
 impl Claim {
+    /// In place of the number of a point that this form does not have.
+    pub(crate) const LEFT_OUT: usize = usize::MAX;
+
     /// A document says so.
     #[must_use]
     pub const fn is_published(&self) -> bool {

@@ -286,6 +286,61 @@ fn what_makes_no_sense_is_refused_with_what_would() {
     }
 }
 
+/// The small one with these sweeps.
+fn swept(form: Form, sweeps: &str, more: &str) -> Result<Experiment, String> {
+    let text =
+        SMALL.replace("[reduced]\nsets = 5", &format!("{sweeps}\n{more}\n[reduced]\nsets = 5\npoints = 2"));
+    Experiment::parse("small.toml", &text, form, &Policies::default()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn nothing_says_twice_what_is_swept() {
+    let loss = "[[sweep]]\nparameter = \"loss\"\nvalues = [\"0%\", \"1%\"]";
+    let twice = swept(Form::Full, &format!("{loss}\n{loss}"), "").unwrap_err();
+    assert_eq!(
+        twice,
+        "small.toml:42: sweep[1].parameter: \"loss\" is that of sweep[0], too; expected each once"
+    );
+    for (values, told) in [
+        ("\"1%\", \"0%\", \"1%\"", "\"1%\" is there twice; expected each once"),
+        ("\"1%\", \"1.0%\", \"2%\"", "\"1%\" and \"1.0%\" are the same; expected each once"),
+    ] {
+        for form in [Form::Full, Form::Reduced] {
+            let sweep = format!("[[sweep]]\nparameter = \"loss\"\nvalues = [{values}]");
+            let error = swept(form, &sweep, "").unwrap_err();
+            assert_eq!(error, format!("small.toml:40: sweep[0].values: {told}"));
+        }
+    }
+    let factors = "queue = \"50ms\"\nloss = \"2%\"";
+    let text = SMALL.replace("queue = \"50ms\"", factors).replace("[reduced]", &format!("{loss}\n[reduced]"));
+    let error = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap_err();
+    assert_eq!(error.to_string(), "small.toml:10: factors.loss: is what sweep[0] sets; expected one of both");
+    assert_eq!(swept(Form::Full, loss, "").unwrap().points.len(), 2);
+}
+
+#[test]
+fn a_claim_is_about_a_point_that_is_there() {
+    let sweep = "[[sweep]]\nparameter = \"loss\"\nvalues = [\"0%\", \"1%\", \"2%\"]";
+    let at = |point: &str| {
+        format!(
+            "[[expected]]\ntext = \"x\"\nreason = \"y\"\nvariant = \"LIA\"\nat-least = 0.1\nat = \"{point}\""
+        )
+    };
+    for form in [Form::Full, Form::Reduced] {
+        let error = swept(form, sweep, &at("17%")).unwrap_err();
+        let told =
+            "expected[1].at: unknown value of the sweep \"17%\"; expected one of \"0%\", \"1%\", \"2%\"";
+        assert_eq!(error, format!("small.toml:46: {told}"));
+        assert_eq!(swept(form, sweep, &at("2%")).unwrap().claims[1].points.len(), 1);
+    }
+    assert_eq!(swept(Form::Full, sweep, &at("1%")).unwrap().claims[1].points, [1]);
+    // The short form has the first and the last.
+    let short = swept(Form::Reduced, sweep, &at("1%")).unwrap();
+    assert_eq!(serde_json::to_value(&short.claims[1]).unwrap()["points"], serde_json::json!([null]));
+    let unswept = mistake("at-least = 0.9", "at-least = 0.9\nat = \"1%\"");
+    assert_eq!(unswept, "small.toml:37: expected[0].at: nothing is swept; expected [[sweep]], or no `at`");
+}
+
 #[test]
 fn what_the_short_form_replaces_is_checked_as_well() {
     for (old, new, message) in [
