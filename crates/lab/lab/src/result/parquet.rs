@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -245,7 +246,13 @@ fn each_row(
 ) -> Result<(), StoreError> {
     let failed =
         |error: ParquetError| StoreError::Damaged { path: path.to_path_buf(), message: error.to_string() };
-    let file = File::open(path).map_err(|error| StoreError::Io { path: path.to_path_buf(), error })?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        // Only what is complete is read, and then it was there.
+        ErrorKind::NotFound => {
+            StoreError::Damaged { path: path.to_path_buf(), message: "there is no such file".into() }
+        }
+        _ => StoreError::Io { path: path.to_path_buf(), error },
+    })?;
     let reader = SerializedFileReader::new(file).map_err(failed)?;
     for row in reader.get_row_iter(None).map_err(failed)? {
         let row = row.map_err(failed)?;

@@ -102,6 +102,11 @@ fn a_file_that_was_cut_short_is_told_with_what_to_do() {
         assert_eq!(error.lines().count(), 1);
         std::fs::write(dir.join(name), whole).unwrap();
     }
+    std::fs::remove_file(dir.join(TABLE)).unwrap();
+    let error = Results::load(&dir, &Policies::default()).unwrap_err().to_string();
+    let told =
+        format!("{}: is damaged (there is no such file); remove the folder ", dir.join(TABLE).display());
+    assert!(error.starts_with(&told), "{error}");
 }
 
 #[test]
