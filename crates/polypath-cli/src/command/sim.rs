@@ -4,6 +4,7 @@ mod beside;
 mod stream;
 mod words;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration as SystemDuration;
 
@@ -83,6 +84,21 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     };
     let chosen = arguments.report.clone().or(outputs.report.take());
     let json_to = outputs.json.clone();
+    let outputs = scenario.outputs();
+    for (option, path) in [
+        ("--json-file", &json_to),
+        ("--qlog", &outputs.qlog),
+        ("--pcap", &outputs.pcap),
+        ("output.trace", &outputs.trace),
+        ("--report", &Some(chosen.clone().unwrap_or_else(beside))),
+    ] {
+        if path.as_ref().is_some_and(|path| is_same_file(path, &arguments.file)) {
+            let file = arguments.file.display();
+            let message =
+                format!("{option}: {file} is the scenario, and would be lost; expected another file");
+            return Err(Failure::Input(message));
+        }
+    }
     for path in json_to.iter().chain(&chosen) {
         check_writable(path)?;
     }
@@ -120,6 +136,12 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         return Err(Failure::Run(format!("{}: bytes arrived damaged", result.name)));
     }
     Ok(())
+}
+
+/// Both are there, and are one file, by whatever names.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    !standard_input::is_meant(other) && of(one).is_some_and(|file| of(other) == Some(file))
 }
 
 fn is_damaged(result: &RunResult) -> bool {
@@ -273,4 +295,23 @@ fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> 
         chart("Congestion window", "kB", per_subflow(|series, at| series.cwnd_bytes[at] as f64 / 1e3)),
         chart("Smoothed round-trip time", "ms", per_subflow(|series, at| series.srtt_ms[at])),
     ]
+}
+
+#[cfg(all(test, feature = "full"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_by_another_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, other] = ["a.toml", "b.toml", "c.toml"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        std::fs::hard_link(&file, &link).unwrap();
+        assert!(is_same_file(&file, &file) && is_same_file(&dir.path().join("./a.toml"), &link));
+        assert!(
+            !is_same_file(&other, &file) && !is_same_file(&file, &other) && !is_same_file(&other, &other)
+        );
+        std::fs::write(&other, "").unwrap();
+        assert!(!is_same_file(&other, &file) && !is_same_file(&file, Path::new("-")));
+    }
 }

@@ -10,7 +10,7 @@ pub struct Outputs {
     /// Packets, events and the state of subflows in qlog. Written by [`Scenario::run`](super::Scenario::run).
     pub qlog: Option<PathBuf>,
     /// Packets in text. Written by [`Scenario::run`](super::Scenario::run).
-    pub(crate) trace: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
     /// A report in HTML.
     pub report: Option<PathBuf>,
 }
