@@ -32,6 +32,8 @@ mod history;
 #[cfg(feature = "full")]
 mod interfaces;
 #[cfg(feature = "full")]
+mod jobs;
+#[cfg(feature = "full")]
 mod kernel_paths;
 #[cfg(feature = "full")]
 mod lab;

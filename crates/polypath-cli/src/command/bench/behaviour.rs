@@ -17,6 +17,7 @@ use polypath_sim::matrix;
 use polypath_sim::soak::SoakScenario;
 use polypath_sim::trace::{TraceHash, TraceOutputs};
 
+use crate::command::jobs::parse_jobs;
 use crate::command::{Failure, complain, print_line, write_file};
 
 #[derive(Args, Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Threads [default: one for each core]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_jobs)]
     jobs: Option<NonZeroUsize>,
 }
 

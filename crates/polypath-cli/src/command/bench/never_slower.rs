@@ -15,6 +15,7 @@ use polypath_lab::{Variant, Workload};
 use polypath_mptcp::ConnectionConfig;
 use polypath_units::Duration;
 
+use crate::command::jobs::parse_jobs;
 use crate::command::{Failure, chosen, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
@@ -66,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_loss: bool,
     /// Threads [default: one for each core]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_jobs)]
     jobs: Option<NonZeroUsize>,
     /// Write every sample to this file, the worst first, as JSON lines
     #[arg(long, value_name = "FILE")]

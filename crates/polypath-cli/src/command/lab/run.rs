@@ -14,6 +14,7 @@ use polypath_lab::result::Store;
 use polypath_lab::run::{Backend, ExecuteError, Progress, Simulator, check, execute};
 
 use super::{only, show};
+use crate::command::jobs::parse_jobs;
 use crate::command::{Failure, build, complain, standard_input};
 
 #[derive(Args, Debug)]
@@ -34,7 +35,7 @@ pub(in crate::command) struct Arguments {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = BackendName::Sim)]
     backend: BackendName,
     /// Runs at a time [default: one for each core; in real time always one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_jobs)]
     jobs: Option<NonZeroUsize>,
     /// Print the result as JSON
     #[arg(long)]
