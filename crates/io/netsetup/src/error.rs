@@ -14,6 +14,14 @@ pub enum SetupError {
         /// The interfaces that are there.
         present: Vec<String>,
     },
+    /// The user named the loopback interface.
+    #[error("{name} is the loopback interface, which leads to no other host; expected an uplink: {}", present.join(", "))]
+    Loopback {
+        /// Its name.
+        name: String,
+        /// The interfaces that are there.
+        present: Vec<String>,
+    },
     /// No interface leads anywhere.
     #[error("no uplink: no interface that is up has a global address and a route")]
     NoUplink,

@@ -145,14 +145,20 @@ fn interfaces<'a>(
     tun: &str,
     numbers: &BTreeMap<String, u8>,
 ) -> Result<Vec<(&'a Link, bool)>, SetupError> {
-    let mut named = options.uplinks.iter().chain(&options.backups);
+    let named = options.uplinks.iter().chain(&options.backups);
+    let present = || {
+        let present = state.links.iter().filter(|link| !link.is_loopback && link.name != tun);
+        present.map(|link| link.name.clone()).collect()
+    };
+    let is_loopback = |name: &&String| state.link(name).is_some_and(|link| link.is_loopback);
+    if let Some(name) = named.clone().find(is_loopback) {
+        return Err(SetupError::Loopback { name: name.clone(), present: present() });
+    }
     if let Some(name) = named.clone().next()
         && numbers.is_empty()
-        && !named.any(|name| state.link(name).is_some())
+        && !named.clone().any(|name| state.link(name).is_some())
     {
-        let present = state.links.iter().filter(|link| !link.is_loopback && link.name != tun);
-        let present = present.map(|link| link.name.clone()).collect();
-        return Err(SetupError::NoSuchInterface { name: name.clone(), present });
+        return Err(SetupError::NoSuchInterface { name: name.clone(), present: present() });
     }
     let is_named = |link: &&Link| {
         options.uplinks.is_empty()

@@ -188,6 +188,9 @@ fn without_uplinks_the_error_says_so_and_nothing_is_left() {
     let before = host.snapshot();
     let tun = host.tun();
     assert!(matches!(host.apply(&tun, SetupOptions::default()), Err(SetupError::NoUplink)));
+    // Named beside one that is there, too.
+    let options = SetupOptions { uplinks: vec!["eth0".into(), "lo".into()], ..SetupOptions::default() };
+    assert!(matches!(host.apply(&tun, options), Err(SetupError::Loopback { name, .. }) if name == "lo"));
     drop(tun);
     host.assert_becomes(&before);
 }

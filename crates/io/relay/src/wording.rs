@@ -45,7 +45,9 @@ pub(super) fn into_io(error: UplinkError) -> io::Error {
     let kind = match &error {
         UplinkError::Tun(TunError::Permission | TunError::Forbidden)
         | UplinkError::Setup(SetupError::Permission) => io::ErrorKind::PermissionDenied,
-        UplinkError::Setup(SetupError::NoSuchInterface { .. }) => io::ErrorKind::InvalidInput,
+        UplinkError::Setup(SetupError::NoSuchInterface { .. } | SetupError::Loopback { .. }) => {
+            io::ErrorKind::InvalidInput
+        }
         UplinkError::Setup(SetupError::NoUplink) => io::ErrorKind::NetworkUnreachable,
         UplinkError::Setup(SetupError::PortInUse { .. }) => io::ErrorKind::AddrInUse,
         _ => io::ErrorKind::Other,

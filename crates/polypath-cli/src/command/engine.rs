@@ -703,7 +703,7 @@ fn clear_leftovers() {
 
 fn setup_failure(error: SetupError) -> Failure {
     match error {
-        SetupError::NoSuchInterface { .. } => Failure::input(error),
+        SetupError::NoSuchInterface { .. } | SetupError::Loopback { .. } => Failure::input(error),
         error => Failure::run(error),
     }
 }
