@@ -46,7 +46,7 @@ pub enum SetupError {
     Permission,
     /// A step failed.
     #[error("can't set up the network: {0}")]
-    Io(io::Error),
+    Io(#[source] io::Error),
 }
 
 impl From<io::Error> for SetupError {

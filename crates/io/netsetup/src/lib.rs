@@ -74,7 +74,8 @@ pub struct NetworkSetup {
     outer: BTreeMap<IpAddr, IpAddr>,
     /// Until it is left.
     variables: Option<SharedVariables>,
-    record: Record,
+    /// Until it is taken down.
+    record: Option<Record>,
     /// Takes it down if this process can't.
     guardian: Option<Guardian>,
     /// Keep the exposed ports from everyone else.
@@ -156,7 +157,7 @@ impl NetworkSetup {
                     away: Away::default(),
                     outer: BTreeMap::new(),
                     variables: Some(variables),
-                    record,
+                    record: Some(record),
                     reserved: Vec::new(),
                     held: Vec::new(),
                 };
@@ -284,7 +285,9 @@ impl NetworkSetup {
         undo(netlink, known.iter().copied().filter(|action| !is_kept(action)));
         self.installed.other_addresses.clone_from(&wanted.other_addresses);
         self.numbers.extend(wanted.paths.iter().map(|path| (path.link.clone(), path.number)));
-        self.record.note(wanted.paths.iter().flat_map(|path| &path.actions).chain(&staying).cloned())?;
+        if let Some(record) = &mut self.record {
+            record.note(wanted.paths.iter().flat_map(|path| &path.actions).chain(&staying).cloned())?;
+        }
         if let Some(variables) = &self.variables {
             variables.note(&wanted.base)?;
         }
@@ -347,6 +350,8 @@ impl NetworkSetup {
         let paths = std::mem::take(&mut self.installed.paths);
         let away = std::mem::take(&mut self.away).actions();
         let slot = self.installed.slot;
+        // Where descriptors are short, nft needs those of the ports.
+        self.reserved.clear();
         let result = self.namespace.run(|| {
             let netlink = Netlink::new()?;
             // The limits of what is forwarded go last: not for a moment is this a router for others.
@@ -355,9 +360,14 @@ impl NetworkSetup {
                 result = result.and(action.undo(&netlink));
             }
             result.and(nat::remove(slot))
-        })?;
+        });
+        let result = result.and_then(|result| result);
         // Not before: until here this process may still be killed.
-        drop(self.guardian.take());
+        let (record, guardian) = (self.record.take(), self.guardian.take());
+        if result.is_err() {
+            // What is left stays on file, and is the guardian's when this process ends, or the next start's.
+            std::mem::forget((record, guardian));
+        }
         result
     }
 }
