@@ -341,6 +341,26 @@ except OSError as e: print(e.errno in (104,110,32))";
 }
 
 #[test]
+fn a_program_may_close_its_listener_and_listen_there_again() {
+    let Some(bench) = Bench::new_or_skip("listening again") else { return };
+    let script = "import time
+for _ in range(3):
+    l=socket.create_server(('0.0.0.0',8080)); l.close()
+l=socket.create_server(('0.0.0.0',8080)); print('ready',flush=True)
+c,a=l.accept(); c.sendall(b'here'); c.close()";
+    let mut running = bench.start(script);
+    let told = running.0.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 6]);
+    told.expect("it listens again");
+    let to = (Testbed::client_v4(0), 8080);
+    let mut caller =
+        bench.lab.testbed.server.run(|| TcpStream::connect(to)).expect("a namespace").expect("it listens");
+    let mut heard = String::new();
+    caller.read_to_string(&mut heard).expect("an end");
+    assert_eq!(heard, "here");
+    drop(finish(running));
+}
+
+#[test]
 fn listeners_of_a_program_that_ends_are_taken_down() {
     let Some(bench) = Bench::new_or_skip("listeners of preloaded programs") else { return };
     let script = "l=socket.create_server(('0.0.0.0',8080)); print('ready',flush=True)

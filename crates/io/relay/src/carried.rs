@@ -165,7 +165,8 @@ pub(super) fn numbered(errno: i32, message: &str) -> io::Error {
 #[must_use]
 pub fn errno(error: &io::Error) -> i32 {
     let reason = || error.get_ref()?.downcast_ref().map(|reason: &Reason| reason.errno);
-    error.raw_os_error().or_else(reason).unwrap_or(match error.kind() {
+    let of_cause = || polypath_system::errno_of(error);
+    error.raw_os_error().or_else(reason).or_else(of_cause).unwrap_or(match error.kind() {
         io::ErrorKind::ConnectionRefused => libc::ECONNREFUSED,
         io::ErrorKind::ConnectionReset => libc::ECONNRESET,
         io::ErrorKind::ConnectionAborted => libc::ECONNABORTED,

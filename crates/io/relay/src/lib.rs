@@ -34,7 +34,7 @@ use polypath_control::{offer_as, process_name};
 use polypath_netsetup::abilities::Interfaces;
 pub use polypath_netsetup::{DetachedGuardian, guard_detached};
 use polypath_stack::engine::ConnectOptions;
-use polypath_stack::stack::{Stack, StackStream};
+use polypath_stack::stack::{Stack, StackListener, StackStream};
 use polypath_system::{Namespace, runtime_directory};
 use settings::Settings;
 use socket2::SockRef;
@@ -94,7 +94,15 @@ struct Known {
 struct Listening {
     local: SocketAddr,
     inode: u64,
+    listener: Arc<StackListener>,
     task: AbortHandle,
+}
+
+impl Listening {
+    fn stop(self) {
+        self.listener.close();
+        self.task.abort();
+    }
 }
 
 /// The interface of the system that has an address.
@@ -224,12 +232,17 @@ impl Relay {
         let Running { runtime, stack, .. } = self.running()?;
         let (cookie, inode) = (rustix::net::sockopt::socket_cookie(program)?, inode(program)?);
         let to = join::reached_at(&SockRef::from(&program))?;
-        let listener = if has_port { stack.listen_beside(local) } else { stack.listen(local) }?;
+        let listen = || if has_port { stack.listen_beside(local) } else { stack.listen(local) };
+        let listener = listen().or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse if self.shared.stop_for_closed()? => listen(),
+            _ => Err(error),
+        })?;
         let local = SocketAddr::new(local.ip(), listener.local_addr().port());
-        let shared = self.shared.clone();
+        let listener = Arc::new(listener);
+        let (shared, for_program) = (self.shared.clone(), listener.clone());
         let task = runtime.spawn(async move {
             // It ends with the program's listener, or the stack.
-            while let Ok((stream, peer)) = listener.accept().await {
+            while let Ok((stream, peer)) = for_program.accept().await {
                 // A task of its own: the program may have accepted it, and stop listening, before this task is told.
                 let delivering = tokio::spawn(shared.clone().deliver(stream, peer, to));
                 // Anything else is the failure of one connection.
@@ -239,7 +252,8 @@ impl Relay {
             }
             lock(&shared.listening).remove(&cookie);
         });
-        lock(&self.shared.listening).insert(cookie, Listening { local, inode, task: task.abort_handle() });
+        lock(&self.shared.listening)
+            .insert(cookie, Listening { local, inode, listener, task: task.abort_handle() });
         Ok(local)
     }
 
@@ -282,7 +296,7 @@ impl Relay {
     pub fn close_listener(&self, program: BorrowedFd<'_>) {
         let cookie = rustix::net::sockopt::socket_cookie(program).ok();
         if let Some(listening) = cookie.and_then(|cookie| lock(&self.shared.listening).remove(&cookie)) {
-            listening.task.abort();
+            listening.stop();
         }
     }
 
@@ -314,12 +328,12 @@ impl Relay {
         let Some(Running { runtime, stack, hub }) = self.running.take() else { return };
         drop(hub);
         for (_, listening) in lock(&self.shared.listening).drain() {
-            listening.task.abort();
+            listening.stop();
         }
         self.shared.stopping.send_replace(true);
         runtime.block_on(async {
             // What is not delivered by then is lost, as with a crash.
-            let _ = tokio::time::timeout(limit, self.shared.stopping.closed()).await;
+            stack.while_taken(limit, self.shared.stopping.closed()).await;
             stack.finish(limit, LINGER).await;
         });
         drop(stack);
@@ -334,6 +348,19 @@ impl Drop for Relay {
 }
 
 impl RelayShared {
+    /// Stops listening for programs' sockets that every process has closed; true if there were some.
+    fn stop_for_closed(&self) -> io::Result<bool> {
+        let held = held::inodes()?;
+        let mut listening = lock(&self.listening);
+        let closed: Vec<u64> = listening
+            .iter()
+            .filter(|(_, listening)| !held.contains(&listening.inode))
+            .map(|(cookie, _)| *cookie)
+            .collect();
+        closed.iter().filter_map(|cookie| listening.remove(cookie)).for_each(Listening::stop);
+        Ok(!closed.is_empty())
+    }
+
     fn remember(&self, program: BorrowedFd<'_>, connection: Arc<CarriedConnection>) -> io::Result<()> {
         let cookie = rustix::net::sockopt::socket_cookie(program)?;
         let known = Known { carried: connection, inode: inode(program)? };

@@ -1,5 +1,6 @@
 //! A handle to a stack, by which applications and whoever looks after its paths ask it for everything but connections.
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock, Weak};
@@ -28,6 +29,8 @@ use crate::tun;
 
 /// How often it is looked whether connections have ended.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
+/// However slowly peers take what was written, the end comes.
+const LONGEST_FINISH: Duration = Duration::from_secs(60);
 
 /// Our stack. Clones are handles to the same one; it ends when the last handle, stream and listener is gone and its
 /// connections are closed, or with the tokio runtime in which it was made, or when a policy of the program panics. Handles,
@@ -238,8 +241,9 @@ impl Stack {
         has_all && cut_short() == before
     }
 
-    /// Ends every connection, all of which were let go: what was written is delivered, as far as it can be within `limit`;
-    /// a peer that has it all and does not end its side within `linger` is reset, so that it waits for nobody.
+    /// Ends every connection, all of which were let go: what was written is delivered, as long as peers take some of it within each
+    /// `limit`, for a minute at most; a peer that has it all and does not end its side within `linger` is reset, so that it waits for
+    /// nobody.
     ///
     /// Returns whether all was delivered, as [`Stack::drain`] does.
     pub async fn finish(&self, limit: Duration, linger: Duration) -> bool {
@@ -248,10 +252,31 @@ impl Stack {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
         };
-        let _ = tokio::time::timeout(limit, delivered).await;
+        self.while_taken(limit, delivered).await;
         let is_delivered = self.drain(linger).await;
         self.shared.tell(|state, now| state.host.abort_all(now));
         is_delivered
+    }
+
+    /// Waits for `done`, as long as peers acknowledge something within each `limit`, for a minute at most.
+    pub async fn while_taken(&self, limit: Duration, done: impl Future) {
+        let mut done = std::pin::pin!(done);
+        let until = tokio::time::Instant::now() + LONGEST_FINISH;
+        let mut taken_bytes = self.acknowledged_bytes();
+        while tokio::time::timeout(limit, &mut done).await.is_err() {
+            let now_bytes = self.acknowledged_bytes();
+            if now_bytes == taken_bytes || tokio::time::Instant::now() >= until {
+                return;
+            }
+            taken_bytes = now_bytes;
+        }
+    }
+
+    /// What peers have acknowledged of connections that are there.
+    fn acknowledged_bytes(&self) -> u64 {
+        let connections = self.connections();
+        let subflows = connections.iter().flat_map(|(_, info)| &info.subflows);
+        subflows.map(|subflow| subflow.tcp.bytes_acked).sum()
     }
 }
 

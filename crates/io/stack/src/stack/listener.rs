@@ -47,6 +47,11 @@ impl StackListener {
         self.local
     }
 
+    /// Stops listening at once, which dropping it does, too: the address is free. Nothing is accepted any more.
+    pub fn close(&self) {
+        self.stack.shared.tell(|state, now| state.close_listener(now, self.id));
+    }
+
     pub(crate) fn stack(&self) -> &Stack {
         &self.stack
     }
@@ -54,6 +59,6 @@ impl StackListener {
 
 impl Drop for StackListener {
     fn drop(&mut self) {
-        self.stack.shared.tell(|state, now| state.close_listener(now, self.id));
+        self.close();
     }
 }
