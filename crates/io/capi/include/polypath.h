@@ -68,8 +68,8 @@ polypath_engine *polypath_open(const char *options);
 const char *polypath_engine_name(const polypath_engine *engine);
 
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
- * written is delivered first, as far as peers take it within seconds, then its connections and listeners end and the
- * network is as it was. The descriptors themselves are still the caller's to close. An engine that is left when the program
+ * written is delivered first, as long as peers take some of it within each five seconds, and for a minute at most; what is left
+ * then is lost, and its peer sees a reset. Then its connections and listeners end and the network is as it was. The descriptors themselves are still the caller's to close. An engine that is left when the program
  * returns from main or calls exit is freed then. After _exit, abort or a signal that ends the program, the network is put back
  * by a process that engine tun has started for that. It is no child of the program, has none of its descriptors, and ends with
  * the engine. It can't start where there is no /bin/true, or where a program linked with libpolypath.a has its rights from its

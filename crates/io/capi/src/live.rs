@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
+use std::io;
 
 use libc::socklen_t;
 
@@ -23,12 +24,7 @@ pub unsafe extern "C" fn polypath_setsockopt(
         // SAFETY: the caller keeps the descriptor open during the call.
         let program = unsafe { borrow(fd) }?;
         let relay = carrying(program);
-        if relay.is_some() && (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
-            return Err(number(
-                libc::ENOPROTOOPT,
-                "with engines tun and udp the congestion control is chosen by polypath_connect or polypath_open",
-            ));
-        }
+        refuse_congestion(relay.is_some(), level, name)?;
         // SAFETY: the caller's promises are those that the system call asks for.
         errno_failure(unsafe { libc::setsockopt(fd, level, name, value, length) })?;
         relay.map_or(Ok(0), |relay| relay.options_changed(program).map(|()| 0))
@@ -45,6 +41,22 @@ pub unsafe extern "C" fn polypath_getsockopt(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: the caller's promises are those that the system call asks for.
-    guard(-1, || errno_failure(unsafe { libc::getsockopt(fd, level, name, value, length) }))
+    guard(-1, || {
+        // SAFETY: the caller keeps the descriptor open during the call.
+        let program = unsafe { borrow(fd) }?;
+        refuse_congestion(carrying(program).is_some(), level, name)?;
+        // SAFETY: the caller's promises are those that the system call asks for.
+        errno_failure(unsafe { libc::getsockopt(fd, level, name, value, length) })
+    })
+}
+
+/// The kernel's congestion control is not that of a connection which a stack of ours carries.
+fn refuse_congestion(is_carried: bool, level: c_int, name: c_int) -> io::Result<()> {
+    if is_carried && (level, name) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) {
+        return Err(number(
+            libc::ENOPROTOOPT,
+            "with engines tun and udp the congestion control is chosen by polypath_connect or polypath_open",
+        ));
+    }
+    Ok(())
 }

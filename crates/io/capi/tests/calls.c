@@ -73,6 +73,9 @@ int main(int argc, char **argv) {
     EXPECT(polypath_setsockopt(fd, IPPROTO_TCP, 9999, given, sizeof told) == -1 && errno == ENOPROTOOPT);
     if (!is_kernel) {
       EXPECT(polypath_setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == -1 && errno == ENOPROTOOPT);
+      char name[16];
+      socklen_t length = sizeof name;
+      EXPECT(polypath_getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == -1 && errno == ENOPROTOOPT);
     }
     EXPECT(write(fd, "question", 8) == 8);
     EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);
