@@ -86,8 +86,9 @@ impl Drop for Site {
 }
 
 impl Site {
-    /// Makes it, with a file of so many bytes. Needs root, nginx and openssl.
-    pub(crate) fn new(lines: &[AccessLink], bytes: u64) -> io::Result<Self> {
+    /// Makes it, with a file of so many bytes, which the server's kernel sends with this congestion control. Needs root, nginx
+    /// and openssl.
+    pub(crate) fn new(lines: &[AccessLink], bytes: u64, congestion: &str) -> io::Result<Self> {
         let testbed = Testbed::with_middle(lines.len() as u8)?;
         for namespace in [&testbed.client, &testbed.server] {
             // Each download finds out for itself what the paths are like.
@@ -102,6 +103,13 @@ impl Site {
             let metric = (100 + u32::from(path)).to_string();
             let route = ["route", "add", "default", "via", &gateway, "dev", &device, "metric", &metric];
             must(testbed.client.run(|| Command::new("ip").args(route).output())??, "ip")?;
+            // By route: as a setting, a namespace may choose only from those that are for all users.
+            let own = Testbed::server_v4(path);
+            let [a, b, c, _] = own.octets();
+            let (network, own) = (format!("{a}.{b}.{c}.0/24"), own.to_string());
+            let mut route = vec!["route", "change", &network, "dev", &device, "proto", "kernel"];
+            route.extend(["scope", "link", "src", &own, "congctl", congestion]);
+            must(testbed.server.run(|| Command::new("ip").args(&route).output())??, "ip")?;
         }
         let folder = tempfile::tempdir()?;
         fs::create_dir(folder.path().join("site"))?;

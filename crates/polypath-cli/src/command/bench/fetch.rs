@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// Only rows whose name contains this, such as "https"
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
+    /// The congestion control of the server's TCP, as the kernel calls it
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -32,7 +35,7 @@ const SCHEMA: &str = "\
 One nginx behind emulated access links, and one download at a time, by HTTP and by HTTPS: `polypath get --ranges`, aria2 with a connection for \
 each interface and with 16, and curl over the fastest interface. Figures are shares of the sum of the links' rates: the file's bytes, \
 without any header, by the time from the program's start to its end.\n\n\
-JSON: bytes, repeats; rows: name, lines (mbit_per_s, rtt_ms, queue_ms), ours, peers (a figure by name), bound, held.";
+JSON: bytes, repeats, congestion; rows: name, lines (mbit_per_s, rtt_ms, queue_ms), ours, peers (a figure by name), bound, held.";
 
 /// Links that are measured: those of Kaspar's dissertation, and two pairs of access links.
 const SCENES: [(&str, &[AccessLink]); 4] = [
@@ -59,6 +62,7 @@ const BOUND: f64 = 0.95;
 struct Results {
     bytes: u64,
     repeats: u32,
+    congestion: String,
     rows: Vec<Row>,
 }
 
@@ -88,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bar = super::progress(wanted.len() as u64 * u64::from(arguments.repeats) * (1 + known.len() as u64));
     let mut rows = Vec::new();
     for (name, lines, kind) in wanted {
-        let site = Site::new(lines, arguments.file_size).map_err(Failure::run)?;
+        let site = Site::new(lines, arguments.file_size, &arguments.congestion).map_err(Failure::run)?;
         let mut shares: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
         for _ in 0..arguments.repeats {
             for fetcher in [Fetcher::Ours].iter().chain(&known) {
@@ -109,14 +113,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         rows.push(Row { name, lines: lines.to_vec(), ours, peers: medians, bound, held: ours >= bound });
     }
     bar.finish_and_clear();
-    let results = Results { bytes: arguments.file_size, repeats: arguments.repeats, rows };
+    let (bytes, repeats, congestion) = (arguments.file_size, arguments.repeats, arguments.congestion.clone());
+    let results = Results { bytes, repeats, congestion, rows };
     if arguments.json { print_json(&results) } else { print_table(&results) }
 }
 
 fn print_table(results: &Results) -> Result<(), Failure> {
     print_line(&format!(
-        "{} bytes, share of the sum of the links' rates, median of {}, queues of {QUEUE_MS} ms",
-        results.bytes, results.repeats
+        "{} bytes sent with {}, share of the sum of the links' rates, median of {}, queues of {QUEUE_MS} ms",
+        results.bytes, results.congestion, results.repeats
     ))?;
     for row in &results.rows {
         let peers: Vec<String> =
