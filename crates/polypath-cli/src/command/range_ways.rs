@@ -75,7 +75,8 @@ impl Ways {
                 names.iter().for_each(|name| shared.add(offer.dialer(Some(name)), &sender));
             }
         }
-        if shared.is_empty() {
+        // The system's route may lead over what has a budget.
+        if shared.is_empty() && offer.asked.budgets.is_empty() {
             shared.add(offer.dialer(None), &sender);
         }
         let looking = tokio::spawn(follow(shared.clone(), offer.clone(), sender));
@@ -134,12 +135,14 @@ async fn hold(sender: mpsc::Sender<Arc<dyn Dial>>) {
     sender.closed().await;
 }
 
-/// Which interfaces are to be used now: of those that somebody named, those too that are yet to come.
+/// Which interfaces are to be used now: of those that somebody named, those too that are yet to come. None with a budget, which nobody
+/// would keep.
 fn wanted(interfaces: &Interfaces, asked: &Asked, with_backups: bool) -> Vec<String> {
     let uplinks: Vec<&str> = interfaces.uplinks.iter().map(String::as_str).collect();
     let (regular, backups) = asked.parted(&uplinks);
     let backups = backups.into_iter().filter(|_| with_backups);
-    regular.into_iter().chain(backups).map(str::to_string).collect()
+    let has_budget = |name: &&str| asked.budgets.iter().any(|budget| budget.name == *name);
+    regular.into_iter().chain(backups).filter(|name| !has_budget(name)).map(str::to_string).collect()
 }
 
 /// What can't be read has no names.
@@ -160,6 +163,7 @@ fn is_here(url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::interfaces::Budget;
     use super::*;
 
     #[test]
@@ -175,6 +179,9 @@ mod tests {
         assert_eq!(wanted(&there, &asked(&["lan0", "usb0"], &[]), false), ["lan0", "usb0"]);
         assert_eq!(wanted(&there, &asked(&[], &["wwan0"]), false), ["wlan0"]);
         assert_eq!(wanted(&there, &asked(&[], &["wwan0"]), true), ["wlan0", "wwan0"]);
+        let budget = Budget { name: "wwan0".into(), bytes: 1, is_hard: true };
+        let with_budget = Asked { budgets: vec![budget], ..asked(&[], &["wwan0"]) };
+        assert_eq!(wanted(&there, &with_budget, true), ["wlan0"]);
     }
 
     #[test]

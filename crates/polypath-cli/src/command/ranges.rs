@@ -14,7 +14,7 @@ use polypath_system::console;
 use polypath_units::BitRate;
 use url::Url;
 
-use super::interfaces::Asked;
+use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
 use super::ranges_shown::Shown;
@@ -100,11 +100,16 @@ impl RangeArguments {
     pub(super) fn get(&self, job: &Job<'_>, report: &TransferReport) -> Result<(), Failure> {
         let tls = TlsOptions { ca_file: self.cacert.clone(), is_unverified: self.insecure };
         let tls = Tls::new(&tls).map_err(Failure::input)?;
-        if let Some(budget) = job.asked.budgets.first() {
-            return Err(Failure::Input(format!(
-                "{}: downloads in ranges have no budgets; expected -I without budget=",
-                budget.name
-            )));
+        if let Some(Budget { name, .. }) = job.asked.budgets.first() {
+            let has_budget = |name: &String| job.asked.budgets.iter().any(|budget| budget.name == *name);
+            if !job.asked.only.is_empty() && job.asked.only.iter().all(has_budget) {
+                return Err(Failure::Input(format!(
+                    "{name}: downloads in ranges have no budgets; expected -I without budget="
+                )));
+            }
+            complain(&format!(
+                "{name} is left out: downloads in ranges keep no budgets (-I {name} uses it without one)"
+            ));
         }
         let options = self.options(job)?;
         // Read here, as the library of the command line shows what it can't read, with all secrets.
