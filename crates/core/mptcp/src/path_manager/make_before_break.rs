@@ -97,7 +97,8 @@ mod tests {
             PathEvent::SubflowStale { subflow: SubflowId(0) },
             &view(&endpoints, &subflows),
         );
-        assert_eq!(stale, [set(SubflowId(1), false)]);
+        let look_again = PathAction::WakeAt(polypath_units::Instant::from_secs(10));
+        assert_eq!(stale, [look_again, set(SubflowId(1), false)]);
         subflows[1].backup_local = false;
         subflows[0].stale = false;
         let back = PathEvent::SubflowRecovered { subflow: SubflowId(0) };

@@ -1,5 +1,6 @@
 //! What path managers share: announcing addresses, following those that go, and opening again, with backoff, what was lost.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -7,8 +8,8 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
 use super::pairs::Pair;
-use super::{LocalEndpoint, PathAction, PathEvent, PathView};
-use crate::identifiers::AddressId;
+use super::{LocalEndpoint, PathAction, PathEvent, PathView, SubflowSummary};
+use crate::identifiers::{AddressId, SubflowId};
 
 /// Keeps a number of subflows over each wanted pair of addresses.
 #[derive(Debug, Default)]
@@ -16,6 +17,17 @@ pub(super) struct Upkeep {
     lost: Vec<Lost>,
     /// Local addresses that went away.
     gone: Vec<IpAddr>,
+    #[expect(clippy::box_collection, reason = "where none is stale, a pointer is held, not an empty list")]
+    stale: Option<Box<Vec<Stale>>>,
+}
+
+/// A subflow on which nothing is acknowledged, or comes. A translator that has forgotten it may drop its packets for good, where it would
+/// take a new one.
+#[derive(Clone, Copy, Debug)]
+struct Stale {
+    subflow: SubflowId,
+    /// When another one over the pair is tried.
+    replace_at: Instant,
 }
 
 /// A pair whose subflow ended.
@@ -30,6 +42,9 @@ struct Lost {
 /// Wait before the first attempt to re-establish; doubles up to [`MAX_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(60);
+
+/// Probes have so long to find the path back, before a new subflow is tried beside a stale one.
+const PATIENCE_WITH_STALE: Duration = Duration::from_secs(10);
 
 /// Attempts after which a pair that never worked is given up.
 const MAX_ATTEMPTS: u32 = 6;
@@ -77,6 +92,7 @@ impl Upkeep {
             PathEvent::SubflowEstablished { subflow } => {
                 if let Some(up) = view.subflow(subflow) {
                     self.lost.retain(|lost| (lost.local, lost.remote) != (up.local, up.remote));
+                    self.close_replaced(view, up, actions);
                 }
                 false
             }
@@ -84,11 +100,40 @@ impl Upkeep {
                 self.remember(view, (local, remote), was_established, may_return, actions);
                 false
             }
+            PathEvent::SubflowStale { subflow } => {
+                if view.is_client && view.may_join {
+                    let stale = self.stale.get_or_insert_default();
+                    stale.retain(|stale| view.subflow(stale.subflow).is_some());
+                    stale.push(Stale { subflow, replace_at: view.now + PATIENCE_WITH_STALE });
+                }
+                true
+            }
+            PathEvent::SubflowRecovered { subflow } => {
+                self.stale.take_if(|stale| {
+                    stale.retain(|stale| stale.subflow != subflow);
+                    stale.is_empty()
+                });
+                false
+            }
             // The connection sees for itself whether subflows to the address still work.
-            PathEvent::Withdrawn { .. }
-            | PathEvent::SubflowStale { .. }
-            | PathEvent::SubflowRecovered { .. } => false,
+            PathEvent::Withdrawn { .. } => false,
         }
+    }
+
+    /// A subflow came up where stale ones were to be replaced.
+    fn close_replaced(&self, view: &PathView<'_>, up: &SubflowSummary, actions: &mut Vec<PathAction>) {
+        let is_replaced = |other: &&SubflowSummary| {
+            other.id != up.id
+                && (other.local, other.remote) == (up.local, up.remote)
+                && self.is_to_be_replaced(view, other)
+        };
+        let replaced = view.subflows.iter().filter(is_replaced);
+        actions.extend(replaced.map(|other| PathAction::Close { subflow: other.id }));
+    }
+
+    fn is_to_be_replaced(&self, view: &PathView<'_>, subflow: &SubflowSummary) -> bool {
+        let is_due = |stale: &Stale| stale.subflow == subflow.id && stale.replace_at <= view.now;
+        subflow.stale && self.stale.iter().flat_map(|stale| stale.iter()).any(is_due)
     }
 
     /// Opens what is missing of `per_pair` subflows over each of `wanted`, up to the limit. Only the client opens: a server is
@@ -108,8 +153,10 @@ impl Upkeep {
         // One over each pair first, then the second over each.
         for round in 0..per_pair {
             for pair in wanted {
-                let is_there =
-                    |subflow: &&super::SubflowSummary| (subflow.local, subflow.remote) == pair.addresses();
+                let is_there = |subflow: &&SubflowSummary| {
+                    (subflow.local, subflow.remote) == pair.addresses()
+                        && !self.is_to_be_replaced(view, subflow)
+                };
                 if free == 0
                     || view.subflows.iter().filter(is_there).count() > round
                     || !self.may_open(view, pair)
@@ -135,7 +182,9 @@ impl Upkeep {
 
     /// Asks to be woken when the next pair may be tried again.
     pub(super) fn wake(&self, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
-        if let Some(next) = self.lost.iter().map(|lost| lost.retry_at).filter(|at| *at > view.now).min()
+        let lost = self.lost.iter().map(|lost| lost.retry_at);
+        let replaced = self.stale.iter().flat_map(|stale| stale.iter()).map(|stale| stale.replace_at);
+        if let Some(next) = lost.chain(replaced).filter(|at| *at > view.now).min()
             && next != Instant::FAR_FUTURE
         {
             actions.push(PathAction::WakeAt(next));
@@ -212,7 +261,7 @@ fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
 /// The subflows of an endpoint become backups, or regular ones, as it did.
 pub(super) fn follow_flags(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
     let Some(endpoint) = view.endpoint(addr) else { return };
-    let other = |subflow: &&super::SubflowSummary| {
+    let other = |subflow: &&SubflowSummary| {
         subflow.local == addr && subflow.established && subflow.backup_local != endpoint.backup
     };
     let changed = view.subflows.iter().filter(other);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use polypath_units::Duration;
 use polypath_wire::{FourTuple, Options, Packet, Payload, TcpFlags};
 
-use super::network::{Network, Way, client_addr, pattern, segment_mut};
+use super::network::{Network, Way, client_addr, pattern, segment, segment_mut};
 use crate::{CloseReason, ConnectionConfig, ConnectionId, Event};
 
 const TICK: Duration = Duration::from_millis(10);
@@ -140,6 +140,37 @@ fn a_connection_of_which_the_peer_has_lost_all_subflows_goes_on() {
         }
         download.run_for(SECOND * 6);
         assert_eq!(download.on_server(), paths, "{}", download.network.log.join("\n"));
+        download.finish();
+    }
+}
+
+/// A translator that has forgotten a flow, and drops what comes for it, which is not how connections begin.
+#[test]
+fn what_no_probe_gets_through_is_opened_anew() {
+    for is_upload in [false, true] {
+        let mut download = Download::start(&[10, 20]);
+        download.run_for(SECOND * 2);
+        let known = download.network.client.info(download.client).expect("it lives").subflows;
+        let forgotten: Vec<u16> = known.iter().map(|subflow| subflow.tuple.local.port).collect();
+        download.network.meddle = Box::new(move |way, packet| {
+            let segment = segment(&packet);
+            let port = if way == Way::ToServer { segment.src_port } else { segment.dst_port };
+            let is_second = [packet.ip.src, packet.ip.dst].contains(&client_addr(1));
+            if is_second && forgotten.contains(&port) { std::vec![] } else { std::vec![packet] }
+        });
+        if is_upload {
+            let block = Bytes::from(pattern(0, 200_000));
+            download.network.client.send(download.client, block).expect("room");
+        }
+        download.run_for(SECOND * 40);
+        let subflows = download.network.client.info(download.client).expect("it lives").subflows;
+        let paths: Vec<_> = subflows.iter().map(|subflow| subflow.tuple.local.addr).collect();
+        assert_eq!(paths, [client_addr(0), client_addr(1)], "{subflows:?}");
+        assert!(subflows[1].tuple.local.port != known[1].tuple.local.port);
+        let start = download.network.log.len();
+        download.run_for(SECOND);
+        let on_second = download.network.log[start..].iter().filter(|line| line.contains(" 1<")).count();
+        assert!(on_second > 10, "{}", download.network.log[start..].join("\n"));
         download.finish();
     }
 }
