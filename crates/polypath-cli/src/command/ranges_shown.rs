@@ -86,7 +86,8 @@ impl Shown {
         seen.was_lost |= seen.was_connected;
         seen.cause = Some(cause.clone());
         self.note_connected();
-        if is_news && self.paths.len() > 1 {
+        // Where nothing came at all, the failure says why.
+        if is_news && self.paths.len() > 1 && self.bytes() > 0 {
             let others = self.paths.iter().enumerate().filter(|(_, other)| other.is_connected);
             let others: Vec<String> = others.map(|(number, _)| self.ways.name(number)).collect();
             let rest = match others.join(" and ") {
