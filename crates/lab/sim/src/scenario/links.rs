@@ -162,7 +162,7 @@ fn queue(limit: Limit) -> QueueLimit {
     }
 }
 
-/// What every link carries (RFC 791 §3.2).
+/// What every link carries (RFC 791).
 const MIN_MTU_BYTES: u16 = 68;
 
 fn link_config(
