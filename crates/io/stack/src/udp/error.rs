@@ -27,12 +27,6 @@ pub enum UdpError {
     /// An interface of a path has an empty name.
     #[error("the interface of a path has an empty name; expected that of an interface, or none")]
     NamelessInterface,
-    /// Two paths have the same interface.
-    #[error("two paths have the interface {interface}; expected another one for each path")]
-    InterfaceTwice {
-        /// Its name.
-        interface: String,
-    },
 }
 
 /// What IPv6 asks of every link (RFC 8200 §5).
@@ -51,9 +45,7 @@ impl From<UdpError> for io::Error {
         let kind = match error {
             UdpError::PortInUse { .. } => io::ErrorKind::AddrInUse,
             UdpError::OnlyConnects => io::ErrorKind::Unsupported,
-            UdpError::MtuTooSmall { .. } | UdpError::NamelessInterface | UdpError::InterfaceTwice { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            UdpError::MtuTooSmall { .. } | UdpError::NamelessInterface => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)
     }
