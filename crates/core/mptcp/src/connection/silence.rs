@@ -76,7 +76,8 @@ impl Connection {
         }
         tcp.request_probe();
         let tuple = tcp.tuple();
-        if verdict == Verdict::ProbeAndTell && state.path.become_stale() {
+        let may_tell = self.stream.config.stale_loss_count > 0 && verdict == Verdict::ProbeAndTell;
+        if may_tell && state.path.become_stale() {
             self.tell_stale(cx, id, tuple);
         }
     }

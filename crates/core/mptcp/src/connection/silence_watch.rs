@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const BULK_BYTES: u64 = 64 << 10;
 /// After so many probes without an answer, the path counts as dead.
 const PROBES_UNTIL_STALE: u8 = 3;
-/// Where nothing comes on any subflow, each is asked so often: over four minutes.
+/// Where nothing comes on any subflow, each is asked so often: over three minutes.
 const MOST_PROBES: u8 = 9;
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(60);
 

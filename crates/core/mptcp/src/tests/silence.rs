@@ -28,8 +28,11 @@ struct Download {
 
 impl Download {
     fn start(delays_ms: &[u64]) -> Self {
-        let mut network =
-            Network::new(delays_ms, ConnectionConfig::default(), ConnectionConfig::default(), 1);
+        Self::start_with(delays_ms, ConnectionConfig::default())
+    }
+
+    fn start_with(delays_ms: &[u64], client: ConnectionConfig) -> Self {
+        let mut network = Network::new(delays_ms, client, ConnectionConfig::default(), 1);
         let to_server = Rc::new(RefCell::new(delays_ms.iter().map(|_| None).collect::<Vec<_>>()));
         let seen = to_server.clone();
         network.meddle = Box::new(move |way, packet| {
@@ -194,6 +197,16 @@ fn a_path_from_which_nothing_comes_is_told_and_so_is_its_return() {
     // It is the same subflow as before.
     assert_eq!(id_of(&download), before);
     download.finish();
+}
+
+#[test]
+fn a_stale_loss_count_of_zero_means_never_here_too() {
+    let config = ConnectionConfig { stale_loss_count: 0, ..ConnectionConfig::default() };
+    let mut download = Download::start_with(&[10, 20], config);
+    download.run_for(SECOND * 2);
+    download.network.cut[1] = true;
+    download.run_for(SECOND * 15);
+    assert_eq!(download.told(), []);
 }
 
 #[test]
