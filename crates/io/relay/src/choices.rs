@@ -179,6 +179,11 @@ impl RelayChoices {
         self.driver == Driver::Tun || self.is_reachable
     }
 
+    /// No interface is named, but for backups.
+    pub(super) fn wants_all_uplinks(&self) -> bool {
+        self.interfaces.is_empty()
+    }
+
     /// An interface that is to be used always, and only when no other works.
     #[must_use]
     pub fn contradictory_interface(&self) -> Option<&str> {
@@ -288,7 +293,7 @@ impl RelayChoices {
         };
         let defaults = UdpOptions::default();
         let mut options = UdpOptions {
-            // None if none is named: those of the system are for the caller to choose.
+            // None, or backups only, if no other is named: those of the system are for the caller to choose.
             paths: self.interfaces.iter().chain(more).map(path).collect(),
             is_reachable: self.is_reachable,
             announced: self.announced.iter().map(|(addr, _)| *addr).collect(),

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use polypath_config::{Policies, PolicyKind};
 use polypath_congestion as congestion;
 use polypath_mptcp::{ConnectionConfig, JudgePaths, LiaOnSharedAccess, path_manager, scheduler};
-use polypath_netsetup::abilities::{self, Abilities};
+use polypath_netsetup::abilities::Abilities;
 use polypath_netsetup::uplinks::{UplinkError, UplinkOptions};
 use polypath_netsetup::{GuardianCommand, NetworkSetup, SetupError, SetupOptions};
 use polypath_stack::engine::{Keepalive, KernelEngine};
@@ -22,7 +22,7 @@ use polypath_units::named::Named;
 use super::choice::{self, Carrier, Choice, Wanted, choose};
 use super::configuration::{self, Origin};
 use super::engine_names::{Kind, parse_announced};
-use super::interfaces::{self, Asked, Budget, Interface, InterfaceList, before_backups, parse_interfaces};
+use super::interfaces::{self, Asked, Budget, Interface, InterfaceList, parse_interfaces};
 use super::metrics::MetricsArguments;
 use super::offered::Offered;
 use super::words::and;
@@ -511,21 +511,15 @@ impl EngineArguments {
             preference: interface.preference,
         };
         let namespace = Namespace::current().map_err(Failure::run)?;
-        let mut named = self.named_interfaces();
-        if self.interfaces.is_empty() && !named.is_empty() {
-            // Backups alone were named: all others are regular ones.
-            let known = abilities::Interfaces::look(&namespace).map_err(Failure::run)?;
-            named = before_backups(&known.uplinks, named);
-        }
         let mut options = UdpOptions {
-            paths: named.into_iter().map(path).collect(),
+            paths: self.named_interfaces().into_iter().map(path).collect(),
             is_reachable: task.listens,
             port: self.udp_port.unwrap_or(udp::DEFAULT_PORT),
             announced: self.announce.iter().map(|(addr, _)| *addr).collect(),
             ..UdpOptions::default()
         };
         self.choose(&mut options.connection, chosen);
-        if options.paths.is_empty() {
+        if self.interfaces.is_empty() {
             options.use_uplinks(&namespace).map_err(Failure::run)?;
         }
         Stack::udp(&namespace, &options).map(Engine::Stack).map_err(|error| match UdpError::of(&error) {

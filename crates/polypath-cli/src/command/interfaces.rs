@@ -57,15 +57,6 @@ impl Asked {
     }
 }
 
-/// The uplinks that are no backups, and behind them the backups that were named.
-pub(super) fn before_backups(uplinks: &[String], backups: Vec<Interface>) -> Vec<Interface> {
-    let is_regular = |name: &&String| !backups.iter().any(|backup| backup.name == **name);
-    let regular = uplinks.iter().filter(is_regular).map(|name| Interface::new(name));
-    let mut all: Vec<Interface> = regular.collect();
-    all.extend(backups);
-    all
-}
-
 const EXPECTED: &str =
     "expected NAME, then any of backup, priority=0 to 255, budget=SIZE and hard, then maybe another NAME";
 
@@ -141,13 +132,6 @@ pub(super) fn parse_interfaces(text: &str) -> Result<InterfaceList, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn where_only_backups_are_named_the_other_uplinks_go_before_them() {
-        let backup = Interface { is_backup: true, ..Interface::new("lte") };
-        let all = before_backups(&["wifi".into(), "lte".into(), "eth".into()], vec![backup.clone()]);
-        assert_eq!(all, [Interface::new("wifi"), Interface::new("eth"), backup]);
-    }
 
     #[test]
     fn words_belong_to_the_interface_before_them() {

@@ -82,12 +82,24 @@ impl UdpOptions {
 
     /// Chooses paths where nobody named interfaces: first wherever the system's routes lead, then each further interface
     /// that has an address and a default route, also one that comes later. Their addresses are not announced.
+    ///
+    /// Backups that are chosen already stay. The system's routes may lead over one of them, so the others are those that are uplinks now, by
+    /// their names.
     pub fn use_uplinks(&mut self, namespace: &Namespace) -> io::Result<()> {
-        let further = namespace.run(|| usable_uplinks().map(|(_, further)| further))??;
-        let further = further.into_iter().map(|name| UdpPath { interface: Some(name), ..UdpPath::default() });
-        self.paths = std::iter::once(UdpPath::default()).chain(further).take(MOST_PATHS).collect();
+        let (first, further) = namespace.run(usable_uplinks)??;
+        let named = |name| UdpPath { interface: Some(name), ..UdpPath::default() };
+        self.paths.retain(|path| path.is_backup && path.interface.is_some());
         self.announces_interfaces = false;
-        self.follows_uplinks = true;
+        self.follows_uplinks = self.paths.is_empty();
+        let backups = std::mem::take(&mut self.paths);
+        let is_backup = |name: &String| backups.iter().any(|path| path.interface.as_ref() == Some(name));
+        let mut paths: Vec<UdpPath> = match self.follows_uplinks {
+            true => std::iter::once(UdpPath::default()).chain(further.into_iter().map(named)).collect(),
+            false => first.into_iter().chain(further).filter(|name| !is_backup(name)).map(named).collect(),
+        };
+        paths.extend(backups);
+        paths.truncate(MOST_PATHS);
+        self.paths = paths;
         Ok(())
     }
 

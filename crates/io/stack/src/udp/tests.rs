@@ -224,6 +224,12 @@ async fn without_a_name_all_uplinks_are_used() {
     options.use_uplinks(&testbed.client).expect("a choice");
     let names: Vec<Option<&str>> = options.paths.iter().map(|path| path.interface.as_deref()).collect();
     assert_eq!(names, [None, Some("path1")]);
+    // The system's route leads over the backup.
+    let backup = UdpPath { interface: Some("path0".into()), is_backup: true, ..UdpPath::default() };
+    let mut beside_backup = UdpOptions { paths: vec![backup], ..UdpOptions::default() };
+    beside_backup.use_uplinks(&testbed.client).expect("a choice");
+    let paths = beside_backup.paths.iter().map(|path| (path.interface.as_deref(), path.is_backup));
+    assert_eq!(paths.collect::<Vec<_>>(), [(Some("path1"), false), (Some("path0"), true)]);
     let client = Stack::udp(&testbed.client, &options).expect("a stack");
     let server = server(&testbed);
     let (mut near, mut far) = pair(&client, &server, Testbed::server_v4(0).into()).await;
