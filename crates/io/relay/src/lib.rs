@@ -137,7 +137,7 @@ impl Relay {
             let stack = match choices.driver {
                 Driver::Udp => {
                     let mut options = choices.udp();
-                    if options.paths.is_empty() {
+                    if choices.wants_all_uplinks() {
                         options.use_uplinks(&namespace)?;
                     }
                     Stack::udp(&namespace, &options).map_err(without_interface)?
@@ -333,8 +333,7 @@ impl Relay {
         self.shared.stopping.send_replace(true);
         runtime.block_on(async {
             // What is not delivered by then is lost, as with a crash.
-            stack.while_taken(limit, self.shared.stopping.closed()).await;
-            stack.finish(limit, LINGER).await;
+            stack.finish_after(self.shared.stopping.closed(), limit, LINGER).await;
         });
         drop(stack);
         runtime.shutdown_timeout(FAREWELL);

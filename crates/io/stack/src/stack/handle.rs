@@ -242,12 +242,18 @@ impl Stack {
     }
 
     /// Ends every connection, all of which were let go: what was written is delivered, as long as peers take some of it within each
-    /// `limit`, for a minute at most; a peer that has it all and does not end its side within `linger` is reset, so that it waits for
+    /// `limit`, of which none begins after a minute; a peer that has it all and does not end its side within `linger` is reset, so that it waits for
     /// nobody.
     ///
     /// Returns whether all was delivered, as [`Stack::drain`] does.
     pub async fn finish(&self, limit: Duration, linger: Duration) -> bool {
+        self.finish_after(std::future::ready(()), limit, linger).await
+    }
+
+    /// As [`Stack::finish`], where `handed_over` is done once the stack has been given all; the time for that is part of it.
+    pub async fn finish_after(&self, handed_over: impl Future, limit: Duration, linger: Duration) -> bool {
         let delivered = async {
+            handed_over.await;
             while self.shared.peek(|state| state.host.undelivered_count()) > 0 {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
@@ -258,8 +264,8 @@ impl Stack {
         is_delivered
     }
 
-    /// Waits for `done`, as long as peers acknowledge something within each `limit`, for a minute at most.
-    pub async fn while_taken(&self, limit: Duration, done: impl Future) {
+    /// Waits for `done`, as long as peers acknowledge something within each `limit`; once a minute is over, for no further one.
+    async fn while_taken(&self, limit: Duration, done: impl Future) {
         let mut done = std::pin::pin!(done);
         let until = tokio::time::Instant::now() + LONGEST_FINISH;
         let mut taken_bytes = self.acknowledged_bytes();
