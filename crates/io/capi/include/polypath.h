@@ -113,13 +113,13 @@ int polypath_getsockopt(int fd, int level, int name, void *value, socklen_t *len
 int polypath_error(int fd);
 
 /* State of a connection and its subflows. ENOTCONN once both sides have ended it, which a moment after the last byte may not be seen
- * yet. With engines tun and udp, a subflow's addresses are those that the stack has inside this host: polypath_interface names the
- * interface behind them. */
+ * yet. Addresses are those that the network knows, IPv4 as AF_INET. This end's is unspecified as long as no packet has come there
+ * (udp). */
 int polypath_info(int fd, struct polypath_info *info);
 
 /* The name of the interface that a subflow of polypath_info goes over, with its zero; IF_NAMESIZE bytes are enough. The
- * descriptor is the connection's. ENODEV if no interface has the subflow's address, such as when it is gone; ERANGE if
- * the name doesn't fit. */
+ * descriptor is the connection's. With engine udp it is the one by which the peer's packets come. ENODEV if no interface has the
+ * subflow's address, such as when it is gone; ERANGE if the name doesn't fit. */
 int polypath_interface(int fd, const struct polypath_subflow *subflow, char *name, size_t size);
 
 /* Sets "congestion" to the kernel's name of one; EINVAL if it has none of that name, and EPERM if it is not for this user.

@@ -8,6 +8,7 @@
 mod address;
 mod failure;
 mod guardian;
+mod interface;
 mod live;
 mod open_engines;
 mod options;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Weak};
 use address::{address, storage, write_address};
 pub use failure::polypath_strerror;
 use failure::{errno_failure, guard, not_listening, number, report, set_errno};
+use interface::interface_of;
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
 use open_engines::{carried, carried_here, listening, own_listening};
@@ -325,7 +327,7 @@ pub unsafe extern "C" fn polypath_getsockname(
         let listens_at = listening(borrowed).and_then(|relay| relay.listens_at(borrowed));
         let ours = match listens_at {
             Some(at) => Some(at),
-            None => carried(borrowed).map(|carried| carried.local()).transpose()?,
+            None => carried(borrowed).map(|carried| carried.seen_local()).transpose()?,
         };
         match ours {
             // SAFETY: as the caller of this function promises.
@@ -348,7 +350,7 @@ pub unsafe extern "C" fn polypath_getpeername(
         // SAFETY: the caller keeps the descriptor open during the call.
         match carried(unsafe { borrow(fd) }?) {
             // As for a socket of the kernel: there is no peer before the connection is there.
-            Some(carried) if carried.local().is_err() => {
+            Some(carried) if carried.seen_local().is_err() => {
                 Err(number(libc::ENOTCONN, "the socket isn't connected"))
             }
             // SAFETY: as the caller of this function promises.
@@ -457,11 +459,16 @@ pub unsafe extern "C" fn polypath_interface(
         let length = size_of::<sockaddr_storage>() as socklen_t;
         // SAFETY: a storage has so many bytes.
         let local = unsafe { address((&raw const subflow.local).cast(), length) }?;
-        let own = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?.ip();
-        let of_stack = carried_here(fd)?.and_then(|carried| carried.path_name(own));
-        let found = of_stack.map_or_else(|| polypath_relay::interface_of(own), |name| Ok(Some(name)))?;
+        // SAFETY: as before.
+        let remote = unsafe { address((&raw const subflow.remote).cast(), length) }?;
+        let [local, remote] = [local, remote].map(|at| at.as_socket());
+        let (local, remote) = local.zip(remote).ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
+        let of_stack = carried_here(fd)?.and_then(|carried| carried.path_name(local, remote));
+        let found = match of_stack {
+            Some(name) => Some(CString::new(name)?),
+            None => interface_of(local.ip())?,
+        };
         let found = found.ok_or_else(|| number(libc::ENODEV, "no interface has the subflow's address"))?;
-        let found = CString::new(found)?;
         let found = found.as_bytes_with_nul();
         if found.len() > size {
             return Err(number(libc::ERANGE, "the name is longer than its place"));

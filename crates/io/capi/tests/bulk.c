@@ -54,6 +54,17 @@ static int talk(polypath_engine *engine, struct sockaddr_in to, long total) {
     EXPECT(polypath_interface(fd, &info.subflows[i], name, sizeof name) == 0);
     EXPECT(polypath_interface(fd, &info.subflows[i], wanted, 2) == -1 && errno == ERANGE);
     EXPECT(if_nametoindex(name) != 0 && strncmp(name, "polypath", 8));
+    struct sockaddr_in *local = (void *)&info.subflows[i].local, *remote = (void *)&info.subflows[i].remote;
+    EXPECT(local->sin_family == AF_INET && remote->sin_family == AF_INET);
+    /* Engine tun opens further ones, to addresses that it was told. */
+    EXPECT(i > 0 || remote->sin_addr.s_addr == to.sin_addr.s_addr);
+    /* A peer on this machine is reached by no other interface. */
+    int is_here = ntohl(to.sin_addr.s_addr) == INADDR_LOOPBACK;
+    EXPECT(!is_here || (!strcmp(name, "lo") && local->sin_addr.s_addr == to.sin_addr.s_addr));
+    struct sockaddr_in own;
+    socklen_t length = sizeof own;
+    EXPECT(polypath_getsockname(fd, (struct sockaddr *)&own, &length) == 0 && length == sizeof own);
+    EXPECT(own.sin_family == AF_INET && (i > 0 || own.sin_addr.s_addr == local->sin_addr.s_addr));
   }
   printf("bytes=%ld busy=%d\n", received, busy);
   EXPECT(polypath_shutdown(fd, SHUT_WR) == 0);

@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,6 +7,7 @@ use polypath_mptcp::ConnectionId;
 use polypath_stack::engine::StreamInfo;
 use polypath_stack::stack::{StackStream, WeakStack};
 use polypath_system::errno_of;
+use polypath_wire::FourTuple;
 use socket2::SockRef;
 
 use super::settings::Settings;
@@ -26,7 +27,7 @@ pub struct CarriedConnection {
 #[derive(Clone, Debug)]
 enum State {
     Connecting,
-    Open { id: ConnectionId, local: Option<SocketAddr> },
+    Open { id: ConnectionId, first: Option<FourTuple> },
     Ended,
     Failed { errno: i32, message: Arc<str> },
 }
@@ -44,7 +45,7 @@ impl CarriedConnection {
     }
 
     pub(super) fn opened(&self, stream: &StackStream) {
-        self.set(State::Open { id: stream.id(), local: stream.local_addr().ok() });
+        self.set(State::Open { id: stream.id(), first: stream.first_subflow() });
     }
 
     pub(super) fn ended(&self) {
@@ -98,12 +99,10 @@ impl CarriedConnection {
         self.remote
     }
 
-    /// This end, as the stack knows it.
-    pub fn local(&self) -> io::Result<SocketAddr> {
+    /// Whether it is open, or was.
+    fn first(&self) -> io::Result<FourTuple> {
         match self.state() {
-            State::Open { local: Some(local), .. } => {
-                Ok(SocketAddr::new(local.ip().to_canonical(), local.port()))
-            }
+            State::Open { first: Some(first), .. } => Ok(first),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -111,8 +110,9 @@ impl CarriedConnection {
     /// This end, as peers see it who are in no need of translation: with the uplink's address, where the stack has one of
     /// its own behind it.
     pub fn seen_local(&self) -> io::Result<SocketAddr> {
-        let local = self.local()?;
-        Ok(self.stack.upgrade().map_or(local, |stack| stack.seen_at(local)))
+        let first = self.first()?;
+        let seen = self.stack.upgrade().map_or(first, |stack| stack.seen_subflow(first));
+        Ok(seen.local.into())
     }
 
     /// The number of errno that says why it failed, if it did.
@@ -133,17 +133,26 @@ impl CarriedConnection {
         }
     }
 
-    /// The interface that one of the stack's own addresses belongs to, as long as the stack knows it.
+    /// The interface of the subflow that [`CarriedConnection::info`] gives with these addresses, as long as the stack knows it.
     #[must_use]
-    pub fn path_name(&self, own: IpAddr) -> Option<String> {
-        self.stack.upgrade()?.path_name(own)
+    pub fn path_name(&self, local: SocketAddr, remote: SocketAddr) -> Option<String> {
+        let stack = self.stack.upgrade()?;
+        let State::Open { id, .. } = self.state() else { return None };
+        let wanted = FourTuple { local: local.into(), remote: remote.into() };
+        let mut subflows = stack.connection(id)?.subflows.into_iter().map(|subflow| subflow.tuple);
+        let own = subflows.find(|tuple| stack.seen_subflow(*tuple) == wanted)?;
+        stack.subflow_path_name(own)
     }
 
-    /// State of the connection and its subflows, while it is open.
+    /// State of the connection and its subflows, while it is open, with the addresses that the network knows them by.
     pub fn info(&self) -> io::Result<StreamInfo> {
         let State::Open { id, .. } = self.state() else { return Err(io::ErrorKind::NotConnected.into()) };
-        let info = self.stack.upgrade().and_then(|stack| stack.connection(id));
-        info.map(StreamInfo::from).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let stack = self.stack.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+        let mut info = StreamInfo::from(stack.connection(id).ok_or(io::ErrorKind::NotConnected)?);
+        for subflow in &mut info.subflows {
+            subflow.tuple = stack.seen_subflow(subflow.tuple);
+        }
+        Ok(info)
     }
 }
 

@@ -18,7 +18,7 @@ mod wording;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,6 @@ pub use choices::{
 use join::{Hub, Meeting};
 pub use lack::Lack;
 use polypath_control::{offer_as, process_name};
-use polypath_netsetup::abilities::Interfaces;
 pub use polypath_netsetup::{DetachedGuardian, guard_detached};
 use polypath_stack::engine::ConnectOptions;
 use polypath_stack::stack::{Stack, StackListener, StackStream};
@@ -103,12 +102,6 @@ impl Listening {
         self.listener.close();
         self.task.abort();
     }
-}
-
-/// The interface of the system that has an address.
-pub fn interface_of(own: IpAddr) -> io::Result<Option<String>> {
-    let interfaces = Interfaces::look(&Namespace::current()?)?;
-    Ok(interfaces.name_of(own).map(str::to_string))
 }
 
 fn inode(program: BorrowedFd<'_>) -> io::Result<u64> {

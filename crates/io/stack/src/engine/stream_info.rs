@@ -1,7 +1,6 @@
 //! What is known of a connection, in words that all engines share.
 
 use polypath_mptcp::{ConnectionInfo, SubflowInfo};
-use polypath_wire::FourTuple;
 
 use crate::stack::Stack;
 
@@ -27,10 +26,7 @@ impl StreamInfo {
 
     /// With the addresses by which the network knows a stack's subflows.
     pub(super) fn seen_from(mut self, stack: &Stack) -> Self {
-        for FourTuple { local, remote } in self.subflows.iter_mut().map(|subflow| &mut subflow.tuple) {
-            *local = stack.seen_at((*local).into()).into();
-            *remote = stack.peer_at((*remote).into()).into();
-        }
+        self.subflows.iter_mut().for_each(|subflow| subflow.tuple = stack.seen_subflow(subflow.tuple));
         self
     }
 }

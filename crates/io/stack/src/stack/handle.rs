@@ -13,7 +13,6 @@ use polypath_mptcp::{
 #[cfg(feature = "tun")]
 use polypath_system::tun::Tun;
 use polypath_units::Instant;
-#[cfg(feature = "udp")]
 use polypath_wire::FourTuple;
 use tokio::sync::broadcast;
 
@@ -138,6 +137,18 @@ impl Stack {
     #[must_use]
     pub fn peer_at(&self, peer: SocketAddr) -> SocketAddr {
         self.shared.underlay(|underlay| underlay.peer_at(peer)).unwrap_or(peer)
+    }
+
+    /// The addresses by which the network knows a subflow, if nobody else translates them.
+    #[must_use]
+    pub fn seen_subflow(&self, subflow: FourTuple) -> FourTuple {
+        self.shared.underlay(|underlay| underlay.seen_subflow(subflow)).unwrap_or(subflow)
+    }
+
+    /// What people call the path that a subflow goes over: its interface.
+    #[must_use]
+    pub fn subflow_path_name(&self, subflow: FourTuple) -> Option<String> {
+        self.shared.underlay(|underlay| underlay.subflow_path_name(subflow)).flatten()
     }
 
     /// What people call the path that one of the stack's own addresses belongs to: its interface.

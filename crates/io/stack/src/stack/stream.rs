@@ -59,6 +59,12 @@ impl StackStream {
         .await
     }
 
+    /// The addresses of the first subflow, as the stack knows them.
+    #[must_use]
+    pub fn first_subflow(&self) -> Option<FourTuple> {
+        self.first
+    }
+
     /// This end of the first subflow.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let local = self.first.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?.local;

@@ -1,6 +1,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::{fmt, io};
 
+use polypath_wire::FourTuple;
+
 /// No path has an address of the family of `remote`.
 pub(crate) fn lacks_family(remote: SocketAddr) -> io::Error {
     let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -67,6 +69,16 @@ pub trait Underlay: fmt::Debug + Send {
     fn path_name(&self, own: IpAddr) -> Option<String> {
         let _ = own;
         None
+    }
+
+    /// A subflow, with the addresses by which the network knows it now.
+    fn seen_subflow(&self, FourTuple { local, remote }: FourTuple) -> FourTuple {
+        FourTuple { local: self.seen_at(local.into()).into(), remote: self.peer_at(remote.into()).into() }
+    }
+
+    /// As [`Underlay::path_name`], for one of the subflows from that address.
+    fn subflow_path_name(&self, subflow: FourTuple) -> Option<String> {
+        self.path_name(subflow.local.addr)
     }
 
     /// What was counted there, by name.

@@ -10,13 +10,14 @@ use polypath_system::WallClock;
 use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple, IcmpMessage, IpHeader, Packet, Segment, SeqNumber, Transport};
 use quinn_udp::{BATCH_SIZE, RecvMeta};
+use rustix::net::netdevice::index_to_name;
 use tokio::io::Interest;
 
 use super::address::{OwnPath, PathId, network_addr, stack_addr};
 use super::datagram::{self, Header, Kind, Merged, Merger, Ports, Strange};
 use super::keys::{Challenge, HostSecret};
 use super::options::UdpOptions;
-use super::own::OwnPaths;
+use super::own::{Local, OwnPaths};
 use super::peers::{Came, Peers, Reaction};
 use super::port::{Port, PortSocket, is_fatal};
 use super::route::Route;
@@ -164,9 +165,16 @@ impl DriverShared {
         self.traffic().peers.remote(addr)
     }
 
-    /// The address of ours at which the latest peer of a path reaches it; none before something came.
-    pub(super) fn local_of(&self, path: OwnPath) -> Option<IpAddr> {
-        self.traffic().own.local_of(path)
+    /// Where a peer reaches a path of ours; the latest one, if none is named. None before something came.
+    pub(super) fn local_of(&self, path: OwnPath, peer: Option<IpAddr>) -> Option<Local> {
+        self.traffic().own.local_of(path, peer)
+    }
+
+    /// The interface by which the datagrams of a peer come, on a path that follows the system's routes.
+    pub(super) fn routed_interface(&self, path: OwnPath, peer: IpAddr) -> Option<String> {
+        let port = self.port_of(path, true).filter(|port| !port.is_bound())?;
+        let index = self.local_of(path, Some(peer))?.interface?;
+        index_to_name(&port.socket()?.socket, index).ok()
     }
 
     fn traffic(&self) -> MutexGuard<'_, Traffic> {
@@ -406,7 +414,9 @@ impl UdpReceive {
             let (path, remote) = traffic.own.way(header.path, meta.addr)?;
             let ours = self.shared.ports[self.port].path == Some(path);
             if ours {
-                traffic.own.note_local((path, remote), meta.dst_ip);
+                let interface = meta.interface_index;
+                let local = meta.dst_ip.map(|addr| Local { addr, interface });
+                traffic.own.note_local((path, remote), local);
             }
             ours.then(|| (path.addr(), stack_addr(remote.ip())))?
         } else {

@@ -130,6 +130,8 @@ async fn addresses_are_those_that_the_program_has_used() {
         assert_eq!(Listener::Stack(listener).local_addr().expect("an address"), at);
     }
     let (mut near, mut far) = pair(&client, &server).await;
+    let own = near.first_subflow().expect("it was open");
+    assert_eq!(client.subflow_path_name(own).as_deref(), Some("lo"), "wherever a default route leads");
     let to: SocketAddr = ([127, 0, 0, 1], PORT).into();
     assert_eq!((near.peer_addr().expect("it lives"), far.local_addr().expect("it lives")), (to, to));
     exchange(&mut near, &mut far, 1000).await;

@@ -45,7 +45,7 @@ mod uplinks;
 mod waiting;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,7 @@ pub use peers::PeerLimits;
 use polypath_mptcp::HostConfig;
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_system::{Namespace, Netlink, SystemState};
+use polypath_wire::FourTuple;
 use port::Port;
 use uplinks::Uplinks;
 
@@ -222,6 +223,28 @@ struct Encapsulation {
     uplinks: Uplinks,
 }
 
+impl Encapsulation {
+    /// The address at which a peer reaches one of the stack's; the latest peer, if none is named.
+    fn reached_at(&self, own: SocketAddr, peer: Option<IpAddr>) -> SocketAddr {
+        // What the kernel says of a datagram that came there; before the first one, nobody knows which address it will be.
+        let addr = match OwnPath::of(own.ip()) {
+            Some(path) => self
+                .shared
+                .local_of(path, peer)
+                .map_or_else(|| unspecified(peer), |local| network_addr(local.addr)),
+            None => network_addr(own.ip()),
+        };
+        SocketAddr::new(addr, own.port())
+    }
+}
+
+fn unspecified(peer: Option<IpAddr>) -> IpAddr {
+    match peer {
+        Some(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
 impl Underlay for Encapsulation {
     fn expected_of_peers(&self) -> Option<String> {
         Some(format!("a Polypath there with engine udp, at UDP port {} as here", self.port))
@@ -285,17 +308,23 @@ impl Underlay for Encapsulation {
     }
 
     fn seen_at(&self, own: SocketAddr) -> SocketAddr {
-        // What the kernel says of a datagram that came there; before the first one, nobody knows which address it will be.
-        let addr = match OwnPath::of(own.ip()) {
-            Some(path) => self.shared.local_of(path).unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
-            None => network_addr(own.ip()),
-        };
-        SocketAddr::new(addr, own.port())
+        self.reached_at(own, None)
+    }
+
+    fn seen_subflow(&self, FourTuple { local, remote }: FourTuple) -> FourTuple {
+        let local = self.reached_at(local.into(), Some(network_addr(remote.addr)));
+        FourTuple { local: local.into(), remote: self.peer_at(remote.into()).into() }
     }
 
     fn path_name(&self, own: IpAddr) -> Option<String> {
         let OwnPath(number) = OwnPath::of(own)?;
         self.shared.names().into_iter().nth(usize::from(number).checked_sub(1)?)?
+    }
+
+    fn subflow_path_name(&self, FourTuple { local, remote }: FourTuple) -> Option<String> {
+        // Routes may lead to a peer by another interface than that of the default route, by which the path is called.
+        let heard = self.shared.routed_interface(OwnPath::of(local.addr)?, network_addr(remote.addr));
+        heard.or_else(|| self.path_name(local.addr))
     }
 
     fn expose(&self, _: u16, _: bool) -> io::Result<()> {

@@ -52,14 +52,22 @@ struct OwnState {
     sent_at: Instant,
     /// The peer has answered a keep-alive since the last segment left.
     is_answered: bool,
-    /// Our address, at which the peer's latest segment came.
-    local: Option<IpAddr>,
+    /// Where the peer's latest segment came.
+    local: Option<Local>,
     syn_at: Option<Instant>,
     acknowledged_at: Option<Instant>,
     /// The second of the latest answer, and how many there were in it.
     answers: (u64, u32),
     /// The latest ones that left, in that order.
     syns: VecDeque<SentSyn>,
+}
+
+/// Where this end is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Local {
+    pub(super) addr: IpAddr,
+    /// The index of the interface, where the system tells.
+    pub(super) interface: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -110,16 +118,18 @@ impl OwnPaths {
         Some(syn.datagram.clone())
     }
 
-    /// A segment came by a way of ours, to this address.
-    pub(super) fn note_local(&mut self, way: Way, local: Option<IpAddr>) {
+    /// A segment came by a way of ours, there.
+    pub(super) fn note_local(&mut self, way: Way, local: Option<Local>) {
         if let Some(state) = self.paths.get_mut(&way) {
             state.local = local.or(state.local);
         }
     }
 
-    /// The address of ours at which the latest peer of a path reaches it.
-    pub(super) fn local_of(&self, path: OwnPath) -> Option<IpAddr> {
-        let of_path = self.paths.iter().filter(|((own, _), state)| *own == path && state.local.is_some());
+    /// Where a peer reaches a path of ours; the latest one, if none is named.
+    pub(super) fn local_of(&self, path: OwnPath, peer: Option<IpAddr>) -> Option<Local> {
+        let of_path = self.paths.iter().filter(|((own, remote), state)| {
+            *own == path && peer.is_none_or(|peer| peer == remote.ip()) && state.local.is_some()
+        });
         of_path.max_by_key(|(_, state)| state.sent_at).and_then(|(_, state)| state.local)
     }
 
@@ -269,6 +279,23 @@ mod tests {
         assert_eq!(one, own.note_sent(at(2), way(1), false));
         assert_eq!(own.way(one, way(1).1), Some(way(1)));
         assert_eq!(own.way(one, way(2).1), None, "only its peer speaks of a path");
+    }
+
+    #[test]
+    fn a_path_is_where_the_peer_that_is_meant_was_heard() {
+        let mut own = own();
+        let heard = |last| Local { addr: [10, 0, 0, last].into(), interface: Some(last.into()) };
+        for last in [1, 2] {
+            own.note_sent(at(last.into()), way(last), true);
+            own.note_local(way(last), Some(heard(last)));
+        }
+        let local = |peer: Option<u8>| own.local_of(OwnPath(1), peer.map(|last| way(last).1.ip()));
+        assert_eq!((local(Some(1)), local(Some(2))), (Some(heard(1)), Some(heard(2))));
+        assert_eq!(
+            (local(None), local(Some(3))),
+            (Some(heard(2)), None),
+            "the latest, and one that was not heard"
+        );
     }
 
     #[test]

@@ -79,6 +79,11 @@ impl Port {
         *self.interface.write().unwrap_or_else(PoisonError::into_inner) = Some(interface.to_owned());
     }
 
+    /// Whether it has an interface of its own.
+    pub(super) fn is_bound(&self) -> bool {
+        self.interface.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Opens it anew, bound to the interface that has the name now. To be called where the interface is, within a tokio runtime.
     pub(super) fn open_again(&self) -> io::Result<()> {
         self.bind(0)?;
