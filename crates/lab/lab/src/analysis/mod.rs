@@ -11,7 +11,7 @@ use serde::Serialize;
 pub use compare::{CompareError, Comparison, Difference, LeftOut, LeftOutReason, compare};
 pub use worst::WorstSet;
 
-use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey};
+use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey, SweepPoint};
 use crate::metrics::{Distribution, aggregation_benefit, sensitivity};
 use crate::run::{Outcome, PathSpec};
 
@@ -47,6 +47,11 @@ pub struct Row {
     pub variant: String,
     /// The value of the sweep; empty without one.
     pub point: String,
+    /// The same by parameter, in the file's words.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sweep: BTreeMap<String, String>,
+    /// What is sent there.
+    pub traffic: String,
     /// The metric's name.
     pub metric: &'static str,
     /// The metric's unit.
@@ -55,6 +60,10 @@ pub struct Row {
     pub distribution: Distribution,
     /// Standard deviation of the 5th, 25th, 50th, 75th and 95th percentiles over the designs, if there are several.
     pub sensitivity: Option<[f64; 5]>,
+}
+
+fn by_parameter(point: &SweepPoint) -> BTreeMap<String, String> {
+    point.swept.iter().map(|swept| (swept.parameter.clone(), swept.text.clone())).collect()
 }
 
 impl<'a> Analysis<'a> {
@@ -145,6 +154,8 @@ impl<'a> Analysis<'a> {
                     rows.push(Row {
                         variant: variant.name.clone(),
                         point: sweep.label.clone(),
+                        sweep: by_parameter(sweep),
+                        traffic: self.experiment.traffic_at(point).to_string(),
                         metric: metric.name,
                         unit: metric.unit,
                         distribution,

@@ -29,6 +29,8 @@ pub(super) fn check(
     if file.name.is_empty() || !file.name.chars().all(is_name) || file.name.starts_with('.') {
         return Err(source.wrong("name", "is part of a path; expected letters, digits and hyphens"));
     }
+    sweep::check(source, &file)?;
+    sweep::fill(source, &mut file)?;
     // The whole, whichever form is meant.
     traffic(source, &file.traffic)?;
     counts(source, &file)?;
@@ -60,7 +62,6 @@ pub(super) fn check(
         return Err(source.wrong("traffic.kind", "a ring carries bulk transfers only; expected \"bulk\""));
     }
     let most_values = file.reduced.and_then(|reduced| reduced.points);
-    sweep::check(source, &file)?;
     let sweeps = sweep::read_all(source, &file.sweep, &traffic, paths)?;
     let points = sweep::points(&sweeps, most_values.filter(|_| form == Form::Reduced));
     let (variants, baseline_variants) = variants(source, &file, paths, policies)?;

@@ -60,28 +60,41 @@ impl Experiment {
         let mut set = self.sets[key.set].set.clone();
         let mut variant = self.variants[key.variant].clone();
         let is_baseline = key.variant >= self.variants.len() - self.baseline_variants;
-        let mut traffic = self.traffic;
         for setting in &self.points[key.point].settings {
-            match (*setting, &mut traffic) {
-                (Setting::Buffer(buffer), _) => variant.buffer = buffer,
-                (Setting::Initial(initial), _) if !is_baseline => variant.initial = initial,
-                (Setting::Loss(loss), _) => set.paths.iter_mut().for_each(|path| path.loss = loss),
-                (Setting::Bytes(size), Traffic::Transfer { bytes, .. }) => *bytes = size,
-                (Setting::Load(load), Traffic::Blocks { pace, .. }) => *pace = Pace::Load(load),
-                _ => {}
+            match *setting {
+                Setting::Buffer(buffer) => variant.buffer = buffer,
+                Setting::Initial(initial) if !is_baseline => variant.initial = initial,
+                Setting::Loss(loss) => set.paths.iter_mut().for_each(|path| path.loss = loss),
+                Setting::Initial(_) | Setting::Bytes(_) | Setting::Load(_) => {}
             }
         }
         let seed = seed_of(&self.name, self.sets[key.set].design, key.set, key.repeat);
         let observes = self.records_windows || self.metrics.iter().any(super::Metric::needs_observation);
         Job {
             key,
-            workload: traffic.workload(&set),
+            workload: self.traffic_at(key.point).workload(&set),
             set,
             variant,
             seed,
             topology: self.topology.clone(),
             observation: observes.then_some(Observation { windows: self.records_windows }),
         }
+    }
+}
+
+impl Experiment {
+    /// What is sent at a point of the sweep, by number.
+    #[must_use]
+    pub fn traffic_at(&self, point: usize) -> Traffic {
+        let mut traffic = self.traffic;
+        for setting in &self.points[point].settings {
+            match (*setting, &mut traffic) {
+                (Setting::Bytes(size), Traffic::Transfer { bytes, .. }) => *bytes = size,
+                (Setting::Load(load), Traffic::Blocks { pace, .. }) => *pace = Pace::Load(load),
+                _ => {}
+            }
+        }
+        traffic
     }
 }
 

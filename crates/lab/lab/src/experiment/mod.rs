@@ -111,7 +111,20 @@ pub struct SweepPoint {
     pub label: String,
     /// The first sweep's value as a number, if it has one: bytes or a share.
     pub value: Option<f64>,
+    /// Each sweep's value, in the order of the file.
+    pub swept: Vec<Swept>,
     settings: Vec<Setting>,
+}
+
+/// What a sweep says at one of its points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Swept {
+    /// The parameter, as the file has it.
+    pub parameter: String,
+    /// Its value in the file's words.
+    pub text: String,
+    /// The value as a number, if it has one: bytes or a share.
+    pub number: Option<f64>,
 }
 
 /// What a sweep changes.

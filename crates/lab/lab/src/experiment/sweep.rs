@@ -3,18 +3,15 @@
 use polypath_config::quantity::{Percent, Size, read};
 use polypath_config::{FileError, Source};
 
-use super::file::{File, SweepFile};
-use super::{Setting, SweepPoint, Traffic};
+use super::file::{File, SweepFile, TopologyWord, TrafficWord};
+use super::{Setting, SweepPoint, Swept, Traffic};
 use crate::run::{Buffer, InitialPath};
 
 /// A value of a sweep.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
-    /// In the file's words.
-    text: String,
+    swept: Swept,
     setting: Setting,
-    /// As a number, if it has one.
-    number: Option<f64>,
 }
 
 /// The values of a sweep, in the order of the file.
@@ -31,17 +28,67 @@ pub(super) fn check(source: Source<'_>, file: &File) -> Result<(), FileError> {
             let message = format!("\"{name}\" is that of sweep[{before}], too; expected each once");
             return Err(source.wrong(format!("sweep[{index}].parameter"), message));
         }
-        if name == "loss" {
+        let message = || format!("is what sweep[{index}] sets; expected one of both");
+        if let Some(key) = elsewhere(file, name) {
+            return Err(source.wrong(key, message()));
+        }
+        if name == "initial-path" && file.topology.kind != TopologyWord::Parallel {
+            let key = format!("sweep[{index}].parameter");
+            let message =
+                "only paths side by side have an initial one; expected topology.kind = \"parallel\"";
+            return Err(source.wrong(key, message));
+        }
+    }
+    Ok(())
+}
+
+/// The first key besides the sweep that says what this parameter is: the sweep would silently win.
+fn elsewhere(file: &File, parameter: &str) -> Option<String> {
+    match parameter {
+        "loss" => {
             let of_factors = file.factors.filter(|factors| factors.loss.is_some());
             let of_sets = file.sets.iter().enumerate().flat_map(|(set, given)| {
                 let paths = given.paths.iter().enumerate().filter(|(_, path)| path.loss.is_some());
                 paths.map(move |(path, _)| format!("sets[{set}].paths[{path}].loss"))
             });
-            if let Some(key) =
-                of_factors.map(|_| "factors.loss".to_string()).into_iter().chain(of_sets).next()
-            {
-                return Err(source.wrong(key, format!("is what sweep[{index}] sets; expected one of both")));
-            }
+            of_factors.map(|_| "factors.loss".to_string()).into_iter().chain(of_sets).next()
+        }
+        "bytes" => file.traffic.bytes.map(|_| "traffic.bytes".into()),
+        "load" => {
+            let load = file.traffic.load.map(|_| "traffic.load".into());
+            load.or_else(|| file.traffic.rate.map(|_| "traffic.rate".into()))
+        }
+        "buffer" => of_policies(file, "buffer", |buffer, _| buffer.is_some()),
+        "initial-path" => of_policies(file, "initial-path", |_, initial| initial.is_some()),
+        _ => None,
+    }
+}
+
+/// The first of `defaults` and of the variants whose buffer or initial path is given.
+fn of_policies(
+    file: &File,
+    key: &str,
+    is_given: impl Fn(&Option<String>, &Option<String>) -> bool,
+) -> Option<String> {
+    if is_given(&file.defaults.buffer, &file.defaults.initial_path) {
+        return Some(format!("defaults.{key}"));
+    }
+    let variant = file.variants.iter().position(|given| is_given(&given.buffer, &given.initial_path))?;
+    Some(format!("variants[{variant}].{key}"))
+}
+
+/// Puts the first value of a sweep where the traffic of the file would have it: it says nothing of what is swept.
+///
+/// # Errors
+/// That the value is none.
+pub(super) fn fill(source: Source<'_>, file: &mut File) -> Result<(), FileError> {
+    for (index, sweep) in file.sweep.iter().enumerate() {
+        let wrong = |message| source.wrong(format!("sweep[{index}].values"), message);
+        let Some(first) = sweep.values.first() else { continue };
+        match (sweep.parameter.as_str(), file.traffic.kind) {
+            ("bytes", TrafficWord::Transfer) => file.traffic.bytes = Some(size(first).map_err(wrong)?),
+            ("load", TrafficWord::Blocks) => file.traffic.load = Some(read(first).map_err(wrong)?),
+            _ => {}
         }
     }
     Ok(())
@@ -72,7 +119,7 @@ pub(super) fn read_all(
                     (Setting::Buffer(buffer), bytes)
                 }
                 ("bytes", Traffic::Transfer { .. }) => {
-                    let Size(bytes) = read(text).map_err(wrong)?;
+                    let Size(bytes) = size(text).map_err(wrong)?;
                     (Setting::Bytes(bytes), Some(bytes as f64))
                 }
                 ("load", Traffic::Blocks { .. }) => {
@@ -100,12 +147,15 @@ pub(super) fn read_all(
             };
             // Two runs of the same would count twice, in words that may differ.
             if let Some(before) = values.iter().find(|before| before.setting == setting) {
-                return Err(wrong(match before.text == *text {
+                return Err(wrong(match before.swept.text == *text {
                     true => format!("\"{text}\" is there twice; expected each once"),
-                    false => format!("\"{}\" and \"{text}\" are the same; expected each once", before.text),
+                    false => {
+                        format!("\"{}\" and \"{text}\" are the same; expected each once", before.swept.text)
+                    }
                 }));
             }
-            values.push(Value { text: text.clone(), setting, number });
+            let swept = Swept { parameter: sweep.parameter.clone(), text: text.clone(), number };
+            values.push(Value { swept, setting });
         }
         all.push(values);
     }
@@ -124,13 +174,15 @@ pub(super) fn points(sweeps: &[Values], most: Option<usize>) -> Vec<SweepPoint> 
         }
         let mut longer = Vec::new();
         for point in &points {
-            for Value { text, setting, number } in &values {
+            for Value { swept, setting } in &values {
+                let Swept { text, number, .. } = swept;
                 let mut point = point.clone();
                 point.label = match point.label.is_empty() {
                     true => text.clone(),
                     false => format!("{}, {text}", point.label),
                 };
                 point.value = if index == 0 { *number } else { point.value };
+                point.swept.push(swept.clone());
                 point.settings.push(*setting);
                 longer.push(point);
             }
@@ -138,6 +190,14 @@ pub(super) fn points(sweeps: &[Values], most: Option<usize>) -> Vec<SweepPoint> 
         points = longer;
     }
     points
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    match read::<Size>(text) {
+        Ok(Size(0)) => Err("nothing to send; expected sizes above zero".into()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 pub(super) fn buffer(text: &str) -> Result<Buffer, String> {

@@ -110,7 +110,8 @@ fn a_sweep_changes_what_it_names() {
     let sweep = "[[sweep]]\nparameter = \"bytes\"\nvalues = [\"64KB\", \"4MB\"]\n\n[[sweep]]\nparameter = \"initial-path\"\nvalues = [\"best\", \"2\"]\n[traffic]";
     let text = SMALL
         .replace("[traffic]", sweep)
-        .replace("kind = \"bulk\"\nduration = \"10s\"", "kind = \"transfer\"\nbytes = \"1MB\"")
+        .replace("kind = \"bulk\"\nduration = \"10s\"", "kind = \"transfer\"")
+        .replace("initial-path = \"random\"\n", "")
         .replace("duration = \"5s\"", "");
     let experiment = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap();
     let labels: Vec<&str> = experiment.points.iter().map(|point| point.label.as_str()).collect();
@@ -316,6 +317,49 @@ fn nothing_says_twice_what_is_swept() {
     let error = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap_err();
     assert_eq!(error.to_string(), "small.toml:10: factors.loss: is what sweep[0] sets; expected one of both");
     assert_eq!(swept(Form::Full, loss, "").unwrap().points.len(), 2);
+}
+
+#[test]
+fn a_sweep_does_not_win_over_another_line() {
+    let bulk = "kind = \"bulk\"\nduration = \"10s\"";
+    let blocks = "kind = \"blocks\"\nblock = \"1KB\"\nduration = \"10s\"";
+    let of = |traffic: &str, parameter: &str, value: &str, old: &str, new: &str| {
+        let sweep =
+            format!("[[sweep]]\nparameter = \"{parameter}\"\nvalues = [\"{value}\"]\n[traffic]\n{traffic}");
+        let text = SMALL.replace(&format!("[traffic]\n{bulk}"), &sweep).replace(old, new);
+        let text =
+            if traffic == "kind = \"transfer\"" { text.replace("duration = \"5s\"", "") } else { text };
+        Experiment::parse("small.toml", &text, Form::Full, &Policies::default())
+            .map_err(|error| error.to_string().split_once(": ").expect("a place before it").1.to_string())
+    };
+    let random = "initial-path = \"random\"";
+    for (traffic, parameter, value, old, new, key) in [
+        ("kind = \"transfer\"\nbytes = \"1MB\"", "bytes", "2MB", "", "", "traffic.bytes"),
+        (&format!("{blocks}\nload = \"2%\""), "load", "9%", "", "", "traffic.load"),
+        (&format!("{blocks}\nrate = \"1mbit\""), "load", "9%", "", "", "traffic.rate"),
+        (bulk, "initial-path", "best", "", "", "variants[0].initial-path"),
+        (bulk, "buffer", "1MB", random, "buffer = \"stack\"", "variants[0].buffer"),
+        (
+            bulk,
+            "buffer",
+            "1MB",
+            "[baseline]",
+            "[defaults]\nbuffer = \"stack\"\n[baseline]",
+            "defaults.buffer",
+        ),
+    ] {
+        let error = of(traffic, parameter, value, old, new).unwrap_err();
+        assert_eq!(error, format!("{key}: is what sweep[0] sets; expected one of both"));
+    }
+    // Alone it says everything.
+    let load = of(blocks, "load", "9%", "", "").unwrap();
+    assert!(matches!(load.job(0).workload, crate::Workload::Blocks { rate: Some(_), .. }));
+    assert!(of("kind = \"transfer\"", "bytes", "9KB", "", "").is_ok());
+    assert!(of(bulk, "initial-path", "best", random, "").is_ok());
+    let none = of("kind = \"transfer\"", "bytes", "0B", "", "").unwrap_err();
+    assert_eq!(none, "sweep[0].values: nothing to send; expected sizes above zero");
+    let nowhere = of(bulk, "initial-path", "best", "[factors]", "[topology]\nkind = \"ring\"\n[factors]");
+    assert!(nowhere.is_err());
 }
 
 #[test]

@@ -395,11 +395,15 @@ fn write_parameters(page: &mut String, manifest: &Manifest, experiment: &Experim
         0 | 1 => experiment.sets.len().to_string(),
         _ => format!("{} in {designs} designs", experiment.sets.len()),
     };
+    // A sweep may change it.
+    let mut traffic: Vec<String> =
+        (0..experiment.points.len()).map(|point| experiment.traffic_at(point).to_string()).collect();
+    traffic.dedup();
     let mut parameters = vec![
         ("Figure", experiment.figure.clone()),
         ("Document", experiment.document.clone()),
         ("Form", manifest.form.name().to_string()),
-        ("Traffic", experiment.traffic.to_string()),
+        ("Traffic", traffic.join("; ")),
         ("Sets", sets),
     ];
     parameters.extend(experiment.factors.iter().map(|(name, range)| (*name, range.clone())));

@@ -18,7 +18,7 @@ use parquet::schema::types::Type;
 use polypath_units::Duration;
 
 use super::error::StoreError;
-use crate::experiment::{Experiment, RunKey};
+use crate::experiment::{Experiment, RunKey, Swept};
 use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, Quantity, Series};
 
 enum Column {
@@ -146,6 +146,11 @@ fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, out
     table.whole("design", set.design as u64);
     table.text("set_name", &set.name);
     table.text("point_name", &experiment.points[key.point].label);
+    for Swept { parameter, text, number } in &experiment.points[key.point].swept {
+        let name = parameter.replace('-', "_");
+        table.text(format_args!("sweep_{name}"), text);
+        table.number(format_args!("sweep_{name}_value"), *number);
+    }
     table.text("variant_name", &experiment.variants[key.variant].name);
     table.text("experiment", &experiment.name);
     table.text("form", experiment.form.name());
@@ -153,7 +158,7 @@ fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, out
     table.text("run", &experiment.run_name(key));
     // As text: a whole number of a table has a bit less.
     table.text("seed", &experiment.job_of(key).seed.to_string());
-    table.text("traffic", &experiment.traffic.to_string());
+    table.text("traffic", &experiment.traffic_at(key.point).to_string());
     table.number("duration_s", experiment.traffic.duration().map(Duration::as_secs_f64));
     table.whole("received_bytes", outcome.received_bytes);
     table.number("goodput_bps", Some(outcome.goodput_bps));

@@ -17,7 +17,7 @@ use crate::command::{Failure, complain, print_json, print_line, write_file};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
-    /// A folder of results, or how its name begins: results/low-bdp
+    /// A folder of results, or how its name begins, here or in results: low-bdp
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print JSON
@@ -44,20 +44,18 @@ struct FullRow<'a> {
     experiment: &'a str,
     form: &'static str,
     build: &'a str,
-    traffic: &'a str,
     duration_s: Option<f64>,
     #[serde(flatten)]
     row: Row,
 }
 
 impl<'a> FullRow<'a> {
-    fn all(results: &'a Results, traffic: &'a str, rows: Vec<Row>) -> Vec<Self> {
+    fn all(results: &'a Results, rows: Vec<Row>) -> Vec<Self> {
         let Results { manifest, experiment, .. } = results;
         let full = |row| Self {
             experiment: &manifest.name,
             form: manifest.form.name(),
             build: &manifest.build,
-            traffic,
             duration_s: experiment.traffic.duration().map(Duration::as_secs_f64),
             row,
         };
@@ -84,8 +82,7 @@ pub(super) fn show(
     let worst = analysis.worst_sets(worst);
     let worst_run = worst.first().map(|set| set.run.clone());
     if json {
-        let traffic = results.experiment.traffic.to_string();
-        let rows = FullRow::all(&results, &traffic, analysis.rows());
+        let rows = FullRow::all(&results, analysis.rows());
         let findings = analysis.findings();
         return print_json(&Json { folder: dir, manifest: &results.manifest, findings, rows, worst });
     }

@@ -1,7 +1,10 @@
 use polypath_config::Policies;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
 use crate::experiment::Job;
@@ -59,6 +62,41 @@ fn what_is_stored_comes_back_from_the_log_and_from_the_table() {
     assert!(!store.dir().join(LOG).exists());
     drop(store);
     assert_eq!(*Store::open(out.path(), &experiment(), "1").unwrap().runs(), runs);
+}
+
+#[test]
+fn each_sweep_has_columns_of_its_own() {
+    let sweeps = "[[sweep]]\nparameter = \"load\"\nvalues = [\"20%\", \"40%\"]\n\
+                  [[sweep]]\nparameter = \"initial-path\"\nvalues = [\"best\", \"2\"]\n[traffic]";
+    let text = TEXT.replace("[traffic]", sweeps).replace("load = \"20%\"\n", "");
+    let experiment = Experiment::parse("two.toml", &text, Form::Full, &Policies::default()).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let mut store = Store::open(out.path(), &experiment, "1").unwrap();
+    let (jobs, never) = (NonZeroUsize::new(2).unwrap(), AtomicBool::new(false));
+    assert!(execute(&experiment, &Simulator, &mut store, jobs, &never, &mut ()).unwrap());
+    store.complete(&experiment).unwrap();
+    let table = File::open(store.dir().join(TABLE)).unwrap();
+    let rows = SerializedFileReader::new(table).unwrap();
+    let mut found = BTreeSet::new();
+    for row in rows.get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let column = |name: &str| {
+            let found = row.get_column_iter().find(|(column, _)| *column == name).expect(name);
+            found.1.to_string()
+        };
+        found.insert(
+            ["sweep_load", "sweep_load_value", "sweep_initial_path", "sweep_initial_path_value", "traffic"]
+                .map(column),
+        );
+    }
+    let of = |load: &str, value: &str, path: &str| {
+        let traffic =
+            format!("\"blocks of 1 kB at {} of what the paths carry for 2 s\"", load.replace('%', " %"));
+        [format!("\"{load}\""), value.into(), format!("\"{path}\""), "null".into(), traffic]
+    };
+    let all =
+        [of("20%", "0.2", "2"), of("20%", "0.2", "best"), of("40%", "0.4", "2"), of("40%", "0.4", "best")];
+    assert_eq!(found, BTreeSet::from(all));
 }
 
 #[test]
