@@ -70,18 +70,10 @@ fn name(row: &LeftOut) -> String {
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
     let old = Results::load(&find(&arguments.old)?, policies).map_err(Failure::input)?;
     let new = Results::load(&find(&arguments.new)?, policies).map_err(Failure::input)?;
-    for results in [&old, &new] {
-        if !results.manifest.complete {
-            complain(&format!(
-                "{} is not complete: {} of {} runs",
-                results.dir.display(),
-                results.runs.len(),
-                results.manifest.runs
-            ));
-        }
-    }
+    let incomplete: Vec<String> = [&old, &new].into_iter().filter_map(missing).collect();
     let analysis = [&old, &new].map(|results| Analysis::new(&results.experiment, &results.runs));
     let comparison = compare(&analysis[0], &analysis[1], arguments.threshold).map_err(|error| {
+        incomplete.iter().for_each(|line| complain(line));
         Failure::Input(format!("{} and {}: {error}", arguments.old.display(), arguments.new.display()))
     })?;
     if arguments.json {
@@ -112,13 +104,32 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         }
     }
     match comparison.differences.iter().filter(|difference| difference.regressed).count() {
+        // Who trusts the exit code would take missing runs for good ones.
+        0 if !incomplete.is_empty() => Err(Failure::Input(incomplete.join("; "))),
         0 => Ok(()),
-        count => Err(Failure::Run(format!(
-            "{count} of {} medians became worse by more than {}",
-            comparison.differences.len(),
-            arguments.threshold
-        ))),
+        count => {
+            incomplete.iter().for_each(|line| complain(line));
+            Err(Failure::Run(format!(
+                "{count} of {} medians became worse by more than {}",
+                comparison.differences.len(),
+                arguments.threshold
+            )))
+        }
     }
+}
+
+/// What is missing of results that are not complete.
+fn missing(results: &Results) -> Option<String> {
+    let Results { dir, manifest, runs, .. } = results;
+    let missing = manifest.runs.saturating_sub(runs.len());
+    (!manifest.complete).then(|| {
+        format!(
+            "{} is not complete: {missing} of {} runs {} missing; expected all: the same `polypath lab run` goes on",
+            dir.display(),
+            manifest.runs,
+            if missing == 1 { "is" } else { "are" }
+        )
+    })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(super) enum Lab {
     List(list::Arguments),
     /// Show results in the terminal, and write their report again
     Show(show::Arguments),
-    /// Compare two results of one experiment, set by set; exit code 1 if a median became worse
+    /// Compare two results of one experiment, set by set; exit code 1 if a median became worse, 2 if runs are missing
     Compare(compare::Arguments),
 }
 
