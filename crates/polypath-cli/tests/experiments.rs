@@ -5,6 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use polypath_config::Policies;
+use polypath_lab::result::Results;
+
 const EXPERIMENT: &str = r#"
 name = "two-sets"
 title = "Two sets"
@@ -123,6 +126,14 @@ fn one_run_is_played_again_with_the_command_that_the_results_give() {
         let content = fs::read(own.join(file)).expect(file);
         assert!(content.starts_with(begins) && content.len() > 1000, "{file}");
     }
+    // Who wants the report alone is not left with the packets.
+    fs::remove_dir_all(own).expect("the folder of the run");
+    let short = polypath(&[&words[..], &["--report-only"]].concat());
+    assert!(short.status.success(), "{}", String::from_utf8_lossy(&short.stderr));
+    let mut kept: Vec<_> =
+        fs::read_dir(own).expect("it").map(|file| file.expect("a file").file_name()).collect();
+    kept.sort();
+    assert_eq!(kept, ["report.html", "run.json"]);
     // The folder of a run is none of results.
     let unknown = polypath(&["lab", "run", text(&results.join("experiment.toml")), "--only", "one/CUBIC"]);
     let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
@@ -146,6 +157,28 @@ fn the_version_says_what_the_build_of_results_is() {
     assert!(long.contains(&format!("build {build}:")), "{long} is not of {build}");
 }
 
+/// A copy of results that lacks the last run.
+fn interrupt(complete: &Path, copy: &Path) -> PathBuf {
+    fs::create_dir_all(copy).expect("a folder");
+    let results = Results::load(complete, &Policies::default()).expect("results");
+    let lines: Vec<String> = results
+        .runs
+        .iter()
+        .take(results.runs.len() - 1)
+        .map(|(key, outcome)| {
+            let mut line = serde_json::to_value(key).expect("a key");
+            line["outcome"] = serde_json::to_value(outcome).expect("an outcome");
+            format!("{line}\n")
+        })
+        .collect();
+    fs::write(copy.join("runs.jsonl"), lines.concat()).expect("the log");
+    fs::copy(complete.join("experiment.toml"), copy.join("experiment.toml")).expect("the experiment");
+    let manifest = fs::read_to_string(complete.join("manifest.json")).expect("the manifest");
+    let manifest = manifest.replace("\"complete\": true", "\"complete\": false");
+    fs::write(copy.join("manifest.json"), manifest).expect("the manifest");
+    copy.to_path_buf()
+}
+
 #[test]
 fn a_comparison_fails_when_a_median_became_worse() {
     let folder = folder("lab-compare");
@@ -161,6 +194,11 @@ fn a_comparison_fails_when_a_median_became_worse() {
     assert!(message.contains("medians became worse by more than 0.1"), "{message}");
     let better = polypath(&["lab", "compare", text(&limited), text(&coupled), "--threshold", "0.1"]);
     assert_eq!(better.status.code(), Some(0));
+    let interrupted = interrupt(&coupled, &folder.join("interrupted"));
+    let missing = polypath(&["lab", "compare", text(&coupled), text(&interrupted)]);
+    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!(missing.status.code(), Some(2), "{message}");
+    assert!(message.contains("is not complete: 1 of 6 runs is missing"), "{message}");
     let (others, _) = run(&folder, ("4mbit", "5mbit"));
     let (different, _) = run(&folder, ("name = \"two-sets\"", "name = \"others\""));
     for (other, wanted) in [

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use polypath_config::Policies;
 use polypath_lab::analysis::run_values;
-use polypath_lab::experiment::{Experiment, RunKey};
+use polypath_lab::experiment::{Experiment, Job, RunKey};
 use polypath_lab::report::number;
 use polypath_lab::result::{Manifest, Results};
 use polypath_lab::run::{Outcome, Watch};
@@ -58,6 +58,10 @@ impl Files {
         Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
     }
 
+    fn bytes(&self, name: &str) -> u64 {
+        fs::metadata(self.folder.join(name)).map_or(0, |found| found.len())
+    }
+
     fn refused(&self, path: &Path, error: &std::io::Error) -> Failure {
         Failure::Input(format!(
             "{}: can't be written ({error}); expected --out with a folder of yours",
@@ -66,13 +70,28 @@ impl Files {
     }
 }
 
+/// What is to be told and kept of it.
+pub(super) struct Wishes {
+    pub(super) json: bool,
+    pub(super) quiet: bool,
+    /// Neither packets nor events.
+    pub(super) report_only: bool,
+}
+
+/// About how many bytes the packets and events of a run take, from above: as if its paths were full all the time.
+fn traces_bytes(job: &Job) -> u64 {
+    // Per packet of data: it, its acknowledgment, and what each says in qlog and in text.
+    const PER_BYTE: f64 = 2.0;
+    (job.cost() as f64 * PER_BYTE) as u64
+}
+
 /// Runs the run of this name, and writes its packets, events and report into a folder of its own below `out`.
 pub(super) fn run(
     experiment: &Experiment,
     name: &str,
     (out, build): (&Path, &str),
     policies: &Policies,
-    (json, quiet): (bool, bool),
+    wishes: &Wishes,
 ) -> Result<(), Failure> {
     let key = experiment.run_named(name).map_err(|error| Failure::Input(format!("--only: {error}")))?;
     let name = experiment.run_name(key);
@@ -82,14 +101,23 @@ pub(super) fn run(
     let files = Files { folder: results.join(file_name(&name)) };
     fs::create_dir_all(&files.folder).map_err(|error| files.refused(&files.folder, &error))?;
     let title = format!("{}, {name}", experiment.name);
-    let mut watch = Watch::new(TraceOutputs {
-        hash: true,
-        pcapng: Some(files.create(Files::PACKETS)?),
-        qlog: Some(files.create(Files::EVENTS)?),
-        text: Some(files.create(Files::TEXT)?),
-        snap_bytes: 0,
-        comment: format!("{title}, seed {}", job.seed),
-    });
+    let comment = format!("{title}, seed {}", job.seed);
+    let mut traces = TraceOutputs { hash: true, comment, ..TraceOutputs::default() };
+    let mut names = vec![Files::REPORT, Files::NUMBERS];
+    if !wishes.report_only {
+        if !wishes.quiet {
+            complain(&format!(
+                "packets and events go to {}, up to about {:.0} MB; --report-only leaves them out",
+                files.folder.display(),
+                (traces_bytes(&job) as f64 / 1e6).max(1.0)
+            ));
+        }
+        traces.pcapng = Some(files.create(Files::PACKETS)?);
+        traces.qlog = Some(files.create(Files::EVENTS)?);
+        traces.text = Some(files.create(Files::TEXT)?);
+        names.extend([Files::PACKETS, Files::EVENTS, Files::TEXT]);
+    }
+    let mut watch = Watch::new(traces);
     let outcome = job.run_watched(&mut watch);
     let mut result = watch.into_result().map_err(|error| files.refused(&files.folder, &error))?;
     result.name = title;
@@ -121,22 +149,20 @@ pub(super) fn run(
     };
     let numbers = serde_json::to_string_pretty(&told).map_err(Failure::run)?;
     write_file(&files.folder.join(Files::NUMBERS), numbers)?;
-    if json {
+    if wishes.json {
         print_json(&told)?;
     } else {
         for line in &lines {
             print_line(line)?;
         }
     }
-    if !quiet {
+    if !wishes.quiet {
+        let bytes: u64 = names.iter().map(|name| files.bytes(name)).sum();
         complain(&format!(
-            "{}, {}, {}, {} and {} in {}",
-            Files::REPORT,
-            Files::NUMBERS,
-            Files::PACKETS,
-            Files::EVENTS,
-            Files::TEXT,
-            files.folder.display()
+            "{} in {}, {:.1} MB",
+            names.join(", "),
+            files.folder.display(),
+            bytes as f64 / 1e6
         ));
     }
     match compared {

@@ -31,6 +31,9 @@ pub(in crate::command) struct Arguments {
     /// One run alone, by its name in the results, such as 17/CUBIC/1: with its packets (pcapng), events (qlog) and report
     #[arg(long, value_name = "RUN")]
     only: Option<String>,
+    /// With --only: write the report and the numbers alone, not the packets and events, which may take hundreds of MB
+    #[arg(long, requires = "only")]
+    report_only: bool,
     /// What carries the runs
     #[arg(long, value_name = "NAME", value_enum, default_value_t = BackendName::Sim)]
     backend: BackendName,
@@ -92,8 +95,9 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
                 "--only: one run is recorded in the simulator; expected --backend sim",
             ));
         }
-        let told = (arguments.json, arguments.quiet);
-        return only::run(&experiment, name, (&arguments.out, &build::name()), policies, told);
+        let wishes =
+            only::Wishes { json: arguments.json, quiet: arguments.quiet, report_only: arguments.report_only };
+        return only::run(&experiment, name, (&arguments.out, &build::name()), policies, &wishes);
     }
     check(&experiment, backend).map_err(Failure::input)?;
     let mut store =
