@@ -19,7 +19,7 @@ use url::Url;
 pub use self::error::DownloadError;
 pub use self::options::{Done, Options, Progress};
 pub use self::output::Target;
-pub use self::path::{Dial, Dialing, Wire};
+pub use self::path::{Dial, Dialing, Losing, Wire};
 
 use self::transfer::{Ended, Transfer};
 

@@ -90,8 +90,12 @@ impl PartFile {
         let text = serde_json::to_vec(&record).map_err(io::Error::other)?;
         let new = beside(&self.record, ".new");
         remove(&new)?;
-        OpenOptions::new().write(true).create_new(true).open(&new)?.write_all(&text)?;
-        fs::rename(&new, &self.record)
+        let written = OpenOptions::new().write(true).create_new(true).open(&new);
+        let written = written.and_then(|mut file| file.write_all(&text));
+        written.and_then(|()| fs::rename(&new, &self.record)).inspect_err(|_| {
+            // A full disk is to have no more of it; what was wrong with it is said already.
+            let _ = remove(&new);
+        })
     }
 
     pub(super) fn try_clone(&self) -> io::Result<File> {

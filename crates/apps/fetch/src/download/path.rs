@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
 use crate::http1::{self, Head};
@@ -21,12 +21,19 @@ const READ_BYTES: usize = 256 << 10;
 /// Between attempts to connect, at first and at most.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
+/// The same where a connection was before: its network may be back at any time.
+const MOST_PAUSE_OF_RETURN: Duration = Duration::from_secs(1);
+/// An attempt to come back that has waited so long is joined by another: what was sent into a dead network is sent again too late.
+const ANOTHER_ATTEMPT: Duration = Duration::from_millis(1500);
 
 /// A connection to a server.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
     /// The round trip that the system measured.
     fn round_trip(&self) -> Option<Duration>;
 }
+
+/// The future of [`Dial::lost`].
+pub type Losing<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
 
 /// The future of [`Dial::dial`].
 pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send + 'a>>;
@@ -37,6 +44,10 @@ pub trait Dial: Send + Sync {
     fn name(&self) -> &str;
     /// Connects to the server of a URL. An error says over which way it failed.
     fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a>;
+    /// Is there once connections over it can bring nothing, and says why. Whoever can't know is never.
+    fn lost(&self) -> Losing<'_> {
+        Box::pin(std::future::pending())
+    }
     /// The request for a URL on a connection to it.
     ///
     /// # Errors
@@ -54,6 +65,10 @@ impl Dial for Dialer {
             let stream = self.dial(url).await.map_err(io::Error::other)?;
             Ok(Box::new(stream) as Box<dyn Wire>)
         })
+    }
+
+    fn lost(&self) -> Losing<'_> {
+        Box::pin(async { self.interface_lost().await.to_string() })
     }
 
     fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
@@ -158,10 +173,14 @@ pub(super) async fn keep(
 ) {
     let mut pause = LEAST_PAUSE;
     let mut connection = 0;
+    let mut was_connected = false;
     loop {
         let begun = Instant::now();
-        let dialed = way.dial(&asking.url).await;
+        let dialed =
+            if was_connected { dial_again(&*way, &asking.url).await } else { way.dial(&asking.url).await };
         connection += 1;
+        let most_pause = if was_connected && dialed.is_err() { MOST_PAUSE_OF_RETURN } else { MOST_PAUSE };
+        was_connected |= dialed.is_ok();
         let tell = |event| events.send(Told { path, connection, event });
         let is_of_use = match dialed {
             Err(error) => {
@@ -181,7 +200,26 @@ pub(super) async fn keep(
             pause = LEAST_PAUSE;
         } else {
             sleep(pause.saturating_sub(begun.elapsed())).await;
-            pause = (pause * 2).min(MOST_PAUSE);
+            pause = (pause * 2).min(most_pause);
+        }
+    }
+}
+
+/// Connects where a connection was before. The first attempt has all its time, as a slow network wants it; beside it there is a young one,
+/// which is quick where the network has just come back.
+async fn dial_again(way: &dyn Dial, url: &Url) -> io::Result<Box<dyn Wire>> {
+    let mut first = way.dial(url);
+    loop {
+        tokio::select! {
+            dialed = &mut first => return dialed,
+            () = sleep(ANOTHER_ATTEMPT) => {}
+        }
+        let young = tokio::select! {
+            dialed = &mut first => return dialed,
+            young = timeout(ANOTHER_ATTEMPT, way.dial(url)) => young,
+        };
+        if let Ok(Ok(wire)) = young {
+            return Ok(wire);
         }
     }
 }
@@ -200,9 +238,15 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     let mut asked: Vec<(http1::RequestId, RequestId)> = Vec::new();
     let mut buffer = BytesMut::new();
     let (mut answers, mut complete) = (0, 0);
+    let mut lost = way.lost();
+    let mut is_lost = false;
     let cause = loop {
         buffer.reserve(READ_BYTES);
         let read = tokio::select! {
+            cause = &mut lost => {
+                is_lost = true;
+                break Some(cause);
+            }
             command = commands.recv() => match command? {
                 Command::Ask { connection: meant, id, range } if meant == connection => {
                     // Whoever asks has made sure that it can be asked.
@@ -266,7 +310,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
             asked.drain(..asked.len() - outstanding);
         }
     };
-    let left_unasked = (1..=2).contains(&answers) && http.outstanding() > 0;
+    let left_unasked = !is_lost && (1..=2).contains(&answers) && http.outstanding() > 0;
     tell(Event::Lost { cause, left_unasked }).await.ok()?;
     // A server that ends each answer too early is not asked again at once.
     Some(complete > 0)
@@ -278,4 +322,62 @@ async fn send(wire: &mut dyn Wire, http: &mut http1::Connection) -> io::Result<(
         wire.write_all(&bytes).await?;
     }
     wire.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    impl Wire for tokio::io::DuplexStream {
+        fn round_trip(&self) -> Option<Duration> {
+            None
+        }
+    }
+
+    /// A network that swallows the first attempts, refuses the next ones, and is back then.
+    struct Returning {
+        attempts: AtomicUsize,
+        swallowed: usize,
+        refused: usize,
+    }
+
+    impl Dial for Returning {
+        fn name(&self) -> &str {
+            "wlan0"
+        }
+
+        fn dial<'a>(&'a self, _: &'a Url) -> Dialing<'a> {
+            let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                if attempt < self.swallowed {
+                    std::future::pending::<()>().await;
+                }
+                if attempt < self.swallowed + self.refused {
+                    return Err(io::ErrorKind::NetworkUnreachable.into());
+                }
+                Ok(Box::new(tokio::io::duplex(1).0) as Box<dyn Wire>)
+            })
+        }
+
+        fn request(&self, _: &Url) -> Result<http1::Request, http1::InvalidRequest> {
+            unreachable!("nothing is asked for")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_was_swallowed_holds_up_no_return() {
+        let url = Url::parse("http://192.0.2.1/").expect("a URL");
+        for (swallowed, refused, most) in [(1, 0, 1500), (1, 2, 4500), (3, 0, 7500)] {
+            let way = Returning { attempts: AtomicUsize::new(0), swallowed, refused };
+            let begun = Instant::now();
+            assert!(dial_again(&way, &url).await.is_ok());
+            let took = begun.elapsed();
+            assert!(took <= Duration::from_millis(most + 10), "{swallowed} {refused}: {took:?}");
+        }
+        // The first one's failure is the failure.
+        let way = Returning { attempts: AtomicUsize::new(0), swallowed: 0, refused: 1 };
+        assert!(dial_again(&way, &url).await.is_err());
+    }
 }

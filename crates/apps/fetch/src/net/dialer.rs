@@ -14,6 +14,8 @@ use crate::http1::{InvalidRequest, Method, Request};
 
 /// How long opening a connection may take, unless it is said otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at whether the interface of a connection is there.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Opens connections over one interface.
 #[derive(Clone, Debug)]
@@ -58,6 +60,18 @@ impl Dialer {
         let (Some(to), Some(is_tls)) = (&to, is_tls(url)) else { return Err(fail(Failure::Url)) };
         let dialed = tokio::time::timeout(self.patience, self.dial_patiently(to, is_tls)).await;
         dialed.unwrap_or(Err(Failure::TimedOut(self.patience))).map_err(fail)
+    }
+
+    /// Is there once the interface is down or gone, and says which. Where none is named, nobody knows.
+    pub(crate) async fn interface_lost(&self) -> Failure {
+        let Some(name) = &self.interface else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match Interface::find(name).await {
+                Ok(_) | Err(Failure::Interfaces(_)) => {}
+                Err(failure) => return failure,
+            }
+        }
     }
 
     /// The request for a URL on a connection to it: with its host, the user that it names, and as a proxy wants it.

@@ -180,8 +180,9 @@ impl Schedule {
 
     /// Nothing came from a path for long: others are asked for what it owes.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let has_ranges = self.has_ranges();
         for path in &mut self.paths {
-            if !path.is_stalled() && path.deadline().is_some_and(|at| at <= now) {
+            if !path.is_stalled() && path.deadline(has_ranges).is_some_and(|at| at <= now) {
                 path.handle_stall();
             }
         }
@@ -190,7 +191,9 @@ impl Schedule {
     /// A path whose connection is to be given up for another one, since nothing came on it for very long. It counts as closed already.
     #[must_use]
     pub fn poll_gone(&mut self, now: Instant) -> Option<PathId> {
-        let is_gone = |path: &Path| path.is_stalled() && path.deadline().is_some_and(|at| at <= now);
+        let has_ranges = self.has_ranges();
+        let is_gone =
+            |path: &Path| path.is_stalled() && path.deadline(has_ranges).is_some_and(|at| at <= now);
         let at = self.paths.iter().position(is_gone)?;
         self.paths[at].handle_closed(now);
         Some(PathId::new(at))
@@ -199,7 +202,13 @@ impl Schedule {
     /// When [`Schedule::handle_timeout`] is due, and [`Schedule::poll_gone`] after it.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.paths.iter().filter_map(Path::deadline).min()
+        let has_ranges = self.has_ranges();
+        self.paths.iter().filter_map(|path| path.deadline(has_ranges)).min()
+    }
+
+    /// Any connection can go on where another ends.
+    const fn has_ranges(&self) -> bool {
+        self.only.is_none() && self.total.is_some()
     }
 
     /// What a path is to be asked for now, if anything.

@@ -15,7 +15,9 @@ const PATIENCE: Duration = Duration::from_millis(800);
 /// A server may need that long, before it begins to answer.
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(2);
 /// A connection on which nothing came for so long, in the middle of an answer or before one, may be one that nobody at the other end
-/// knows of any more.
+/// knows of any more. Where the rest can be asked for anew, it is not waited for long: TCP sends again ever more seldom, and a
+/// new connection is quicker once the network is back.
+const GONE_WITH_RANGES: Duration = Duration::from_secs(2);
 const GONE: Duration = Duration::from_secs(10);
 const GONE_BEFORE_ANSWER: Duration = Duration::from_secs(30);
 
@@ -236,11 +238,13 @@ impl Path {
     }
 
     /// If nothing comes until then: when the path is not waited for any more, or, once it is not, when its connection is gone.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    /// `has_ranges`: another connection can go on where this one ends.
+    pub(super) fn deadline(&self, has_ranges: bool) -> Option<Instant> {
         let first = self.flights.front().filter(|_| self.is_open)?;
         let patience = match (self.is_stalled, first.has_begun) {
             (false, true) => PATIENCE,
             (false, false) => PATIENCE_FOR_ANSWER,
+            (true, true) if has_ranges => GONE_WITH_RANGES,
             (true, true) => GONE,
             (true, false) => GONE_BEFORE_ANSWER,
         };
