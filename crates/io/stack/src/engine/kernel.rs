@@ -184,7 +184,10 @@ impl KernelEngine {
         socket.set_reuseaddr(true)?;
         let refused = |error: io::Error| {
             let expected = match error.kind() {
-                io::ErrorKind::AddrInUse => "; expected another port, or the end of who has it (`ss -ltnp`)",
+                // Where a stack of ours listens, the kernel's list has nothing.
+                io::ErrorKind::AddrInUse => {
+                    "; expected another port, or the end of who has it (`ss -ltnp` shows programs, `polypath ss -l` engine tun)"
+                }
                 _ => "",
             };
             io::Error::new(error.kind(), format!("can't listen at {local}: {error}{expected}"))

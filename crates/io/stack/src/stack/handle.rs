@@ -157,6 +157,12 @@ impl Stack {
         self.shared.underlay(|underlay| underlay.path_name(own)).flatten()
     }
 
+    /// Whether paths stay while their interface is down, so that no event tells of it.
+    #[must_use]
+    pub fn outlives_interfaces(&self) -> bool {
+        self.shared.underlay(|underlay| underlay.outlives_interfaces()).unwrap_or(false)
+    }
+
     /// What a peer may lack that does not answer.
     #[must_use]
     pub fn expected_of_peers(&self) -> Option<String> {
@@ -273,6 +279,11 @@ impl Stack {
         let is_delivered = self.drain(linger).await;
         self.shared.tell(|state, now| state.host.abort_all(now));
         is_delivered
+    }
+
+    /// Ends every connection at once: nobody waits for what can't come any more.
+    pub fn abort_connections(&self) {
+        self.shared.tell(|state, now| state.host.abort_all(now));
     }
 
     /// Waits for `done`, as long as peers acknowledge something within each `limit`; once a minute is over, for no further one.

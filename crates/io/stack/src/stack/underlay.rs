@@ -81,6 +81,11 @@ pub trait Underlay: fmt::Debug + Send {
         self.path_name(subflow.local.addr)
     }
 
+    /// Whether paths stay while their interface is down, so that nobody is told of it.
+    fn outlives_interfaces(&self) -> bool {
+        false
+    }
+
     /// What was counted there, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

@@ -316,6 +316,10 @@ impl Underlay for Encapsulation {
         FourTuple { local: local.into(), remote: self.peer_at(remote.into()).into() }
     }
 
+    fn outlives_interfaces(&self) -> bool {
+        true
+    }
+
     fn path_name(&self, own: IpAddr) -> Option<String> {
         let OwnPath(number) = OwnPath::of(own)?;
         self.shared.names().into_iter().nth(usize::from(number).checked_sub(1)?)?
