@@ -11,7 +11,7 @@ use polypath_system::{Namespace, console};
 use serde::Serialize;
 
 use super::harmless;
-use super::interfaces::Asked;
+use super::interfaces::{self, Asked};
 use super::watch::{Seen, Telling, Watch};
 use super::words::amount;
 
@@ -54,6 +54,8 @@ struct Circumstances {
     uplinks: usize,
     /// Interfaces that were named, have an address, and lead nowhere else.
     without_way: Vec<String>,
+    /// Interfaces that were named and are not there.
+    absent: Vec<String>,
     peer: &'static str,
     place: Option<String>,
     asked: Asked,
@@ -82,7 +84,7 @@ impl Begun {
     /// Takes note of what there is, at the begin of a transfer; `peer` is what the other end is called. Meanwhile it is told
     /// which path is lost.
     pub(super) fn connecting(engine: &Engine, peer: &'static str, asked: Asked, telling: Telling) -> Self {
-        let watch = Some(Watch::start(engine, telling, asked.budgets.clone()));
+        let watch = Some(Watch::start(engine, telling, asked.clone()));
         Self { peer, asked, has_say: true, watch, ..Self::serving(engine) }
     }
 
@@ -108,12 +110,17 @@ impl Begun {
         let named = self.asked.only.iter().chain(&self.asked.backups);
         let leads_nowhere =
             |name: &&String| !now.uplinks.contains(*name) && now.all.iter().any(|link| link.name == **name);
-        let without_way = named.filter(leads_nowhere).cloned().collect();
+        let without_way = named.clone().filter(leads_nowhere).cloned().collect();
+        // What can't be found out is not said.
+        let links = interfaces::links().ok();
+        let is_absent = |name: &&String| links.as_ref().is_some_and(|links| !links.contains(*name));
+        let absent = named.filter(is_absent).cloned().collect();
         let circumstances = Circumstances {
             is_plain_tcp,
             is_kernel,
             uplinks,
             without_way,
+            absent,
             peer: self.peer,
             place: self.place.clone(),
             asked: self.asked.clone(),
@@ -231,6 +238,8 @@ impl Circumstances {
             format!("only {used} was asked for")
         } else if let Some(failed) = seen.failed() {
             failed
+        } else if let Some(name) = self.absent.first() {
+            format!("there is no interface {name}")
         } else if let Some(name) = self.without_way.first() {
             format!("{name} has no default route (`polypath doctor` tells what to do)")
         } else if self.uplinks < 2 {
@@ -306,6 +315,7 @@ mod tests {
             is_kernel: false,
             uplinks: 2,
             without_way: Vec::new(),
+            absent: Vec::new(),
             peer: "server",
             place: Some("example.org:80".into()),
             asked: Asked::default(),
@@ -379,6 +389,11 @@ mod tests {
                 one.clone(),
                 Circumstances { uplinks: 1, without_way: vec!["lte".into()], ..asked(&["wifi", "lte"], &[]) },
                 "lte has no default route (`polypath doctor` tells what to do)",
+            ),
+            (
+                one.clone(),
+                Circumstances { absent: vec!["let".into()], ..asked(&["wifi"], &["let"]) },
+                "there is no interface let",
             ),
             (
                 one.clone(),

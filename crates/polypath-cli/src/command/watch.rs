@@ -9,18 +9,21 @@ use std::time::Duration;
 
 use polypath_mptcp::{ConnectionId, Event, SubflowError, SubflowInfo};
 use polypath_stack::{Engine, Stack, Tally};
-use polypath_system::console;
+use polypath_system::{Namespace, Netlink, SystemState, console};
 use polypath_wire::FourTuple;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::interfaces::Budget;
+use super::interfaces::{Asked, Budget};
 use super::words::amount;
 use super::{complain, harmless};
 
 /// Between two looks at what was carried.
 const INTERVAL: Duration = Duration::from_millis(250);
+
+/// So many of them are between two looks at the interfaces, where no event tells that one is down.
+const LOOKS_PER_LINK_LOOK: u32 = 4;
 
 /// A path is in use for the whole of a transfer if it carries in so much of its time.
 const WHOLE: f64 = 0.9;
@@ -59,6 +62,8 @@ pub(super) struct Seen {
     failed: BTreeMap<String, SubflowError>,
     /// Interfaces whose budget is used up, which was told.
     spent: BTreeSet<String>,
+    /// Interfaces that went down under their subflows, with the bytes that had come and gone by then.
+    down: BTreeMap<String, u64>,
 }
 
 /// An interface whose end is to be told at the next look but one.
@@ -96,10 +101,10 @@ impl Telling {
 
 impl Watch {
     /// Watches an engine from now on, and tells when a path is lost, when it is back, and when its budget is used up.
-    pub(super) fn start(engine: &Engine, telling: Telling, budgets: Vec<Budget>) -> Self {
+    pub(super) fn start(engine: &Engine, telling: Telling, asked: Asked) -> Self {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (shared, engine) = (seen.clone(), engine.clone());
-        let task = tokio::spawn(async move { follow(&engine, &shared, telling, &budgets).await });
+        let task = tokio::spawn(async move { follow(&engine, &shared, telling, &asked).await });
         Self { seen, task }
     }
 
@@ -119,7 +124,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: &[Budget]) {
+async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, asked: &Asked) {
     let stack = match engine {
         Engine::Stack(stack) => Some(stack),
         _ => None,
@@ -130,6 +135,8 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: 
         let mut seen = lock(seen);
         paths.iter().for_each(|path| drop(seen.name(stack, path.endpoint.addr)));
     }
+    let outlives_interfaces = stack.is_some_and(Stack::outlives_interfaces);
+    let mut looks = 0_u32;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -141,13 +148,24 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: 
         };
         tokio::select! {
             _ = ticks.tick() => {
+                looks = looks.wrapping_add(1);
+                let running = match outlives_interfaces && looks.is_multiple_of(LOOKS_PER_LINK_LOOK) {
+                    true => running().await,
+                    false => None,
+                };
                 let mut seen = lock(seen);
                 seen.handle_tally(&engine.tally());
+                let back = running.map_or(Vec::new(), |running| seen.handle_links(&running));
+                back.iter().for_each(|line| telling.tell(line));
                 let Some(stack) = stack else { continue };
                 seen.note_joining(stack);
                 let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
                 let has_others = stack.known_paths().iter().any(|path| !path.is_withheld);
-                let lines = seen.note_budgets(budgets, used, has_others);
+                let lines = seen.note_budgets(asked, used, has_others);
+                // Nothing will come, for those either that were opened since.
+                if seen.is_all_spent(asked) && !stack.connections().is_empty() {
+                    stack.abort_connections();
+                }
                 let carrying = seen.carrying(stack);
                 let lost = seen.take_due(&carrying);
                 drop(seen);
@@ -165,7 +183,36 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, budgets: 
     }
 }
 
+/// The interfaces that are up and have a carrier; none if that can't be read.
+async fn running() -> Option<BTreeSet<String>> {
+    let look = || Namespace::current()?.run(|| SystemState::read(&Netlink::new()?))?;
+    let state = tokio::task::spawn_blocking(look).await.ok()?.ok()?;
+    Some(state.links.into_iter().filter(|link| link.is_running).map(|link| link.name).collect())
+}
+
 impl Seen {
+    /// Of interfaces that went down under their subflows, those that carry again.
+    fn handle_links(&mut self, running: &BTreeSet<String>) -> Vec<String> {
+        let bytes = |seen: &Self, name: &str| -> u64 {
+            let named = seen.names.iter().filter(|(_, known)| *known == name);
+            named.filter_map(|(own, _)| seen.carried.get(own)).sum()
+        };
+        let went: Vec<String> = self.joined.difference(running).cloned().collect();
+        // Others are addresses, of which the system says nothing here.
+        let is_interface = |name: &String| self.names.values().any(|known| known == name);
+        let went: Vec<String> =
+            went.into_iter().filter(|name| is_interface(name) && !self.lost.contains(name)).collect();
+        for name in went {
+            self.was_disturbed = true;
+            self.down.insert(name.clone(), bytes(self, &name));
+            self.handle_lost(name);
+        }
+        let carries = |(name, before): (&String, &u64)| running.contains(name) && bytes(self, name) > *before;
+        let back: Vec<String> =
+            self.down.iter().filter(|entry| carries(*entry)).map(|(name, _)| name.clone()).collect();
+        back.iter().filter_map(|name| self.handle_joined(name)).collect()
+    }
+
     fn handle_tally(&mut self, tally: &Tally) {
         let mut is_new = false;
         for path in &tally.paths {
@@ -244,7 +291,8 @@ impl Seen {
         let own = subflows.filter(|subflow| subflow.established && works(subflow));
         let own: Vec<IpAddr> = own.map(|subflow| subflow.tuple.local.addr).collect();
         let own = own.into_iter().filter(|own| has_endpoint(stack, *own));
-        own.map(|own| self.name(stack, own)).collect()
+        let names: Vec<String> = own.map(|own| self.name(stack, own)).collect();
+        names.into_iter().filter(|name| !self.down.contains_key(name)).collect()
     }
 
     fn note_joining(&mut self, stack: &Stack) {
@@ -259,7 +307,7 @@ impl Seen {
     /// Which budgets have been used up since the last look; `has_others` says that there is an interface which may be used.
     fn note_budgets(
         &mut self,
-        budgets: &[Budget],
+        asked: &Asked,
         used_bytes: impl Fn(IpAddr) -> u64,
         has_others: bool,
     ) -> Vec<String> {
@@ -269,11 +317,15 @@ impl Seen {
             addresses.any(|(own, _)| used_bytes(*own) >= budget.bytes)
         };
         let mut lines = Vec::new();
-        for Budget { name, bytes, is_hard } in budgets.iter().filter(is_spent) {
+        let spent: Vec<&Budget> = asked.budgets.iter().filter(is_spent).collect();
+        for Budget { name, bytes, is_hard } in spent {
             if self.spent.insert(name.clone()) {
                 let what = match (is_hard, has_others) {
                     (false, _) => "is a backup from now on",
                     (true, true) => "is left out",
+                    (true, false) if self.is_all_spent(asked) => {
+                        "is left out; no other was asked for, so that what is open ends now (the next command counts anew)"
+                    }
                     (true, false) => {
                         "is left out; no other is there: what is open ends in a minute, unless one comes"
                     }
@@ -282,6 +334,15 @@ impl Seen {
             }
         }
         lines
+    }
+
+    /// No interface that was asked for may be used any more, and no other will be.
+    fn is_all_spent(&self, asked: &Asked) -> bool {
+        let is_spent = |name: &String| {
+            let is_hard = asked.budgets.iter().any(|budget| budget.is_hard && budget.name == *name);
+            is_hard && self.spent.contains(name)
+        };
+        !asked.only.is_empty() && asked.only.iter().chain(&asked.backups).all(is_spent)
     }
 
     /// Its name now or, if it has gone, before.
@@ -294,6 +355,7 @@ impl Seen {
 
     fn handle_joined(&mut self, name: &str) -> Option<String> {
         self.failed.remove(name);
+        self.down.remove(name);
         self.joined.insert(name.to_string());
         let was_told = self.forget_untold(name);
         let was_silent = self.silent.remove(name);
@@ -328,16 +390,21 @@ impl Seen {
         self.was_disturbed = true;
         if others.is_empty() && !is_gone
             || others.iter().any(|other| other == name)
-            || !self.lost.insert(name.to_string())
+            || self.lost.contains(name)
         {
             return;
         }
-        let was_told = self.forget_untold(name);
+        self.handle_lost(name.to_string());
+    }
+
+    fn handle_lost(&mut self, name: String) {
+        self.lost.insert(name.clone());
+        let was_told = self.forget_untold(&name);
         // That it carries nothing was told.
-        if self.silent.remove(name) && was_told {
+        if self.silent.remove(&name) && was_told {
             return;
         }
-        self.untold.push(Untold { name: name.to_string(), has_ended: true, is_due: false });
+        self.untold.push(Untold { name, has_ended: true, is_due: false });
     }
 
     /// Whether nothing was left to tell of it.
@@ -466,6 +533,31 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_that_goes_down_under_its_subflows_is_lost_until_it_carries_again() {
+        let (wifi, lte) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let mut seen = Seen::default();
+        seen.names.extend([(wifi, "wifi".to_string()), (lte, "lte".to_string())]);
+        seen.handle_joined("wifi");
+        seen.handle_joined("lte");
+        let running = |list: &[&str]| names(list).into_iter().collect::<BTreeSet<_>>();
+        let both = running(&["wifi", "lte", "lo"]);
+        let carry = |seen: &mut Seen, bytes| {
+            let mut tally = Tally::default();
+            tally.paths.push(polypath_stack::PathTally { own: lte, name: None, bytes });
+            seen.handle_tally(&tally);
+        };
+        carry(&mut seen, 10);
+        assert!(seen.handle_links(&both).is_empty() && seen.untold.is_empty());
+        assert!(seen.handle_links(&running(&["wifi"])).is_empty());
+        assert_eq!(told(&mut seen, &["wifi"]).as_deref(), Some("lte is lost; wifi goes on"));
+        assert!(seen.handle_links(&running(&["wifi"])).is_empty() && seen.untold.is_empty());
+        assert!(seen.handle_links(&both).is_empty(), "it is up, and carries nothing yet");
+        carry(&mut seen, 11);
+        assert_eq!(seen.handle_links(&both), ["lte is back"]);
+        assert!(seen.handle_links(&both).is_empty() && seen.untold.is_empty());
+    }
+
+    #[test]
     fn of_paths_that_are_lost_together_none_goes_on() {
         let mut seen = Seen::default();
         seen.handle_joined("wifi");
@@ -514,10 +606,15 @@ mod tests {
         let mut seen = Seen::default();
         seen.names.extend([(one, "lte".to_string()), (other, "dsl".to_string())]);
         let budget = |name: &str, is_hard| Budget { name: name.into(), bytes: 10_000_000, is_hard };
-        let budgets = [budget("lte", true), budget("dsl", false)];
+        let asked = |only: &[&str]| Asked {
+            only: names(only),
+            budgets: vec![budget("lte", true), budget("dsl", false)],
+            ..Asked::default()
+        };
+        let budgets = asked(&["lte", "dsl"]);
         let used = |lte, dsl| move |own| if own == one { lte } else { dsl };
         assert!(seen.note_budgets(&budgets, used(9_999_999, 0), true).is_empty());
-        let mut alone = seen.clone();
+        let (mut alone, seen_before) = (seen.clone(), seen.clone());
         let told = seen.note_budgets(&budgets, used(10_000_000, 0), true);
         assert_eq!(told, ["lte has used its budget of 10 MB and is left out"]);
         let told = seen.note_budgets(&budgets, used(10_000_000, 11_000_000), true);
@@ -530,6 +627,11 @@ mod tests {
         let end = "is left out; no other is there: what is open ends in a minute, unless one comes";
         assert_eq!(told, [format!("lte has used its budget of 10 MB and {end}")]);
         assert!(alone.take_due(&[]).is_empty(), "its end is no other news");
+        assert!(!alone.is_all_spent(&budgets), "the other one may come");
+        let mut only = seen_before;
+        let told = only.note_budgets(&asked(&["lte"]), used(10_000_000, 0), false);
+        assert!(told.len() == 1 && told[0].contains("what is open ends now"), "{told:?}");
+        assert!(only.is_all_spent(&asked(&["lte"])));
     }
 
     #[test]
