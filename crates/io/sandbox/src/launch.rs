@@ -94,6 +94,12 @@ impl Launch {
         }
     }
 
+    /// The process that becomes the program; none once it was waited for.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Starts the program, carries its connections with `engine`, and waits until it ends.
     pub async fn run(mut self, engine: Engine) -> Result<Ended, RunError> {
         let local = LocalSet::new();

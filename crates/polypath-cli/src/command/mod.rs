@@ -13,6 +13,8 @@ mod completions;
 mod configuration;
 #[cfg(feature = "full")]
 mod cp;
+#[cfg(feature = "full")]
+mod datagrams;
 mod demo;
 #[cfg(feature = "full")]
 mod doctor;

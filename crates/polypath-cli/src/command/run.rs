@@ -8,6 +8,7 @@ use clap::Args;
 use polypath_config::Policies;
 use polypath_sandbox::{Enclosure, Inside, Launch, Publish, RunError, enter_and_execute};
 
+use super::datagrams::DatagramLook;
 use super::engine::{EngineArguments, Task};
 use super::live::LiveArguments;
 use super::ports::cannot_listen;
@@ -17,8 +18,8 @@ use super::{Failure, complain, log, network};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
-    /// Reach the program from outside: its PORT becomes HOSTPORT at ADDR (all addresses of both
-    /// families and 127.0.0.1 if none is named)
+    /// Reach the program from outside: its TCP port PORT becomes HOSTPORT at ADDR (all addresses of both
+    /// families and 127.0.0.1 if none is named). UDP ports can't be published
     #[arg(short, long, value_name = "[ADDR:]HOSTPORT[:PORT]", value_parser = parse_publish)]
     publish: Vec<Publish>,
     /// An address by which the program reaches this host's loopback interface, for example 10.0.2.2
@@ -60,11 +61,21 @@ fn parse_publish(text: &str) -> Result<Publish, String> {
     let expected =
         || format!("'{text}' is no port to publish; expected [ADDR:]HOSTPORT[:PORT], such as 8080:80");
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(expected);
-    let (addr, ports) = match text.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
+    // As container tools have it.
+    let given = match text.rsplit_once('/') {
+        Some((_, "udp")) => {
+            return Err(format!(
+                "'{text}': UDP ports can't be published; expected one of TCP, such as 8080:80"
+            ));
+        }
+        Some((given, "tcp")) => given,
+        _ => text,
+    };
+    let (addr, ports) = match given.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
         Some((addr, ports)) => (Some(addr), ports),
-        None => match text.split_once(':') {
+        None => match given.split_once(':') {
             Some((addr, ports)) if addr.parse::<Ipv4Addr>().is_ok() => (Some(addr), ports),
-            _ => (None, text),
+            _ => (None, given),
         },
     };
     let addr = addr.map(str::parse).transpose().map_err(|_| expected())?;
@@ -108,6 +119,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         let begun = Begun::connecting(&engine, "peer", arguments.engine.asked(), telling);
         let begun = if arguments.publish.is_empty() { begun } else { begun.of_server() };
         let _live = arguments.live.start_beside("polypath run", &engine)?;
+        let _look = (!arguments.quiet).then(|| DatagramLook::start(launch.pid(), &arguments.publish));
         let ended = launch.run(engine.clone()).await.map_err(failure);
         match &ended {
             Ok(ended) if ended.exit_code() == 0 => begun.tell(&engine, arguments.quiet),
@@ -157,6 +169,9 @@ mod tests {
         assert_eq!(parse_publish("5201"), Ok(publish(None, 5201, 5201)));
         assert_eq!(parse_publish("192.0.2.1:8080:80"), Ok(publish(Some("192.0.2.1"), 8080, 80)));
         assert_eq!(parse_publish("[::]:8080:80"), Ok(publish(Some("::"), 8080, 80)));
+        assert_eq!(parse_publish("8080:80/tcp"), Ok(publish(None, 8080, 80)));
+        let udp = parse_publish("5300:53/udp").unwrap_err();
+        assert!(udp.contains("UDP ports can't be published; expected one of TCP"), "{udp}");
         for wrong in ["", "0", "80:0", "x:80", "1:2:3:4", "[::1]80", "70000"] {
             assert!(parse_publish(wrong).is_err(), "{wrong}");
         }
