@@ -17,7 +17,8 @@ use polypath_mptcp::scheduler::Schedulers;
 use polypath_units::named::Kind as _;
 use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::engine_names::{Judge, Kind, parse_announced};
 use super::interfaces::{Interface, parse_budget, parse_interfaces};
@@ -30,16 +31,41 @@ const NAME: &str = "polypath.toml";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// An interface: `"wlan0,priority=1"` as on the command line, or a table.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a string such as \"wlan0,priority=1\", or a table with name and any of backup, priority, budget and hard"
-)]
+#[derive(Clone, Debug, JsonSchema)]
+#[serde(untagged)]
 enum InterfaceSetting {
     /// As `-I` has it.
     Text(String),
     /// The same in words.
     Table(InterfaceTable),
+}
+
+// By hand, since what is wrong in one of several forms would not be told.
+impl<'de> Deserialize<'de> for InterfaceSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = InterfaceSetting;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a string such as \"wlan0,priority=1\", or a table with name and any of backup, priority, budget and hard",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(InterfaceSetting::Text(text.into()))
+            }
+
+            fn visit_map<M: de::MapAccess<'de>>(self, map: M) -> Result<Self::Value, M::Error> {
+                let table = de::value::MapAccessDeserializer::new(map);
+                InterfaceTable::deserialize(table).map(InterfaceSetting::Table)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -516,6 +542,21 @@ congestion-control = "lia"
                 "\"wlan0,priority=1\"",
                 "\"wlan0,cost=1\"",
                 "a.toml:4: engine.interfaces[0]: \"cost=1\" is unknown; expected NAME",
+            ),
+            (
+                "backup = true",
+                "bakcup = true",
+                "a.toml:4: engine.interfaces[1].bakcup: unknown field `bakcup`, expected one of `name`, `backup`",
+            ),
+            (
+                "backup = true",
+                "backup = \"yes\"",
+                "a.toml:4: engine.interfaces[1].backup: invalid type: string \"yes\", expected a boolean",
+            ),
+            (
+                "\"wlan0,priority=1\"",
+                "7",
+                "a.toml:4: engine.interfaces[0]: invalid type: integer `7`, expected a string such as",
             ),
             (", budget = \"2GB\"", "", "a.toml:4: engine.interfaces[1]: hard comes without a budget"),
             (

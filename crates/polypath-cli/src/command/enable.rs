@@ -366,6 +366,18 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
             "--engine tun: a user's service can't have a TUN device; {expected}"
         )));
     }
+    let names_engine = options.words.iter().any(|word| word.starts_with("--engine="));
+    if with == With::Preload
+        && !names_engine
+        && !places.user
+        && let Some(setting) = service.hides_tun()
+    {
+        complain(&format!(
+            "{}: {setting} stays, so that it has no TUN device, and the kernel carries its connections; --engine tun lets it \
+             have one",
+            unit.name
+        ));
+    }
     let file = places.drop_in(&unit);
     let folder = file.parent().unwrap_or(Path::new("/"));
     let is_made = !folder.exists() || is_ours(&file) == Some(true) && read(&file)?.contains(MADE_FOLDER);

@@ -39,6 +39,7 @@ mod jobs;
 mod kernel_paths;
 #[cfg(feature = "full")]
 mod lab;
+mod lacks;
 #[cfg(feature = "full")]
 mod live;
 #[cfg(feature = "full")]
@@ -202,7 +203,10 @@ fn chosen<K: PolicyKind>(policies: &Policies, option: &str, name: &str) -> Resul
 
 /// Says what is wrong, in one line.
 fn complain(message: &str) {
-    console::tell(format_args!("polypath: {}", harmless(message)));
+    let limit = polypath_system::process::descriptor_limit();
+    let runtime_directory = polypath_system::runtime_directory().ok();
+    let message = lacks::explained(message, limit, runtime_directory.as_deref());
+    console::tell(format_args!("polypath: {}", harmless(&message)));
 }
 
 /// Text in which a peer may have put what it likes: nothing in it moves a terminal's cursor, begins a line, turns around

@@ -45,6 +45,7 @@ impl Offer {
 pub(super) struct Ways {
     shared: Arc<Shared>,
     looking: JoinHandle<()>,
+    asked: Asked,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +67,8 @@ impl Ways {
         let shared = Arc::new(Shared::default());
         if offer.proxy.is_none() && is_here(url) {
             shared.add(offer.dialer(None), &sender);
-            return (Self { shared, looking: tokio::spawn(hold(sender)) }, receiver);
+            let looking = tokio::spawn(hold(sender));
+            return (Self { shared, looking, asked: offer.asked.clone() }, receiver);
         }
         let interfaces = look().await;
         for with_backups in [false, true] {
@@ -80,12 +82,22 @@ impl Ways {
             shared.add(offer.dialer(None), &sender);
         }
         let looking = tokio::spawn(follow(shared.clone(), offer.clone(), sender));
-        (Self { shared, looking }, receiver)
+        (Self { shared, looking, asked: offer.asked.clone() }, receiver)
     }
 
     /// What people call the way of this number.
     pub(super) fn name(&self, number: usize) -> String {
         self.shared.names().get(number).cloned().unwrap_or_default()
+    }
+
+    /// Why there was one way only, over the interface of this name.
+    pub(super) fn why_no_other(&self, used: &str) -> String {
+        let (_, backups) = self.asked.parted(&[]);
+        match backups.into_iter().find(|backup| *backup != used) {
+            Some(backup) => format!("{backup} is a backup and was not needed"),
+            None if self.asked.only == [used] => format!("only {used} was asked for"),
+            None => "there is no second uplink".into(),
+        }
     }
 
     /// How many have a connection: backups are for when none has.

@@ -18,6 +18,7 @@ use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
 use super::ranges_shown::Shown;
+use super::readiness::{self, Wanted};
 use super::transfer::{Place, bytes_in_time, file_name, place_of, survive_file_size_limit};
 use super::transfer_report::{Transfer, TransferReport};
 use super::{Failure, complain};
@@ -111,6 +112,7 @@ impl RangeArguments {
                 "{name} is left out: downloads in ranges keep no budgets (-I {name} uses it without one)"
             ));
         }
+        look_at_backups(&job.asked)?;
         let options = self.options(job)?;
         // Read here, as the library of the command line shows what it can't read, with all secrets.
         let proxy = self.proxy.as_deref().map(str::parse::<Proxy>).transpose();
@@ -153,6 +155,17 @@ impl RangeArguments {
             ..Options::default()
         })
     }
+}
+
+/// Backups may come later; that none of them is there is a mistake, as it is with engines.
+fn look_at_backups(asked: &Asked) -> Result<(), Failure> {
+    if asked.backups.is_empty() {
+        return Ok(());
+    }
+    let wanted =
+        Wanted { named: asked.backups.clone(), peers: &[], is_for_anybody: false, has_all_tables: true };
+    readiness::look(&wanted)?.iter().for_each(|line| complain(line));
+    Ok(())
 }
 
 async fn fetch(

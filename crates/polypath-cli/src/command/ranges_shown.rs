@@ -111,7 +111,7 @@ impl Shown {
             self.paths.iter().enumerate().filter(|(_, path)| path.bytes == 0).collect();
         let cause = match unused.iter().find_map(|(_, path)| path.cause.clone()) {
             Some(cause) => cause,
-            None if unused.is_empty() => "there is no second uplink".into(),
+            None if unused.is_empty() => self.ways.why_no_other(bytes.first().map_or("", |(name, _)| name)),
             None => format!("{} did not help", named(unused[0].0)),
         };
         let was_lost = |path: &PathSeen| path.cause.is_some();

@@ -203,6 +203,18 @@ impl Service {
         Ok(())
     }
 
+    /// The setting by which it has no TUN device, if there is one.
+    pub(super) fn hides_tun(&self) -> Option<String> {
+        let is_allowed = || self.list("DeviceAllow").iter().any(|value| value.starts_with("/dev/net/tun"));
+        let is_closed = matches!(self.last("DevicePolicy"), Some("closed" | "strict"));
+        let key = match (self.is_on("PrivateDevices"), is_closed && !is_allowed()) {
+            (true, _) => "PrivateDevices",
+            (false, true) => "DevicePolicy",
+            (false, false) => return None,
+        };
+        Some(format!("{key}={}", self.last(key).unwrap_or_default()))
+    }
+
     /// The content of the drop-in. `needs_tun`: the engine sets up a TUN device itself.
     pub(super) fn drop_in(
         &self,
@@ -386,6 +398,20 @@ mod tests {
                 "DeviceAllow=/dev/net/tun rw",
             ]
         );
+    }
+
+    #[test]
+    fn what_hides_the_device_is_named() {
+        for (settings, expected) in [
+            ("PrivateDevices=yes", Some("PrivateDevices=yes")),
+            ("PrivateDevices=no", None),
+            ("DevicePolicy=closed", Some("DevicePolicy=closed")),
+            ("DevicePolicy=closed\nDeviceAllow=/dev/net/tun rw", None),
+            ("", None),
+        ] {
+            let service = service(&format!("[Service]\nExecStart=/a\n{settings}\n"));
+            assert_eq!(service.hides_tun().as_deref(), expected, "{settings}");
+        }
     }
 
     #[test]
