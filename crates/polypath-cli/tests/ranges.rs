@@ -109,6 +109,8 @@ fn what_is_lost_or_killed_is_gone_on_with() {
     let output = lab::finish(second);
     assert!(output.status.success(), "{}", said(&output));
     site.assert_whole();
+    let told = "polypath: path1: the interface is down; path0 goes on";
+    assert!(said(&output).lines().any(|line| line == told), "{}", said(&output));
 }
 
 #[test]
@@ -125,6 +127,7 @@ fn mistakes_are_one_line_and_leave_nothing() {
         ),
         (&["--retry", "3"], &site.url, 2, "--retry is for downloads in ranges"),
         (&["--ranges", "-I", "usb0"], &site.url, 1, "there is no such interface"),
+        (&["--ranges", "--backup", "usb0"], &site.url, 2, "there is no interface usb0; present are: "),
         (&["--ranges", "-I", "path0,budget=1MB"], &site.url, 2, "path0: downloads in ranges have no budgets"),
         (&["--ranges", "--live"], &site.url, 2, "--live: downloads in ranges have no such view"),
         (&["--ranges", "--cacert", "/nothing"], &site.url, 2, "/nothing: No such file"),

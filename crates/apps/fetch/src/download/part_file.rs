@@ -194,3 +194,20 @@ fn read(place: &Path, url: &str) -> Left {
     ranges.remove(record.version.total().unwrap_or(0)..u64::MAX);
     Left { ranges, version: Some(record.version) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_can_not_be_written_leaves_nothing_beside_the_one_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("file");
+        let (file, _) = PartFile::open(&place, "http://192.0.2.1/", false).expect("parts");
+        // A folder at its place can't be replaced, as a full disk takes nothing.
+        fs::create_dir_all(file.record.join("inside")).expect("a folder");
+        let saved = file.save("http://192.0.2.1/", &Version::default(), &Ranges::new());
+        assert!(saved.is_err());
+        assert!(!beside(&file.record, ".new").exists());
+    }
+}
