@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use polypath_mptcp::{ConnectionId, Event, SubflowError};
 use polypath_stack::stack::{Stack, WeakStack};
+use polypath_wire::FourTuple;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -156,17 +157,34 @@ impl Known {
         }
     }
 
-    fn of_subflow(&self, kind: EventKind, id: u8, error: Option<SubflowError>) -> EventReport {
+    fn of_subflow(&self, kind: EventKind, id: u8) -> EventReport {
         let report = self.report(kind);
         let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id) else { return report };
+        EventReport { backup: Some(subflow.is_backup), ..report.with_subflow(subflow) }
+    }
+
+    /// The end of a subflow, which may never have been seen: one that the peer refused is gone when its first event comes.
+    fn of_end(
+        &self,
+        id: u8,
+        tuple: FourTuple,
+        error: Option<SubflowError>,
+        stack: Option<&Stack>,
+    ) -> EventReport {
+        let mut report = self.of_subflow(EventKind::SfClosed, id);
+        if report.local.is_none() {
+            let seen = stack.map_or(tuple, |stack| stack.seen_subflow(tuple));
+            report.local = Some(canonical(seen.local.into()));
+            report.remote = Some(canonical(seen.remote.into()));
+            report.interface = stack.and_then(|stack| stack.subflow_path_name(tuple));
+        }
         EventReport {
-            backup: Some(subflow.is_backup),
             error: error.map(error_number),
             reset_reason: match error {
                 Some(SubflowError::Reset(reason)) => reason.map(|reason| reason.0),
                 _ => None,
             },
-            ..report.with_subflow(subflow)
+            ..report
         }
     }
 }
@@ -200,26 +218,26 @@ impl Narrator {
                 reports.push(known.of_connection(EventKind::Established));
             }
             Event::SubflowEstablished { subflow, .. } if known.first != Some(subflow.0) => {
-                reports.push(known.of_subflow(EventKind::SfEstablished, subflow.0, None));
+                reports.push(known.of_subflow(EventKind::SfEstablished, subflow.0));
             }
             Event::SubflowStale { subflow, .. } => {
-                reports.push(known.of_subflow(EventKind::SfStale, subflow.0, None));
+                reports.push(known.of_subflow(EventKind::SfStale, subflow.0));
             }
             Event::SubflowRecovered { subflow, .. } => {
-                reports.push(known.of_subflow(EventKind::SfRecovered, subflow.0, None));
+                reports.push(known.of_subflow(EventKind::SfRecovered, subflow.0));
             }
             Event::SubflowSetAside { subflow, .. } => reports.push(EventReport {
                 backup: Some(true),
                 reason: Some("it held up the rest".into()),
-                ..known.of_subflow(EventKind::SfPriority, subflow.0, None)
+                ..known.of_subflow(EventKind::SfPriority, subflow.0)
             }),
             Event::SubflowTried { subflow, .. } => reports.push(EventReport {
                 backup: Some(false),
                 reason: Some("to see what it brings".into()),
-                ..known.of_subflow(EventKind::SfPriority, subflow.0, None)
+                ..known.of_subflow(EventKind::SfPriority, subflow.0)
             }),
-            Event::SubflowClosed { subflow, error, .. } => {
-                reports.push(known.of_subflow(EventKind::SfClosed, subflow.0, error));
+            Event::SubflowClosed { subflow, tuple, error } => {
+                reports.push(known.of_end(subflow.0, tuple, error, stack.as_ref()));
                 known.subflows.retain(|old| old.id != subflow.0);
             }
             Event::Announced { id, remote } => reports.push(EventReport {
@@ -241,5 +259,23 @@ impl Narrator {
             _ => {}
         }
         reports
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polypath_wire::Endpoint;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_subflow_that_was_never_seen_has_its_addresses() {
+        let known = Known { token: 7, is_server_side: false, subflows: Vec::new(), first: None };
+        let end = |last: u8, port| Endpoint::new(std::net::IpAddr::from([192, 0, 2, last]), port);
+        let tuple = FourTuple { local: end(1, 40_000), remote: end(2, 443) };
+        let report = known.of_end(3, tuple, Some(SubflowError::Reset(None)), None);
+        assert_eq!((report.event, report.token, report.backup), (EventKind::SfClosed, 7, None));
+        assert_eq!((report.local, report.remote), (Some(tuple.local.into()), Some(tuple.remote.into())));
+        assert!(report.error.is_some());
     }
 }
