@@ -67,6 +67,10 @@ polypath_engine *polypath_open(const char *options);
  * NULL with EINVAL for NULL. */
 const char *polypath_engine_name(const polypath_engine *engine);
 
+/* Why engine=auto took another engine than tun, such as "this user may not change the network (CAP_NET_ADMIN)", in the words of the
+ * command polypath. "" if it took tun, or if the engine was named. Valid until the engine is freed. NULL with EINVAL for NULL. */
+const char *polypath_engine_reason(const polypath_engine *engine);
+
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
  * written is delivered first, as long as peers take some of it within each five seconds, and for a minute at most; what is left
  * then is lost, and its peer sees a reset. Then its connections and listeners end and the network is as it was. The descriptors themselves are still the caller's to close. An engine that is left when the program

@@ -41,6 +41,8 @@ const MAX_SUBFLOWS: usize = 16;
 pub struct polypath_engine {
     carrier: Carrier,
     name: &'static CStr,
+    /// Why engine auto is not our own stack; empty otherwise.
+    reason: CString,
 }
 
 #[derive(Debug)]
@@ -139,7 +141,9 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
                 format!("'backup={name}': expected an interface that is not in interface={name} too");
             return Err(number(libc::EINVAL, &message));
         }
-        let (carrier, name) = match choice.decided()? {
+        let (choice, reason) = choice.decided()?;
+        let reason = CString::new(reason.unwrap_or_default())?;
+        let (carrier, name) = match choice {
             EngineChoice::Auto { .. } => return Err(number(libc::EINVAL, "no engine was chosen")),
             EngineChoice::Kernel => (Carrier::Kernel { is_plain_tcp: false }, c"kernel"),
             EngineChoice::PlainTcp => (Carrier::Kernel { is_plain_tcp: true }, c"tcp"),
@@ -155,7 +159,7 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
                 (carrier, name)
             }
         };
-        Ok(Box::into_raw(Box::new(polypath_engine { carrier, name })))
+        Ok(Box::into_raw(Box::new(polypath_engine { carrier, name, reason })))
     })
 }
 
@@ -167,6 +171,16 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
 pub unsafe extern "C" fn polypath_engine_name(of: *const polypath_engine) -> *const c_char {
     // SAFETY: as the caller of this function promises.
     guard(std::ptr::null(), || unsafe { engine(of) }.map(|engine| engine.name.as_ptr()))
+}
+
+/// Why `engine=auto` took another engine than `tun`; empty if it did not.
+///
+/// # Safety
+/// `of` is null, or came from [`polypath_open`] and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn polypath_engine_reason(of: *const polypath_engine) -> *const c_char {
+    // SAFETY: as the caller of this function promises.
+    guard(std::ptr::null(), || unsafe { engine(of) }.map(|engine| engine.reason.as_ptr()))
 }
 
 /// # Safety

@@ -19,11 +19,17 @@ int main(int argc, char **argv) {
   EXPECT(polypath_open("engine=udp,interface=lo,backup=lo") == NULL && errno == EINVAL && strstr(polypath_strerror(), "'backup=lo'"));
   EXPECT(polypath_open("engine=udp,interface=none0") == NULL && errno == EINVAL && strstr(polypath_strerror(), "none0"));
   EXPECT(polypath_engine_name(NULL) == NULL && errno == EINVAL);
+  EXPECT(polypath_engine_reason(NULL) == NULL && errno == EINVAL);
   EXPECT(polypath_connect(NULL, NULL, 0, NULL) == -1 && errno == EINVAL);
+  if (geteuid() != 0) {
+    polypath_engine *best = polypath_open("engine=auto");
+    EXPECT(best && strcmp(polypath_engine_name(best), "tun") && *polypath_engine_reason(best));
+    polypath_free(best);
+  }
   const char *choice = getenv("ENGINE");
   int is_kernel = !choice;
   polypath_engine *engine = polypath_open(choice);
-  EXPECT(engine && !strcmp(polypath_engine_name(engine), is_kernel ? "kernel" : "udp"));
+  EXPECT(engine && !strcmp(polypath_engine_name(engine), is_kernel ? "kernel" : "udp") && !*polypath_engine_reason(engine));
   struct sockaddr_in address = address_of(argv[2], argc > 3 ? argv[3] : NULL);
   struct sockaddr *generic = (struct sockaddr *)&address;
   socklen_t length = sizeof address;

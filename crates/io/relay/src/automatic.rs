@@ -9,15 +9,16 @@ use crate::choices::EngineChoice;
 use crate::lack::Lack;
 
 impl EngineChoice {
-    /// The choice, with engine auto decided by what this host allows. An error if something is wanted that our own stack alone
+    /// The choice, with engine auto decided by what this host allows; and where that is not our own stack, why. An error if something is wanted that our own stack alone
     /// has, which can't start.
-    pub fn decided(self) -> io::Result<Self> {
+    pub fn decided(self) -> io::Result<(Self, Option<String>)> {
         match self {
             Self::Auto { .. } => {
                 let namespace = Namespace::current()?;
-                self.decided_by(&Abilities::look(&namespace)?)
+                let abilities = Abilities::look(&namespace)?;
+                Ok((self.decided_by(&abilities)?, Lack::reason(&abilities)))
             }
-            other => Ok(other),
+            other => Ok((other, None)),
         }
     }
 
@@ -63,6 +64,10 @@ mod tests {
         assert!(matches!(ours, Ok(EngineChoice::Relay(_))), "{ours:?}");
         let user = Abilities { is_admin: false, ..able.clone() };
         assert_eq!(decide("engine=auto,keepalive=30", &user).expect("it falls back"), EngineChoice::Kernel);
+        let reason = "this user may not change the network (CAP_NET_ADMIN)";
+        assert_eq!(Lack::reason(&able), None);
+        assert_eq!(Lack::reason(&Abilities { is_root: false, ..user.clone() }).as_deref(), Some(reason));
+        assert!(Lack::reason(&user).is_some_and(|reason| reason.starts_with("this container may not")));
         let refused = decide("engine=auto,interface=wifi", &user).expect_err("the kernel can't");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         assert!(refused.to_string().contains("CAP_NET_ADMIN"), "{refused}");

@@ -6,6 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use polypath_netsetup::abilities::{Abilities, TunAccess};
 
+/// Why a root that may not change the network can't start it.
+const CONTAINER: &str =
+    "this container may not change the network (start it with --cap-add=NET_ADMIN --device=/dev/net/tun)";
+
 /// Something that our own stack needs and that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,6 +41,18 @@ impl Lack {
         let nft = (!abilities.has_nft).then_some(Self::Nft);
         let capability = (!abilities.is_admin).then_some(Self::Capability);
         [nft, device, capability].into_iter().flatten().collect()
+    }
+
+    /// All that is missing, in words; none if our own stack can start.
+    #[must_use]
+    pub fn reason(abilities: &Abilities) -> Option<String> {
+        let lacks = Self::all(abilities);
+        if lacks.contains(&Self::Capability) && abilities.is_root {
+            // What it may is decided where it is started.
+            return Some(CONTAINER.into());
+        }
+        let reasons: Vec<String> = lacks.iter().map(Self::to_string).collect();
+        (!reasons.is_empty()).then(|| reasons.join(" and "))
     }
 
     /// As an error of the system.

@@ -172,18 +172,14 @@ fn obstacle(abilities: &Abilities, wanted: &Wanted<'_>) -> Option<Obstacle> {
         return because(&format!("our own stack did not start: {failed}"), None);
     }
     let lacks = Lack::all(abilities);
-    if lacks.is_empty() {
-        return None;
-    }
+    let reason = Lack::reason(abilities)?;
     if lacks.contains(&Lack::Capability) && abilities.is_root {
-        // A container; what it may is decided where it is started.
-        let reason = "this container may not change the network (start it with --cap-add=NET_ADMIN --device=/dev/net/tun)";
-        return because(reason, None);
+        // In a container no command mends it.
+        return because(&reason, None);
     }
-    let reasons: Vec<String> = lacks.iter().map(Lack::to_string).collect();
     let commands = commands(abilities, wanted, &lacks);
     let command = (!commands.is_empty()).then(|| commands.join(" && "));
-    Some(Obstacle { reason: reasons.join(" and "), command, is_of_all: lacks.contains(&Lack::Uplink) })
+    Some(Obstacle { reason, command, is_of_all: lacks.contains(&Lack::Uplink) })
 }
 
 /// What mends it, in this order.
