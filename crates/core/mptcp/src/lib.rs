@@ -26,6 +26,7 @@ mod mapping;
 mod misbehaviour;
 mod ordered;
 pub mod path_manager;
+mod rare_list;
 mod reassembly;
 mod receive_window;
 mod reception;

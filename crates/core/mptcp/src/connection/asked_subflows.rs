@@ -1,11 +1,9 @@
 //! Subflows whose address the peer has withdrawn, while they are asked whether they still work (RFC 8684 §3.4.2).
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
 use polypath_units::Instant;
 
 use crate::identifiers::SubflowId;
+use crate::rare_list::RareList;
 
 /// Keep-alive probes that a path may leave unanswered.
 const PROBES: u8 = 3;
@@ -13,11 +11,7 @@ const PROBES: u8 = 3;
 /// Subflows that are asked whether they still work.
 #[derive(Debug, Default)]
 pub(super) struct AskedSubflows {
-    #[expect(
-        clippy::box_collection,
-        reason = "where no address is withdrawn, a pointer is held, not an empty list"
-    )]
-    asked: Option<Box<Vec<Asked>>>,
+    asked: RareList<Asked>,
 }
 
 /// One of them.
@@ -38,30 +32,24 @@ impl Asked {
 }
 
 impl AskedSubflows {
-    fn iter(&self) -> impl Iterator<Item = &Asked> {
-        self.asked.iter().flat_map(|asked| asked.iter())
-    }
-
     /// A subflow is asked already.
     pub(super) fn is_asked(&self, id: SubflowId) -> bool {
-        self.iter().any(|asked| asked.subflow == id)
+        self.asked.iter().any(|asked| asked.subflow == id)
     }
 
     /// A probe leaves on a subflow for the first time; it is answered by `due_at`.
     pub(super) fn ask(&mut self, subflow: SubflowId, now: Instant, due_at: Instant) {
-        self.asked.get_or_insert_default().push(Asked { subflow, since: now, probes: 1, due_at });
+        self.asked.push_back(Asked { subflow, since: now, probes: 1, due_at });
     }
 
     /// One whose latest probe was not answered in time: it is to be asked again, or no more.
     pub(super) fn unanswered(&self, now: Instant) -> Option<Asked> {
-        self.iter().find(|asked| asked.due_at <= now).copied()
+        self.asked.iter().find(|asked| asked.due_at <= now).copied()
     }
 
     /// Another probe leaves; it is answered by `due_at`.
     pub(super) fn ask_again(&mut self, id: SubflowId, due_at: Instant) {
-        if let Some(asked) =
-            self.asked.iter_mut().flat_map(|asked| asked.iter_mut()).find(|asked| asked.subflow == id)
-        {
+        if let Some(asked) = self.asked.iter_mut().find(|asked| asked.subflow == id) {
             asked.probes += 1;
             asked.due_at = due_at;
         }
@@ -69,14 +57,11 @@ impl AskedSubflows {
 
     /// There is nothing more to ask.
     pub(super) fn stop_asking(&mut self, id: SubflowId) {
-        self.asked.take_if(|asked| {
-            asked.retain(|asked| asked.subflow != id);
-            asked.is_empty()
-        });
+        self.asked.retain(|asked| asked.subflow != id);
     }
 
     #[inline]
     pub(super) fn next_timeout(&self) -> Instant {
-        self.iter().map(|asked| asked.due_at).min().unwrap_or(Instant::FAR_FUTURE)
+        self.asked.iter().map(|asked| asked.due_at).min().unwrap_or(Instant::FAR_FUTURE)
     }
 }

@@ -1,6 +1,5 @@
 //! What path managers share: announcing addresses, following those that go, and opening again, with backoff, what was lost.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -10,6 +9,7 @@ use polypath_wire::Endpoint;
 use super::pairs::Pair;
 use super::{LocalEndpoint, PathAction, PathEvent, PathView, SubflowSummary};
 use crate::identifiers::{AddressId, SubflowId};
+use crate::rare_list::RareList;
 
 /// Keeps a number of subflows over each wanted pair of addresses.
 #[derive(Debug, Default)]
@@ -17,8 +17,7 @@ pub(super) struct Upkeep {
     lost: Vec<Lost>,
     /// Local addresses that went away.
     gone: Vec<IpAddr>,
-    #[expect(clippy::box_collection, reason = "where none is stale, a pointer is held, not an empty list")]
-    stale: Option<Box<Vec<Stale>>>,
+    stale: RareList<Stale>,
 }
 
 /// A subflow on which nothing is acknowledged, or comes. A translator that has forgotten it may drop its packets for good, where it would
@@ -102,17 +101,13 @@ impl Upkeep {
             }
             PathEvent::SubflowStale { subflow } => {
                 if view.is_client && view.may_join {
-                    let stale = self.stale.get_or_insert_default();
-                    stale.retain(|stale| view.subflow(stale.subflow).is_some());
-                    stale.push(Stale { subflow, replace_at: view.now + PATIENCE_WITH_STALE });
+                    self.stale.retain(|stale| view.subflow(stale.subflow).is_some());
+                    self.stale.push_back(Stale { subflow, replace_at: view.now + PATIENCE_WITH_STALE });
                 }
                 true
             }
             PathEvent::SubflowRecovered { subflow } => {
-                self.stale.take_if(|stale| {
-                    stale.retain(|stale| stale.subflow != subflow);
-                    stale.is_empty()
-                });
+                self.stale.retain(|stale| stale.subflow != subflow);
                 false
             }
             // The connection sees for itself whether subflows to the address still work.
@@ -133,7 +128,7 @@ impl Upkeep {
 
     fn is_to_be_replaced(&self, view: &PathView<'_>, subflow: &SubflowSummary) -> bool {
         let is_due = |stale: &Stale| stale.subflow == subflow.id && stale.replace_at <= view.now;
-        subflow.stale && self.stale.iter().flat_map(|stale| stale.iter()).any(is_due)
+        subflow.stale && self.stale.iter().any(is_due)
     }
 
     /// Opens what is missing of `per_pair` subflows over each of `wanted`, up to the limit. Only the client opens: a server is
@@ -183,7 +178,7 @@ impl Upkeep {
     /// Asks to be woken when the next pair may be tried again.
     pub(super) fn wake(&self, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
         let lost = self.lost.iter().map(|lost| lost.retry_at);
-        let replaced = self.stale.iter().flat_map(|stale| stale.iter()).map(|stale| stale.replace_at);
+        let replaced = self.stale.iter().map(|stale| stale.replace_at);
         if let Some(next) = lost.chain(replaced).filter(|at| *at > view.now).min()
             && next != Instant::FAR_FUTURE
         {

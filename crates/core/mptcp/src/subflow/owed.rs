@@ -1,16 +1,14 @@
 //! What a subflow's segments have yet to say of the connection.
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-
 use polypath_wire::{DataSeq, MptcpOption};
+
+use crate::rare_list::RareList;
 
 /// Signals, DATA_ACK, DATA_FIN and keys that are to leave, and what has left.
 #[derive(Debug)]
 pub(crate) struct Owed {
-    /// Options that leave once, with the next acknowledgment; rare, so nothing is held while there are none.
-    #[expect(clippy::box_collection, reason = "an idle subflow holds a pointer, not an empty list")]
-    signals: Option<Box<VecDeque<MptcpOption>>>,
+    /// Options that leave once, with the next acknowledgment.
+    signals: RareList<MptcpOption>,
     /// The latest DATA_ACK that left here.
     data_acked: DataSeq,
     /// What had arrived from the peer when the latest mapping was made here.
@@ -30,7 +28,7 @@ pub(crate) struct Owed {
 impl Owed {
     pub(super) const fn new() -> Self {
         Self {
-            signals: None,
+            signals: RareList::new(),
             data_acked: DataSeq(0),
             received_before: DataSeq(0),
             first_mapped_end: 0,
@@ -45,33 +43,28 @@ impl Owed {
 
     /// An option is to leave once.
     pub(crate) fn signal(&mut self, option: MptcpOption) {
-        self.signals.get_or_insert_default().push_back(option);
+        self.signals.push_back(option);
     }
 
     /// Some are to leave.
     #[inline]
     pub(crate) fn has_signals(&self) -> bool {
-        self.signals.is_some()
+        !self.signals.is_empty()
     }
 
     /// The one that leaves first.
     pub(crate) fn take_signal(&mut self) -> Option<MptcpOption> {
-        let signal = self.signals.as_mut()?.pop_front();
-        self.signals.take_if(|signals| signals.is_empty());
-        signal
+        self.signals.pop_front()
     }
 
     /// Offers each to `write`, which says whether it leaves.
     pub(crate) fn write_signals(&mut self, mut write: impl FnMut(MptcpOption) -> bool) {
-        if let Some(signals) = &mut self.signals {
-            signals.retain(|signal| !write(signal.clone()));
-            self.signals.take_if(|signals| signals.is_empty());
-        }
+        self.signals.retain(|signal| !write(signal.clone()));
     }
 
     /// The peer would understand none (fallback).
     pub(crate) fn forget_signals(&mut self) {
-        self.signals = None;
+        self.signals = RareList::new();
     }
 
     // ---- DATA_ACK
