@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("netsetup", "io", &["wire", "tcp", "mptcp", "system", "stack", "control"]),
     ("emulate", "io", &["units", "wire", "link", "system"]),
     ("sandbox", "io", &["units", "wire", "tcp", "mptcp", "system", "stack"]),
-    ("relay", "io", &["congestion", "mptcp", "system", "stack", "control", "netsetup"]),
+    ("relay", "io", &["wire", "congestion", "mptcp", "system", "stack", "control", "netsetup"]),
     ("testbed", "io", &["system"]),
     ("capi", "io", &["relay", "stack"]),
     ("preload", "io", &["relay"]),
