@@ -578,6 +578,14 @@ impl<'o> Transfer<'o> {
             }
             Err(cause) => return self.handle_other(at, wrong(cause), progress),
         };
+        // The one answer comes from elsewhere: this one, which was asked for before that was known, is not needed.
+        if self.schedule.only().is_some_and(|only| only != self.paths[at].id) {
+            let now = self.now();
+            let path = &mut self.paths[at];
+            self.schedule.handle_closed(now, path.id);
+            path.renew(Duration::ZERO);
+            return Ok(None);
+        }
         let known = self.version.as_ref().map_or(Ok(()), |version| answer.check_version(version));
         let is_other = match (&answer.extent, &known) {
             (_, Err(cause)) => Some(cause.clone()),

@@ -49,8 +49,12 @@ pub enum Rest {
 /// A new connection costs two round trips before its first byte, and slow start.
 const ROUND_TRIPS_TO_RECONNECT: u64 = 4;
 
+/// A gap is not left with fewer bytes, where it can be helped.
+const LEAST_PIECE_BYTES: u64 = 8 << 10;
 /// The first request, before the length of the file is known.
 const FIRST_BYTES: u64 = 64 << 10;
+/// What the other paths ask for meanwhile, of the same: slow start begins with no more, and one of them may be answered sooner.
+const FIRST_BYTES_OF_OTHERS: u64 = 16 << 10;
 
 /// The schedule of one file. It does nothing by itself: time comes in with each call.
 ///
@@ -155,7 +159,8 @@ impl Schedule {
         request: RequestId,
         bytes: u64,
     ) -> Option<Came> {
-        let path = &mut self.paths[path.index()];
+        let at = path.index();
+        let path = &mut self.paths[at];
         let range = path.handle_bytes(now, request, bytes)?;
         self.received.insert(range.clone());
         let Some(flight) = path.flight_mut(request) else { return Some(Came { range, rest: Rest::Over }) };
@@ -166,9 +171,9 @@ impl Schedule {
         if is_over {
             path.take(now, request);
         }
-        let is_patient = path.wastes() <= path.round_trip() * ROUND_TRIPS_TO_RECONNECT;
+        let is_patient = path.wastes() <= path.round_trip() * ROUND_TRIPS_TO_RECONNECT || self.take_back(at);
         if !is_patient {
-            path.handle_closed(now);
+            self.paths[at].handle_closed(now);
         }
         let rest = match (is_patient, is_over) {
             (false, _) => Rest::Superfluous,
@@ -220,7 +225,7 @@ impl Schedule {
             return None;
         }
         let (range, end) = match self.total {
-            None => self.first()?,
+            None => self.first(at)?,
             Some(total) => {
                 let range = self.next(at, total)?;
                 let is_last_alone = (self.is_alone() || self.only.is_some()) && range.end == total;
@@ -256,16 +261,19 @@ impl Schedule {
         self.paths.iter().filter(|path| path.is_open() && !path.is_stalled()).count() == 1
     }
 
-    /// The request that tells how long the file is. One is enough, as long as it is not late.
-    fn first(&self) -> Option<(Range<u64>, Option<u64>)> {
-        if self.paths.iter().any(|path| path.in_flight() > 0 && !path.is_stalled()) {
-            return None;
-        }
+    /// The request that tells how long the file is.
+    fn first(&self, at: usize) -> Option<(Range<u64>, Option<u64>)> {
         let start = self.received.prefix_bytes();
-        if self.paths.len() == 1 {
+        if self.paths.len() == 1 && self.paths[at].in_flight() == 0 {
             return Some((start..u64::MAX, None));
         }
-        let end = start + self.sizing.first_bytes().unwrap_or(FIRST_BYTES);
+        let is_first = self.paths.iter().all(|path| path.in_flight() == 0 || path.is_stalled());
+        let bytes = match (is_first, self.sizing.first_bytes()) {
+            (true, bytes) => bytes.unwrap_or(FIRST_BYTES),
+            (false, None) if self.paths[at].in_flight() == 0 => FIRST_BYTES_OF_OTHERS,
+            (false, _) => return None,
+        };
+        let end = start + bytes;
         Some((start..end, Some(end)))
     }
 
@@ -284,6 +292,27 @@ impl Schedule {
         unclaimed
     }
 
+    /// What another path took over comes sooner by this one after all, as it is on its way. True if so.
+    fn take_back(&mut self, at: usize) -> bool {
+        let total = self.total.unwrap_or(u64::MAX);
+        let Some(rest) = self.paths[at].front_rest(total).filter(|rest| !self.received.contains(rest)) else {
+            return false;
+        };
+        let own = Duration::from_secs_f64((rest.end - rest.start) as f64 / self.paths[at].likely_rate());
+        let others = self.paths.iter().enumerate().filter(|(other, _)| *other != at);
+        let is_needed = |path: &Path| {
+            path.flights().any(|flight| {
+                let needed = flight.needed();
+                needed.start < rest.end && rest.start < needed.end
+            })
+        };
+        let is_sooner = others.filter(|(_, path)| is_needed(path)).any(|(_, path)| path.ends_in() > own);
+        if is_sooner {
+            self.paths[at].need_front(rest.end);
+        }
+        is_sooner
+    }
+
     fn next(&mut self, at: usize, total: u64) -> Option<Range<u64>> {
         let path = &self.paths[at];
         if !self.sizing.is_due(path) || path.in_flight() >= path.most_in_flight() {
@@ -294,14 +323,27 @@ impl Schedule {
             return unclaimed.first_from(0);
         }
         let Some(first) = unclaimed.first_from(0) else {
-            return self.sizing.takes_over().then(|| tail::take_over(&mut self.paths, at)).flatten();
+            let from = path.answers_in().unwrap_or(path.round_trip());
+            return self.sizing.takes_over().then(|| tail::take_over(&mut self.paths, at, from)).flatten();
         };
+        // Somebody else would not be ready when all the rest is.
+        if let Some(rest_in) = self.sizing.rest_in(&self.paths, at, unclaimed.len_bytes())
+            && let Some(range) = tail::take_over(&mut self.paths, at, rest_in.mul_f64(1.25))
+        {
+            return Some(range);
+        }
         let plan = self.sizing.plan(&self.paths, at, unclaimed.len_bytes())?;
         let ideal = first.start.saturating_add(plan.ahead_bytes);
         let gap = unclaimed.first_from(ideal)?;
         // A small piece before it would be a request of its own.
         let is_small = ideal < first.end && plan.ahead_bytes < plan.bytes / 2;
         let start = if is_small { first.start } else { gap.start };
+        // What is before it, others bring: as soon as it is worth a request, and not at all if they don't.
+        let start = if gap.end - start < LEAST_PIECE_BYTES {
+            first.start.max(gap.start.max(gap.end.saturating_sub(plan.bytes.max(LEAST_PIECE_BYTES))))
+        } else {
+            start
+        };
         let left = gap.end - start;
         let bytes =
             if left < plan.bytes + plan.bytes / 2 && !plan.is_limited { left } else { plan.bytes.min(left) };

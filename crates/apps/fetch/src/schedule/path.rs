@@ -10,6 +10,10 @@ use super::request::RequestId;
 
 /// Before a round trip was measured.
 const ASSUMED_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// What a server sends in the first round trip, at least (RFC 6928).
+const INITIAL_WINDOW_BYTES: f64 = 14_480.0;
+/// A path that is not waited for.
+const NEVER: Duration = Duration::from_secs(3600);
 /// A path from which nothing came for so long, and four round trips, is not waited for.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// A server may need that long, before it begins to answer.
@@ -94,6 +98,17 @@ impl Path {
         self.rate.expected()
     }
 
+    /// The same, or what slow start begins with.
+    pub(super) fn likely_rate(&self) -> f64 {
+        let least = || INITIAL_WINDOW_BYTES / self.round_trip().as_secs_f64().max(1e-3);
+        self.expected_rate().filter(|rate| *rate > 0.0).unwrap_or_else(least)
+    }
+
+    /// Its rate doubles with each round trip, as far as is known.
+    pub(super) const fn is_growing(&self) -> bool {
+        self.rate.is_growing()
+    }
+
     pub(super) fn round_trip(&self) -> Duration {
         self.round_trip.unwrap_or(ASSUMED_ROUND_TRIP)
     }
@@ -110,6 +125,30 @@ impl Path {
         self.flights.len()
     }
 
+    /// What is still to come of the answer under way, needed or not.
+    pub(super) fn front_rest(&self, total: u64) -> Option<Range<u64>> {
+        let front = self.flights.front()?;
+        let end = front.end.unwrap_or(total);
+        (front.next < end).then_some(front.next..end)
+    }
+
+    /// The answer under way is needed until `end`.
+    pub(super) fn need_front(&mut self, end: u64) {
+        if let Some(front) = self.flights.front_mut() {
+            front.needed_end = end;
+        }
+    }
+
+    /// An answer under way, or to come, that has these bytes is needed until their end. False if none has them.
+    pub(super) fn need_again(&mut self, range: &Range<u64>) -> bool {
+        let has_it = |flight: &&mut Flight| {
+            flight.next <= range.start && flight.end.is_none_or(|end| end >= range.end)
+        };
+        let Some(flight) = self.flights.iter_mut().find(has_it) else { return false };
+        flight.needed_end = flight.needed_end.max(range.end);
+        true
+    }
+
     /// How long the server sends what is not needed, before it sends what is, or nothing.
     pub(super) fn wastes(&self) -> Duration {
         let mut bytes = 0;
@@ -119,7 +158,7 @@ impl Path {
             }
             bytes += flight.sent_bytes();
         }
-        let rate = self.rate.bytes_per_second().unwrap_or(1.0).max(1.0);
+        let rate = self.rate.bytes_per_second().unwrap_or(self.likely_rate()).max(1.0);
         Duration::from_secs_f64((bytes as f64 / rate).min(1e6))
     }
 
@@ -139,11 +178,7 @@ impl Path {
 
     /// How long until all that was asked for is there, at the rate known; `None` if none is.
     pub(super) fn busy_for(&self) -> Option<Duration> {
-        let waits = if self.flights.front().is_some_and(|flight| !flight.has_begun) {
-            self.round_trip()
-        } else {
-            Duration::from_nanos(0)
-        };
+        let waits = self.waits();
         let bytes: u64 = self.flights.iter().map(Flight::sent_bytes).sum();
         if bytes == 0 {
             return Some(waits);
@@ -151,6 +186,25 @@ impl Path {
         self.expected_rate()
             .filter(|rate| *rate > 0.0)
             .map(|rate| waits + Duration::from_secs_f64(bytes as f64 / rate))
+    }
+
+    /// How long until it has brought all that is needed of it, likely. One that is closed or says nothing never has.
+    pub(super) fn ends_in(&self) -> Duration {
+        if self.is_stalled || !self.is_open {
+            return NEVER;
+        }
+        let Some(last) = self.flights.iter().rposition(|flight| flight.needed_bytes() > 0) else {
+            return Duration::from_nanos(0);
+        };
+        let before: u64 = self.flights.range(..last).map(Flight::sent_bytes).sum();
+        let bytes = before + self.flights[last].needed_bytes();
+        self.waits() + Duration::from_secs_f64(bytes as f64 / self.likely_rate())
+    }
+
+    /// Until the first byte of what it was asked for.
+    fn waits(&self) -> Duration {
+        let is_waiting = self.flights.front().is_some_and(|flight| !flight.has_begun);
+        if is_waiting { self.round_trip() } else { Duration::from_nanos(0) }
     }
 
     /// How long until the first byte of one more request is there.

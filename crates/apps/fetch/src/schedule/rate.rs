@@ -44,6 +44,11 @@ impl Rate {
         self.bytes_per_second.map(|rate| rate * factor)
     }
 
+    /// Whether it is in slow start, as far as is known.
+    pub(super) const fn is_growing(&self) -> bool {
+        self.growing_from.is_some()
+    }
+
     /// Bytes came. `round_trip` is how long a sample takes at least.
     pub(super) fn handle_bytes(&mut self, now: Instant, bytes: u64, round_trip: Duration) {
         // What came first came before the time that is measured.

@@ -11,6 +11,11 @@ const LEAST_SHARE_BYTES: u64 = 4 << 10;
 /// What a request lasts less than its path needs for a round trip is a pause.
 const SLACK: Duration = Duration::from_millis(20);
 
+/// How many round trips what was asked for is to last, when more is asked for.
+const ROUND_TRIPS: f64 = 1.25;
+/// The same in slow start: what is known is a round trip old, and what is asked for comes a round trip later, at twice the rate each.
+const GROWING_ROUND_TRIPS: f64 = 2.5;
+
 /// How large requests are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizing {
@@ -60,11 +65,22 @@ impl Sizing {
         match self {
             Self::Fixed { pipelined, .. } => path.in_flight() < *pipelined,
             Self::Dynamic { .. } => match path.busy_for() {
-                Some(busy) => busy <= path.round_trip().mul_f64(1.25) + SLACK,
+                Some(busy) => {
+                    let round_trips = if path.is_growing() { GROWING_ROUND_TRIPS } else { ROUND_TRIPS };
+                    busy <= path.round_trip().mul_f64(round_trips) + SLACK
+                }
                 // The interleaved start.
                 None => path.in_flight() < 2,
             },
         }
+    }
+
+    /// How long until the rest is there, if the paths share it and the path `at` is one of them.
+    pub(super) fn rest_in(&self, paths: &[Path], at: usize, left_bytes: u64) -> Option<Duration> {
+        let path = &paths[at];
+        let rate = path.expected_rate().filter(|_| self.takes_over())?;
+        let answers_in = path.answers_in().unwrap_or(path.round_trip());
+        Some(shares(paths, at, rate, answers_in, left_bytes).ends_in)
     }
 
     /// The next request of the path `at`; `None` if the others finish sooner without it.
@@ -101,9 +117,11 @@ fn dynamic(paths: &[Path], at: usize, left_bytes: u64, span: Duration, least_byt
     };
     let answers_in = path.answers_in().unwrap_or(path.round_trip());
     let one_way = path.round_trip() / 2;
-    let wanted = (rate * span.max(one_way).as_secs_f64()) as u64;
+    // In slow start the rate is what is hoped for, and may be known better soon.
+    let span = if path.is_growing() { (span / 3).max(path.round_trip() * 2) } else { span.max(one_way) };
+    let wanted = (rate * span.as_secs_f64()) as u64;
     let wanted = wanted.max(least_bytes);
-    let (share, is_largest) = share_bytes(paths, at, rate, answers_in, left_bytes);
+    let Shares { own_bytes: share, is_largest, .. } = shares(paths, at, rate, answers_in, left_bytes);
     // Whoever has the largest share takes the rest, if all are small.
     if share < LEAST_SHARE_BYTES && !is_largest {
         return None;
@@ -138,8 +156,16 @@ fn is_of_use(path: &Path) -> bool {
     path.is_open() && !path.is_stalled()
 }
 
-/// What the path brings of the rest, if all finish at the same time and none begins before it can; and whether no other brings more.
-fn share_bytes(paths: &[Path], at: usize, rate: f64, answers_in: Duration, left_bytes: u64) -> (u64, bool) {
+/// How the rest is shared, if all finish at the same time and none begins before it can.
+struct Shares {
+    own_bytes: u64,
+    /// No other brings more.
+    is_largest: bool,
+    /// Until the end.
+    ends_in: Duration,
+}
+
+fn shares(paths: &[Path], at: usize, rate: f64, answers_in: Duration, left_bytes: u64) -> Shares {
     let others = paths.iter().enumerate().filter(|(other, path)| *other != at && is_of_use(path));
     let others =
         others.filter_map(|(_, path)| Some((path.answers_in()?.as_secs_f64(), path.expected_rate()?)));
@@ -161,5 +187,6 @@ fn share_bytes(paths: &[Path], at: usize, rate: f64, answers_in: Duration, left_
     let share = |begins: f64, rate: f64| (rate * (end - begins)).max(0.0);
     let own_share = share(own, rate);
     let is_largest = known.iter().all(|(begins, rate)| share(*begins, *rate) <= own_share);
-    (own_share as u64, is_largest)
+    let ends_in = Duration::from_secs_f64(end.min(1e6));
+    Shares { own_bytes: own_share.ceil() as u64, is_largest, ends_in }
 }
