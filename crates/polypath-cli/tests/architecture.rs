@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("preload", "io", &["relay"]),
     ("fetch", "apps", &["units", "system", "stack"]),
     ("sim", "lab", CORE),
-    ("lab", "lab", &["units", "wire", "congestion", "mptcp", "link", "config", "sim"]),
+    ("lab", "lab", &["units", "wire", "congestion", "tcp", "mptcp", "link", "config", "fetch", "sim"]),
     (
         "polypath",
         "",

@@ -5,6 +5,7 @@
 
 pub mod analysis;
 pub mod design;
+pub mod download;
 pub mod experiment;
 pub mod metrics;
 pub mod never_slower;

@@ -1,0 +1,64 @@
+use polypath_units::BitRate;
+
+use super::*;
+use crate::run::PathSpec;
+
+fn path(kilobytes_per_second: u64, rtt_ms: u64, queue_ms: u64) -> PathSpec {
+    PathSpec {
+        rate: BitRate::from_bps(kilobytes_per_second * 8_000),
+        rtt: Duration::from_millis(rtt_ms),
+        queue: Duration::from_millis(queue_ms),
+        loss: 0.0,
+        change: None,
+    }
+}
+
+/// Of the sum of the paths' rates.
+fn share(paths: &[PathSpec], total_bytes: u64) -> f64 {
+    let sum_bps: u64 = paths.iter().map(|path| path.rate.as_bps()).sum();
+    let download = Download { total_bytes, sizing: Sizing::for_files(), timeout: Duration::from_secs(3000) };
+    let downloaded = run_download(&PathSet::from(paths.to_vec()), &download, 1);
+    assert!(downloaded.is_right);
+    // What was asked for twice, or for nothing, is little.
+    assert!(downloaded.path_bytes.iter().sum::<u64>() < total_bytes + total_bytes / 200, "{downloaded:?}");
+    let took = downloaded.took.expect("an end").as_secs_f64();
+    total_bytes as f64 * 8.0 / sum_bps as f64 / took
+}
+
+#[test]
+fn several_paths_bring_the_sum_of_all() {
+    // Headers of IP and TCP are 3.5 %.
+    let (wlan, hspa) = (path(600, 10, 100), path(300, 210, 200));
+    for paths in [&[wlan, hspa][..], &[wlan, hspa, path(1200, 11, 100)]] {
+        let share = share(paths, 50_000_000);
+        assert!(share > 0.95, "{share} {paths:?}");
+    }
+}
+
+#[test]
+fn two_paths_are_never_slower_than_the_better_one() {
+    // Small files are the hard ones. All of them: `polypath bench fetch --pairs`.
+    let pairs = run_pairs(40, &Ranges { bytes: [1e6, 8e6], ..Ranges::default() }, 20);
+    assert!(pairs.iter().all(|pair| pair.is_right), "{pairs:?}");
+    let slower: Vec<_> = pairs.iter().filter(|pair| pair.gain() < -0.03).collect();
+    assert!(slower.len() <= 1 && pairs.iter().all(|pair| pair.gain() > -0.2), "{slower:?}");
+}
+
+#[test]
+fn a_server_that_nobody_reaches_is_given_up() {
+    let download =
+        Download { total_bytes: 1_000_000, sizing: Sizing::for_files(), timeout: Duration::from_secs(2) };
+    let lost = PathSpec { loss: 1.0, ..path(600, 10, 100) };
+    let downloaded = run_download(&PathSet::from(vec![lost, lost]), &download, 1);
+    assert_eq!((downloaded.took, downloaded.history.end()), (None, None));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let paths = PathSet::from(vec![path(600, 10, 100), PathSpec { loss: 0.01, ..path(300, 210, 200) }]);
+    let download =
+        Download { total_bytes: 3_000_000, sizing: Sizing::in_order(), timeout: Duration::from_secs(60) };
+    let [one, other] = [7, 7].map(|seed| run_download(&paths, &download, seed));
+    assert!(one.is_right && one.took.is_some());
+    assert_eq!((one.took, one.path_bytes, one.requests), (other.took, other.path_bytes, other.requests));
+}
