@@ -45,7 +45,7 @@ const MAX_RETRY: Duration = Duration::from_secs(60);
 /// Probes have so long to find the path back, before a new subflow is tried beside a stale one.
 const PATIENCE_WITH_STALE: Duration = Duration::from_secs(10);
 
-/// Attempts after which a pair that never worked is given up.
+/// Attempts after which a pair is given up that never worked, or does not any more.
 const MAX_ATTEMPTS: u32 = 6;
 
 /// Pairs that are remembered: bounded, since the peer can announce any number of addresses.
@@ -96,18 +96,23 @@ impl Upkeep {
                 false
             }
             PathEvent::SubflowClosed { local, remote, was_established, may_return } => {
+                // Its identifier may be another's one day.
+                self.stale.retain(|stale| view.subflow(stale.subflow).is_some());
                 self.remember(view, (local, remote), was_established, may_return, actions);
                 false
             }
             PathEvent::SubflowStale { subflow } => {
                 if view.is_client && view.may_join {
-                    self.stale.retain(|stale| view.subflow(stale.subflow).is_some());
                     self.stale.push_back(Stale { subflow, replace_at: view.now + PATIENCE_WITH_STALE });
                 }
                 true
             }
             PathEvent::SubflowRecovered { subflow } => {
                 self.stale.retain(|stale| stale.subflow != subflow);
+                // What was tried in vain meanwhile met a dead path. When it dies again, it is tried anew.
+                if let Some(back) = view.subflow(subflow) {
+                    self.lost.retain(|lost| (lost.local, lost.remote) != (back.local, back.remote));
+                }
                 false
             }
             // The connection sees for itself whether subflows to the address still work.
@@ -207,7 +212,7 @@ impl Upkeep {
         let wait = Duration::from_nanos(FIRST_RETRY.as_nanos() << attempts.min(6));
         let retry_at = match attempts {
             _ if !may_return => Instant::FAR_FUTURE,
-            MAX_ATTEMPTS.. => Instant::FAR_FUTURE,
+            MAX_ATTEMPTS.. if !is_stale_there(view, (local, remote)) => Instant::FAR_FUTURE,
             _ => view.now + if wait > MAX_RETRY { MAX_RETRY } else { wait },
         };
         if self.lost.len() < MAX_LOST {
@@ -217,6 +222,12 @@ impl Upkeep {
             actions.push(PathAction::WakeAt(retry_at));
         }
     }
+}
+
+/// An established subflow over the pair waits to be replaced: the pair did work, and its path may come back at any time.
+fn is_stale_there(view: &PathView<'_>, pair: (IpAddr, Endpoint)) -> bool {
+    let is_stale = |subflow: &&SubflowSummary| subflow.established && subflow.stale;
+    view.subflows.iter().filter(is_stale).any(|subflow| (subflow.local, subflow.remote) == pair)
 }
 
 pub(super) fn open(pair: &Pair, backup: bool) -> PathAction {
@@ -263,4 +274,105 @@ pub(super) fn follow_flags(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<
     actions.extend(
         changed.map(|subflow| PathAction::SetBackup { subflow: subflow.id, backup: endpoint.backup }),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{addr, initial_subflow, opened, remote, view};
+    use super::*;
+
+    /// A client with one subflow, and what its upkeep knows.
+    #[derive(Default)]
+    struct Client {
+        upkeep: Upkeep,
+        now: Instant,
+    }
+
+    impl Client {
+        /// The pairs that are opened after an event, while `subflows` are there.
+        fn opens(&mut self, event: PathEvent, subflows: &[SubflowSummary]) -> usize {
+            let endpoints = [LocalEndpoint::subflow(addr(1), 1)];
+            let view = PathView { now: self.now, ..view(&endpoints, subflows) };
+            let mut actions = Vec::new();
+            if self.upkeep.follow(&event, &view, &mut actions) {
+                let wanted = [Pair { local: endpoints[0], remote: remote(100, 80) }];
+                self.upkeep.open_missing(&view, &wanted, 1, &mut actions);
+            }
+            opened(&actions).len()
+        }
+
+        fn wakes_after(&mut self, wait: Duration, subflows: &[SubflowSummary]) -> usize {
+            self.now += wait;
+            self.opens(PathEvent::Wake, subflows)
+        }
+
+        /// Nobody answers another subflow beside `stale`, `attempts` times in a row.
+        fn tries_in_vain(&mut self, attempts: u32, stale: SubflowSummary) {
+            for attempt in 0..attempts {
+                let opens = self.wakes_after(MAX_RETRY, &[stale]);
+                assert_eq!(opens, 1, "attempt {attempt}");
+                self.opens(closed(false), &[stale]);
+                assert_eq!(self.wakes_after(Duration::from_nanos(1), &[stale]), 0, "it waits");
+            }
+        }
+    }
+
+    const fn became_stale(id: u8) -> PathEvent {
+        PathEvent::SubflowStale { subflow: SubflowId(id) }
+    }
+
+    fn closed(was_established: bool) -> PathEvent {
+        PathEvent::SubflowClosed {
+            local: addr(1),
+            remote: remote(100, 80),
+            was_established,
+            may_return: true,
+        }
+    }
+
+    fn stale() -> SubflowSummary {
+        SubflowSummary { stale: true, ..initial_subflow() }
+    }
+
+    #[test]
+    fn a_stale_subflow_is_replaced_however_long_its_path_was_dead() {
+        let mut client = Client::default();
+        assert_eq!(client.opens(became_stale(0), &[stale()]), 0, "probes come first");
+        client.tries_in_vain(3 * MAX_ATTEMPTS, stale());
+    }
+
+    #[test]
+    fn a_pair_is_tried_anew_at_its_next_loss_once_its_subflow_has_recovered() {
+        let mut client = Client::default();
+        client.opens(became_stale(0), &[stale()]);
+        client.tries_in_vain(MAX_ATTEMPTS - 1, stale());
+        assert_eq!(
+            client.opens(PathEvent::SubflowRecovered { subflow: SubflowId(0) }, &[initial_subflow()]),
+            0
+        );
+        assert_eq!(client.wakes_after(MAX_RETRY, &[initial_subflow()]), 0, "nothing is missing");
+        client.opens(became_stale(0), &[stale()]);
+        assert_eq!(client.wakes_after(PATIENCE_WITH_STALE, &[stale()]), 1, "with no wait of before");
+    }
+
+    #[test]
+    fn a_pair_that_never_worked_is_given_up() {
+        let mut client = Client::default();
+        for _ in 0..MAX_ATTEMPTS {
+            client.opens(closed(false), &[]);
+            client.now += MAX_RETRY;
+        }
+        assert_eq!(client.wakes_after(MAX_RETRY, &[]), 0);
+    }
+
+    #[test]
+    fn who_has_the_identifier_of_a_stale_subflow_that_ended_is_not_replaced_at_once() {
+        let mut client = Client::default();
+        client.opens(became_stale(0), &[stale()]);
+        client.opens(closed(true), &[]);
+        client.now += PATIENCE_WITH_STALE;
+        assert!(client.upkeep.stale.is_empty(), "it has ended");
+        assert_eq!(client.opens(became_stale(0), &[stale()]), 0, "probes come first");
+        // Another path is not touched.
+    }
 }
