@@ -15,6 +15,8 @@ pub struct Carried {
     pub sent_bytes: u64,
     /// Payload received in order.
     pub received_bytes: u64,
+    /// Payload that the peer has acknowledged.
+    pub acknowledged_bytes: u64,
     /// Payload sent again.
     pub retransmitted_bytes: u64,
     /// Segments sent again.
@@ -30,6 +32,7 @@ impl Carried {
         Self {
             sent_bytes: info.bytes_sent,
             received_bytes: info.bytes_received,
+            acknowledged_bytes: info.bytes_acked,
             retransmitted_bytes: info.bytes_retrans,
             retransmitted_segments: info.retransmits,
             subflows: matches!(subflow.state.stage(), Stage::Established | Stage::Plain).into(),
@@ -40,6 +43,7 @@ impl Carried {
     pub fn add(&mut self, more: Self) {
         self.sent_bytes += more.sent_bytes;
         self.received_bytes += more.received_bytes;
+        self.acknowledged_bytes += more.acknowledged_bytes;
         self.retransmitted_bytes += more.retransmitted_bytes;
         self.retransmitted_segments += more.retransmitted_segments;
         self.subflows += more.subflows;
@@ -65,6 +69,11 @@ impl CarriedByAddress {
         if let Some((_, carried)) = self.0.get_mut(at) {
             carried.add(more);
         }
+    }
+
+    /// Of all addresses.
+    pub(crate) fn acknowledged_bytes(&self) -> u64 {
+        self.0.iter().map(|(_, carried)| carried.acknowledged_bytes).sum()
     }
 
     pub(crate) fn into_list(self) -> Vec<(IpAddr, Carried)> {

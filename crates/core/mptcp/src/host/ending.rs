@@ -23,6 +23,14 @@ impl Host {
         self.cut_short
     }
 
+    /// What peers have acknowledged since the start, on each subflow, of all connections: those that were let go, and those that have
+    /// ended. It only grows. O(subflows).
+    #[must_use]
+    pub fn acknowledged_bytes(&self) -> u64 {
+        let live = self.core.iter().flat_map(|(_, connection)| connection.carried());
+        self.ended.acknowledged_bytes() + live.map(|(_, carried)| carried.acknowledged_bytes).sum::<u64>()
+    }
+
     /// Aborts the connections that are undelivered: nothing more will be sent on them, and their peers are not to wait for it.
     pub fn abort_undelivered(&mut self, now: Instant) {
         self.each_connection(now, |connection, _| {

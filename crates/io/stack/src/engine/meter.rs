@@ -114,6 +114,7 @@ impl Seen {
             carried: Carried {
                 sent_bytes: tcp.bytes_sent,
                 received_bytes: tcp.bytes_received,
+                acknowledged_bytes: tcp.bytes_acked,
                 retransmitted_bytes: tcp.bytes_retrans,
                 retransmitted_segments: tcp.retransmits,
                 subflows: u64::from(was_ready || subflow.established),
@@ -126,6 +127,7 @@ fn since(now: Carried, before: Carried) -> Carried {
     Carried {
         sent_bytes: now.sent_bytes.saturating_sub(before.sent_bytes),
         received_bytes: now.received_bytes.saturating_sub(before.received_bytes),
+        acknowledged_bytes: now.acknowledged_bytes.saturating_sub(before.acknowledged_bytes),
         retransmitted_bytes: now.retransmitted_bytes.saturating_sub(before.retransmitted_bytes),
         retransmitted_segments: now.retransmitted_segments.saturating_sub(before.retransmitted_segments),
         subflows: now.subflows.saturating_sub(before.subflows),

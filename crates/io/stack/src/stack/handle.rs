@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
 use polypath_mptcp::{
-    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Counters, Event, HostConfig,
+    ConnectionConfig, ConnectionId, ConnectionInfo, ConnectionOption, Counters, Event, Host, HostConfig,
 };
 #[cfg(feature = "tun")]
 use polypath_system::tun::Tun;
@@ -26,8 +26,11 @@ use crate::tally::Tally;
 #[cfg(feature = "tun")]
 use crate::tun;
 
-/// How often it is looked whether connections have ended.
-const DRAIN_STEP: Duration = Duration::from_millis(2);
+/// How soon it is looked for the first time whether connections have ended. Each look goes over all of them, with the stack locked,
+/// so waits grow with the time that has passed: by this part of it, up to the longest.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LOOKS_PER_TIME: u32 = 16;
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
 /// However slowly peers take what was written, the end comes.
 const LONGEST_FINISH: Duration = Duration::from_secs(60);
 
@@ -247,13 +250,8 @@ impl Stack {
     pub async fn drain(&self, limit: Duration) -> bool {
         let cut_short = || self.shared.peek(|state| state.host.cut_short_count());
         let before = cut_short();
-        let drained = async {
-            while self.shared.peek(|state| state.host.unsettled_count()) > 0 {
-                tokio::time::sleep(DRAIN_STEP).await;
-            }
-        };
         // What is not closed by then is left to the peer's timers.
-        let _ = tokio::time::timeout(limit, drained).await;
+        let _ = tokio::time::timeout(limit, self.none_left(Host::unsettled_count)).await;
         let has_all = self.shared.peek(|state| state.check().is_ok() && state.host.undelivered_count() == 0);
         has_all && cut_short() == before
     }
@@ -271,9 +269,7 @@ impl Stack {
     pub async fn finish_after(&self, handed_over: impl Future, limit: Duration, linger: Duration) -> bool {
         let delivered = async {
             handed_over.await;
-            while self.shared.peek(|state| state.host.undelivered_count()) > 0 {
-                tokio::time::sleep(DRAIN_STEP).await;
-            }
+            self.none_left(Host::undelivered_count).await;
         };
         self.while_taken(limit, delivered).await;
         let is_delivered = self.drain(linger).await;
@@ -300,11 +296,17 @@ impl Stack {
         }
     }
 
-    /// What peers have acknowledged of connections that are there.
+    /// Waits until `count` is zero, or until the stack has ended: then nothing changes any more.
+    async fn none_left(&self, count: impl Fn(&Host) -> usize) {
+        let start = tokio::time::Instant::now();
+        while self.shared.peek(|state| state.check().is_ok() && count(&state.host) > 0) {
+            let wait = start.elapsed() / LOOKS_PER_TIME;
+            tokio::time::sleep(wait.clamp(FIRST_LOOK, LONGEST_LOOK)).await;
+        }
+    }
+
     fn acknowledged_bytes(&self) -> u64 {
-        let connections = self.connections();
-        let subflows = connections.iter().flat_map(|(_, info)| &info.subflows);
-        subflows.map(|subflow| subflow.tcp.bytes_acked).sum()
+        self.shared.peek(|state| state.host.acknowledged_bytes())
     }
 }
 

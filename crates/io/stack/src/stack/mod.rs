@@ -5,6 +5,8 @@
 //! host wants sent before it lets the lock go, so that data needs no other task to leave.
 
 mod driver;
+#[cfg(test)]
+mod end_tests;
 mod ended;
 #[cfg(any(test, feature = "test-support"))]
 #[doc(hidden)]

@@ -1,0 +1,121 @@
+//! How stacks end, whose packets go from one to the other within the process. Needs no privileges.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use polypath_mptcp::path_manager::LocalEndpoint;
+use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_wire::Packet;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::*;
+use crate::engine::ConnectOptions;
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PORT: u16 = 443;
+
+/// An end of a link without delay or loss. What the other end leaves is lost.
+struct Sender(UnboundedSender<Packet>);
+
+impl Transmit for Sender {
+    fn transmit(&mut self, packet: Packet) -> io::Result<()> {
+        let _ = self.0.send(packet);
+        Ok(())
+    }
+}
+
+struct Receiver(UnboundedReceiver<Packet>);
+
+impl Receive for Receiver {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
+        match self.0.poll_recv(cx) {
+            Poll::Ready(Some(packet)) => {
+                packets.push(packet);
+                Poll::Ready(Ok(()))
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+fn stack<R: Receive + 'static>(at: Ipv4Addr, transmit: Sender, receive: R, receive_bytes: u64) -> Stack {
+    let mut connection = ConnectionConfig::default();
+    Arc::make_mut(&mut connection.tcp).receive_buffer_bytes = receive_bytes;
+    let config = HostConfig {
+        endpoints: vec![LocalEndpoint::subflow(at.into(), 1)],
+        connection: Arc::new(connection),
+        ..HostConfig::default()
+    };
+    Stack::start(config, transmit, [receive]).expect("a stack")
+}
+
+/// A client and a server, which takes in `receive_bytes` before its application reads.
+fn stacks(receive_bytes: u64) -> (Stack, Stack) {
+    let (to_server, at_server) = unbounded_channel();
+    let (to_client, at_client) = unbounded_channel();
+    let client = stack(CLIENT, Sender(to_server), Receiver(at_client), 1 << 20);
+    (client, stack(SERVER, Sender(to_client), Receiver(at_server), receive_bytes))
+}
+
+async fn pair(client: &Stack, server: &Stack) -> (StackStream, StackStream) {
+    let at = (SERVER, PORT).into();
+    let listener = server.listen(at).expect("a listener");
+    let options = ConnectOptions::default();
+    let (connected, accepted) = tokio::join!(client.connect(at, &options), listener.accept());
+    (connected.expect("connects"), accepted.expect("is accepted").0)
+}
+
+fn acknowledged_bytes(stack: &Stack) -> u64 {
+    stack.shared.peek(|state| state.host.acknowledged_bytes())
+}
+
+/// The time is virtual, and stands still while the stacks have something to do.
+#[tokio::test(start_paused = true)]
+async fn a_slow_peer_gets_all_of_a_stream_that_was_let_go() {
+    const LEN: usize = 1 << 20;
+    const TAKEN: usize = 1 << 16;
+    let (client, server) = stacks(TAKEN as u64);
+    let (mut near, mut far) = pair(&client, &server).await;
+    near.write_all(&[7; LEN]).await.expect("the stack takes it");
+    drop(near);
+    let start = tokio::time::Instant::now();
+    let observer = client.clone();
+    let reading = tokio::spawn(async move {
+        let mut received = 0;
+        let mut chunk = vec![0; TAKEN];
+        while received < LEN {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let before = acknowledged_bytes(&observer);
+            received += far.read_exact(&mut chunk).await?;
+            while acknowledged_bytes(&observer) == before && LEN - received > 2 * TAKEN {
+                tokio::task::yield_now().await;
+            }
+        }
+        // The end comes in order.
+        assert_eq!(far.read(&mut chunk).await?, 0);
+        Ok::<_, io::Error>(received)
+    });
+    let is_delivered = client.finish(Duration::from_secs(5), Duration::from_secs(3600)).await;
+    assert_eq!(reading.await.expect("a task").expect("no reset"), LEN);
+    assert!(is_delivered && start.elapsed() > Duration::from_secs(11));
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_what_a_stack_that_has_ended_had_half_closed() {
+    let (client, server) = stacks(1 << 20);
+    let (mut near, mut far) = pair(&client, &server).await;
+    near.shutdown().await.expect("ends its half");
+    assert_eq!(far.read(&mut [0; 8]).await.expect("reads"), 0, "the end has come");
+    while client.shared.peek(|state| state.host.undelivered_count()) > 0 {
+        tokio::task::yield_now().await;
+    }
+    client.shared.end(StackEnded::Runtime);
+    let drained = client.drain(Duration::MAX);
+    let drained = tokio::time::timeout(Duration::from_secs(20), drained).await;
+    assert_eq!(drained, Ok(false));
+}
