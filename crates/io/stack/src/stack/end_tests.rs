@@ -43,6 +43,17 @@ impl Receive for Receiver {
     }
 }
 
+/// Panics when something arrives.
+struct Faulty(Receiver);
+
+impl Receive for Faulty {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, packets: &mut Vec<Packet>) -> Poll<io::Result<()>> {
+        let result = self.0.poll_receive(cx, packets);
+        assert!(result.is_pending(), "a fault of the driver");
+        result
+    }
+}
+
 fn stack<R: Receive + 'static>(at: Ipv4Addr, transmit: Sender, receive: R, receive_bytes: u64) -> Stack {
     let mut connection = ConnectionConfig::default();
     Arc::make_mut(&mut connection.tcp).receive_buffer_bytes = receive_bytes;
@@ -118,4 +129,19 @@ async fn a_drain_does_not_wait_for_what_a_stack_that_has_ended_had_half_closed()
     let drained = client.drain(Duration::MAX);
     let drained = tokio::time::timeout(Duration::from_secs(20), drained).await;
     assert_eq!(drained, Ok(false));
+}
+
+#[tokio::test]
+async fn a_driver_that_panics_ends_its_stack_with_what_it_said() {
+    let (to_peer, mut at_peer) = unbounded_channel();
+    let (from_peer, at_client) = unbounded_channel();
+    let client = stack(CLIENT, Sender(to_peer), Faulty(Receiver(at_client)), 1 << 20);
+    let options = ConnectOptions::default();
+    let returning = async {
+        let syn = at_peer.recv().await.expect("a SYN");
+        from_peer.send(syn).expect("the driver listens");
+    };
+    let (connected, ()) = tokio::join!(client.connect((SERVER, PORT).into(), &options), returning);
+    let error = connected.expect_err("the driver panicked");
+    assert_eq!(StackEnded::of(&error), Some(&StackEnded::Panic("a fault of the driver".into())));
 }

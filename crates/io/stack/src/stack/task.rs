@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -48,8 +49,8 @@ async fn run<R: Receive>(ending: Ending, mut receive: R, has_timer: bool) {
         }
         poll_once(shared, &mut receive, has_timer, &mut packets, cx)
     });
-    if let Err(error) = result.await {
-        shared.end(StackEnded::by_driver(&error));
+    if let Err(why) = result.await {
+        shared.end(why);
     }
 }
 
@@ -61,13 +62,14 @@ fn poll_once<R: Receive>(
     has_timer: bool,
     packets: &mut Vec<Packet>,
     cx: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    let received = receive.poll_receive(cx, packets)?.is_ready();
-    let fired = has_timer && shared.timer.poll_fired(cx)?.is_ready();
+) -> Poll<Result<(), StackEnded>> {
+    let received = poll_driver(|| receive.poll_receive(cx, packets))?.is_ready();
+    let timer = || if has_timer { shared.timer.poll_fired(cx) } else { Poll::Pending };
+    let fired = poll_driver(timer)?.is_ready();
     if !received && !fired {
         return Poll::Pending;
     }
-    shared.with(|state, now| {
+    let handled = shared.with(|state, now| {
         state.check()?;
         if fired {
             state.timer_fired();
@@ -77,7 +79,17 @@ fn poll_once<R: Receive>(
             state.receive(now, packet);
         }
         Ok::<_, io::Error>(())
-    })??;
+    });
+    // An error tells that the stack has ended, for a cause that it knows.
+    handled.flatten().map_err(|error| StackEnded::by_driver(&error))?;
     cx.waker().wake_by_ref();
     Poll::Pending
+}
+
+/// What the program's driver, or its runtime, has to say. It may panic, as any code of a program may.
+fn poll_driver(poll: impl FnOnce() -> Poll<io::Result<()>>) -> Poll<Result<(), StackEnded>> {
+    // A panic ends the stack, and nobody asks again.
+    catch_unwind(AssertUnwindSafe(poll))
+        .map_err(|panic| StackEnded::by_panic(&*panic))?
+        .map_err(|error| StackEnded::by_driver(&error))
 }
