@@ -15,7 +15,8 @@ pub enum NoRuntime {
     /// It is made outside of any.
     #[error("a stack needs a tokio runtime; expected to be called within one")]
     Missing,
-    /// The runtime has no IO, or no time.
+    /// The runtime has no IO, or no time. Tokio tells of it by a panic, which is caught: its message is printed as of any other, and
+    /// a program that is built with `panic = "abort"` ends there.
     #[error("a stack needs IO and time of the tokio runtime; expected one that is built with `enable_all`")]
     Incomplete,
 }
