@@ -6,9 +6,10 @@
  * With Polypath's own stack (engines tun and udp) a descriptor is a TCP socket over the loopback interface, whose other end
  * a thread of the engine joins with the stack's connection: half-close, resets and back-pressure pass through. What the
  * kernel itself tells of addresses and errors is about the loopback interface, so polypath_getsockname,
- * polypath_getpeername and polypath_error are there to ask instead. After fork, a child can go on using its descriptors as
- * long as the parent lives, and opens an engine of its own for new ones: the parent's gives it EINVAL. What it closes stays
- * open in the parent, and polypath_info and polypath_interface are EINVAL for them. */
+ * polypath_getpeername and polypath_error are there to ask instead. After fork, a child can go on reading, writing, polling and
+ * shutting down its descriptors as long as the parent lives. What it closes stays open in the parent. Whatever else it asks
+ * or changes with functions of this header gives EINVAL, but for polypath_getsockopt: the parent alone knows, so ask before
+ * fork. It opens an engine of its own for new descriptors. */
 #ifndef POLYPATH_H
 #define POLYPATH_H
 

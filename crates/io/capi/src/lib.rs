@@ -25,7 +25,7 @@ use failure::{errno_failure, guard, not_listening, number, report, set_errno};
 use interface::interface_of;
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 pub use live::{polypath_getsockopt, polypath_setsockopt};
-use open_engines::{carried, carried_here, listening, own_listening};
+use open_engines::{carried, listening, own_listening};
 use options::SocketOptions;
 use polypath_relay::{Driver, EngineChoice, Relay, in_words_of_settings};
 use polypath_stack::engine::{SubflowInfo, choose_congestion, socket_info};
@@ -50,8 +50,12 @@ enum Carrier {
     Kernel {
         is_plain_tcp: bool,
     },
-    /// It is the open engines' own, so that it ends with the program.
-    Relay(Weak<Relay>),
+    Relay {
+        /// It is the open engines' own, so that it ends with the program.
+        relay: Weak<Relay>,
+        /// Has its threads.
+        process: u32,
+    },
 }
 
 /// `struct polypath_subflow`: a view of [`SubflowInfo`].
@@ -154,7 +158,7 @@ pub unsafe extern "C" fn polypath_open(options: *const c_char) -> *mut polypath_
                 };
                 choices.detached_guardian = guardian::guardian();
                 let relay = Arc::new(Relay::start(&choices).map_err(in_words_of_settings)?);
-                let carrier = Carrier::Relay(Arc::downgrade(&relay));
+                let carrier = Carrier::Relay { relay: Arc::downgrade(&relay), process: std::process::id() };
                 open_engines::add(relay)?;
                 (carrier, name)
             }
@@ -191,7 +195,7 @@ pub unsafe extern "C" fn polypath_free(engine: *mut polypath_engine) {
         // SAFETY: it was made by `Box::into_raw`, and is freed once.
         let engine = unsafe { Box::from_raw(engine) };
         guard((), || {
-            if let Carrier::Relay(relay) = &engine.carrier {
+            if let Carrier::Relay { relay, .. } = &engine.carrier {
                 // A child of fork has no part of it but memory, and no thread to end it with.
                 drop(open_engines::take(relay));
             }
@@ -220,8 +224,8 @@ pub unsafe extern "C" fn polypath_connect(
                 let connected = socket.connect(&remote);
                 (socket, connected)
             }
-            Carrier::Relay(relay) => {
-                let relay = open_engines::usable(relay)?;
+            Carrier::Relay { relay, process } => {
+                let relay = open_engines::usable(relay, *process)?;
                 let socket = loopback_socket(options.is_nonblocking)?;
                 let remote = remote.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
                 let connected = relay.connect(socket.as_fd(), remote, options.for_relay(&relay)?);
@@ -268,8 +272,8 @@ pub unsafe extern "C" fn polypath_listen(
                     .map_err(|error| not_listening(&local, &error))?;
                 socket
             }
-            Carrier::Relay(relay) => {
-                let relay = open_engines::usable(relay)?;
+            Carrier::Relay { relay, process } => {
+                let relay = open_engines::usable(relay, *process)?;
                 let local = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
                 let socket = loopback_socket(options.is_nonblocking)?;
                 socket.bind(&SockAddr::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
@@ -302,7 +306,8 @@ fn is_scarcity(error: &io::Error) -> bool {
 pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length: *mut socklen_t) -> c_int {
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
-        let Some(relay) = listening(unsafe { borrow(fd) }?) else {
+        let listener = unsafe { borrow(fd) }?;
+        let Some(relay) = listening(listener)? else {
             // SAFETY: the caller's promises are those that the system call asks for.
             return errno_failure(unsafe { libc::accept4(fd, peer, length, libc::SOCK_CLOEXEC) });
         };
@@ -338,10 +343,10 @@ pub unsafe extern "C" fn polypath_getsockname(
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let borrowed = unsafe { borrow(fd) }?;
-        let listens_at = listening(borrowed).and_then(|relay| relay.listens_at(borrowed));
+        let listens_at = listening(borrowed)?.and_then(|relay| relay.listens_at(borrowed));
         let ours = match listens_at {
             Some(at) => Some(at),
-            None => carried(borrowed).map(|carried| carried.seen_local()).transpose()?,
+            None => carried(borrowed)?.map(|carried| carried.seen_local()).transpose()?,
         };
         match ours {
             // SAFETY: as the caller of this function promises.
@@ -362,11 +367,9 @@ pub unsafe extern "C" fn polypath_getpeername(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
-        match carried(unsafe { borrow(fd) }?) {
+        match carried(unsafe { borrow(fd) }?)? {
             // As for a socket of the kernel: there is no peer before the connection is there.
-            Some(carried) if carried.seen_local().is_err() => {
-                Err(number(libc::ENOTCONN, "the socket isn't connected"))
-            }
+            Some(carried) if !carried.is_open() => Err(number(libc::ENOTCONN, "the socket isn't connected")),
             // SAFETY: as the caller of this function promises.
             Some(carried) => unsafe { write_address(carried.remote(), peer, length) }.map(|()| 0),
             // SAFETY: the caller's promises are those that the system call asks for.
@@ -405,7 +408,7 @@ pub extern "C" fn polypath_error(fd: c_int) -> c_int {
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let fd = unsafe { borrow(fd) }?;
-        if let Some(carried) = carried(fd) {
+        if let Some(carried) = carried(fd)? {
             return Ok(carried.error().unwrap_or(0));
         }
         let failure = SockRef::from(&fd).take_error()?;
@@ -437,7 +440,7 @@ pub unsafe extern "C" fn polypath_info(fd: c_int, info: *mut polypath_info) -> c
         }
         // SAFETY: the caller keeps the descriptor open during the call.
         let fd = unsafe { borrow(fd) }?;
-        let state = match carried_here(fd)? {
+        let state = match carried(fd)? {
             Some(carried) => carried.info()?,
             None => socket_info(&fd)?,
         };
@@ -477,7 +480,7 @@ pub unsafe extern "C" fn polypath_interface(
         let remote = unsafe { address((&raw const subflow.remote).cast(), length) }?;
         let [local, remote] = [local, remote].map(|at| at.as_socket());
         let (local, remote) = local.zip(remote).ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
-        let of_stack = carried_here(fd)?.and_then(|carried| carried.path_name(local, remote));
+        let of_stack = carried(fd)?.and_then(|carried| carried.path_name(local, remote));
         let found = match of_stack {
             Some(name) => Some(CString::new(name)?),
             None => interface_of(local.ip())?,
@@ -503,7 +506,7 @@ pub unsafe extern "C" fn polypath_set(fd: c_int, name: *const c_char, value: *co
         if name != "congestion" {
             return Err(number(libc::ENOPROTOOPT, &format!("'{name}' can't be set; expected congestion")));
         }
-        if carried(fd).is_some() || listening(fd).is_some() {
+        if carried(fd)?.is_some() || listening(fd)?.is_some() {
             return Err(number(
                 libc::ENOPROTOOPT,
                 "with engines tun and udp the congestion control is chosen by polypath_connect or polypath_open",

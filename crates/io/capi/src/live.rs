@@ -8,7 +8,7 @@ use libc::socklen_t;
 
 use crate::borrow;
 use crate::failure::{errno_failure, guard, number};
-use crate::open_engines::carrying;
+use crate::open_engines::{carrying, is_inherited};
 
 /// # Safety
 /// As for `setsockopt(2)`.
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn polypath_setsockopt(
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let program = unsafe { borrow(fd) }?;
-        let relay = carrying(program);
+        let relay = carrying(program)?;
         refuse_congestion(relay.is_some(), level, name)?;
         // SAFETY: the caller's promises are those that the system call asks for.
         errno_failure(unsafe { libc::setsockopt(fd, level, name, value, length) })?;
@@ -44,7 +44,9 @@ pub unsafe extern "C" fn polypath_getsockopt(
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let program = unsafe { borrow(fd) }?;
-        refuse_congestion(carrying(program).is_some(), level, name)?;
+        // What the kernel tells of a socket, it tells a child of fork, too.
+        let is_carried = is_inherited(program) || carrying(program)?.is_some();
+        refuse_congestion(is_carried, level, name)?;
         // SAFETY: the caller's promises are those that the system call asks for.
         errno_failure(unsafe { libc::getsockopt(fd, level, name, value, length) })
     })

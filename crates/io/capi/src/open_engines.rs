@@ -3,33 +3,67 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polypath_relay::{CarriedConnection, Relay};
-use socket2::SockRef;
+use socket2::{Protocol, SockRef};
 
 use crate::failure::number;
 
-/// One, and the process that has its threads.
+/// The engines that a process has opened itself.
 #[derive(Debug)]
-struct OpenEngine {
-    relay: Arc<Relay>,
+struct OpenEngines {
     process: u32,
+    /// It is a child of fork, and its parent had some.
+    is_heir: bool,
+    relays: Mutex<Vec<Arc<Relay>>>,
 }
 
-static ENGINES: Mutex<Vec<OpenEngine>> = Mutex::new(Vec::new());
+/// Those of the process that has opened one last. In a child of fork they are its parent's, whose locks may be held for ever by
+/// threads that it hasn't: it takes none of them, and gets a list of its own with its first engine. None is ever freed.
+static ENGINES: AtomicPtr<OpenEngines> = AtomicPtr::new(std::ptr::null_mut());
 static CLEANING: Once = Once::new();
-/// The process that has opened one last. In a child of fork that has none of its own, locks may be held by threads that it
-/// hasn't.
-static OPENER: AtomicU32 = AtomicU32::new(0);
 
 /// How long calls under way may take to return when the program ends.
 const RETURNING: Duration = Duration::from_secs(1);
 
-fn engines() -> MutexGuard<'static, Vec<OpenEngine>> {
-    ENGINES.lock().unwrap_or_else(PoisonError::into_inner)
+impl OpenEngines {
+    fn relays(&self) -> MutexGuard<'_, Vec<Arc<Relay>>> {
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, is_it: impl Fn(&Relay) -> bool) -> Option<Arc<Relay>> {
+        self.relays().iter().find(|relay| is_it(relay)).cloned()
+    }
+}
+
+fn latest() -> Option<&'static OpenEngines> {
+    // SAFETY: null, or one that was leaked.
+    unsafe { ENGINES.load(Ordering::Acquire).as_ref() }
+}
+
+/// Those of this process, if it has opened any.
+fn own() -> Option<&'static OpenEngines> {
+    latest().filter(|engines| engines.process == std::process::id())
+}
+
+/// The same, with an empty list if there is none yet.
+fn own_or_new() -> &'static OpenEngines {
+    let process = std::process::id();
+    loop {
+        let before = ENGINES.load(Ordering::Acquire);
+        if let Some(own) = own() {
+            return own;
+        }
+        let new = OpenEngines { process, is_heir: !before.is_null(), relays: Mutex::default() };
+        let new = Box::into_raw(Box::new(new));
+        if ENGINES.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: made just now, and nobody else knows it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
 }
 
 /// From now on it is found, and it ends with the program if it isn't freed before.
@@ -37,18 +71,16 @@ pub(crate) fn add(relay: Arc<Relay>) -> io::Result<()> {
     let mut result = 0;
     // SAFETY: the function takes nothing, and a library that is unloaded runs it first.
     CLEANING.call_once(|| result = unsafe { libc::atexit(end_all) });
-    let process = std::process::id();
-    engines().push(OpenEngine { relay, process });
-    OPENER.store(process, Ordering::Relaxed);
+    own_or_new().relays().push(relay);
     if result == 0 { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }
 
 /// A program's end, other than by a signal.
 extern "C" fn end_all() {
-    let own = std::process::id();
-    let ended: Vec<_> = match ENGINES.try_lock() {
-        Ok(mut engines) => engines.extract_if(.., |engine| engine.process == own).collect(),
-        // Left so by another thread at a fork, or by one that ended in a call.
+    let Some(own) = own() else { return };
+    let ended = match own.relays.try_lock() {
+        Ok(mut relays) => std::mem::take(&mut *relays),
+        // Left so by a thread that ended in a call.
         Err(_) => return,
     };
     if ended.is_empty() {
@@ -59,7 +91,7 @@ extern "C" fn end_all() {
     let _ = ending.map(std::thread::JoinHandle::join);
 }
 
-fn end(OpenEngine { mut relay, .. }: OpenEngine) {
+fn end(mut relay: Arc<Relay>) {
     relay.abandon();
     let began = Instant::now();
     while began.elapsed() < RETURNING {
@@ -72,80 +104,64 @@ fn end(OpenEngine { mut relay, .. }: OpenEngine) {
 }
 
 /// An engine that connects and listens: one of this process, which has not been freed.
-pub(crate) fn usable(relay: &Weak<Relay>) -> io::Result<Arc<Relay>> {
-    let own = std::process::id();
-    let engines = engines();
-    let engine = engines.iter().find(|engine| std::ptr::eq(Arc::as_ptr(&engine.relay), relay.as_ptr()));
-    match engine {
-        Some(engine) if engine.process == own => Ok(engine.relay.clone()),
-        Some(_) => Err(number(
+pub(crate) fn usable(relay: &Weak<Relay>, process: u32) -> io::Result<Arc<Relay>> {
+    if process != std::process::id() {
+        return Err(number(
             libc::EINVAL,
             "the engine is the parent process's; expected one that this process opened after fork",
-        )),
-        None => Err(number(libc::EINVAL, "the engine has ended")),
+        ));
     }
+    own()
+        .and_then(|own| own.find(|engine| std::ptr::eq(engine, relay.as_ptr())))
+        .ok_or_else(|| number(libc::EINVAL, "the engine has ended"))
 }
 
 /// Takes out an engine, which ends when what is given is dropped; none in another process than its own.
 pub(crate) fn take(relay: &Weak<Relay>) -> Option<Arc<Relay>> {
-    let own = own_process()?;
-    let is_it = |engine: &mut OpenEngine| {
-        engine.process == own && std::ptr::eq(Arc::as_ptr(&engine.relay), relay.as_ptr())
-    };
-    engines().extract_if(.., is_it).next().map(|engine| engine.relay)
-}
-
-/// This process, if it has opened an engine itself.
-fn own_process() -> Option<u32> {
-    Some(std::process::id()).filter(|own| *own == OPENER.load(Ordering::Relaxed))
+    let is_it = |engine: &mut Arc<Relay>| std::ptr::eq(Arc::as_ptr(engine), relay.as_ptr());
+    own()?.relays().extract_if(.., is_it).next()
 }
 
 /// The relay of this process whose listener this descriptor is. A child of fork has a copy of its parent's, which it may
 /// close: that is nothing to the relay.
 pub(crate) fn own_listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
-    let own = own_process()?;
-    let engines = engines();
-    let mut relays = engines.iter().filter(|engine| engine.process == own).map(|engine| &engine.relay);
-    relays.find(|relay| relay.listens_at(fd).is_some()).cloned()
+    own()?.find(|relay| relay.listens_at(fd).is_some())
 }
 
-/// The relay whose listener this descriptor is.
-pub(crate) fn listening(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
-    engines().iter().map(|engine| &engine.relay).find(|relay| relay.listens_at(fd).is_some()).cloned()
+/// The same; an error if it is the parent's.
+pub(crate) fn listening(fd: BorrowedFd<'_>) -> io::Result<Option<Arc<Relay>>> {
+    known_or_inherited(fd, own_listening(fd))
 }
 
-/// The relay that has a connection behind a descriptor.
-pub(crate) fn carrying(fd: BorrowedFd<'_>) -> Option<Arc<Relay>> {
-    engines().iter().map(|engine| &engine.relay).find(|relay| relay.find(fd).is_some()).cloned()
+/// The relay of this process that has a connection behind a descriptor; an error if it is the parent's.
+pub(crate) fn carrying(fd: BorrowedFd<'_>) -> io::Result<Option<Arc<Relay>>> {
+    known_or_inherited(fd, own().and_then(|own| own.find(|relay| relay.find(fd).is_some())))
 }
 
-/// As [`carried`], for what asks the stack. In a child of fork, locks of its parent's engines may be held for ever, so none is taken: what leads to
-/// the loopback interface, as all connections of engines do, is taken for one of them.
-pub(crate) fn carried_here(fd: BorrowedFd<'_>) -> io::Result<Option<Arc<CarriedConnection>>> {
-    let Some(own) = own_process() else {
-        let is_of_parent = OPENER.load(Ordering::Relaxed) != 0 && leads_to_loopback(fd);
-        return if is_of_parent { Err(of_parent()) } else { Ok(None) };
-    };
-    let engines = engines();
-    let found =
-        engines.iter().filter(|engine| engine.process == own).find_map(|engine| engine.relay.find(fd));
-    let has_others = engines.iter().any(|engine| engine.process != own);
-    if found.is_none() && has_others && leads_to_loopback(fd) { Err(of_parent()) } else { Ok(found) }
+/// The connection of a relay of this process behind a descriptor; an error if it is the parent's.
+pub(crate) fn carried(fd: BorrowedFd<'_>) -> io::Result<Option<Arc<CarriedConnection>>> {
+    known_or_inherited(fd, own().and_then(|own| own.relays().iter().find_map(|relay| relay.find(fd))))
 }
 
-fn of_parent() -> io::Error {
-    number(
-        libc::EINVAL,
-        "the connection's engine is the parent process's, which alone knows; expected one that this process opened after fork",
-    )
+fn known_or_inherited<T>(fd: BorrowedFd<'_>, known: Option<T>) -> io::Result<Option<T>> {
+    if known.is_none() && is_inherited(fd) {
+        return Err(number(
+            libc::EINVAL,
+            "the descriptor's engine is the parent process's, which alone knows; expected one of an engine that this process opened after fork",
+        ));
+    }
+    Ok(known)
 }
 
-fn leads_to_loopback(fd: BorrowedFd<'_>) -> bool {
-    let peer = SockRef::from(&fd).peer_addr().ok().and_then(|peer| peer.as_socket());
-    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+/// Whether an engine of the parent process has opened a descriptor. Only the parent knows its own, but all of them are at the
+/// loopback interface, and not of the kernel's Multipath TCP.
+pub(crate) fn is_inherited(fd: BorrowedFd<'_>) -> bool {
+    let is_child = latest().is_some_and(|latest| latest.is_heir || latest.process != std::process::id());
+    is_child && is_at_loopback(&SockRef::from(&fd))
 }
 
-/// The connection of a relay behind a descriptor.
-pub(crate) fn carried(fd: BorrowedFd<'_>) -> Option<Arc<CarriedConnection>> {
-    engines().iter().find_map(|engine| engine.relay.find(fd))
+fn is_at_loopback(socket: &SockRef<'_>) -> bool {
+    let local = socket.local_addr().ok().and_then(|local| local.as_socket());
+    local.is_some_and(|local| local.ip().to_canonical().is_loopback())
+        && socket.protocol().is_ok_and(|protocol| protocol == Some(Protocol::TCP))
 }

@@ -261,6 +261,7 @@ fn what_a_program_does_not_free_ends_with_it_and_a_child_is_told_that_it_has_non
         ("engine=tun", "fork"),
         ("engine=udp", "fork"),
         ("engine=tun", "close"),
+        ("engine=tun", "busy"),
     ] {
         let mut command = Command::new(&program);
         command.arg(what).env("ENGINE", engine).env("POLYPATH_RUNTIME_DIR", folder.path());

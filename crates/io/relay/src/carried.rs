@@ -89,7 +89,9 @@ impl CarriedConnection {
         Ok(())
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    /// Whether it is there: no longer connecting, and not at its end.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
         matches!(self.state(), State::Open { .. })
     }
 
@@ -99,7 +101,7 @@ impl CarriedConnection {
         self.remote
     }
 
-    /// Whether it is open, or was.
+    /// The addresses of its first subflow, as the stack knows them, while it is open.
     fn first(&self) -> io::Result<FourTuple> {
         match self.state() {
             State::Open { first: Some(first), .. } => Ok(first),
