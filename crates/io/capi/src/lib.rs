@@ -317,7 +317,7 @@ pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length:
             let accepted = unsafe { libc::accept4(fd, nowhere, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
             let accepted = match errno_failure(accepted) {
                 // There is one for it, if a connection waits.
-                Err(error) if is_scarcity(&error) && relay.make_room() => continue,
+                Err(error) if is_scarcity(&error) && relay.make_room(listener) => continue,
                 result => result?,
             };
             // SAFETY: a descriptor that was made just now, and that nobody else knows.

@@ -1,5 +1,5 @@
-/* "serve ADDR": has two descriptors to spare, one for each side of a connection, takes what is left before it accepts, and
- * echoes so many connections; "client ADDR PORT": opens them all at once, and must get back all that it sends over each. ENGINE says
+/* "serve ADDR": has two descriptors to spare, one for each side of a connection, takes what is left before it accepts, finds that
+ * another listener has nothing to accept, and echoes so many connections; "client ADDR PORT": opens them all at once, and must get back all that it sends over each. ENGINE says
  * which engine. */
 #include <fcntl.h>
 #include <poll.h>
@@ -34,6 +34,7 @@ int main(int argc, char **argv) {
   char buffer[64];
   if (!strcmp(argv[1], "serve")) {
     int listener = listen_at(engine, argv[2], NULL);
+    int silent = listen_at(engine, argv[2], "nonblocking");
     struct pollfd waiting = {.fd = listener, .events = POLLIN};
     struct polypath_info info;
     leave_descriptors(2);
@@ -42,13 +43,16 @@ int main(int argc, char **argv) {
       EXPECT(poll(&waiting, 1, -1) == 1);
       /* What is readable can be accepted, whatever else the program opens meanwhile. */
       int other = dup(0);
+      EXPECT(polypath_accept(silent, NULL, NULL) == -1 && (errno == EMFILE || errno == EAGAIN));
+      int another = dup(0);
       int fd = polypath_accept(listener, NULL, NULL);
       EXPECT(fd >= 0 && polypath_info(fd, &info) == 0);
       if (other >= 0) close(other);
+      if (another >= 0) close(another);
       ssize_t got = read_all(fd, buffer, sizeof buffer);
       EXPECT(write(fd, buffer, got) == got && polypath_close(fd) == 0);
     }
-    EXPECT(polypath_close(listener) == 0);
+    EXPECT(polypath_close(silent) == 0 && polypath_close(listener) == 0);
   } else {
     EXPECT(argc == 4);
     struct sockaddr_in address = address_of(argv[2], argv[3]);

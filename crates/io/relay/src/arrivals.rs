@@ -4,6 +4,7 @@
 //! told of a connection that it can't accept. So a descriptor is kept for each, and no more connections come than that.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -23,14 +24,28 @@ pub(super) struct Arrivals<C> {
 #[derive(Debug)]
 struct Waiting<C> {
     /// By the address of our socket.
-    connections: HashMap<SocketAddr, C>,
+    connections: HashMap<SocketAddr, Arrival<C>>,
+    /// By the listener: what is kept for one would leave another's connections without.
+    rooms: HashMap<SocketAddr, Room>,
+}
+
+#[derive(Debug)]
+struct Arrival<C> {
+    listener: SocketAddr,
+    connection: C,
+}
+
+/// What a listener has to accept, and to accept it with.
+#[derive(Debug, Default)]
+struct Room {
+    connections: usize,
     /// As many, but for those that the program has been given.
     kept: Vec<OwnedFd>,
 }
 
 impl<C> Arrivals<C> {
     pub(super) fn new() -> Self {
-        Self { waiting: Mutex::new(Waiting { connections: HashMap::new(), kept: Vec::new() }) }
+        Self { waiting: Mutex::new(Waiting { connections: HashMap::new(), rooms: HashMap::new() }) }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting<C>> {
@@ -40,29 +55,38 @@ impl<C> Arrivals<C> {
     /// A socket that is to connect to a program's listener, where it is known again by its address. An error where there
     /// is no descriptor for either side.
     pub(super) fn call(&self, listener: SocketAddr, connection: C) -> io::Result<(TcpSocket, SocketAddr)> {
-        // Until it is done: nothing is taken for a moment that the program has just been given.
+        // Until it is done: nothing is taken for a moment that the program has just been given, at any listener.
         let mut waiting = self.waiting();
-        if waiting.kept.len() < waiting.connections.len() {
+        if waiting.rooms.values().any(|room| room.kept.len() < room.connections) {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let (socket, at) = caller(listener)?;
-        waiting.kept.push(eventfd(0, EventfdFlags::CLOEXEC)?);
-        waiting.connections.insert(at, connection);
+        let kept = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let room = waiting.rooms.entry(listener).or_default();
+        room.kept.push(kept);
+        room.connections += 1;
+        waiting.connections.insert(at, Arrival { listener, connection });
         Ok((socket, at))
     }
 
     /// One that was accepted, or won't be.
     pub(super) fn remove(&self, at: SocketAddr) -> Option<C> {
         let mut waiting = self.waiting();
-        let removed = waiting.connections.remove(&at);
-        let count = waiting.connections.len();
-        waiting.kept.truncate(count);
-        removed
+        let Arrival { listener, connection } = waiting.connections.remove(&at)?;
+        if let Entry::Occupied(mut room) = waiting.rooms.entry(listener) {
+            let left = room.get().connections.saturating_sub(1);
+            room.get_mut().connections = left;
+            room.get_mut().kept.truncate(left);
+            if left == 0 {
+                room.remove();
+            }
+        }
+        Some(connection)
     }
 
-    /// Gives the program a descriptor that was kept for it; false if there is none.
-    pub(super) fn make_room(&self) -> bool {
-        self.waiting().kept.pop().is_some()
+    /// Gives the program a descriptor that was kept for it to accept with at a listener; false if there is none.
+    pub(super) fn make_room(&self, listener: SocketAddr) -> bool {
+        self.waiting().rooms.get_mut(&listener).and_then(|room| room.kept.pop()).is_some()
     }
 }
 
@@ -72,19 +96,37 @@ mod tests {
 
     use super::*;
 
+    fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
+        let at = listener.local_addr().expect("it");
+        (listener, at)
+    }
+
     #[tokio::test]
     async fn what_the_program_was_given_is_not_taken_from_it() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
-        let to = listener.local_addr().expect("it");
+        let (_listener, to) = listener();
         let arrivals = Arrivals::new();
-        assert!(!arrivals.make_room(), "nothing has arrived");
+        assert!(!arrivals.make_room(to), "nothing has arrived");
         let (_first, at) = arrivals.call(to, ()).expect("room");
-        assert!(arrivals.make_room() && !arrivals.make_room());
+        assert!(arrivals.make_room(to) && !arrivals.make_room(to));
         let refused = arrivals.call(to, ()).expect_err("the program is accepting");
         assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
         assert!(arrivals.remove(at).is_some() && arrivals.remove(at).is_none());
         let (_second, at) = arrivals.call(to, ()).expect("it has accepted");
         arrivals.remove(at).expect("the second");
-        assert!(!arrivals.make_room(), "nothing is kept for what was accepted");
+        assert!(!arrivals.make_room(to), "nothing is kept for what was accepted");
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_for_one_listener_is_not_given_to_another() {
+        let ((_one, one), (_other, other)) = (listener(), listener());
+        let arrivals = Arrivals::new();
+        let (_first, at) = arrivals.call(one, ()).expect("room");
+        assert!(!arrivals.make_room(other), "nothing has arrived there");
+        assert!(arrivals.make_room(one), "that of the other is still kept");
+        let refused = arrivals.call(other, ()).expect_err("the program is accepting");
+        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+        arrivals.remove(at).expect("the first");
+        arrivals.call(other, ()).expect("it has accepted");
     }
 }

@@ -267,10 +267,11 @@ impl Relay {
         Some(carried)
     }
 
-    /// Gives the program a descriptor that was kept for it to accept a connection with, where it has run out of others: true
-    /// if it should try again.
-    pub fn make_room(&self) -> bool {
-        self.shared.arrivals.make_room()
+    /// Gives the program a descriptor that was kept for it to accept a connection with at this listener of its, where it has run
+    /// out of others: true if it should try again.
+    pub fn make_room(&self, listener: BorrowedFd<'_>) -> bool {
+        let at = join::reached_at(&SockRef::from(&listener));
+        at.is_ok_and(|at| self.shared.arrivals.make_room(at))
     }
 
     /// The connection behind a program's socket, if there is or was one.
