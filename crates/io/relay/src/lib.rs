@@ -297,13 +297,15 @@ impl Relay {
     /// Whether a process still has one of the sockets, or what was written to one is not all with the stack yet. Sockets
     /// that are still connecting do not count.
     pub fn is_in_use(&self) -> io::Result<bool> {
+        // Before the system is asked: what comes later would seem to be closed.
+        let (listening, carried) = (lock(&self.shared.listening), lock(&self.shared.carried));
         let held = held::inodes()?;
         let is_live = |known: &Known| {
             let carried = &known.carried;
             carried.is_open() && (!carried.is_finished() || held.contains(&known.inode))
         };
-        Ok(lock(&self.shared.listening).values().any(|listening| held.contains(&listening.inode))
-            || lock(&self.shared.carried).values().any(is_live))
+        Ok(listening.values().any(|listening| held.contains(&listening.inode))
+            || carried.values().any(is_live))
     }
 
     /// Gives up connections that are not open yet: nobody waits for them any more.
@@ -311,8 +313,8 @@ impl Relay {
         self.shared.abandoned.notify_waiters();
     }
 
-    /// Ends the stack: what programs have written is delivered, as far as peers take it within seconds, and what was set
-    /// up is taken down.
+    /// Ends the stack: what programs have written is delivered, as long as peers take some of it within each five seconds, for a
+    /// minute at most. What was set up is taken down.
     pub fn finish(&mut self) {
         self.finish_within(FAREWELL);
     }
@@ -343,8 +345,9 @@ impl Drop for Relay {
 impl RelayShared {
     /// Stops listening for programs' sockets that every process has closed; true if there were some.
     fn stop_for_closed(&self) -> io::Result<bool> {
-        let held = held::inodes()?;
+        // Before the system is asked: one that comes later would seem to be closed.
         let mut listening = lock(&self.listening);
+        let held = held::inodes()?;
         let closed: Vec<u64> = listening
             .iter()
             .filter(|(_, listening)| !held.contains(&listening.inode))
