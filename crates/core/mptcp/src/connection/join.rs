@@ -199,6 +199,7 @@ impl Connection {
         self.outbox.emit(Event::SubflowEstablished { subflow: id, tuple, backup });
         self.judge_subflow(cx, position);
         self.notify_path_manager(cx, PathEvent::SubflowEstablished { subflow: id });
+        self.end_removed(cx);
         self.rescue_stalled();
         self.scheduling.request();
     }

@@ -9,7 +9,7 @@ use super::{Connection, Context};
 use crate::event::SubflowError;
 use crate::identifiers::SubflowId;
 use crate::path_manager::{PathAction, PathEvent, PathView, SubflowSummary};
-use crate::subflow::{Stage, Subflow};
+use crate::subflow::Subflow;
 
 fn summary(subflow: &Subflow) -> SubflowSummary {
     let tuple = subflow.tcp.tuple();
@@ -88,27 +88,66 @@ impl Connection {
 
     /// A local address came or went.
     pub(crate) fn handle_path_event(&mut self, cx: &mut Context<'_>, event: PathEvent) {
+        let mut stays = false;
         if let PathEvent::LocalAdded(addr) = event {
             self.probe_from(cx.now, addr);
+            stays = self.mark_removed(addr, false);
         }
         self.notify_path_manager(cx, event);
-        if let PathEvent::LocalRemoved(addr) = event {
-            // The last subflow stays: a reset would end the connection at the peer, and the address may come back.
-            let is_other = |subflow: &Subflow| {
-                subflow.state.stage() == Stage::Established && subflow.tcp.tuple().local.addr != addr
-            };
-            if !self.subflows.any(is_other) {
-                return;
+        match event {
+            // The subflow that is still there may be wanted as another than it was.
+            PathEvent::LocalAdded(addr) if stays => {
+                self.notify_path_manager(cx, PathEvent::LocalChanged(addr));
             }
-            for position in 0..self.subflows.len() {
-                if self.subflows.get(position).is_some_and(|subflow| subflow.tcp.tuple().local.addr == addr) {
-                    self.reset_subflow(position, SubflowError::Local, ResetReason::UNSPECIFIED);
-                    if let Some(id) = self.subflows.get(position).map(|subflow| subflow.state.id) {
-                        self.reinject_from(id);
-                    }
+            PathEvent::LocalRemoved(addr) => {
+                self.mark_removed(addr, true);
+                self.end_from(addr);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes of the subflows from a local address that it was removed, or came back; true if that is news for one.
+    fn mark_removed(&mut self, addr: IpAddr, is_removed: bool) -> bool {
+        let mut is_news = false;
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.tcp.tuple().local.addr == addr) {
+            is_news |= subflow.state.path.mark_removed(is_removed);
+        }
+        is_news
+    }
+
+    /// Ends the subflows from a local address that was removed, unless nothing else is there: a reset of the last would end the
+    /// connection at the peer, and the address may come back.
+    fn end_from(&mut self, addr: IpAddr) {
+        let is_other = |subflow: &Subflow| subflow.is_in_use() && subflow.tcp.tuple().local.addr != addr;
+        if !self.subflows.any(is_other) {
+            return;
+        }
+        for position in 0..self.subflows.len() {
+            if self.subflows.get(position).is_some_and(|subflow| subflow.tcp.tuple().local.addr == addr) {
+                self.reset_subflow(position, SubflowError::Local, ResetReason::UNSPECIFIED);
+                if let Some(id) = self.subflows.get(position).map(|subflow| subflow.state.id) {
+                    self.reinject_from(id);
                 }
             }
         }
+    }
+
+    /// A subflow was established: those need stay no more whose address was removed while nothing else was there.
+    pub(super) fn end_removed(&mut self, cx: &mut Context<'_>) {
+        while let Some(addr) = self.left_over() {
+            // Now there is something to tell the peer on.
+            self.handle_path_event(cx, PathEvent::LocalRemoved(addr));
+            if self.left_over() == Some(addr) {
+                return;
+            }
+        }
+    }
+
+    /// A removed address that a subflow still uses.
+    fn left_over(&self) -> Option<IpAddr> {
+        let mut left = self.subflows.iter().filter(|subflow| subflow.state.path.is_removed());
+        left.find(|subflow| subflow.is_in_use()).map(|subflow| subflow.tcp.tuple().local.addr)
     }
 
     /// Closes what goes over a local address, the last subflow too.

@@ -30,7 +30,8 @@ impl Host {
         }
     }
 
-    /// Removes the endpoint with this address: an uplink went down. Its subflows end, and their data goes elsewhere.
+    /// Removes the endpoint with this address: an uplink went down. Its subflows end, and their data goes elsewhere. Where nothing
+    /// else is established, they stay and carry on until something is: a reset of the last would end the connection at the peer.
     pub fn remove_endpoint(&mut self, now: Instant, addr: IpAddr) {
         self.path_event(now, PathEvent::LocalRemoved(addr));
         self.resources.config.endpoints.retain(|known| known.addr != addr);

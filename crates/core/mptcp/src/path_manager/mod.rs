@@ -88,7 +88,7 @@ pub enum PathEvent {
     LocalAdded(IpAddr),
     /// The endpoint of a local address is another than before: a backup now, or a regular one.
     LocalChanged(IpAddr),
-    /// A local address is gone.
+    /// A local address is gone. It is told again where a last subflow from it had to stay, once another is established.
     LocalRemoved(IpAddr),
     /// The instant of a [`PathAction::WakeAt`] came.
     Wake,

@@ -261,6 +261,8 @@ fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
     let mut ids: Vec<AddressId> = used.chain(announced.map(|endpoint| endpoint.id)).collect();
     ids.sort_unstable();
     ids.dedup();
+    // An identifier may have gone to another address meanwhile, which would go with it.
+    ids.retain(|id| !view.subflows.iter().any(|other| other.local != addr && other.local_id == *id));
     actions.extend(ids.into_iter().map(|id| PathAction::Withdraw { id }));
 }
 

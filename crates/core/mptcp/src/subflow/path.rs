@@ -16,6 +16,8 @@ pub(crate) struct Path {
     is_silent: bool,
     /// Nothing was acknowledged over several retransmission timeouts.
     is_stale: bool,
+    /// Its local address was removed. The last subflow stays until another is established.
+    is_removed: bool,
     /// The budget that its packets are taken from, as of this generation of budgets.
     account: Option<u16>,
     account_generation: u32,
@@ -28,6 +30,7 @@ impl Path {
             busy_until: Instant::ZERO,
             is_silent: false,
             is_stale: false,
+            is_removed: false,
             account: None,
             account_generation: 0,
         }
@@ -83,6 +86,17 @@ impl Path {
 
     pub(crate) const fn is_stale(&self) -> bool {
         self.is_stale
+    }
+
+    // ---- whether it is to be used
+
+    /// Its local address was removed, or came back; true if that is new.
+    pub(crate) fn mark_removed(&mut self, is_removed: bool) -> bool {
+        core::mem::replace(&mut self.is_removed, is_removed) != is_removed
+    }
+
+    pub(crate) const fn is_removed(&self) -> bool {
+        self.is_removed
     }
 
     // ---- budgets

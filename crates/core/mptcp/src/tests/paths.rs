@@ -353,6 +353,58 @@ fn a_stale_loss_count_of_zero_means_never() {
     assert_eq!(upload.addresses(&network), [(client_addr(0), server_addr(0))]);
 }
 
+/// Never less connected than TCP, and not over a removed address for longer than that takes.
+#[test]
+fn the_last_subflow_of_a_removed_address_ends_as_soon_as_another_is_established() {
+    for manager in ["endpoints", "fullmesh", "make-before-break", "break-before-make"] {
+        for (last, next) in [(0, 1), (1, 0)] {
+            let mut network = network(&[10, 20], manager, "round-robin");
+            let mut upload = Upload::start(&mut network);
+            network.client.remove_endpoint(network.now, client_addr(next));
+            upload.run_for(&mut network, SECOND);
+            network.client.remove_endpoint(network.now, client_addr(last));
+            let start = network.log.len();
+            upload.run_for(&mut network, SECOND);
+            assert_eq!(users(&network, start), [last], "{manager}: nothing else is there");
+
+            // The identifier is free again, too.
+            let came = LocalEndpoint { id: endpoint(last).id, ..endpoint(next) };
+            network.client.add_endpoint(network.now, came);
+            upload.run_for(&mut network, SECOND);
+            for (host, id) in [(&network.client, upload.client), (&network.server, network.accepted())] {
+                let subflows = host.info(id).expect("the connection lives").subflows;
+                let ends = subflows.iter().map(|of| (of.tuple.local.addr, of.tuple.remote.addr));
+                let ends: Vec<_> = ends.collect();
+                assert!(ends.len() == 1, "{manager}: {ends:?}\n{}", network.log.join("\n"));
+                assert!([ends[0].0, ends[0].1].contains(&client_addr(next)), "{manager}: {ends:?}");
+            }
+            let start = network.log.len();
+            upload.run_for(&mut network, SECOND);
+            assert_eq!(users(&network, start), [next], "{manager}");
+            upload.finish(&mut network);
+        }
+    }
+}
+
+#[test]
+fn the_last_subflow_of_an_address_that_comes_back_as_a_backup_becomes_one() {
+    let mut network = network(&[10, 20], "endpoints", "round-robin");
+    let mut upload = Upload::start(&mut network);
+    for path in [1, 0] {
+        network.client.remove_endpoint(network.now, client_addr(path));
+    }
+    upload.run_for(&mut network, SECOND);
+    network.client.add_endpoint(network.now, endpoint(0).backup());
+    network.client.add_endpoint(network.now, endpoint(1));
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(upload.addresses(&network).len(), 2, "it is not removed any more");
+    assert_eq!(backups_at_server(&network), [0]);
+    let start = network.log.len();
+    upload.run_for(&mut network, SECOND);
+    assert_eq!(users(&network, start), [1]);
+    upload.finish(&mut network);
+}
+
 /// Where nothing but a budget makes the difference between paths.
 const SOFT: Budget = Budget { bytes: 500_000, is_hard: false, pool: 0 };
 

@@ -96,6 +96,10 @@ impl Stack {
     }
 
     /// A path is gone: its subflows end, and what they had under way goes elsewhere.
+    ///
+    /// A connection is never less connected than TCP would be: where nothing else is established, its last subflows stay, and carry on. They
+    /// end as soon as one over another path is established. To have nothing more go over a path, give it a hard
+    /// [`Budget`](polypath_mptcp::path_manager::Budget), or end the connections.
     pub fn remove_path(&self, addr: IpAddr) {
         self.shared.tell(|state, now| state.host.remove_endpoint(now, addr));
     }

@@ -48,7 +48,7 @@ impl Stack {
         });
     }
 
-    /// Uses a path no more, until it is changed again: its subflows end, but for the last one of a connection.
+    /// Uses a path no more, until it is changed again: its subflows end, as of [`Stack::remove_path`].
     pub fn withhold_path(&self, addr: IpAddr) {
         self.shared.tell(|state, now| {
             let known = state.host.config().endpoints.iter().find(|endpoint| endpoint.addr == addr).copied();
