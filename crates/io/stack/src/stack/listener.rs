@@ -22,6 +22,8 @@ impl StackListener {
     }
 
     /// The next connection, and the peer's address.
+    ///
+    /// Errors: [`io::ErrorKind::NotConnected`] once the listener is closed, and that the stack [has ended](super::StackEnded).
     pub async fn accept(&self) -> io::Result<(StackStream, SocketAddr)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -47,7 +49,8 @@ impl StackListener {
         self.local
     }
 
-    /// Stops listening at once, which dropping it does, too: the address is free. Nothing is accepted any more.
+    /// Stops listening at once, which dropping it does, too: the address is free. Nothing is accepted any more, and
+    /// whoever waits for that is told.
     pub fn close(&self) {
         self.stack.shared.tell(|state, now| state.close_listener(now, self.id));
     }

@@ -539,7 +539,9 @@ impl State {
 
     pub(super) fn accepted(&mut self, id: ListenerId, waker: &Waker) -> io::Result<Option<ConnectionId>> {
         self.check()?;
-        let Some(listener) = self.listeners.get_mut(&id) else { return Ok(None) };
+        let Some(listener) = self.listeners.get_mut(&id) else {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the listener is closed"));
+        };
         let next = listener.queue.pop_front();
         if next.is_none() {
             listener.waker = Some(waker.clone());
@@ -549,8 +551,9 @@ impl State {
 
     pub(super) fn close_listener(&mut self, now: Instant, id: ListenerId) {
         self.host.close_listener(id);
-        let waiting = self.listeners.remove(&id).map(|listener| listener.queue).unwrap_or_default();
-        for id in waiting {
+        let Some(listener) = self.listeners.remove(&id) else { return };
+        self.woken.extend(listener.waker);
+        for id in listener.queue {
             self.host.abort(now, id);
             self.close(now, id);
         }

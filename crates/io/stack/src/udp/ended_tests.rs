@@ -124,3 +124,23 @@ async fn a_policy_that_panics_ends_the_stack_and_not_the_program() {
         drop(near);
     }
 }
+
+#[tokio::test]
+async fn a_listener_that_is_closed_tells_those_who_wait_and_those_who_come() {
+    let server = server(16_956);
+    let listener = server.listen(([127, 0, 0, 1], PORT).into()).expect("a listener");
+    let closing = async {
+        tokio::task::yield_now().await;
+        listener.close();
+    };
+    let (waiting, ()) =
+        tokio::join!(tokio::time::timeout(Duration::from_secs(20), listener.accept()), closing);
+    let coming = tokio::time::timeout(Duration::from_secs(20), listener.accept()).await;
+    for accepted in [waiting, coming] {
+        let error = accepted.expect("an answer").expect_err("it is closed");
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            (io::ErrorKind::NotConnected, "the listener is closed".into())
+        );
+    }
+}
