@@ -240,9 +240,12 @@ impl Stack {
 
     /// What happens to connections and subflows from now on, `Readable` and `Writable` left out. A slow receiver
     /// misses the oldest.
+    ///
+    /// Each comes with the time since the stack was made, plus a second: only differences mean something. When the stack [has
+    /// ended](super::StackEnded), an [`Event::Closed`] tells of each connection that is still held, and then the channel is closed.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<(Instant, ConnectionId, Event)> {
-        self.shared.peek(|state| state.observers.subscribe())
+        self.shared.peek(|state| state.subscribe())
     }
 
     /// Waits until every connection has ended at both ends, so that all that was written has arrived; at most `limit`. Returns

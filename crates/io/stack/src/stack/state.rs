@@ -40,6 +40,9 @@ const WRITE_BUFFER_BYTES: usize = 65_536;
 /// Writes up to this size get memory of their own instead of a buffer of the pool.
 const SMALL_WRITE_BYTES: usize = 8192;
 
+/// An event, as observers get it.
+pub(super) type Observed = (Instant, ConnectionId, Event);
+
 /// What all handles of a stack share.
 #[derive(Debug)]
 pub(super) struct StackShared {
@@ -70,7 +73,8 @@ pub(super) struct State {
     /// Those that can be chosen by name while it runs.
     pub(super) schedulers: Registry<Schedulers>,
     pub(super) tally: Tally,
-    pub(super) observers: broadcast::Sender<(Instant, ConnectionId, Event)>,
+    /// Who is told of events; nobody once the stack has ended, which ends what they read.
+    observers: Option<broadcast::Sender<Observed>>,
     armed: Armed,
     /// Tasks to wake once the lock is open.
     woken: Vec<Waker>,
@@ -121,7 +125,7 @@ impl StackShared {
             path_names: PathNames::default(),
             schedulers: Registry::default(),
             tally: Tally::default(),
-            observers: broadcast::Sender::new(OBSERVED_EVENTS),
+            observers: Some(broadcast::Sender::new(OBSERVED_EVENTS)),
             armed: Armed::NEVER,
             woken: Vec::new(),
             ended: None,
@@ -247,7 +251,7 @@ impl StackShared {
     /// Nothing moves any more, and everybody is told: peers, too, as far as packets still leave.
     pub(super) fn end(&self, why: StackEnded) {
         self.tell(|state, now| {
-            state.end(why);
+            state.end(now, why);
             state.host.abort_undelivered(now);
         });
     }
@@ -280,10 +284,10 @@ impl State {
             && self.armed.must_set(deadline)
             && let Err(error) = timer.set(deadline.since(now))
         {
-            self.end(StackEnded::by_driver(&error));
+            self.end(now, StackEnded::by_driver(&error));
         }
         if let Err(error) = sent {
-            self.end(StackEnded::by_driver(&error));
+            self.end(now, StackEnded::by_driver(&error));
         }
     }
 
@@ -348,9 +352,8 @@ impl State {
             Event::Connected | Event::Accepted { .. } => self.tally.connections += 1,
             _ => {}
         }
-        if self.observers.receiver_count() > 0 && !matches!(event, Event::Readable | Event::Writable) {
-            // Nobody listens any more: no harm.
-            let _ = self.observers.send((now, id, event));
+        if !matches!(event, Event::Readable | Event::Writable) {
+            self.observe(now, id, event);
         }
         if let Event::Accepted { listener, .. } = event {
             return self.accept(now, id, listener);
@@ -379,6 +382,18 @@ impl State {
         self.woken.extend(reader.into_iter().chain(writer));
     }
 
+    fn observe(&self, now: Instant, id: ConnectionId, event: Event) {
+        if let Some(observers) = self.observers.as_ref().filter(|observers| observers.receiver_count() > 0) {
+            // Nobody listens any more: no harm.
+            let _ = observers.send((now, id, event));
+        }
+    }
+
+    /// What happens from now on; that is at its end if the stack has ended.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Observed> {
+        self.observers.as_ref().map_or_else(|| broadcast::channel(1).1, broadcast::Sender::subscribe)
+    }
+
     fn accept(&mut self, now: Instant, id: ConnectionId, listener: Option<ListenerId>) {
         let listener = listener.and_then(|listener| self.listeners.get_mut(&listener));
         match listener.filter(|listener| listener.queue.len() < ACCEPT_QUEUE) {
@@ -400,7 +415,7 @@ impl State {
     /// What panicked is in no state that could be relied on: peers are told if that goes well, and an empty host takes its place.
     fn handle_panic(&mut self, now: Instant, panic: &(dyn Any + Send)) -> io::Error {
         let why = StackEnded::by_panic(panic);
-        self.end(why.clone());
+        self.end(now, why.clone());
         let config = self.host.config().clone();
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.host.abort_undelivered(now);
@@ -415,8 +430,12 @@ impl State {
         why.into()
     }
 
-    fn end(&mut self, why: StackEnded) {
+    fn end(&mut self, now: Instant, why: StackEnded) {
         self.ended.get_or_insert(why);
+        for stream in self.streams.iter().flatten().filter(|stream| stream.closed.is_none()) {
+            self.observe(now, stream.id, Event::Closed(CloseReason::Aborted));
+        }
+        self.observers = None;
         for stream in self.streams.iter_mut().flatten() {
             self.woken.extend(stream.reader.take().into_iter().chain(stream.writer.take()));
         }

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 
-use polypath_mptcp::ConnectionConfig;
 use polypath_mptcp::scheduler::{Decision, Policy, Scheduler, View};
+use polypath_mptcp::{CloseReason, ConnectionConfig, ConnectionId, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 
 use super::*;
 use crate::engine::ConnectOptions;
@@ -47,10 +49,29 @@ struct Held {
     near: StackStream,
     server: Stack,
     listener: StackListener,
+    events: Events,
+}
+
+type Events = Receiver<(polypath_units::Instant, ConnectionId, Event)>;
+
+/// Whoever observes hears of the connection's end, and then of the stack's.
+async fn hears_the_end(mut events: Events, near: &StackStream) {
+    let hearing = async {
+        let mut last = None;
+        while let Ok((_, id, event)) = events.recv().await {
+            last = Some((id, event));
+        }
+        last
+    };
+    let last = tokio::time::timeout(Duration::from_secs(20), hearing).await.expect("an end");
+    assert_eq!(last, Some((near.id(), Event::Closed(CloseReason::Aborted))));
 }
 
 async fn all_have_ended(held: Held, far: StackStream) {
-    let Held { client, mut near, server, listener } = held;
+    let Held { client, mut near, server, listener, events } = held;
+    hears_the_end(events, &near).await;
+    let late = tokio::time::timeout(Duration::from_secs(20), client.subscribe().recv()).await;
+    assert_eq!(late.expect("an answer"), Err(RecvError::Closed));
     assert_eq!(ends(near.read_u8()).await, StackEnded::Runtime);
     assert_eq!(ends(near.write_all(&vec![1; 10 << 20])).await, StackEnded::Runtime);
     assert_eq!(ends(near.shutdown()).await, StackEnded::Runtime);
@@ -79,7 +100,8 @@ fn what_outlives_its_runtime_tells_so_and_so_does_the_peer() {
             let (near, far) = pair(&client, &peer).await;
             let server = server(port + 1);
             let listener = server.listen(([127, 0, 0, 1], PORT).into()).expect("a listener");
-            (Held { client, near, server, listener }, far)
+            let events = client.subscribe();
+            (Held { client, near, server, listener, events }, far)
         });
         way(ending);
         other.block_on(all_have_ended(held, far));
@@ -111,7 +133,7 @@ async fn a_policy_that_panics_ends_the_stack_and_not_the_program() {
         let connection = ConnectionConfig { scheduler, ..crate::stack::default_connection() };
         let client = stack(&UdpOptions { port, connection, ..UdpOptions::default() });
         let (mut near, far) = pair(&client, &server).await;
-        let peer = tokio::spawn(is_told(far));
+        let (peer, events) = (tokio::spawn(is_told(far)), client.subscribe());
         let why = StackEnded::Panic("no decision is left".into());
         assert_eq!(ends(near.write_all(&vec![1; 10 << 20])).await, why);
         assert_eq!(ends(near.read_u8()).await, why);
@@ -119,6 +141,7 @@ async fn a_policy_that_panics_ends_the_stack_and_not_the_program() {
         let at = ([127, 0, 0, 1], PORT).into();
         assert_eq!(ends(client.connect(at, &ConnectOptions::default())).await, why);
         peer.await.expect("the peer is told");
+        hears_the_end(events, &near).await;
         assert!(!client.drain(Duration::MAX).await);
         assert!(client.connections().is_empty() && near.connection_info().is_none());
         drop(near);
