@@ -160,7 +160,11 @@ mod tests {
             "what the peer knows it by"
         );
         assert_eq!(gone(addr(1), &initial), [], "nothing is left to say it on");
-        // An address that was announced, and that no subflow uses.
+        // An address that was announced, and that no subflow uses; and the initial one, once its subflow has ended.
+        let without_initial = [joined(1, 2)];
+        let signal = [LocalEndpoint::signal(addr(1), 1)];
+        let actions = after(PathEvent::LocalRemoved(addr(1)), &view(&signal, &without_initial));
+        assert_eq!(actions, [PathAction::Withdraw { id: AddressId(0) }]);
         let signal = [LocalEndpoint::signal(addr(2), 2)];
         let actions = after(PathEvent::LocalRemoved(addr(2)), &view(&signal, &initial));
         assert_eq!(actions, [PathAction::Withdraw { id: AddressId(2) }]);
@@ -178,6 +182,20 @@ mod tests {
         view.now = Instant::from_secs(100);
         assert_eq!(run(PathEvent::Wake, &view), []);
         assert_eq!(run(PathEvent::LocalAdded(addr(1)), &view), [(addr(1), remote(100, 80))]);
+    }
+
+    #[test]
+    fn the_initial_address_is_announced_once_it_is_back_under_the_identifier_it_has_always_had() {
+        let endpoints = [LocalEndpoint::signal(addr(1), 1), LocalEndpoint::signal(addr(2), 2)];
+        let subflows = [initial_subflow(), joined(1, 2)];
+        let mut server = view(&endpoints, &subflows);
+        server.is_client = false;
+        let mut manager = Endpoints::default();
+        let mut run = |event| super::super::tests::after(&mut manager, event, &server);
+        assert_eq!(run(PathEvent::LocalAdded(addr(1))), [], "it never went");
+        assert_eq!(run(PathEvent::LocalRemoved(addr(1))), [PathAction::Withdraw { id: AddressId(0) }]);
+        let back = PathAction::Announce { id: AddressId(0), addr: addr(1), port: None };
+        assert_eq!(run(PathEvent::LocalAdded(addr(1))), [back]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Upkeep {
     ) -> bool {
         match *event {
             PathEvent::Established => {
-                announce(view, view.endpoints.iter(), actions);
+                announce(view, view.endpoints.iter(), false, actions);
                 true
             }
             PathEvent::Announced(address) => {
@@ -73,8 +73,10 @@ impl Upkeep {
             PathEvent::Wake => true,
             PathEvent::LocalAdded(addr) => {
                 self.lost.retain(|lost| lost.local != addr);
+                let was_gone = self.is_gone(addr);
                 self.gone.retain(|gone| *gone != addr);
-                announce(view, view.endpoints.iter().filter(|endpoint| endpoint.addr == addr), actions);
+                let added = view.endpoints.iter().filter(|endpoint| endpoint.addr == addr);
+                announce(view, added, was_gone, actions);
                 true
             }
             PathEvent::LocalRemoved(addr) => {
@@ -234,19 +236,22 @@ pub(super) fn open(pair: &Pair, backup: bool) -> PathAction {
     PathAction::Open { local: pair.local.addr, local_id: pair.local.id, remote: pair.remote, backup }
 }
 
+/// Announces what is to be. The peer knows the initial address, under 0, and hears of it only after it was withdrawn.
 fn announce<'a>(
     view: &PathView<'_>,
     endpoints: impl Iterator<Item = &'a LocalEndpoint>,
+    was_withdrawn: bool,
     actions: &mut Vec<PathAction>,
 ) {
-    let initial = (view.initial_local, None);
-    for endpoint in endpoints.filter(|endpoint| endpoint.signal && (endpoint.addr, endpoint.port) != initial)
-    {
+    for endpoint in endpoints.filter(|endpoint| endpoint.signal) {
+        let is_initial = (endpoint.addr, endpoint.port) == (view.initial_local, None);
         let addr = match endpoint.announced_as {
+            _ if is_initial && !was_withdrawn => continue,
             Some(_) if view.is_client => continue,
             translated => translated.unwrap_or(endpoint.addr),
         };
-        actions.push(PathAction::Announce { id: endpoint.id, addr, port: endpoint.port });
+        let id = if is_initial { AddressId::INITIAL } else { endpoint.id };
+        actions.push(PathAction::Announce { id, addr, port: endpoint.port });
     }
 }
 
@@ -257,8 +262,11 @@ fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
         return;
     }
     let used = view.subflows.iter().filter(|subflow| subflow.local == addr).map(|subflow| subflow.local_id);
-    let announced = view.endpoint(addr).filter(|endpoint| endpoint.signal && addr != view.initial_local);
-    let mut ids: Vec<AddressId> = used.chain(announced.map(|endpoint| endpoint.id)).collect();
+    let id = |endpoint: &LocalEndpoint| {
+        if addr == view.initial_local && endpoint.port.is_none() { AddressId::INITIAL } else { endpoint.id }
+    };
+    let announced = view.endpoint(addr).filter(|endpoint| endpoint.signal);
+    let mut ids: Vec<AddressId> = used.chain(announced.map(id)).collect();
     ids.sort_unstable();
     ids.dedup();
     // An identifier may have gone to another address meanwhile, which would go with it.

@@ -193,6 +193,30 @@ fn break_before_make_has_one_subflow_at_a_time() {
     assert_eq!(network.client_events.iter().filter(established).count(), 3);
 }
 
+/// The server uses the address that the connection began at no more, and then again.
+#[test]
+fn the_initial_address_of_the_server_comes_back() {
+    let mut network = network(&[10, 20], "endpoints", "round-robin");
+    let signal = |path: usize| LocalEndpoint::signal(server_addr(path), path as u8 + 1);
+    for path in 0..2 {
+        network.server.add_endpoint(network.now, signal(path));
+    }
+    let mut upload = Upload::start(&mut network);
+    upload.run_for(&mut network, SECOND);
+    let all = upload.addresses(&network);
+    let is_initial = |pair: &(IpAddr, IpAddr)| pair.1 == server_addr(0);
+    assert!(all.iter().any(is_initial) && !all.iter().all(is_initial), "{all:?}");
+    for _ in 0..3 {
+        network.server.remove_endpoint(network.now, server_addr(0));
+        upload.run_for(&mut network, SECOND * 5);
+        assert!(!upload.addresses(&network).iter().any(is_initial), "{}", network.log.join("\n"));
+        network.server.add_endpoint(network.now, signal(0));
+        upload.run_for(&mut network, SECOND);
+        assert_eq!(upload.addresses(&network), all, "{}", network.log.join("\n"));
+    }
+    upload.finish(&mut network);
+}
+
 #[test]
 fn a_connection_lives_through_a_time_without_any_path() {
     let mut network = network(&[10, 20], "break-before-make", "default");
