@@ -45,7 +45,7 @@ pub(crate) use runtime::current as current_runtime;
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream, Unanswered};
 pub use underlay::Underlay;
 #[cfg(feature = "udp")]
-pub(crate) use underlay::lacks_family;
+pub(crate) use underlay::{Look, lacks_family};
 
 use crate::keepalive::Keepalive;
 

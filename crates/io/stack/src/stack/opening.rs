@@ -45,7 +45,9 @@ impl Stack {
             Ok::<_, io::Error>(id)
         })??;
         let stream = StackStream::new(self.clone(), id);
-        self.shared.underlay(|underlay| underlay.may_reach(dialled)).transpose()?;
+        if let Some(look) = self.shared.underlay(|underlay| underlay.doubts(dialled)).flatten() {
+            tokio::task::spawn_blocking(look).await.map_err(io::Error::other)??;
+        }
         stream.connected().await.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
                 io::Error::new(error.kind(), format!("{remote} refused the connection"))

@@ -10,6 +10,9 @@ pub(crate) fn lacks_family(remote: SocketAddr) -> io::Error {
     io::Error::new(io::ErrorKind::NetworkUnreachable, text)
 }
 
+/// What [`Underlay::doubts`] gives.
+pub(crate) type Look = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// The network below a stack: what lies between it and the addresses that its peers see.
 pub trait Underlay: fmt::Debug + Send {
     /// The stack's own address for one at which somebody wants to listen.
@@ -39,11 +42,12 @@ pub trait Underlay: fmt::Debug + Send {
         Ok(None)
     }
 
-    /// Whether a peer may answer that was dialled just now. Errors: [`io::ErrorKind::NetworkUnreachable`] if there is no way to it,
-    /// and none is awaited.
-    fn may_reach(&self, dialled: SocketAddr) -> io::Result<()> {
+    /// A look at whether a peer may answer that was dialled just now, if there is doubt. It asks the system, which may block, so it
+    /// is not for tasks nor under a lock. Its errors: [`io::ErrorKind::NetworkUnreachable`] if there is no way to the peer, and none
+    /// is awaited.
+    fn doubts(&self, dialled: SocketAddr) -> Option<Look> {
         let _ = dialled;
-        Ok(())
+        None
     }
 
     /// The address by which peers on the way know one of the stack's own.

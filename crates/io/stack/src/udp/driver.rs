@@ -190,7 +190,7 @@ impl DriverShared {
     pub(super) fn may_lack_family(&self, is_v4: bool) -> bool {
         let mut of_family =
             self.ports.iter().filter(|port| port.path.is_some() && port.is_v4 == is_v4).peekable();
-        of_family.peek().is_none() || of_family.any(Port::take_no_route)
+        of_family.peek().is_none() || of_family.any(Port::has_no_route)
     }
 
     /// Keeps bindings of translators alive on paths in use that were silent for `silence`.

@@ -171,6 +171,27 @@ async fn an_uplink_that_comes_after_the_start_is_used() {
 }
 
 #[tokio::test]
+async fn that_the_kernel_has_no_route_is_known_until_it_has_one() {
+    if !is_root_or_skip("routes") {
+        return;
+    }
+    let testbed = Testbed::new(1).expect("namespaces");
+    let runtime = tokio::runtime::Handle::current();
+    let port = testbed.client.run(|| {
+        let _entered = runtime.enter();
+        Port::open(true, 0, None, None)
+    });
+    let port = port.expect("enters").expect("a socket");
+    let send = |to: IpAddr| port.send((to, 9).into(), None, b"x", None).expect("that is not fatal");
+    assert!(!port.has_no_route());
+    send([192, 0, 2, 1].into());
+    // Whoever asks second is told, too.
+    assert!(port.has_no_route() && port.has_no_route());
+    send(Testbed::server_v4(0).into());
+    assert!(!port.has_no_route());
+}
+
+#[tokio::test]
 async fn a_connection_starts_where_its_options_say() {
     if !is_root_or_skip("connections from an address of the host") {
         return;

@@ -63,7 +63,7 @@ use polypath_wire::FourTuple;
 use port::Port;
 use uplinks::Uplinks;
 
-use crate::stack::{Stack, Underlay, current_runtime, lacks_family};
+use crate::stack::{Look, Stack, Underlay, current_runtime, lacks_family};
 
 /// Longer than any path is silent.
 const NEVER: Duration = Duration::from_secs(1 << 32);
@@ -293,13 +293,16 @@ impl Underlay for Encapsulation {
         SocketAddr::new(stack_addr(remote.ip()), remote.port())
     }
 
-    fn may_reach(&self, dialled: SocketAddr) -> io::Result<()> {
+    fn doubts(&self, dialled: SocketAddr) -> Option<Look> {
         let remote = SocketAddr::new(network_addr(dialled.ip()), dialled.port());
         if !self.shared.may_lack_family(remote.is_ipv4()) {
-            return Ok(());
+            return None;
         }
-        let state = self.namespace.run(|| SystemState::read(&Netlink::new()?))??;
-        if self.uplinks.lack_family(&state, remote.is_ipv4()) { Err(lacks_family(remote)) } else { Ok(()) }
+        let (namespace, uplinks) = (self.namespace.clone(), self.uplinks.clone());
+        Some(Box::new(move || {
+            let state = namespace.run(|| SystemState::read(&Netlink::new()?))??;
+            if uplinks.lack_family(&state, remote.is_ipv4()) { Err(lacks_family(remote)) } else { Ok(()) }
+        }))
     }
 
     fn peer_at(&self, peer: SocketAddr) -> SocketAddr {

@@ -122,10 +122,9 @@ impl Port {
         self.socket.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the kernel has had no route for a datagram since this was asked the last time.
-    pub(super) fn take_no_route(&self) -> bool {
-        let current = self.current();
-        current.as_ref().is_some_and(|socket| socket.had_no_route.swap(false, Ordering::Relaxed))
+    /// Whether the kernel has had no route for a datagram, and has taken none since.
+    pub(super) fn has_no_route(&self) -> bool {
+        self.current().as_ref().is_some_and(|socket| socket.has_no_route.load(Ordering::Relaxed))
     }
 
     /// As [`PortSocket::send`]. Without a socket the datagrams are lost.
@@ -158,8 +157,8 @@ pub(super) struct PortSocket {
     pub(super) state: UdpSocketState,
     /// Bound to an interface that is not the loopback.
     is_off_loopback: bool,
-    /// The kernel has had no route for a datagram.
-    had_no_route: AtomicBool,
+    /// The kernel has had no route for a datagram, and has taken none since.
+    has_no_route: AtomicBool,
 }
 
 impl PortSocket {
@@ -198,7 +197,7 @@ impl PortSocket {
             state.enable_transport_errors((&socket).into())?;
         }
         let is_off_loopback = interface.is_some_and(|name| name != "lo");
-        Ok(Self { socket, state, is_off_loopback, had_no_route: AtomicBool::new(false) })
+        Ok(Self { socket, state, is_off_loopback, has_no_route: AtomicBool::new(false) })
     }
 
     /// Sends datagrams of `size` bytes each, or one. Never waits: whether there is room, the kernel says, since tokio knows of a
@@ -231,10 +230,17 @@ impl PortSocket {
             // No room, or no way just now: the datagrams are lost as they may be anywhere on their way.
             Err(error) if is_fatal(&error) => Err(error),
             Err(error) if has_no_route(&error) => {
-                self.had_no_route.store(true, Ordering::Relaxed);
+                self.has_no_route.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            _ => Ok(()),
+            Err(_) => Ok(()),
+            Ok(()) => {
+                // It is read far more often than it is set.
+                if self.has_no_route.load(Ordering::Relaxed) {
+                    self.has_no_route.store(false, Ordering::Relaxed);
+                }
+                Ok(())
+            }
         }
     }
 

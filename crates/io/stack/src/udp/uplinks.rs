@@ -5,7 +5,7 @@ use polypath_system::{Link, SystemState};
 use super::options::UdpOptions;
 
 /// The interfaces that a stack may use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Uplinks {
     /// Those that were named.
     named: Vec<String>,
