@@ -146,8 +146,8 @@ impl Interfaces {
     /// Gives spare paths to uplinks that have none: beside the first, which the path has that follows the system's routes.
     fn take_uplinks(&mut self, namespace: &Namespace, shared: &DriverShared) {
         let Ok(Ok((first, further))) = namespace.run(usable_uplinks) else { return };
-        for name in further {
-            if self.named.iter().any(|path| path.interface.as_ref() == Some(&name)) {
+        for name in &further {
+            if self.named.iter().any(|path| path.interface.as_ref() == Some(name)) {
                 continue;
             }
             let probe = &self.probe;
@@ -155,20 +155,17 @@ impl Interfaces {
             let is_free =
                 |path: &&mut NamedPath| path.is_spare && path.interface.as_ref().is_none_or(is_gone);
             let Some(path) = self.named.iter_mut().find(is_free) else { break };
-            shared
-                .ports()
-                .iter()
-                .filter(|port| port.path == Some(path.own))
-                .for_each(|port| port.give(&name));
+            shared.ports().iter().filter(|port| port.path == Some(path.own)).for_each(|port| port.give(name));
             shared.rename(path.own, Some(name.clone()));
-            (path.interface, path.index) = (Some(name), None);
+            (path.interface, path.index) = (Some(name.clone()), None);
         }
-        // Where the routes lead now.
-        if let Some(own) = self.routed
-            && first.is_some()
-            && !shared.names().contains(&first)
-        {
-            shared.rename(own, first);
+        let Some((own, first)) = self.routed.zip(first) else { return };
+        // Where the routes lead now. While its interface is up, it doesn't take the name of another path.
+        let names = shared.names();
+        let name = names.get(usize::from(own.0).saturating_sub(1)).and_then(Option::as_ref);
+        let is_down = name.is_none_or(|name| *name != first && !further.contains(name));
+        if is_down || !names.contains(&Some(first.clone())) {
+            shared.rename(own, Some(first));
         }
     }
 

@@ -192,6 +192,39 @@ async fn that_the_kernel_has_no_route_is_known_until_it_has_one() {
 }
 
 #[tokio::test]
+async fn the_path_that_follows_routes_has_the_name_of_the_interface_where_they_lead() {
+    if !is_root_or_skip("a default route that moves") {
+        return;
+    }
+    let testbed = Testbed::new(1).expect("namespaces");
+    plug_in(&testbed);
+    let ip = |words: &str| {
+        let run = testbed.client.run(|| Command::new("ip").args(words.split(' ')).status());
+        assert!(run.expect("enters").expect("runs").success(), "ip {words}");
+    };
+    let first = Testbed::interface(0);
+    let route = format!("route add default via {} dev {first} metric 100", Testbed::server_v4(0));
+    ip(&route);
+    ip("route add default via 10.77.9.2 dev usb0 metric 200");
+    let mut options = UdpOptions::default();
+    options.use_uplinks(&testbed.client).expect("a choice");
+    let client = Stack::udp(&testbed.client, &options).expect("a stack");
+    let are_called = async |expected: [&str; 2]| {
+        let expected = expected.map(|name| Some(name.to_owned()));
+        let names = || client.paths().iter().map(|path| client.path_name(path.addr)).collect::<Vec<_>>();
+        while names() != expected {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    are_called([&first, "usb0"]).await;
+    ip(&format!("link set {first} down"));
+    are_called(["usb0", "usb0"]).await;
+    ip(&format!("link set {first} up"));
+    ip(&route);
+    are_called([&first, "usb0"]).await;
+}
+
+#[tokio::test]
 async fn a_connection_starts_where_its_options_say() {
     if !is_root_or_skip("connections from an address of the host") {
         return;
