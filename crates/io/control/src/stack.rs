@@ -129,7 +129,8 @@ impl ConnectionReport {
 
 impl SubflowReport {
     fn seen_from(mut self, stack: &Stack) -> Self {
-        self.interface = stack.path_name(self.local.ip());
+        let own = FourTuple { local: self.local.into(), remote: self.remote.into() };
+        self.interface = stack.subflow_path_name(own);
         self.local = canonical(stack.seen_at(self.local));
         self.remote = canonical(stack.peer_at(self.remote));
         self
