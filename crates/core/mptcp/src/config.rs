@@ -58,8 +58,8 @@ pub struct ConnectionConfig {
     /// options. Default 2.
     pub syn_retries_before_fallback: u8,
     /// Retransmission timeouts in a row after which a subflow is stale: its path manager hears of it, and while another
-    /// subflow works, it is probed every second. 0 for never, whatever shows it. Default 4, as `net.mptcp.stale_loss_cnt` of Linux, which counts
-    /// intervals without progress.
+    /// subflow works, it is probed every second. With 0 none is ever stale. Default 4, as `net.mptcp.stale_loss_cnt` of Linux,
+    /// which counts intervals without progress.
     pub stale_loss_count: u8,
     /// Whose choice of paths is judged by what the paths bring and hold up, and mended with MP_PRIO. Default `never`:
     /// it is rarely slower than the best path, but gains less where paths are alike.

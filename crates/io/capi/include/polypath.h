@@ -73,18 +73,20 @@ const char *polypath_engine_name(const polypath_engine *engine);
 const char *polypath_engine_reason(const polypath_engine *engine);
 
 /* Frees an engine. NULL is allowed. With the kernel's engines, its descriptors live on. With engines tun and udp, what was
- * written is delivered first, as long as peers take some of it within each five seconds, and for a minute at most; what is left
- * then is lost, and its peer sees a reset. Then its connections and listeners end and the network is as it was. The descriptors themselves are still the caller's to close. An engine that is left when the program
- * returns from main or calls exit is freed then. After _exit, abort or a signal that ends the program, the network is put back
- * by a process that engine tun has started for that. It is no child of the program, has none of its descriptors, and ends with
- * the engine. It can't start where there is no /bin/true, or where a program linked with libpolypath.a has its rights from its
- * file (setuid, setcap): there the next engine tun puts the network back, and `polypath doctor` tells of what is left. In a child of fork, this does nothing to the parent's engine. */
+ * written is delivered first, as long as peers take some of it within each five seconds, and for a minute at most. What is
+ * undelivered then is lost, and its peer sees a reset. Then its connections and listeners end, and the network is as it was.
+ * The descriptors themselves are still the caller's to close. An engine that is left when the program returns from main or
+ * calls exit is freed then. After _exit, abort or a signal that ends the program, the network is put back by a process that
+ * engine tun has started for that. It is no child of the program, has none of its descriptors, and ends with the engine. It
+ * can't start where there is no /bin/true, or where a program linked with libpolypath.a has its rights from its file (setuid,
+ * setcap): there the next engine tun puts the network back, and `polypath doctor` tells of what is left. In a child of fork,
+ * this does nothing to the parent's engine. */
 void polypath_free(polypath_engine *engine);
 
 /* Connects. Options: NULL, or several of "nonblocking" and "congestion=NAME", and with engines tun and udp
- * "scheduler=NAME" and "timeout_ms=NUMBER" (1 or more, ETIMEDOUT after that time), with commas or spaces between. A nonblocking connection is
- * returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready; it becomes writable when
- * it is, and polypath_error tells how it went. A connection that is ready sets errno to 0. */
+ * "scheduler=NAME" and "timeout_ms=NUMBER" (1 or more, ETIMEDOUT after that time), with commas or spaces between. A
+ * nonblocking connection is returned at once, as a descriptor in nonblocking mode with errno EINPROGRESS if it isn't ready.
+ * It becomes writable when it is, and polypath_error tells how it went. A connection that is ready sets errno to 0. */
 int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, socklen_t length, const char *options);
 
 /* Listens. Options: as for polypath_connect, without a time limit; accepted connections take on the congestion control

@@ -9,8 +9,8 @@ use crate::choices::EngineChoice;
 use crate::lack::Lack;
 
 impl EngineChoice {
-    /// The choice, with engine auto decided by what this host allows; and where that is not our own stack, why. An error if something is wanted that our own stack alone
-    /// has, which can't start.
+    /// The choice, with engine auto decided by what this host allows; and where that is not our own stack, why. An error if
+    /// something is wanted that our own stack alone has, which can't start.
     pub fn decided(self) -> io::Result<(Self, Option<String>)> {
         match self {
             Self::Auto { .. } => {

@@ -44,7 +44,7 @@ pub trait Dial: Send + Sync {
     fn name(&self) -> &str;
     /// Connects to the server of a URL. An error says over which way it failed.
     fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a>;
-    /// Is there once connections over it can bring nothing, and says why. Whoever can't know is never.
+    /// Completes when connections over it can bring nothing any more, with the reason; pending for ever where nobody can know.
     fn lost(&self) -> Losing<'_> {
         Box::pin(std::future::pending())
     }

@@ -62,7 +62,7 @@ impl Dialer {
         dialed.unwrap_or(Err(Failure::TimedOut(self.patience))).map_err(fail)
     }
 
-    /// Is there once the interface is down or gone, and says which. Where none is named, nobody knows.
+    /// Completes when the interface is down or gone, with the reason; pending for ever where none is named, as nobody can know.
     pub(crate) async fn interface_lost(&self) -> Failure {
         let Some(name) = &self.interface else { return std::future::pending().await };
         loop {

@@ -20,11 +20,12 @@
 //! | [`stateless_joins`] | nonces of joins that were held nowhere |
 //! | [`outbox`] | events for the application, requests to the host |
 //!
-//! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings), [`delivery`] (data with its number), [`answer`] (what
-//! follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`], [`schedule`] (data that
-//! leaves; which becomes one mapping, the stream says in [`mapping_out`]), [`reinjection`], [`fallback`], [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`],
-//! [`paths`] (the path manager) and [`address_options`] (ADD_ADDR, REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`silence`], [`judging`],
-//! [`timers`], [`application`], [`options`], [`info`]. What a segment of ours carries is decided by the [`option_writer`].
+//! Routes, by direction and reason: [`input`] (segments and their options), [`data_in`] (mappings), [`delivery`] (data with its
+//! number), [`answer`] (what follows from a peer's misbehaviour), [`handshake`] and [`join`] (MP_CAPABLE, MP_JOIN), [`unconfirmed`],
+//! [`schedule`] (data that leaves; which becomes one mapping, the stream says in [`mapping_out`]), [`reinjection`], [`fallback`],
+//! [`close`] (DATA_FIN, MP_FASTCLOSE) and [`subflow_end`], [`paths`] (the path manager) and [`address_options`] (ADD_ADDR,
+//! REMOVE_ADDR, MP_PRIO), [`withdrawn_addresses`], [`staleness`], [`silence`], [`judging`], [`timers`], [`application`],
+//! [`options`], [`info`]. What a segment of ours carries is decided by the [`option_writer`].
 
 mod address_options;
 mod addresses;
