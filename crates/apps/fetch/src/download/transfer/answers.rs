@@ -1,0 +1,241 @@
+//! Answers of servers: whether they are of the file that is under way, and what comes with them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time;
+use url::Url;
+
+use super::paths::MOST_FAILURES;
+use super::state::{Asked, Ended, Path, Transfer};
+use crate::answer::{Answer, Digest, Extent, Unusable};
+use crate::download::error::DownloadError;
+use crate::download::options::Progress;
+use crate::download::output::{Output, unwritten};
+use crate::download::verdicts::Verdict;
+use crate::http1::Head;
+use crate::net::without_user;
+use crate::schedule::{RequestId, Rest};
+
+impl Transfer<'_> {
+    pub(super) async fn handle_head(
+        &mut self,
+        at: usize,
+        id: RequestId,
+        head: &Head,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        let Some(asked) = self.paths[at].asked.get(&id).copied() else { return Ok(None) };
+        let url = self.shown_url();
+        let wrong = |cause| DownloadError::Answer { url: url.clone(), cause: Box::new(cause) };
+        match head.status {
+            301 | 302 | 303 | 307 | 308 if !self.has_answer => {
+                let url = self.redirection(head)?;
+                return self.handle_verdict(at, Verdict::Elsewhere(url));
+            }
+            200 | 206 | 416 => {}
+            status if self.has_answer => {
+                self.give_up(at, format!("the server says {status}"), progress)?;
+                return Ok(None);
+            }
+            status => {
+                let is_temporary = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
+                if !is_temporary || self.rounds >= self.options.retries {
+                    return self.handle_verdict(at, Verdict::Refused(status));
+                }
+                self.rounds += 1;
+                progress(Progress::Notice(format!("the server says {status}; it is asked again")));
+                let pause = Duration::from_secs(1 << self.rounds.min(5));
+                self.last_progress = time::Instant::now() + pause;
+                self.forget(pause);
+                return Ok(None);
+            }
+        }
+        let answer = match Answer::read(head, Some(asked.range())) {
+            Ok(answer) => answer,
+            // A range of an empty file has nothing to begin with.
+            Err(Unusable::NoSuchRange { total: Some(0), .. }) if !self.has_answer && asked.start == 0 => {
+                self.schedule.set_total_bytes(0);
+                return Ok(None);
+            }
+            Err(cause) => return self.handle_other(at, wrong(cause), progress),
+        };
+        // The one answer comes from elsewhere: this one, which was asked for before that was known, is not needed.
+        if self.schedule.only().is_some_and(|only| only != self.paths[at].id) {
+            let now = self.now();
+            let path = &mut self.paths[at];
+            self.schedule.handle_closed(now, path.id);
+            path.renew(Duration::ZERO);
+            return Ok(None);
+        }
+        let known = self.version.as_ref().map_or(Ok(()), |version| answer.check_version(version));
+        let is_other = match (&answer.extent, &known) {
+            (_, Err(cause)) => Some(cause.clone()),
+            // It can't say that it is the same, or has no ranges any more.
+            (Extent::Whole, Ok(())) if self.has_answer || asked.start > 0 => Some(Unusable::Status(200)),
+            _ => None,
+        };
+        if let Some(cause) = is_other {
+            return self.handle_other(at, wrong(cause), progress);
+        }
+        self.paths[at].is_other = false;
+        self.note_digests(&answer.digests)?;
+        let now = self.now();
+        self.schedule.handle_head(now, self.paths[at].id, id);
+        if self.has_answer {
+            return Ok(None);
+        }
+        self.has_answer = true;
+        self.output.expect(&self.digests);
+        let total = answer.version.total();
+        let is_whole = answer.extent == Extent::Whole;
+        if is_whole || answer.version.validator().is_none() {
+            // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
+            self.schedule.set_only(self.paths[at].id, is_whole.then_some(id));
+            if is_whole && let Some(asked) = self.paths[at].asked.get_mut(&id) {
+                asked.end = None;
+            }
+        }
+        match total {
+            Some(total) => self.schedule.set_total_bytes(total),
+            None if is_whole => {}
+            None => return Err(wrong(Unusable::NoContentRange)),
+        }
+        if let Some(encoding) = answer.version.encoding() {
+            progress(Progress::Notice(format!("the server sends it as {encoding}, and so it is stored")));
+        }
+        self.version = Some(answer.version);
+        self.overrule(progress)?;
+        let present_bytes = self.schedule.received().len_bytes();
+        progress(Progress::Begun { present_bytes, total_bytes: total });
+        self.is_saved = false;
+        Ok(None)
+    }
+
+    /// A path's answer does not fit to the others'. If all paths have such ones, the file has changed; else that path has another server, or
+    /// something on its way that answers for it.
+    fn handle_other(
+        &mut self,
+        at: usize,
+        error: DownloadError,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        if !self.has_answer {
+            return self.changed(error, progress);
+        }
+        self.paths[at].is_other = true;
+        let can_say_better =
+            |path: &Path| !path.is_other && path.was_connected && path.failures < MOST_FAILURES;
+        if self.paths.iter().any(can_say_better) {
+            self.give_up(at, error.to_string(), progress)?;
+            return Ok(None);
+        }
+        Err(error)
+    }
+
+    /// The answers are of another version than what is there. If nothing of this attempt is, it begins anew.
+    fn changed(
+        &mut self,
+        error: DownloadError,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<Option<Ended>, DownloadError> {
+        let Output::File(file) = &self.output else { return Err(error) };
+        let is_left = !self.has_answer && self.schedule.received().len_bytes() > 0;
+        // What is there is of no use to the next attempt either.
+        file.clear().map_err(|cause| unwritten(file, cause))?;
+        self.is_saved = true;
+        self.version = None;
+        if !is_left {
+            return Err(error);
+        }
+        progress(Progress::Notice(
+            "the file on the server is not the one of which a part is there; from the beginning".into(),
+        ));
+        self.forget(Duration::ZERO);
+        Ok(None)
+    }
+
+    fn redirection(&self, head: &Head) -> Result<Url, DownloadError> {
+        let wrong = |problem: String| DownloadError::Redirect { url: self.shown_url(), problem };
+        let location = head
+            .fields
+            .text("location")
+            .ok_or_else(|| wrong("the server sends elsewhere, and doesn't say where".into()))?;
+        let url = self
+            .url
+            .join(location)
+            .map_err(|error| wrong(format!("the server sends to {location:?}: {error}")))?;
+        match (self.url.scheme(), url.scheme()) {
+            ("https", "http") => Err(wrong(format!("the server sends from https to {}", without_user(&url)))),
+            (_, "http" | "https") if url.has_host() => Ok(url),
+            _ => Err(wrong(format!("the server sends to {}; expected http or https", without_user(&url)))),
+        }
+    }
+
+    fn note_digests(&mut self, told: &[Digest]) -> Result<(), DownloadError> {
+        if !self.options.verifies {
+            return Ok(());
+        }
+        for digest in told {
+            match self.digests.iter().find(|known| known.algorithm == digest.algorithm) {
+                Some(known) if known.value != digest.value => {
+                    let (url, algorithm) = (self.shown_url(), digest.algorithm);
+                    return Err(DownloadError::TwoDigests { url, algorithm });
+                }
+                Some(_) => {}
+                None => self.digests.push(digest.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn handle_data(
+        &mut self,
+        at: usize,
+        id: RequestId,
+        bytes: Bytes,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), DownloadError> {
+        let now = self.now();
+        let count = bytes.len() as u64;
+        let path = &mut self.paths[at];
+        let Some(asked) = path.asked.get_mut(&id) else { return Ok(()) };
+        // Without an answer that can be used, it is the text of a redirection or the like.
+        if !self.has_answer {
+            return Ok(());
+        }
+        asked.came_bytes += count;
+        let asked = *asked;
+        let came_end = asked.start + asked.came_bytes;
+        if self.end_of(asked).is_some_and(|end| came_end > end) {
+            return self.give_up(at, "the server sent more than it had said".into(), progress);
+        }
+        // What can't be written does not count as there: no later attempt would fetch it.
+        self.output.write(came_end - count..came_end, bytes).await?;
+        let path = &mut self.paths[at];
+        let before = self.schedule.received().len_bytes();
+        let Some(came) = self.schedule.handle_bytes(now, path.id, id, count) else { return Ok(()) };
+        let new = self.schedule.received().len_bytes() - before;
+        if came.rest == Rest::Superfluous {
+            path.renew(Duration::ZERO);
+        }
+        path.bytes += new;
+        self.is_saved = false;
+        self.last_progress = time::Instant::now();
+        self.history.note(now, came.range);
+        progress(Progress::Bytes { path: at, bytes: new });
+        if let Some(rate) = self.options.most_rate {
+            let received = self.paths.iter().map(|path| path.bytes).sum::<u64>();
+            let due = self.began + Duration::from_secs_f64(received as f64 / rate.max(1) as f64);
+            self.paused_until = Some(due);
+            // A pause is no silence.
+            self.last_progress = due;
+        }
+        Ok(())
+    }
+
+    /// Where an answer ends, if that is known: at the end of the file even if more was asked for.
+    pub(super) fn end_of(&self, asked: Asked) -> Option<u64> {
+        [asked.end, self.schedule.total_bytes()].into_iter().flatten().min()
+    }
+}

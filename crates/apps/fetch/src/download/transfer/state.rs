@@ -1,0 +1,197 @@
+//! What is known of a file under way.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use polypath_units::Instant;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time;
+use url::Url;
+
+use crate::answer::{AskedRange, Digest, Version};
+use crate::download::error::DownloadError;
+use crate::download::options::{Done, Options};
+use crate::download::output::{Ordered, Output, Target, unwritten};
+use crate::download::part_file::PartFile;
+use crate::download::path::Command;
+use crate::download::verdicts::Verdicts;
+use crate::net::without_user;
+use crate::playback::History;
+use crate::schedule::{PathId, RequestId, Schedule, Sizing};
+
+/// How [`Transfer::run`] ended.
+pub(in crate::download) enum Ended {
+    Complete,
+    Redirected(Url),
+}
+
+/// One file under way.
+pub(in crate::download) struct Transfer<'o> {
+    pub(super) options: &'o Options,
+    /// What was asked for at first: an earlier attempt is known by it.
+    pub(super) original: Url,
+    pub(super) url: Url,
+    pub(super) output: Output,
+    pub(super) sizing: Sizing,
+    pub(super) schedule: Schedule,
+    /// Of which the bytes are that are there.
+    pub(super) version: Option<Version>,
+    pub(super) has_answer: bool,
+    pub(super) digests: Vec<Digest>,
+    pub(super) paths: Vec<Path>,
+    pub(super) began: time::Instant,
+    pub(super) last_progress: time::Instant,
+    pub(super) history: History,
+    pub(super) is_saved: bool,
+    pub(super) rounds: u32,
+    /// How often an answer without ranges was broken off.
+    pub(super) restarts: u32,
+    pub(super) verdicts: Verdicts,
+    /// Nothing more is taken until then, for a rate that is not to be passed.
+    pub(super) paused_until: Option<time::Instant>,
+}
+
+/// A path of it.
+pub(super) struct Path {
+    pub(super) id: PathId,
+    pub(super) name: String,
+    pub(super) commands: mpsc::UnboundedSender<Command>,
+    pub(super) task: JoinHandle<()>,
+    /// The number of its connection, if it has one.
+    pub(super) connection: Option<u64>,
+    pub(super) asked: HashMap<RequestId, Asked>,
+    pub(super) failures: u32,
+    pub(super) attempts: u32,
+    pub(super) was_connected: bool,
+    pub(super) cause: Option<String>,
+    pub(super) bytes: u64,
+    /// Its last answer was of another version than the others'.
+    pub(super) is_other: bool,
+}
+
+impl Path {
+    /// Gives up the connection, if there is one, for another after a pause.
+    pub(super) fn renew(&mut self, pause: Duration) {
+        self.asked.clear();
+        if let Some(connection) = self.connection.take() {
+            // A path that is gone says so.
+            let _ = self.commands.send(Command::Renew { connection, pause });
+        }
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) start: u64,
+    pub(super) end: Option<u64>,
+    pub(super) came_bytes: u64,
+}
+
+impl Asked {
+    pub(super) fn range(self) -> AskedRange {
+        AskedRange { first: self.start, last: self.end.map(|end| end - 1) }
+    }
+}
+
+impl<'o> Transfer<'o> {
+    pub(in crate::download) fn new(
+        url: Url,
+        options: &'o Options,
+        target: Target,
+    ) -> Result<Self, DownloadError> {
+        let (output, left, best) = match target {
+            Target::File { place, resume } => {
+                let opened = PartFile::open(&place, without_user(&url).as_str(), resume);
+                let (file, left) = opened.map_err(|cause| DownloadError::Write { place, cause })?;
+                (Output::File(file), left, Sizing::for_files())
+            }
+            Target::Stream(to) => (Output::Stream(Ordered::new(to)), Default::default(), Sizing::in_order()),
+        };
+        let mut left = left;
+        // One byte at least comes anew, and says of which version it is.
+        if let Some(total) = left.version.as_ref().and_then(Version::total)
+            && left.ranges.len_bytes() == total
+        {
+            left.ranges.remove(total.saturating_sub(1)..total);
+        }
+        let sizing = options.sizing.clone().unwrap_or(best);
+        let now = time::Instant::now();
+        Ok(Self {
+            options,
+            original: url.clone(),
+            url,
+            output,
+            schedule: Schedule::new(sizing.clone(), left.ranges),
+            sizing,
+            version: left.version,
+            has_answer: false,
+            digests: options.digests.clone(),
+            paths: Vec::new(),
+            began: now,
+            last_progress: now,
+            history: History::new(Instant::ZERO),
+            is_saved: true,
+            rounds: 0,
+            restarts: 0,
+            verdicts: Verdicts::default(),
+            paused_until: None,
+        })
+    }
+
+    /// Where it is asked for now, for messages.
+    pub(in crate::download) fn shown_url(&self) -> Url {
+        without_user(&self.url)
+    }
+
+    /// The same file from elsewhere.
+    pub(in crate::download) fn redirected(mut self, url: Url) -> Self {
+        self.schedule = Schedule::new(self.sizing.clone(), self.schedule.received().clone());
+        self.paths.clear();
+        self.verdicts = Verdicts::default();
+        self.url = url;
+        self
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// An empty part is of no use to anybody.
+    pub(in crate::download) fn discard_empty(&self) {
+        if let Output::File(file) = &self.output
+            && self.schedule.received().len_bytes() == 0
+        {
+            // What it failed for is said already.
+            let _ = file.remove();
+        }
+    }
+
+    /// Writes down what is there.
+    pub(super) fn save(&mut self) -> Result<(), DownloadError> {
+        if let (Output::File(file), Some(version), false) = (&self.output, &self.version, self.is_saved)
+            && version.validator().is_some()
+            && self.schedule.only().is_none()
+        {
+            file.save(without_user(&self.original).as_str(), version, self.schedule.received())
+                .map_err(|cause| unwritten(file, cause))?;
+            self.is_saved = true;
+        }
+        Ok(())
+    }
+
+    pub(in crate::download) async fn finish(self) -> Result<Done, DownloadError> {
+        let total_bytes = self.schedule.total_bytes().unwrap_or(0);
+        let path_bytes = self.paths.iter().map(|path| path.bytes).collect();
+        drop(self.paths);
+        self.output.finish(total_bytes, &self.digests).await?;
+        Ok(Done { total_bytes, path_bytes, url: self.url, compared: self.digests, history: self.history })
+    }
+}
