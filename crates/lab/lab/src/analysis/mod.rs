@@ -175,13 +175,13 @@ impl<'a> Analysis<'a> {
 
     fn finding(&self, claim: &'a Claim) -> Finding<'a> {
         let metric = self.experiment.metrics[claim.metric];
-        let points = match claim.points.as_slice() {
+        let points: Vec<usize> = match claim.points.as_slice() {
             [] => (0..self.experiment.points.len()).collect(),
-            points => points.to_vec(),
+            // One that was left out has no runs.
+            points => points.iter().copied().flatten().collect(),
         };
         let measured = claim.variant.and_then(|variant| {
-            let points = points.iter().filter(|point| **point < self.experiment.points.len());
-            let values = points.flat_map(|point| {
+            let values = points.iter().flat_map(|point| {
                 let sets = self.sets(claim.metric, variant, *point).iter().enumerate();
                 sets.filter(|(set, _)| claim.set.is_none_or(|wanted| wanted == *set)).map(|(_, value)| *value)
             });

@@ -115,10 +115,16 @@ fn claim(
         }
         Some(label) => {
             let labels = experiment.points.iter().map(|point| point.label.as_str());
-            let here: Vec<usize> =
-                (0..).zip(labels).filter(|(_, known)| *known == label).map(|(point, _)| point).collect();
+            let here: Vec<Option<usize>> = (0..)
+                .zip(labels)
+                .filter(|(_, known)| *known == label)
+                .map(|(point, _)| Some(point))
+                .collect();
             match here.is_empty() {
-                true => vec![left_out(source, &format!("{key}.at"), label, sweeps)?],
+                true => {
+                    check_left_out(source, &format!("{key}.at"), label, sweeps)?;
+                    vec![None]
+                }
                 false => here,
             }
         }
@@ -138,11 +144,11 @@ fn claim(
 ///
 /// # Errors
 /// That the whole has no such point, either.
-fn left_out(source: Source<'_>, key: &str, label: &str, sweeps: &[Values]) -> Result<usize, FileError> {
+fn check_left_out(source: Source<'_>, key: &str, label: &str, sweeps: &[Values]) -> Result<(), FileError> {
     let all = points(sweeps, None);
     let mut labels = all.iter().map(|point| point.label.as_str());
     match labels.clone().any(|known| known == label) {
-        true => Ok(Claim::LEFT_OUT),
+        true => Ok(()),
         false => Err(source.unknown(key, "value of the sweep", label, &mut labels)),
     }
 }

@@ -221,9 +221,8 @@ pub struct Claim {
     pub metric: usize,
     /// Which statistic of it.
     pub(crate) statistic: Statistic,
-    /// Which points of the sweep, by number; all if empty. One that the short form leaves out is null in JSON.
-    #[serde(serialize_with = "without_left_out")]
-    pub points: Vec<usize>,
+    /// Which points of the sweep, by number; all if empty. One that the short form leaves out has none.
+    pub points: Vec<Option<usize>>,
     /// Which set, by number; all if none.
     pub set: Option<usize>,
     /// The published number.
@@ -307,10 +306,6 @@ impl Experiment {
     }
 }
 
-fn without_left_out<S: serde::Serializer>(points: &[usize], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(points.iter().map(|point| Some(point).filter(|point| **point != Claim::LEFT_OUT)))
-}
-
 impl Form {
     /// In words.
     #[must_use]
@@ -323,9 +318,6 @@ impl Form {
 }
 
 impl Claim {
-    /// In place of the number of a point that this form does not have.
-    pub(crate) const LEFT_OUT: usize = usize::MAX;
-
     /// A document says so.
     #[must_use]
     pub const fn is_published(&self) -> bool {

@@ -377,7 +377,7 @@ fn a_claim_is_about_a_point_that_is_there() {
         assert_eq!(error, format!("small.toml:46: {told}"));
         assert_eq!(swept(form, sweep, &at("2%")).unwrap().claims[1].points.len(), 1);
     }
-    assert_eq!(swept(Form::Full, sweep, &at("1%")).unwrap().claims[1].points, [1]);
+    assert_eq!(swept(Form::Full, sweep, &at("1%")).unwrap().claims[1].points, [Some(1)]);
     // The short form has the first and the last.
     let short = swept(Form::Reduced, sweep, &at("1%")).unwrap();
     assert_eq!(serde_json::to_value(&short.claims[1]).unwrap()["points"], serde_json::json!([null]));
