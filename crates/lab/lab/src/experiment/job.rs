@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
 use crate::run::{
-    Observation, Outcome, PathSet, Variant, Watch, Workload, observe_set, run_ring, run_timeline,
+    Observation, Outcome, PathSet, PathSpec, Variant, Watch, Workload, observe_set, run_ring, run_timeline,
 };
 
 /// Which run of an experiment: indices of its parts.
@@ -123,6 +123,30 @@ impl Job {
     /// About how much work it is: bytes that are sent.
     #[must_use]
     pub fn cost(&self) -> u64 {
+        // A run has a cost of its own, too.
+        100_000 + self.payload_bytes()
+    }
+
+    /// About how many packets of data it sends: none has the end of one message and the begin of another.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        let packets = |bytes: u64| bytes.div_ceil(PathSpec::PAYLOAD_BYTES);
+        match self.workload {
+            Workload::Bulk { .. } | Workload::Transfer { .. } | Workload::Blocks { rate: None, .. } => {
+                packets(self.payload_bytes())
+            }
+            Workload::Blocks { block_bytes, rate: Some(_), .. } => {
+                self.payload_bytes().div_ceil(block_bytes.max(1)) * packets(block_bytes)
+            }
+            Workload::Requests { request_bytes, response_bytes, count, .. } => {
+                count * (packets(request_bytes) + packets(response_bytes))
+            }
+        }
+    }
+
+    /// What is sent, as if paths that may be full are full all the time.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
         let used = match self.variant.kind {
             crate::run::VariantKind::Multipath => self.set.paths.as_slice(),
             crate::run::VariantKind::SinglePath => {
@@ -130,18 +154,16 @@ impl Job {
                 &self.set.paths[path..=path]
             }
         };
-        // A run has a cost of its own, too.
-        100_000
-            + match self.workload {
-                Workload::Bulk { duration } | Workload::Blocks { rate: None, duration, .. } => {
-                    used.iter().map(|path| path.rate.bytes_in(duration)).sum()
-                }
-                Workload::Transfer { bytes, .. } => bytes,
-                Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
-                Workload::Requests { request_bytes, response_bytes, count, .. } => {
-                    (request_bytes + response_bytes) * count
-                }
+        match self.workload {
+            Workload::Bulk { duration } | Workload::Blocks { rate: None, duration, .. } => {
+                used.iter().map(|path| path.rate.bytes_in(duration)).sum()
             }
+            Workload::Transfer { bytes, .. } => bytes,
+            Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
+            Workload::Requests { request_bytes, response_bytes, count, .. } => {
+                (request_bytes + response_bytes) * count
+            }
+        }
     }
 }
 

@@ -542,3 +542,27 @@ fn blocks_without_a_rate_and_fixed_buffers_are_read() {
     let message = "small.toml:19: traffic.rate: \"fast\" has no number; expected a rate such as \"40mbit\"";
     assert!(found.starts_with(message) && found.ends_with("or \"unlimited\""), "{found}");
 }
+
+#[test]
+fn small_messages_are_packets_of_their_own() {
+    for (traffic, bytes, packets) in [
+        // 1 Mbit/s of blocks of 100 bytes.
+        ("kind = \"blocks\"\nblock = \"100B\"\nrate = \"1mbit\"\nduration = \"10s\"", 1_250_000, 12_500),
+        // Two packets each.
+        ("kind = \"blocks\"\nblock = \"2000B\"\nrate = \"1mbit\"\nduration = \"10s\"", 1_250_000, 1_250),
+        (
+            "kind = \"requests\"\nrequest = \"200B\"\nresponse = \"3000B\"\ncount = 1000\ntimeout = \"60s\"",
+            3_200_000,
+            4_000,
+        ),
+        ("kind = \"transfer\"\nbytes = \"1448KB\"", 1_448_000, 1_000),
+    ] {
+        let text = SMALL.replace("kind = \"bulk\"\nduration = \"10s\"", traffic);
+        let text = text
+            .replace("\"aggregation-benefit\", \"goodput\"", "\"goodput\"")
+            .replace("duration = \"5s\"", "");
+        let experiment = Experiment::parse("small.toml", &text, Form::Full, &Policies::default()).unwrap();
+        let job = experiment.job(0);
+        assert_eq!((job.payload_bytes(), job.packets()), (bytes, packets), "{traffic}");
+    }
+}

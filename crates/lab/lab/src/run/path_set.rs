@@ -76,7 +76,7 @@ impl PathSpec {
 
     const PACKET_BYTES: u64 = 1500;
     /// A full segment's payload with timestamps, over IPv4.
-    const PAYLOAD_BYTES: u64 = 1448;
+    pub(crate) const PAYLOAD_BYTES: u64 = 1448;
 
     /// The most goodput that plain TCP can have here: the payload's share of full-sized packets.
     #[must_use]
