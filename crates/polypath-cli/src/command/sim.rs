@@ -85,17 +85,22 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let chosen = arguments.report.clone().or(outputs.report.take());
     let json_to = outputs.json.clone();
     let outputs = scenario.outputs();
-    for (option, path) in [
-        ("--json-file", &json_to),
-        ("--qlog", &outputs.qlog),
-        ("--pcap", &outputs.pcap),
+    let source = |given: &Option<PathBuf>, option, key| if given.is_some() { option } else { key };
+    let report_source = match chosen {
+        Some(_) => source(&arguments.report, "--report", "output.report"),
+        None => "the report, without --report",
+    };
+    for (source, path) in [
+        (source(&arguments.json_file, "--json-file", "output.json"), &json_to),
+        (source(&arguments.qlog, "--qlog", "output.qlog"), &outputs.qlog),
+        (source(&arguments.pcap, "--pcap", "output.pcap"), &outputs.pcap),
         ("output.trace", &outputs.trace),
-        ("--report", &Some(chosen.clone().unwrap_or_else(beside))),
+        (report_source, &Some(chosen.clone().unwrap_or_else(beside))),
     ] {
         if path.as_ref().is_some_and(|path| is_same_file(path, &arguments.file)) {
             let file = arguments.file.display();
             let message =
-                format!("{option}: {file} is the scenario, and would be lost; expected another file");
+                format!("{source}: {file} is the scenario, and would be lost; expected another file");
             return Err(Failure::Input(message));
         }
     }
@@ -300,6 +305,50 @@ fn charts(streams: &[(String, &ConnectionResult, &StreamResult)]) -> Vec<Chart> 
 #[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_result_that_would_go_over_the_scenario_is_refused_by_what_names_it() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/wifi-lte.toml");
+        let example = std::fs::read_to_string(example).expect("the example");
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("scenario.html");
+        let name = file.to_str().expect("a name").to_string();
+        let none = dir.path().join("none").display().to_string();
+        let elsewhere = ["--report", &none];
+        let own = |key: &str| format!("[output]\n{key} = {name:?}\n");
+        for (output, options, source) in [
+            (String::new(), vec![], "the report, without --report"),
+            (String::new(), vec!["--report", &name], "--report"),
+            (own("report"), vec![], "output.report"),
+            (own("qlog"), elsewhere.to_vec(), "output.qlog"),
+            (own("pcap"), elsewhere.to_vec(), "output.pcap"),
+            (own("json"), elsewhere.to_vec(), "output.json"),
+            (own("trace"), elsewhere.to_vec(), "output.trace"),
+            (own("qlog"), [&elsewhere[..], &["--qlog", &name]].concat(), "--qlog"),
+            (String::new(), [&elsewhere[..], &["--pcap", &name]].concat(), "--pcap"),
+            (String::new(), [&elsewhere[..], &["--json-file", &name]].concat(), "--json-file"),
+        ] {
+            let text = format!("{example}\n{output}");
+            std::fs::write(&file, &text).expect("a scenario");
+            let line = [&["sim", &name], &options[..]].concat();
+            let line = <Line as clap::Parser>::try_parse_from(line).expect("a line");
+            let told = match run(&line.arguments, &Policies::default()) {
+                Err(Failure::Input(told)) => told,
+                other => panic!("{source}: {other:?}"),
+            };
+            assert_eq!(
+                told,
+                format!("{source}: {name} is the scenario, and would be lost; expected another file")
+            );
+            assert_eq!(std::fs::read_to_string(&file).expect("a scenario"), text);
+        }
+    }
 
     #[test]
     fn a_file_is_the_same_by_another_name() {
