@@ -115,6 +115,8 @@ impl Begun {
         let links = interfaces::links().ok();
         let is_absent = |name: &&String| links.as_ref().is_some_and(|links| !links.contains(*name));
         let absent = named.filter(is_absent).cloned().collect();
+        let seen = self.watch.as_ref().map(Watch::seen);
+        let has_copies = sends_copies(engine) || seen.as_ref().is_some_and(Seen::has_copies);
         let circumstances = Circumstances {
             is_plain_tcp,
             is_kernel,
@@ -124,9 +126,9 @@ impl Begun {
             peer: self.peer,
             place: self.place.clone(),
             asked: self.asked.clone(),
-            seen: self.watch.as_ref().map(Watch::seen),
+            seen,
             has_say: self.has_say,
-            has_copies: sends_copies(engine),
+            has_copies,
         };
         Shares::of(&engine.tally().since(&self.before), name, &circumstances)
     }
@@ -160,7 +162,7 @@ impl Begun {
     }
 }
 
-/// By its scheduler now. What the peer's does, nobody tells.
+/// By its scheduler now. Of the peer's, what arrives tells.
 fn sends_copies(engine: &Engine) -> bool {
     matches!(engine, Engine::Stack(stack) if stack.connection_config().scheduler.name() == "redundant")
 }

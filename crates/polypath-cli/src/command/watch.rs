@@ -1,5 +1,6 @@
 //! What becomes of paths while a command transfers something: which of them carry, which were lost, which never came to be.
 
+mod copies;
 mod links;
 mod seen;
 
@@ -113,12 +114,14 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, asked: &A
                 let back = running.map_or(Vec::new(), |running| seen.handle_links(&running));
                 back.iter().for_each(|line| telling.tell(line));
                 let Some(stack) = stack else { continue };
-                seen.note_joining(stack);
+                let connections = stack.connections();
+                seen.note_joining(stack, &connections);
+                seen.note_arrived(&connections);
                 let used = |own| stack.budget_used_bytes(own).unwrap_or(0);
                 let has_others = stack.known_paths().iter().any(|path| !path.is_withheld);
                 let lines = seen.note_budgets(asked, used, has_others);
                 // Nothing will come, for those either that were opened since.
-                if seen.is_all_spent(asked) && !stack.connections().is_empty() {
+                if seen.is_all_spent(asked) && !connections.is_empty() {
                     stack.abort_connections();
                 }
                 let carrying = seen.carrying(stack);

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::net::IpAddr;
 
-use polypath_mptcp::{ConnectionId, Event, SubflowError, SubflowInfo};
+use polypath_mptcp::{ConnectionId, ConnectionInfo, Event, SubflowError, SubflowInfo};
 use polypath_stack::{Stack, Tally};
 use polypath_wire::FourTuple;
 
+use super::copies::{Arrived, Copies};
 use super::links::Links;
 use crate::command::interfaces::{Asked, Budget};
 use crate::command::words::amount;
@@ -46,6 +47,7 @@ pub(in crate::command) struct Seen {
     /// Interfaces whose budget is used up, which was told.
     spent: BTreeSet<String>,
     links: Links,
+    copies: Copies,
 }
 
 /// An interface whose end is to be told at the next look but one.
@@ -92,7 +94,9 @@ impl Seen {
     pub(super) fn handle_event(&mut self, stack: &Stack, id: ConnectionId, event: &Event) -> Option<String> {
         match event {
             Event::Connected | Event::Accepted { .. } => {
-                let subflows = stack.connection(id)?.subflows;
+                let info = stack.connection(id)?;
+                self.copies.look(id, Arrived::by(&info));
+                let subflows = info.subflows;
                 let mut line = None;
                 for FourTuple { local, remote } in subflows.iter().map(|subflow| subflow.tuple) {
                     let name = self.name(stack, local.addr);
@@ -159,8 +163,8 @@ impl Seen {
         names.into_iter().filter(|name| !self.links.is_down(name)).collect()
     }
 
-    pub(super) fn note_joining(&mut self, stack: &Stack) {
-        for (_, info) in stack.connections() {
+    pub(super) fn note_joining(&mut self, stack: &Stack, connections: &[(ConnectionId, ConnectionInfo)]) {
+        for (_, info) in connections {
             for subflow in info.subflows.iter().filter(|subflow| !subflow.established) {
                 let name = self.name(stack, subflow.tuple.local.addr);
                 self.joining.insert(name);
@@ -328,6 +332,17 @@ impl Seen {
         }
         let most = addresses.iter().filter_map(|own| self.busy_by_address.get(own)).max();
         self.busy < LEAST_LOOKS || f64::from(most.copied().unwrap_or(0)) >= WHOLE * f64::from(self.busy)
+    }
+
+    /// The peer sends over one path what it sends over others, so that bytes on the paths are clearly more than what arrives.
+    pub(in crate::command) fn has_copies(&self) -> bool {
+        self.copies.are_there()
+    }
+
+    /// Takes note of what has arrived on connections.
+    pub(super) fn note_arrived(&mut self, connections: &[(ConnectionId, ConnectionInfo)]) {
+        connections.iter().for_each(|(id, info)| self.copies.look(*id, Arrived::by(info)));
+        self.copies.keep(connections.iter().map(|(id, _)| *id));
     }
 
     /// Which interface has no subflow, and why.
