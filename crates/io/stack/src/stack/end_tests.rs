@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use polypath_mptcp::path_manager::LocalEndpoint;
-use polypath_mptcp::{ConnectionConfig, HostConfig};
+use polypath_mptcp::{ConnectionConfig, Host, HostConfig};
 use polypath_wire::Packet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -85,6 +85,12 @@ fn acknowledged_bytes(stack: &Stack) -> u64 {
     stack.shared.peek(|state| state.host.acknowledged_bytes())
 }
 
+async fn until_none(stack: &Stack, count: impl Fn(&Host) -> usize) {
+    while stack.shared.peek(|state| count(&state.host)) > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// The time is virtual, and stands still while the stacks have something to do.
 #[tokio::test(start_paused = true)]
 async fn a_slow_peer_gets_all_of_a_stream_that_was_let_go() {
@@ -103,15 +109,18 @@ async fn a_slow_peer_gets_all_of_a_stream_that_was_let_go() {
             tokio::time::sleep(Duration::from_secs(2)).await;
             let before = acknowledged_bytes(&observer);
             received += far.read_exact(&mut chunk).await?;
-            while acknowledged_bytes(&observer) == before && LEN - received > 2 * TAKEN {
+            let is_under_way = || observer.shared.peek(|state| state.host.undelivered_count()) > 0;
+            while acknowledged_bytes(&observer) == before && LEN - received > 2 * TAKEN && is_under_way() {
                 tokio::task::yield_now().await;
             }
         }
         // The end comes in order.
         assert_eq!(far.read(&mut chunk).await?, 0);
+        drop(far);
+        until_none(&observer, Host::unsettled_count).await;
         Ok::<_, io::Error>(received)
     });
-    let is_delivered = client.finish(Duration::from_secs(5), Duration::from_secs(3600)).await;
+    let is_delivered = client.finish(Duration::from_secs(5), Duration::from_secs(5)).await;
     assert_eq!(reading.await.expect("a task").expect("no reset"), LEN);
     assert!(is_delivered && start.elapsed() > Duration::from_secs(11));
 }
@@ -122,9 +131,7 @@ async fn a_drain_does_not_wait_for_what_a_stack_that_has_ended_had_half_closed()
     let (mut near, mut far) = pair(&client, &server).await;
     near.shutdown().await.expect("ends its half");
     assert_eq!(far.read(&mut [0; 8]).await.expect("reads"), 0, "the end has come");
-    while client.shared.peek(|state| state.host.undelivered_count()) > 0 {
-        tokio::task::yield_now().await;
-    }
+    until_none(&client, Host::undelivered_count).await;
     client.shared.end(StackEnded::Runtime);
     let drained = client.drain(Duration::MAX);
     let drained = tokio::time::timeout(Duration::from_secs(20), drained).await;
