@@ -19,8 +19,11 @@ async fn main() -> std::io::Result<()> {
         eprintln!("usage: client ADDRESS:PORT [UDP-PORT]");
         std::process::exit(2);
     };
-    let options = UdpOptions { port: udp_port, ..UdpOptions::default() };
-    let stack = Stack::udp(&Namespace::current()?, &options)?;
+    let here = Namespace::current()?;
+    let mut options = UdpOptions { port: udp_port, ..UdpOptions::default() };
+    // Without this there is one path: wherever the system's routes lead.
+    options.use_uplinks(&here)?;
+    let stack = Stack::udp(&here, &options)?;
     let mut stream = stack.connect(server, &ConnectOptions::default()).await?;
     let mut buffer = vec![0; 64 * 1024];
     let mut total = 0;

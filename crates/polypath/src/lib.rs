@@ -1,5 +1,21 @@
 //! Multipath TCP in user space: one connection, many paths.
 //!
+//! This crate has all of the others that a program needs, each as a module. Examples in the documentation of an item name its own crate: of
+//! `polypath_mptcp::Host`, this is [`polypath::mptcp::Host`](mptcp::Host).
+//!
+//! | crate in examples | module here |
+//! |---|---|
+//! | `polypath_mptcp` | [`mptcp`]: the protocol, schedulers, path managers |
+//! | `polypath_tcp` | [`tcp`]: one subflow |
+//! | `polypath_congestion` | [`congestion`] |
+//! | `polypath_wire` | [`wire`]: packets |
+//! | `polypath_units` | [`units`]: time, rates |
+//! | `polypath_link` | [`link`]: what happens to packets between hosts |
+//! | `polypath_stack` | [`stack`]: sockets; `polypath_stack::udp` is [`udp`], too |
+//! | `polypath_config` | [`Policies`] and [`PolicyKind`] |
+//! | `polypath_system` | [`Namespace`] |
+//! | `polypath_netsetup` | `uplinks` |
+//!
 //! An [`Engine`] carries connections: it has [`Engine::connect`] and [`Engine::listen`], and its streams have tokio's traits. A program that is
 //! written against it leaves the choice of the engine to whoever starts it. A program that needs one kind only takes that kind, such as
 //! [`Stack`] in the example below, with methods of the same names.
@@ -18,7 +34,9 @@
 //! # #[tokio::main]
 //! # async fn main() -> std::io::Result<()> {
 //! let here = Namespace::current()?;
-//! let (client, server) = (UdpOptions::default(), UdpOptions::server());
+//! let (mut client, server) = (UdpOptions::default(), UdpOptions::server());
+//! // Without this there is one path: wherever the system's routes lead.
+//! client.use_uplinks(&here)?;
 //! # let (client, server) = (UdpOptions { port: 6901, ..client }, UdpOptions { port: 6901, ..server });
 //! let listener = Stack::udp(&here, &server)?.listen(([0, 0, 0, 0], 80).into())?;
 //! tokio::spawn(async move {

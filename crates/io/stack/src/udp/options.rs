@@ -29,7 +29,7 @@ pub struct UdpPath {
 /// Choices for a stack over UDP.
 #[derive(Clone, Debug)]
 pub struct UdpOptions {
-    /// The paths from which connections are opened.
+    /// The paths from which connections are opened. Default: one, wherever the system's routes lead; [`UdpOptions::use_uplinks`] has all.
     pub paths: Vec<UdpPath>,
     /// Be reached by others, at `port`.
     pub is_reachable: bool,
