@@ -13,7 +13,8 @@ use polypath_stack::stack::{Stack, Underlay, default_connection};
 use polypath_system::tun::{Tun, TunConfig, TunError};
 use polypath_system::{Namespace, Netlink};
 
-use crate::{DetachedGuardian, NetworkSetup, PathPlan, SetupError, SetupOptions, Watch};
+use crate::{DetachedGuardian, NetworkSetup, PathPlan, SetupError, Watch};
+pub use crate::{GuardianCommand, SetupOptions, guard};
 
 /// Choices for a stack on the uplinks.
 #[derive(Clone, Debug)]
@@ -56,7 +57,27 @@ pub enum UplinkError {
     Io(#[from] io::Error),
 }
 
-/// A stack on the uplinks of `namespace`. The network is as it was when the stack has ended.
+/// A stack on the uplinks of `namespace`. The network is as it was when the stack has ended. Where the process is killed, that takes a
+/// guardian, which [`SetupOptions::guardian`] names: by default there is none, and the next start puts the network back. A program may
+/// be its own guardian:
+///
+/// ```
+/// use polypath_netsetup::uplinks::{GuardianCommand, UplinkOptions, guard};
+///
+/// fn main() -> std::io::Result<()> {
+///     let words: Vec<String> = std::env::args().collect();
+///     if let [_, mark, directory, parent] = &words[..]
+///         && mark == "guardian"
+///     {
+///         return guard(directory.as_ref(), parent.parse().map_err(std::io::Error::other)?);
+///     }
+///     let mut options = UplinkOptions::default();
+///     let arguments = vec!["guardian".into()];
+///     options.setup.guardian = Some(GuardianCommand { program: "/proc/self/exe".into(), arguments });
+///     // And so on: `uplinks::open` with these options.
+///     Ok(())
+/// }
+/// ```
 ///
 /// Must be called within a tokio runtime.
 pub fn open(namespace: &Namespace, options: UplinkOptions) -> Result<Stack, UplinkError> {
