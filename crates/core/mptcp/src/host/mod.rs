@@ -316,6 +316,9 @@ impl Host {
     // ---- output
 
     /// The next packet to send; call until `None`. Connections take turns.
+    ///
+    /// It may be an aggregate of several segments, as network cards split them
+    /// ([`Segment::segment_size`](polypath_wire::Segment::segment_size)). [`polypath_tcp::Config::max_aggregate_bytes`] has how large it may be.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if let Some(packet) = self.core.poll_reply() {

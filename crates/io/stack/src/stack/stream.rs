@@ -65,7 +65,8 @@ impl StackStream {
         self.first
     }
 
-    /// This end of the first subflow.
+    /// This end of the first subflow, as the stack knows it: over UDP, a client's is an address of the stack's own, which begins with `fd70:`.
+    /// [`Stack::seen_at`] and `Stream::local_addr` of an engine have the network's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let local = self.first.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?.local;
         Ok(SocketAddr::new(local.addr.to_canonical(), local.port))
