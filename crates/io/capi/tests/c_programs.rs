@@ -184,6 +184,14 @@ fn over_udp(is_unprivileged: bool) {
     }
     let (client, server) = talk(&bulk, &["client", "ADDR", "PORT", "20000000"]);
     assert_eq!((&*client, &*server), ("bytes=20000000 busy=1", "echoed"));
+    let mut open = Command::new(&scarce);
+    open.arg("open").env("ENGINE", "engine=udp").env("POLYPATH_RUNTIME_DIR", folder.path());
+    let opened = open.output().expect("the program");
+    assert!(
+        opened.status.success() && opened.stdout == b"done\n",
+        "{}",
+        String::from_utf8_lossy(&opened.stderr)
+    );
     for (program, words) in [
         (&trouble, &["client", "ADDR", "PORT", "1", "127.0.0.1"][..]),
         (&scarce, &["client", "ADDR", "PORT"]),

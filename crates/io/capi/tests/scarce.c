@@ -1,10 +1,44 @@
-/* "client ADDR PORT": connects until descriptors run out, which must be told at once, then once more when some are free;
+/* "open": an engine is opened with each number of descriptors that are free;
+ * "client ADDR PORT": connects until descriptors run out, which must be told at once, then once more when some are free;
  * "serve ADDR": waits for the end of one connection. ENGINE says which engine. */
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "program.h"
 
+/* With so many descriptors, it is opened or there are too few, and no signal ends the program. */
+static int opens_with(const char *settings, int descriptors) {
+  pid_t child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    struct rlimit limit;
+    EXPECT(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = descriptors;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    polypath_engine *engine = polypath_open(settings);
+    EXPECT(engine || errno == EMFILE);
+    polypath_free(engine);
+    _exit(engine ? 0 : 3);
+  }
+  int status;
+  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status));
+  EXPECT(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3);
+  return WEXITSTATUS(status) == 0;
+}
+
+static void open_each(const char *settings) {
+  int descriptors = 3;
+  while (!opens_with(settings, descriptors)) EXPECT(++descriptors < 64);
+  EXPECT(descriptors > 3);
+}
+
 int main(int argc, char **argv) {
+  if (argc == 2) {
+    EXPECT(!strcmp(argv[1], "open"));
+    open_each(getenv("ENGINE"));
+    printf("done\n");
+    return 0;
+  }
   EXPECT(argc >= 3);
   polypath_engine *engine = engine_of_environment();
   char byte;

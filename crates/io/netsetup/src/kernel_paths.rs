@@ -22,7 +22,7 @@ pub struct KernelPaths {
 
 /// Asks about the calling thread's network namespace; the thread must run no runtime of tokio's.
 pub(crate) fn path_manager() -> io::Result<KernelPaths> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = polypath_system::build_runtime(tokio::runtime::Builder::new_current_thread().enable_io())?;
     runtime.block_on(async {
         let (connection, handle, _) = mptcp_pm::new_connection()?;
         tokio::spawn(connection);

@@ -122,7 +122,7 @@ impl Relay {
     pub fn start_for(choices: &RelayChoices, program: String) -> io::Result<Self> {
         let runtime = without_signals(|| {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
-            builder.worker_threads(1).thread_name("polypath").enable_all().build()
+            polypath_system::build_runtime(builder.worker_threads(1).thread_name("polypath").enable_all())
         })?;
         let stack = {
             let _entered = runtime.enter();

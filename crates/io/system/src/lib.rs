@@ -15,6 +15,7 @@ mod netlink;
 pub mod process;
 mod real_time;
 mod runtime_directory;
+mod scarce;
 pub mod sysctl;
 #[cfg(feature = "netlink")]
 mod system_state;
@@ -28,5 +29,6 @@ pub use namespace::Namespace;
 pub use netlink::{Netlink, Rule, Selector};
 pub use real_time::{Timed, WallClock, run_in_real_time};
 pub use runtime_directory::{directories_of_services, runtime_directories, runtime_directory};
+pub use scarce::build_runtime;
 #[cfg(feature = "netlink")]
 pub use system_state::{Link, MAIN_TABLE, Route, SystemState, network_contains};

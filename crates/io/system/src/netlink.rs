@@ -10,6 +10,8 @@ use netlink_packet_route::rule::{RuleAction, RuleMessage};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::Runtime;
 
+use crate::scarce::build_runtime;
+
 /// A route netlink socket that waits for each answer: not for threads that run a tokio runtime, which must not block.
 #[derive(Debug)]
 pub struct Netlink {
@@ -20,7 +22,7 @@ pub struct Netlink {
 impl Netlink {
     /// A socket in the network namespace of the calling thread.
     pub fn new() -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = build_runtime(tokio::runtime::Builder::new_current_thread().enable_io())?;
         let (connection, handle, _) = {
             let _guard = runtime.enter();
             rtnetlink::new_connection()?
