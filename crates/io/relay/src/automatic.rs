@@ -24,19 +24,19 @@ impl EngineChoice {
 
     fn decided_by(self, abilities: &Abilities) -> io::Result<Self> {
         let Self::Auto { ours, is_particular } = self else { return Ok(self) };
-        match Lack::all(abilities).first() {
-            None => Ok(Self::Relay(ours)),
-            Some(lack) if is_particular => {
+        match (Lack::all(abilities).first(), Lack::reason(abilities)) {
+            (Some(lack), Some(reason)) if is_particular => {
                 let expected = "expected engine=auto alone, or engine=udp";
                 Err(io::Error::new(
                     lack.kind(),
                     format!(
-                        "engine=auto with settings of our own stack, which can't start: {lack}; {expected}"
+                        "engine=auto with settings of our own stack, which can't start: {reason}; {expected}"
                     ),
                 ))
             }
-            Some(_) if abilities.kernel == KernelMultipath::On => Ok(Self::Kernel),
-            Some(_) => Ok(Self::PlainTcp),
+            (Some(_), _) if abilities.kernel == KernelMultipath::On => Ok(Self::Kernel),
+            (Some(_), _) => Ok(Self::PlainTcp),
+            (None, _) => Ok(Self::Relay(ours)),
         }
     }
 }
@@ -70,7 +70,13 @@ mod tests {
         assert!(Lack::reason(&user).is_some_and(|reason| reason.starts_with("this container may not")));
         let refused = decide("engine=auto,interface=wifi", &user).expect_err("the kernel can't");
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert!(refused.to_string().contains("CAP_NET_ADMIN"), "{refused}");
+        assert!(refused.to_string().contains("--cap-add=NET_ADMIN"), "{refused}");
+        let nobody = Abilities { is_root: false, tun: TunAccess::Forbidden, ..user.clone() };
+        let refused = decide("engine=auto,scheduler=redundant", &nobody).expect_err("the kernel can't");
+        assert!(Lack::reason(&nobody).is_some_and(|all| refused.to_string().contains(&all)), "{refused}");
+        assert!(
+            refused.to_string().contains("/dev/net/tun") && refused.to_string().contains("CAP_NET_ADMIN")
+        );
         let old = Abilities { has_nft: false, kernel: KernelMultipath::Off, ..able };
         assert_eq!(decide("engine=auto", &old).expect("it falls back"), EngineChoice::PlainTcp);
         assert_eq!(decide("engine=tcp", &old).expect("no question"), EngineChoice::PlainTcp);
