@@ -98,6 +98,11 @@ impl Path {
         self.rate.expected()
     }
 
+    /// What it was at last, in bytes per second.
+    pub(super) fn known_rate(&self) -> Option<f64> {
+        self.rate.bytes_per_second()
+    }
+
     /// The same, or what slow start begins with.
     pub(super) fn likely_rate(&self) -> f64 {
         let least = || INITIAL_WINDOW_BYTES / self.round_trip().as_secs_f64().max(1e-3);

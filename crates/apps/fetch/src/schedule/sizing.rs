@@ -16,6 +16,9 @@ const ROUND_TRIPS: f64 = 1.25;
 /// The same in slow start: what is known is a round trip old, and what is asked for comes a round trip later, at twice the rate each.
 const GROWING_ROUND_TRIPS: f64 = 2.5;
 
+/// The same if others wait for what comes later than hoped for.
+const CAREFUL_ROUND_TRIPS: f64 = 0.7;
+
 /// How large requests are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizing {
@@ -25,6 +28,9 @@ pub enum Sizing {
         span: Duration,
         /// Whatever the rate is: what is around a request should be small beside it.
         least_bytes: u64,
+        /// A path in slow start is asked for all that it may bring soon, so that it never pauses. What it brings later than hoped for, whoever
+        /// takes the file in order waits for.
+        is_eager: bool,
     },
     /// The same for all, in the order of the file (K §6.2): for comparison.
     Fixed {
@@ -39,13 +45,13 @@ impl Sizing {
     /// For files: few large requests.
     #[must_use]
     pub const fn for_files() -> Self {
-        Self::Dynamic { span: Duration::from_millis(1000), least_bytes: 64 << 10 }
+        Self::Dynamic { span: Duration::from_millis(1000), least_bytes: 64 << 10, is_eager: true }
     }
 
     /// For whoever takes the file in order while it comes: little is held back.
     #[must_use]
     pub const fn in_order() -> Self {
-        Self::Dynamic { span: Duration::from_millis(200), least_bytes: LEAST_BYTES }
+        Self::Dynamic { span: Duration::from_millis(150), least_bytes: LEAST_BYTES, is_eager: false }
     }
 
     pub(super) const fn first_bytes(&self) -> Option<u64> {
@@ -64,9 +70,13 @@ impl Sizing {
     pub(super) fn is_due(&self, path: &Path) -> bool {
         match self {
             Self::Fixed { pipelined, .. } => path.in_flight() < *pipelined,
-            Self::Dynamic { .. } => match path.busy_for() {
+            Self::Dynamic { is_eager, .. } => match path.busy_for() {
                 Some(busy) => {
-                    let round_trips = if path.is_growing() { GROWING_ROUND_TRIPS } else { ROUND_TRIPS };
+                    let round_trips = match (path.is_growing(), is_eager) {
+                        (false, _) => ROUND_TRIPS,
+                        (true, true) => GROWING_ROUND_TRIPS,
+                        (true, false) => CAREFUL_ROUND_TRIPS,
+                    };
                     busy <= path.round_trip().mul_f64(round_trips) + SLACK
                 }
                 // The interleaved start.
@@ -89,7 +99,16 @@ impl Sizing {
             Self::Fixed { segment_bytes, .. } => {
                 Some(Plan { ahead_bytes: 0, bytes: *segment_bytes, is_limited: true })
             }
-            Self::Dynamic { span, least_bytes } => dynamic(paths, at, left_bytes, *span, *least_bytes),
+            Self::Dynamic { span, least_bytes, is_eager } => {
+                let path = &paths[at];
+                // In slow start the rate is what is hoped for, and may be known better soon.
+                let span = match (path.is_growing(), is_eager) {
+                    (false, _) => (*span).max(path.round_trip() / 2),
+                    (true, true) => (*span / 3).max(path.round_trip() * 2),
+                    (true, false) => (*span / 3).max(path.round_trip() / 2),
+                };
+                dynamic(paths, at, left_bytes, span, *least_bytes)
+            }
         }
     }
 }
@@ -116,9 +135,6 @@ fn dynamic(paths: &[Path], at: usize, left_bytes: u64, span: Duration, least_byt
         });
     };
     let answers_in = path.answers_in().unwrap_or(path.round_trip());
-    let one_way = path.round_trip() / 2;
-    // In slow start the rate is what is hoped for, and may be known better soon.
-    let span = if path.is_growing() { (span / 3).max(path.round_trip() * 2) } else { span.max(one_way) };
     let wanted = (rate * span.as_secs_f64()) as u64;
     let wanted = wanted.max(least_bytes);
     let Shares { own_bytes: share, is_largest, .. } = shares(paths, at, rate, answers_in, left_bytes);
@@ -147,7 +163,7 @@ fn others_until(paths: &[Path], at: usize, until: Duration) -> u64 {
     let each = paths.iter().enumerate().filter(|(other, path)| *other != at && is_of_use(path));
     let bytes = each.map(|(_, path)| {
         let from = path.answers_in().unwrap_or(path.round_trip());
-        path.expected_rate().unwrap_or(0.0) * until.saturating_sub(from).as_secs_f64()
+        path.known_rate().unwrap_or(0.0) * until.saturating_sub(from).as_secs_f64()
     });
     bytes.sum::<f64>() as u64
 }
