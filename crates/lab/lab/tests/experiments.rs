@@ -46,7 +46,8 @@ fn the_cheapest_run_of_every_parallel_experiment_carries_data() {
 }
 
 /// What the documents are called in sources, and their letters in `figure`.
-const DOCUMENTS: [(&str, &str); 2] = [("P", "Paasch 2014, "), ("C", "Saini and Demirkaya, undated, ")];
+const DOCUMENTS: [(&str, &str); 3] =
+    [("P", "Paasch 2014, "), ("C", "Saini and Demirkaya, undated, "), ("K", "Kaspar 2011, ")];
 
 #[test]
 fn what_was_published_has_a_source_and_what_is_expected_a_reason() {

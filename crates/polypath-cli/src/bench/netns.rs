@@ -59,7 +59,7 @@ impl Netns {
     fn check_run(&self, set: &PathSet, variant: &Variant, workload: &Workload) -> Result<(), BackendError> {
         match workload {
             Workload::Bulk { .. } | Workload::Transfer { .. } => {}
-            Workload::Blocks { .. } | Workload::Requests { .. } => {
+            Workload::Blocks { .. } | Workload::Requests { .. } | Workload::Download { .. } => {
                 let message = format!("this backend carries bulk and transfer traffic, no {workload}");
                 return Err(unfit(message + "; use the backend sim"));
             }
@@ -114,7 +114,7 @@ impl Netns {
         let (bytes, limit) = match *workload {
             Workload::Transfer { bytes, timeout } => (Some(bytes), timeout),
             Workload::Bulk { duration } | Workload::Blocks { duration, .. } => (None, duration),
-            Workload::Requests { timeout, .. } => (None, timeout),
+            Workload::Requests { timeout, .. } | Workload::Download { timeout, .. } => (None, timeout),
         };
         let initial_path = variant.initial_path(set, workload, seed);
         let measured = self.measure(set, variant, initial_path, bytes, limit.as_secs_f64(), seed);

@@ -13,7 +13,7 @@ pub use worst::WorstSet;
 
 use crate::experiment::{Claim, Experiment, Metric, MetricKind, RunKey, SweepPoint};
 use crate::metrics::{Distribution, aggregation_benefit, sensitivity};
-use crate::run::{Outcome, PathSpec};
+use crate::run::{Outcome, PathSpec, Workload};
 
 /// The metrics of every set, repeats reduced to their median.
 #[derive(Debug)]
@@ -263,6 +263,21 @@ fn value(
         }
         MetricKind::ReceiveBuffer => {
             outcome.receive_buffer_bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6)
+        }
+        MetricKind::StartupLatency => outcome.playback.map_or(f64::INFINITY, |playback| playback.startup_s),
+        MetricKind::RequiredBuffer => {
+            outcome.playback.map_or(f64::INFINITY, |playback| playback.buffer_bytes as f64 / 1e6)
+        }
+        MetricKind::Blocked => {
+            outcome.playback.map_or(f64::INFINITY, |playback| playback.blocked_bytes as f64 / 1e6)
+        }
+        MetricKind::Smooth => {
+            let startup_s = match job.workload {
+                Workload::Download { player: Some(player), .. } => player.startup.as_secs_f64(),
+                _ => 0.0,
+            };
+            let is_smooth = outcome.playback.is_some_and(|playback| playback.startup_s <= startup_s);
+            if is_smooth { 1.0 } else { 0.0 }
         }
         MetricKind::SlowStart => milliseconds(outcome.slow_start_s),
         MetricKind::SlowStartLag => {

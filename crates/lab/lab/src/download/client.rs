@@ -72,6 +72,10 @@ impl Client {
         self.schedule.is_complete()
     }
 
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.schedule.received().len_bytes()
+    }
+
     /// When what came, came.
     pub(super) const fn history(&self) -> &History {
         &self.history

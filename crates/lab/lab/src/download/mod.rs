@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use polypath_fetch::playback::History;
 use polypath_fetch::schedule::Sizing;
+use polypath_mptcp::scheduler::Policy;
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::app::{App, Pattern};
+use polypath_sim::network::BoxPosition;
 use polypath_sim::topologies::{PathConfig, parallel_paths};
 use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
@@ -21,7 +23,8 @@ use polypath_wire::Endpoint;
 use self::client::{Client, PathConnection};
 use self::origin::Origin;
 pub use self::pairs::{Pair, Ranges, run_pairs};
-use crate::run::{PathSet, Variant};
+use crate::run::watch::{self, MaybeWatched};
+use crate::run::{Outcome, PathOutcome, PathSet, PlaybackOutcome, Player, Variant, VariantKind, Workload};
 
 /// The server's port of the first path; each has its own.
 const PORT: u16 = 8000;
@@ -55,35 +58,75 @@ pub struct Downloaded {
 /// Downloads over these paths at once, by connections with congestion control CUBIC. Everything random follows from `seed`.
 #[must_use]
 pub fn run_download(set: &PathSet, download: &Download, seed: u64) -> Downloaded {
-    let paths = set.paths.iter().enumerate();
-    let paths =
-        paths.map(|(number, path)| PathConfig::symmetric(format!("path {}", number + 1), set.link(path)));
-    let variant = Variant::single_path(0, polypath_congestion::CUBIC);
+    let variant = Variant::multipath("download", Policy::default(), polypath_congestion::CUBIC);
+    run(set, &variant, download, seed, None).0
+}
+
+/// The same as a variant says, and what is made of it.
+pub(crate) fn download_over(
+    set: &PathSet,
+    variant: &Variant,
+    download: &Download,
+    player: Option<Player>,
+    seed: u64,
+    watch: MaybeWatched<'_>,
+) -> Outcome {
+    let (downloaded, mut outcome) = run(set, variant, download, seed, watch);
+    let rate = player.map(|player| player.rate.as_bps() as f64 / 8.0);
+    // Of what is not complete nobody sees the end.
+    let playback = downloaded.history.playback(rate).filter(|_| downloaded.took.is_some());
+    outcome.playback = playback.map(|playback| PlaybackOutcome {
+        rate_bps: playback.bytes_per_second * 8.0,
+        startup_s: playback.startup_latency.as_secs_f64(),
+        buffer_bytes: playback.required_buffer_bytes,
+        blocked_bytes: playback.most_blocked_bytes,
+    });
+    outcome
+}
+
+fn run(
+    set: &PathSet,
+    variant: &Variant,
+    download: &Download,
+    seed: u64,
+    mut watch: MaybeWatched<'_>,
+) -> (Downloaded, Outcome) {
+    let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
+        boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
+        ..PathConfig::symmetric(format!("path {}", number + 1), set.link(path))
+    });
     let connection = Arc::new(ConnectionConfig { mptcp: false, ..variant.connection(set) });
     let host = HostConfig { connection, ..HostConfig::default() };
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
-    let mut network = builder.build();
+    let mut network = watch::build(builder, &mut watch);
+    let workload =
+        Workload::Download { bytes: download.total_bytes, timeout: download.timeout, player: None };
+    let initial_path = variant.initial_path(set, &workload, seed);
+    let used: Vec<usize> = match variant.kind {
+        VariantKind::Multipath => (0..set.paths.len()).collect(),
+        VariantKind::SinglePath => vec![initial_path],
+    };
     let file = Pattern::new(seed);
-    let round_trips = set.paths.iter().map(|path| path.rtt);
+    let round_trips = used.iter().map(|path| set.paths[*path].rtt);
     let client = Rc::new(RefCell::new(Client::new(file, download.sizing.clone(), round_trips)));
     let end = Instant::ZERO + download.timeout;
-    for path in 0..set.paths.len() {
-        let remote = Endpoint::new(net.server_addr, PORT + path as u16);
+    let remote = |path: usize| Endpoint::new(net.server_addr, PORT + path as u16);
+    for path in 0..used.len() {
         network.with_host(net.server, |_, host| {
             // A new host has its ports free.
-            let _listener = host.stack.listen(remote);
+            let _listener = host.stack.listen(remote(path));
         });
     }
     loop {
         // Not in the condition: it would be borrowed in the block.
         loop {
             let Some((path, number)) = client.borrow_mut().poll_connect() else { break };
-            let remote = Endpoint::new(net.server_addr, PORT + path as u16);
             let origin = Origin::new(file, download.total_bytes);
+            let remote = remote(path);
             network.with_host(net.server, |_, host| host.accept(remote.port, App::Custom(Box::new(origin))));
             let app = PathConnection { client: client.clone(), path, number };
             network.with_host(net.client, |now, host| {
-                let local = Endpoint::new(net.client_addrs[path], 0);
+                let local = Endpoint::new(net.client_addrs[used[path]], 0);
                 let app = host.add(App::Custom(Box::new(app)));
                 if let Ok(id) = host.stack.connect(now, local, remote, None) {
                     host.bind(id, app);
@@ -91,20 +134,33 @@ pub fn run_download(set: &PathSet, download: &Download, seed: u64) -> Downloaded
             });
         }
         let Some(at) = network.next_event_at().filter(|at| *at <= end) else { break };
-        network.run_until(at);
+        watch::run_until(&mut network, at, &mut watch);
         if client.borrow().is_complete() {
             break;
         }
     }
+    watch::finish(&mut network, seed, &mut watch);
     let client = client.borrow();
     let took = client.is_complete().then(|| network.now().since(Instant::ZERO));
-    Downloaded {
+    let received_bytes = client.received_bytes();
+    let span = took.unwrap_or(download.timeout).as_secs_f64().max(1e-9);
+    let outcome = Outcome {
+        received_bytes,
+        goodput_bps: received_bytes as f64 * 8.0 / span,
+        completion_s: took.map(Duration::as_secs_f64),
+        initial_path,
+        paths: net.links.iter().map(|link| PathOutcome::from_server(&network, *link)).collect(),
+        events: network.events(),
+        ..Outcome::default()
+    };
+    let downloaded = Downloaded {
         took,
         history: client.history().clone(),
         requests: client.requests(),
         path_bytes: client.path_bytes(),
         is_right: client.is_right(),
-    }
+    };
+    (downloaded, outcome)
 }
 
 #[cfg(test)]

@@ -62,3 +62,25 @@ fn the_same_seed_gives_the_same_run() {
     assert!(one.is_right && one.took.is_some());
     assert_eq!((one.took, one.path_bytes, one.requests), (other.took, other.path_bytes, other.requests));
 }
+
+/// Kaspar 2011, Fig. 6.7: at the rate that segments of a fixed size sustain, a player of ours begins sooner and holds less.
+#[test]
+fn a_player_waits_less_than_with_segments_of_any_fixed_size() {
+    let set = PathSet::from(vec![path(600, 10, 100), path(300, 210, 200)]);
+    let run = |sizing| {
+        let download = Download { total_bytes: 25_200_000, sizing, timeout: Duration::from_secs(600) };
+        run_download(&set, &download, 1).history
+    };
+    let ours = run(Sizing::in_order());
+    for pipelined in [1, 2] {
+        for segment_bytes in [25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 3_000_000, 12_000_000] {
+            let theirs = run(Sizing::Fixed { segment_bytes, pipelined }).playback(None).expect("a playback");
+            let ours = ours.playback(Some(theirs.bytes_per_second)).expect("a playback");
+            assert!(
+                ours.startup_latency < theirs.startup_latency
+                    && ours.required_buffer_bytes < theirs.required_buffer_bytes,
+                "{segment_bytes} x{pipelined}: {ours:?} {theirs:?}"
+            );
+        }
+    }
+}

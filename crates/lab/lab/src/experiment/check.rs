@@ -1,6 +1,8 @@
 //! What an experiment file means: names resolved, defaults filled in, contradictions found.
 
+use polypath_config::quantity::Size;
 use polypath_config::{FileError, Policies, Source};
+use polypath_fetch::schedule::Sizing;
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 
 use super::file::{DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord};
@@ -66,6 +68,10 @@ pub(super) fn check(
     let points = sweep::points(&sweeps, most_values.filter(|_| form == Form::Reduced));
     let (variants, baseline_variants) = variants(source, &file, paths, policies)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
+    if topology != Topology::Parallel && matches!(traffic, Traffic::Download { .. }) {
+        let message = "a download goes over paths side by side; expected topology.kind = \"parallel\"";
+        return Err(source.wrong("traffic.kind", message));
+    }
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
         let message =
             "windows are recorded of bulk transfers over parallel paths; expected traffic.kind = \"bulk\"";
@@ -345,7 +351,25 @@ fn variant(
         race: policy.race.unwrap_or(ConnectionConfig::default().race),
         acquainted: false,
         autotuning: policy.autotuning.unwrap_or(ConnectionConfig::default().receive_autotuning),
+        sizing: sizing(policy).map_err(|(which, message)| wrong(which, message.into()))?,
     })
+}
+
+/// How large the requests of a download are.
+fn sizing(policy: &PolicyFile) -> Result<Sizing, (&'static str, &'static str)> {
+    match (policy.in_flight, policy.segment, policy.in_order.unwrap_or(false)) {
+        (None, _, false) => Ok(Sizing::for_files()),
+        (None, _, true) => Ok(Sizing::in_order()),
+        (Some(0), ..) => Err(("in-flight", "0 requests; expected 1 or more")),
+        (Some(_), _, true) => {
+            Err(("in-order", "is nothing of requests of a fixed size; expected one of both"))
+        }
+        (Some(_), None, _) => Err(("in-flight", "of which size; expected segment = \"100KB\" beside it")),
+        (Some(pipelined), Some(Size(segment_bytes)), false) if segment_bytes > 0 => {
+            Ok(Sizing::Fixed { segment_bytes, pipelined })
+        }
+        (Some(_), Some(_), false) => Err(("segment", "0 bytes; expected a size above zero")),
+    }
 }
 
 /// The number of the variant that each one is compared with; the baseline's with none.
@@ -396,6 +420,18 @@ fn metrics(
             return Err(
                 source.wrong(key, format!("\"{name}\" looks at blocks; expected traffic.kind = \"blocks\""))
             );
+        }
+        if metric.needs_playback() && !matches!(traffic, Traffic::Download { .. }) {
+            return Err(source.wrong(
+                key,
+                format!("\"{name}\" looks at a download; expected traffic.kind = \"download\""),
+            ));
+        }
+        if name == "smooth" && !matches!(traffic, Traffic::Download { player: Some(_), .. }) {
+            return Err(source.wrong(
+                key,
+                "somebody plays it; expected traffic.playback = \"6.4mbit\" and traffic.startup = \"3s\"",
+            ));
         }
         if metric.needs_observation()
             && (*topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. }))

@@ -256,7 +256,7 @@ pub(super) struct PathFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct SweepFile {
-    /// `buffer`, `bytes`, `load`, `initial-path` or `loss`.
+    /// `buffer`, `bytes`, `load`, `initial-path`, `loss` or `segment`.
     pub(super) parameter: String,
     /// Its values, in the words that the parameter has elsewhere in the file.
     pub(super) values: Vec<String>,
@@ -269,7 +269,7 @@ pub(super) struct TrafficFile {
     pub(super) kind: TrafficWord,
     /// How long, of bulk transfers and blocks.
     pub(super) duration: Option<Span>,
-    /// How much, of a transfer.
+    /// How much, of a transfer or a download.
     pub(super) bytes: Option<Size>,
     /// When a transfer or an exchange is given up. Default 600 s.
     pub(super) timeout: Option<Span>,
@@ -285,6 +285,10 @@ pub(super) struct TrafficFile {
     pub(super) response: Option<Size>,
     /// How many requests.
     pub(super) count: Option<u64>,
+    /// The rate at which a download is played while it comes; default the one at which it could be played for ever …
+    pub(super) playback: Option<Rate>,
+    /// … and how long after the first request that begins.
+    pub(super) startup: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -298,6 +302,8 @@ pub(super) enum TrafficWord {
     Blocks,
     /// Requests and responses in turn.
     Requests,
+    /// One file by HTTP, in ranges over plain TCP of each path.
+    Download,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -410,6 +416,13 @@ pub(super) struct PolicyFile {
     /// Let the receive window grow up to the buffer; false gives all of it from the start, to plain TCP of the baseline too.
     /// Default: as the stack does.
     pub(super) autotuning: Option<bool>,
+    /// Requests of a download have a fixed size, and so many of a path are answered or wait: 1 is no pipelining. Default: sizes by
+    /// measured rates.
+    pub(super) in_flight: Option<usize>,
+    /// The fixed size.
+    pub(super) segment: Option<Size>,
+    /// Requests of a download are for whoever takes the file in order: little is held back. Default false.
+    pub(super) in_order: Option<bool>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -437,6 +450,12 @@ pub(super) struct VariantFile {
     pub(super) race: Option<bool>,
     /// Let the receive window grow up to the buffer. Default: as the stack does.
     pub(super) autotuning: Option<bool>,
+    /// So many requests of a fixed size of each path of a download. Default: as `defaults` say.
+    pub(super) in_flight: Option<usize>,
+    /// The fixed size. Default: as `defaults` say.
+    pub(super) segment: Option<Size>,
+    /// Requests of a download are for whoever takes the file in order. Default: as `defaults` say.
+    pub(super) in_order: Option<bool>,
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
@@ -457,6 +476,9 @@ impl VariantFile {
             initial_path: or(&self.initial_path, &defaults.initial_path),
             race: self.race.or(defaults.race),
             autotuning: self.autotuning.or(defaults.autotuning),
+            in_flight: self.in_flight.or(defaults.in_flight),
+            segment: self.segment.or(defaults.segment),
+            in_order: self.in_order.or(defaults.in_order),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The runs of an experiment, by number.
 
+use polypath_fetch::schedule::Sizing;
 use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
@@ -65,6 +66,11 @@ impl Experiment {
                 Setting::Buffer(buffer) => variant.buffer = buffer,
                 Setting::Initial(initial) if !is_baseline => variant.initial = initial,
                 Setting::Loss(loss) => set.paths.iter_mut().for_each(|path| path.loss = loss),
+                Setting::Segment(bytes) => {
+                    if let Sizing::Fixed { segment_bytes, .. } = &mut variant.sizing {
+                        *segment_bytes = bytes;
+                    }
+                }
                 Setting::Initial(_) | Setting::Bytes(_) | Setting::Load(_) => {}
             }
         }
@@ -89,7 +95,9 @@ impl Experiment {
         let mut traffic = self.traffic;
         for setting in &self.points[point].settings {
             match (*setting, &mut traffic) {
-                (Setting::Bytes(size), Traffic::Transfer { bytes, .. }) => *bytes = size,
+                (Setting::Bytes(size), Traffic::Transfer { bytes, .. } | Traffic::Download { bytes, .. }) => {
+                    *bytes = size;
+                }
                 (Setting::Load(load), Traffic::Blocks { pace, .. }) => *pace = Pace::Load(load),
                 _ => {}
             }
@@ -132,9 +140,10 @@ impl Job {
     pub fn packets(&self) -> u64 {
         let packets = |bytes: u64| bytes.div_ceil(PathSpec::PAYLOAD_BYTES);
         match self.workload {
-            Workload::Bulk { .. } | Workload::Transfer { .. } | Workload::Blocks { rate: None, .. } => {
-                packets(self.payload_bytes())
-            }
+            Workload::Bulk { .. }
+            | Workload::Transfer { .. }
+            | Workload::Download { .. }
+            | Workload::Blocks { rate: None, .. } => packets(self.payload_bytes()),
             Workload::Blocks { block_bytes, rate: Some(_), .. } => {
                 self.payload_bytes().div_ceil(block_bytes.max(1)) * packets(block_bytes)
             }
@@ -158,7 +167,7 @@ impl Job {
             Workload::Bulk { duration } | Workload::Blocks { rate: None, duration, .. } => {
                 used.iter().map(|path| path.rate.bytes_in(duration)).sum()
             }
-            Workload::Transfer { bytes, .. } => bytes,
+            Workload::Transfer { bytes, .. } | Workload::Download { bytes, .. } => bytes,
             Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
             Workload::Requests { request_bytes, response_bytes, count, .. } => {
                 (request_bytes + response_bytes) * count
@@ -187,6 +196,7 @@ impl Traffic {
             Self::Requests { request_bytes, response_bytes, count, timeout } => {
                 Workload::Requests { request_bytes, response_bytes, count, timeout }
             }
+            Self::Download { bytes, timeout, player } => Workload::Download { bytes, timeout, player },
         }
     }
 }

@@ -80,6 +80,10 @@ pub(crate) enum MetricKind {
     ReceiveBuffer,
     SlowStart,
     SlowStartLag,
+    StartupLatency,
+    RequiredBuffer,
+    Blocked,
+    Smooth,
 }
 
 impl Metric {
@@ -206,6 +210,41 @@ impl Metric {
             absolute: true,
             kind: MetricKind::SlowStartLag,
         },
+        // Kaspar 2011, eq. 6.3.
+        Self {
+            name: "startup-latency",
+            title: "Least startup latency without a pause later",
+            unit: "s",
+            better: Better::Less,
+            absolute: false,
+            kind: MetricKind::StartupLatency,
+        },
+        // Kaspar 2011, eq. 6.4.
+        Self {
+            name: "required-buffer",
+            title: "Required buffer",
+            unit: "MB",
+            better: Better::Less,
+            absolute: false,
+            kind: MetricKind::RequiredBuffer,
+        },
+        Self {
+            name: "blocked",
+            title: "Most bytes behind a gap",
+            unit: "MB",
+            better: Better::Less,
+            absolute: false,
+            kind: MetricKind::Blocked,
+        },
+        // Kaspar 2011, Fig. 6.11: the mean is the share of downloads.
+        Self {
+            name: "smooth",
+            title: "Played without a pause",
+            unit: "",
+            better: Better::More,
+            absolute: true,
+            kind: MetricKind::Smooth,
+        },
     ];
 
     /// The metric of this name.
@@ -241,6 +280,18 @@ impl Metric {
                 | MetricKind::DelayP99
                 | MetricKind::DelayIncrease
                 | MetricKind::WorstDelayIncrease
+        )
+    }
+
+    /// It looks at how a download could be played.
+    #[must_use]
+    pub(crate) fn needs_playback(&self) -> bool {
+        matches!(
+            self.kind,
+            MetricKind::StartupLatency
+                | MetricKind::RequiredBuffer
+                | MetricKind::Blocked
+                | MetricKind::Smooth
         )
     }
 

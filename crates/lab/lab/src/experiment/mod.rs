@@ -26,7 +26,7 @@ use polypath_units::{BitRate, Duration};
 pub use run_name::UnknownRun;
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Buffer, InitialPath, PathSet, Timeline, Variant};
+use crate::run::{Buffer, InitialPath, PathSet, Player, Timeline, Variant};
 
 /// Which size an experiment is run in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +135,7 @@ enum Setting {
     Load(f64),
     Initial(InitialPath),
     Loss(f64),
+    Segment(u64),
 }
 
 /// What is sent, as far as it does not depend on the set.
@@ -171,6 +172,15 @@ pub enum Traffic {
         count: u64,
         /// When to give up.
         timeout: Duration,
+    },
+    /// One file by HTTP, over plain TCP of each path.
+    Download {
+        /// How many bytes.
+        bytes: u64,
+        /// When to give up.
+        timeout: Duration,
+        /// Who plays it meanwhile.
+        player: Option<Player>,
     },
 }
 

@@ -60,6 +60,13 @@ fn elsewhere(file: &File, parameter: &str) -> Option<String> {
         }
         "buffer" => of_policies(file, "buffer", |buffer, _| buffer.is_some()),
         "initial-path" => of_policies(file, "initial-path", |_, initial| initial.is_some()),
+        "segment" => {
+            let variant = || file.variants.iter().position(|given| given.segment.is_some());
+            match file.defaults.segment {
+                Some(_) => Some("defaults.segment".into()),
+                None => variant().map(|variant| format!("variants[{variant}].segment")),
+            }
+        }
         _ => None,
     }
 }
@@ -86,7 +93,10 @@ pub(super) fn fill(source: Source<'_>, file: &mut File) -> Result<(), FileError>
         let wrong = |message| source.wrong(format!("sweep[{index}].values"), message);
         let Some(first) = sweep.values.first() else { continue };
         match (sweep.parameter.as_str(), file.traffic.kind) {
-            ("bytes", TrafficWord::Transfer) => file.traffic.bytes = Some(size(first).map_err(wrong)?),
+            ("segment", TrafficWord::Download) => file.defaults.segment = Some(size(first).map_err(wrong)?),
+            ("bytes", TrafficWord::Transfer | TrafficWord::Download) => {
+                file.traffic.bytes = Some(size(first).map_err(wrong)?)
+            }
             ("load", TrafficWord::Blocks) => file.traffic.load = Some(read(first).map_err(wrong)?),
             _ => {}
         }
@@ -118,7 +128,11 @@ pub(super) fn read_all(
                     let bytes = if let Buffer::Bytes(bytes) = buffer { Some(bytes as f64) } else { None };
                     (Setting::Buffer(buffer), bytes)
                 }
-                ("bytes", Traffic::Transfer { .. }) => {
+                ("segment", Traffic::Download { .. }) => {
+                    let Size(bytes) = size(text).map_err(wrong)?;
+                    (Setting::Segment(bytes), Some(bytes as f64))
+                }
+                ("bytes", Traffic::Transfer { .. } | Traffic::Download { .. }) => {
                     let Size(bytes) = size(text).map_err(wrong)?;
                     (Setting::Bytes(bytes), Some(bytes as f64))
                 }
@@ -131,12 +145,12 @@ pub(super) fn read_all(
                     let Percent(loss) = read(text).map_err(wrong)?;
                     (Setting::Loss(loss), Some(loss))
                 }
-                (name @ ("bytes" | "load"), _) => {
+                (name @ ("bytes" | "load" | "segment"), _) => {
                     let message = format!("this traffic has no {name}; expected another parameter");
                     return Err(source.wrong(format!("sweep[{index}].parameter"), message));
                 }
                 (name, _) => {
-                    let known = ["buffer", "bytes", "load", "initial-path", "loss"];
+                    let known = ["buffer", "bytes", "load", "initial-path", "loss", "segment"];
                     return Err(source.unknown(
                         format!("sweep[{index}].parameter"),
                         "parameter",

@@ -6,6 +6,7 @@ use polypath_units::Duration;
 
 use super::file::{BlockRate, TrafficFile, TrafficWord};
 use super::{Pace, Traffic, defaults};
+use crate::run::Player;
 
 impl TrafficWord {
     /// As the file has it, and the keys beside it that it looks at.
@@ -15,13 +16,15 @@ impl TrafficWord {
             Self::Transfer => ("transfer", &["bytes", "timeout"]),
             Self::Blocks => ("blocks", &["block", "rate", "load", "duration"]),
             Self::Requests => ("requests", &["request", "response", "count", "timeout"]),
+            Self::Download => ("download", &["bytes", "timeout", "playback", "startup"]),
         }
     }
 }
 
 /// A key that the kind of traffic has not would be taken for something that it does.
 fn no_other_keys(source: Source<'_>, file: &TrafficFile) -> Result<(), FileError> {
-    let TrafficFile { kind, duration, bytes, timeout, block, rate, load, request, response, count } = file;
+    let TrafficFile { kind, duration, bytes, timeout, block, rate, load, request, response, .. } = file;
+    let TrafficFile { count, playback, startup, .. } = file;
     let (name, known) = kind.keys();
     let given = [
         ("duration", duration.is_some()),
@@ -33,6 +36,8 @@ fn no_other_keys(source: Source<'_>, file: &TrafficFile) -> Result<(), FileError
         ("request", request.is_some()),
         ("response", response.is_some()),
         ("count", count.is_some()),
+        ("playback", playback.is_some()),
+        ("startup", startup.is_some()),
     ];
     match given.iter().find(|(key, is_given)| *is_given && !known.contains(key)) {
         None => Ok(()),
@@ -69,6 +74,15 @@ pub(super) fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic,
     Ok(match file.kind {
         TrafficWord::Bulk => Traffic::Bulk { duration: duration()? },
         TrafficWord::Transfer => Traffic::Transfer { bytes: size(file.bytes, "bytes")?, timeout },
+        TrafficWord::Download => {
+            let player = match (file.playback, file.startup) {
+                (Some(rate), Some(startup)) => Some(Player { rate: rate.0, startup: startup.0 }),
+                (None, None) => None,
+                (Some(_), None) => return Err(missing("startup", "3s")),
+                (None, Some(_)) => return Err(missing("playback", "6.4mbit")),
+            };
+            Traffic::Download { bytes: size(file.bytes, "bytes")?, timeout, player }
+        }
         TrafficWord::Blocks => {
             let pace = match (file.rate, file.load) {
                 (Some(BlockRate::At(rate)), None) => Pace::Rate(rate.0),

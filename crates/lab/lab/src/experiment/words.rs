@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use polypath_units::Duration;
 
 use super::{NamedSet, Pace, Traffic};
+use crate::run::Player;
 
 impl NamedSet {
     /// `10 Mbit/s, 20 ms, queue 50 ms, loss 1 %`, path by path.
@@ -31,7 +32,7 @@ impl Traffic {
     pub const fn duration(&self) -> Option<Duration> {
         match *self {
             Self::Bulk { duration } | Self::Blocks { duration, .. } => Some(duration),
-            Self::Transfer { .. } | Self::Requests { .. } => None,
+            Self::Transfer { .. } | Self::Requests { .. } | Self::Download { .. } => None,
         }
     }
 }
@@ -43,6 +44,14 @@ impl fmt::Display for Traffic {
             Self::Bulk { duration } => write!(f, "bulk for {} s", seconds(duration)),
             Self::Transfer { bytes, timeout } => {
                 write!(f, "transfer of {}, given up after {} s", size(bytes), seconds(timeout))
+            }
+            Self::Download { bytes, timeout, player } => {
+                write!(f, "download of {}, ", size(bytes))?;
+                if let Some(Player { rate, startup }) = player {
+                    let kilobytes = rate.as_bps() as f64 / 8e3;
+                    write!(f, "played at {kilobytes} kB/s after {} s, ", seconds(startup))?;
+                }
+                write!(f, "given up after {} s", seconds(timeout))
             }
             Self::Blocks { block_bytes, pace, duration } => {
                 write!(f, "blocks of {} {pace} for {} s", size(block_bytes), seconds(duration))
@@ -92,6 +101,18 @@ mod tests {
             (
                 Traffic::Transfer { bytes: 32_000_000, timeout },
                 "transfer of 32 MB, given up after 600 s",
+                None,
+            ),
+            (
+                Traffic::Download {
+                    bytes: 50_000_000,
+                    timeout,
+                    player: Some(Player {
+                        rate: BitRate::from_bps(6_400_000),
+                        startup: Duration::from_secs(3),
+                    }),
+                },
+                "download of 50 MB, played at 800 kB/s after 3 s, given up after 600 s",
                 None,
             ),
             (blocks(Pace::Load(0.2)), "blocks of 8 kB at 20 % of what the paths carry for 60 s", Some(60.0)),

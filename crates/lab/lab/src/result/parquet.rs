@@ -19,7 +19,7 @@ use polypath_units::Duration;
 
 use super::error::StoreError;
 use crate::experiment::{Experiment, RunKey, Swept};
-use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, Quantity, Series};
+use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, PlaybackOutcome, Quantity, Series};
 
 enum Column {
     Whole(Vec<i64>),
@@ -166,6 +166,11 @@ fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, out
     table.number("fairness", outcome.fairness);
     table.number("receive_buffer_bytes", outcome.receive_buffer_bytes.map(|bytes| bytes as f64));
     table.number("slow_start_s", outcome.slow_start_s);
+    let playback = |value: fn(&PlaybackOutcome) -> f64| outcome.playback.as_ref().map(value);
+    table.number("playback_bps", playback(|playback| playback.rate_bps));
+    table.number("playback_startup_s", playback(|playback| playback.startup_s));
+    table.number("playback_buffer_bytes", playback(|playback| playback.buffer_bytes as f64));
+    table.number("playback_blocked_bytes", playback(|playback| playback.blocked_bytes as f64));
     table.whole("initial_path", outcome.initial_path as u64);
     table.whole("events", outcome.events);
     let blocks = outcome.blocks.unwrap_or_default();
@@ -320,6 +325,12 @@ fn outcome(whole: Whole<'_>, number: Number<'_>) -> Result<Outcome, ParquetError
         fairness: number("fairness"),
         receive_buffer_bytes: number("receive_buffer_bytes").map(|bytes| bytes as u64),
         slow_start_s: number("slow_start_s"),
+        playback: number("playback_bps").map(|rate_bps| PlaybackOutcome {
+            rate_bps,
+            startup_s: number("playback_startup_s").unwrap_or(f64::NAN),
+            buffer_bytes: number("playback_buffer_bytes").unwrap_or(0.0) as u64,
+            blocked_bytes: number("playback_blocked_bytes").unwrap_or(0.0) as u64,
+        }),
         series: Vec::new(),
         blocks,
         events: whole("events")?,

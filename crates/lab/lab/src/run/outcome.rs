@@ -1,6 +1,6 @@
 //! What a run gives.
 
-use polypath_sim::network::{LinkId, Network};
+use polypath_sim::network::{ChannelId, LinkId, Network};
 use serde::{Deserialize, Serialize};
 
 use super::series::Series;
@@ -30,6 +30,9 @@ pub struct Outcome {
     pub series: Vec<Series>,
     /// Delays of blocks, if blocks were sent.
     pub blocks: Option<BlockDelays>,
+    /// What a player would have of a download.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub playback: Option<PlaybackOutcome>,
     /// Largest receive buffer that was promised to the sender, in bytes, if that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_buffer_bytes: Option<u64>,
@@ -54,6 +57,19 @@ pub struct PathOutcome {
     pub lost_packets: u64,
 }
 
+/// What somebody would have of a download who plays the file from its beginning while it comes (Kaspar 2011, §6.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlaybackOutcome {
+    /// The rate at which it is played, in bits per second.
+    pub rate_bps: f64,
+    /// The least time from the first request until the player begins, so that it never waits again, in seconds.
+    pub startup_s: f64,
+    /// The most bytes that are held at a time.
+    pub buffer_bytes: u64,
+    /// The most bytes behind a gap at a time.
+    pub blocked_bytes: u64,
+}
+
 /// How long blocks took from their making to their arrival, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BlockDelays {
@@ -75,7 +91,16 @@ pub struct BlockDelays {
 
 impl PathOutcome {
     pub(super) fn of(network: &Network, link: LinkId) -> Self {
-        let stats = network.channel_stats(link.forward());
+        Self::by(network, link.forward())
+    }
+
+    /// What went the other way: from the host that accepted the connection.
+    pub(crate) fn from_server(network: &Network, link: LinkId) -> Self {
+        Self::by(network, link.backward())
+    }
+
+    fn by(network: &Network, channel: ChannelId) -> Self {
+        let stats = network.channel_stats(channel);
         Self {
             delivered_bytes: stats.delivered_bytes,
             delivered_packets: stats.delivered_packets,

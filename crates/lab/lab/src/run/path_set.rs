@@ -53,7 +53,7 @@ pub struct Line {
 
 impl Line {
     /// The middleboxes of path number `path`, if paths have any. Those of different paths have different luck.
-    pub(super) fn chain(&self, seed: u64, path: usize) -> Option<Chain> {
+    pub(crate) fn chain(&self, seed: u64, path: usize) -> Option<Chain> {
         let boxes = (1..).zip(&self.middleboxes);
         let boxes = boxes.map(|(number, kind)| kind.build_for(&(seed ^ number << 32 ^ (path as u64) << 48)));
         (!self.middleboxes.is_empty()).then(|| boxes.collect())

@@ -34,7 +34,9 @@ pub(crate) fn run_ring(
 ) -> Outcome {
     let duration = match *workload {
         Workload::Bulk { duration } => duration,
-        Workload::Transfer { timeout, .. } | Workload::Requests { timeout, .. } => timeout,
+        Workload::Transfer { timeout, .. }
+        | Workload::Requests { timeout, .. }
+        | Workload::Download { timeout, .. } => timeout,
         Workload::Blocks { duration, .. } => duration,
     };
     let config = Arc::new(variant.connection(set));

@@ -18,6 +18,7 @@ use super::path_set::{PathSet, RateChange};
 use super::variant::Variant;
 use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
+use crate::download::{Download, download_over};
 
 /// Runs `workload` by `variant` over `set`.
 ///
@@ -49,6 +50,10 @@ fn run(
     observation: Option<Observation>,
     mut watch: MaybeWatched<'_>,
 ) -> Outcome {
+    if let Workload::Download { bytes, timeout, player } = *workload {
+        let download = Download { total_bytes: bytes, sizing: variant.sizing.clone(), timeout };
+        return download_over(set, variant, &download, player, seed, watch);
+    }
     let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
         boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
         ..PathConfig::symmetric(format!("path {}", number + 1), set.link(path))
@@ -122,6 +127,7 @@ fn run(
         receive_buffer_bytes: observer.as_ref().map(Observer::receive_buffer_bytes),
         slow_start_s: observer.as_ref().and_then(Observer::slow_start_s),
         series: observer.map(Observer::into_series).unwrap_or_default(),
+        playback: None,
         blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
             let sender = network.report(ends.opener);
             let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);

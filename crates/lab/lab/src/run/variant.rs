@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use polypath_congestion as congestion;
+use polypath_fetch::schedule::Sizing;
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 use rand_core::{Rng, SeedableRng};
 
@@ -36,6 +37,8 @@ pub struct Variant {
     pub acquainted: bool,
     /// Let the receive window grow up to the buffer; see [`ConnectionConfig::receive_autotuning`].
     pub autotuning: bool,
+    /// How large the requests of a download are.
+    pub sizing: Sizing,
 }
 
 /// How many paths a variant uses.
@@ -96,6 +99,7 @@ impl Variant {
             race: ConnectionConfig::default().race,
             acquainted: false,
             autotuning: ConnectionConfig::default().receive_autotuning,
+            sizing: Sizing::for_files(),
         }
     }
 

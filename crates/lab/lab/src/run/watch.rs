@@ -78,10 +78,10 @@ impl Watch {
 }
 
 /// A run that may be watched.
-pub(super) type MaybeWatched<'a> = Option<&'a mut Watch>;
+pub(crate) type MaybeWatched<'a> = Option<&'a mut Watch>;
 
 /// The network, with its traces begun.
-pub(super) fn build(builder: NetworkBuilder, watch: &mut MaybeWatched<'_>) -> Network {
+pub(crate) fn build(builder: NetworkBuilder, watch: &mut MaybeWatched<'_>) -> Network {
     match watch {
         None => builder.build(),
         Some(watch) => watch.build(builder),
@@ -96,7 +96,7 @@ pub(super) fn add(watch: &mut MaybeWatched<'_>, what: impl FnOnce() -> Recorded)
 }
 
 /// Runs to `end`, as [`Network::run_until`] does.
-pub(super) fn run_until(network: &mut Network, end: Instant, watch: &mut MaybeWatched<'_>) {
+pub(crate) fn run_until(network: &mut Network, end: Instant, watch: &mut MaybeWatched<'_>) {
     match watch {
         None => network.run_until(end),
         Some(watch) => watch.run_until(network, end),
@@ -104,7 +104,7 @@ pub(super) fn run_until(network: &mut Network, end: Instant, watch: &mut MaybeWa
 }
 
 /// The run is over.
-pub(super) fn finish(network: &mut Network, seed: u64, watch: &mut MaybeWatched<'_>) {
+pub(crate) fn finish(network: &mut Network, seed: u64, watch: &mut MaybeWatched<'_>) {
     if let Some(watch) = watch {
         watch.finish(network, seed);
     }

@@ -42,6 +42,24 @@ pub enum Workload {
         /// When to give up.
         timeout: Duration,
     },
+    /// One file by HTTP, over plain TCP of each path.
+    Download {
+        /// How many bytes.
+        bytes: u64,
+        /// When to give up.
+        timeout: Duration,
+        /// Who plays it meanwhile; if nobody is given, somebody at the rate that it could be played for ever.
+        player: Option<Player>,
+    },
+}
+
+/// Who plays a file while it comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Player {
+    /// At which rate.
+    pub rate: BitRate,
+    /// How long after the first request it begins.
+    pub startup: Duration,
 }
 
 impl fmt::Display for Workload {
@@ -57,6 +75,10 @@ impl fmt::Display for Workload {
                 write!(f, "blocks of {block_bytes} bytes at {rate}")
             }
             Self::Blocks { block_bytes, rate: None, .. } => write!(f, "blocks of {block_bytes} bytes"),
+            Self::Download { bytes, .. } => {
+                let (count, unit) = size(bytes);
+                write!(f, "download of {count} {unit}")
+            }
             Self::Requests { response_bytes, count, .. } => {
                 write!(f, "{count} responses of {response_bytes} bytes")
             }
@@ -70,7 +92,7 @@ impl Workload {
         match *self {
             // Long enough for the rate alone to matter.
             Self::Bulk { .. } => 1 << 30,
-            Self::Transfer { bytes, .. } => bytes,
+            Self::Transfer { bytes, .. } | Self::Download { bytes, .. } => bytes,
             Self::Blocks { block_bytes, .. } => block_bytes,
             Self::Requests { request_bytes, response_bytes, .. } => request_bytes.max(response_bytes),
         }
@@ -79,7 +101,7 @@ impl Workload {
     /// How many bytes each direction that is used has, if they are limited.
     pub(super) fn planned_bytes(&self) -> Option<u64> {
         match *self {
-            Self::Transfer { bytes, .. } => Some(bytes),
+            Self::Transfer { bytes, .. } | Self::Download { bytes, .. } => Some(bytes),
             Self::Bulk { .. } | Self::Blocks { .. } | Self::Requests { .. } => None,
         }
     }
@@ -88,7 +110,9 @@ impl Workload {
     pub(super) fn end(&self) -> Instant {
         let span = match *self {
             Self::Bulk { duration } => duration,
-            Self::Transfer { timeout, .. } | Self::Requests { timeout, .. } => timeout,
+            Self::Transfer { timeout, .. }
+            | Self::Requests { timeout, .. }
+            | Self::Download { timeout, .. } => timeout,
             // What is under way at the end still arrives.
             Self::Blocks { duration, .. } => duration + Duration::from_secs(60),
         };
@@ -98,7 +122,8 @@ impl Workload {
     /// Nothing happens any more that a result would show: the last byte has arrived.
     pub(super) fn is_complete(&self, network: &Network, ends: Ends) -> bool {
         match *self {
-            Self::Bulk { .. } => false,
+            // A download says itself when it is over.
+            Self::Bulk { .. } | Self::Download { .. } => false,
             Self::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
             Self::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
             Self::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
@@ -126,6 +151,8 @@ impl Workload {
                 };
                 (opener.send, acceptor.send) = (plan(true), plan(false));
             }
+            // It has connections of its own.
+            Self::Download { .. } => {}
         }
         // Thousands of runs: what arrives is compared in the tests of the stack.
         opener.verify = false;
