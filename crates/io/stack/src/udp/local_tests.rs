@@ -287,7 +287,7 @@ async fn a_port_where_nobody_listens_is_told_at_once() {
 
 #[tokio::test]
 async fn strangers_beyond_the_budget_connect_all_the_same() {
-    let options = UdpOptions { port: 16_906, ..UdpOptions::default() };
+    let options = UdpOptions { port: 16_900, ..UdpOptions::default() };
     let mut reachable = UdpOptions { paths: Vec::new(), is_reachable: true, ..options.clone() };
     reachable.peers.unproven_per_second_of_source = 1;
     let server = client(&reachable);
