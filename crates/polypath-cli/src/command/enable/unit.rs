@@ -242,17 +242,29 @@ impl Service {
         text
     }
 
+    /// A capability is in the set that bounds those of the service. Without a set all are. The first list of capabilities begins one,
+    /// as the empty value does with none; others are added, and those after `~` are taken away. `~` alone means all.
+    fn is_bounded_to_include(&self, capability: &str) -> bool {
+        let values = self.assignments.iter().filter(|(name, _)| name == "CapabilityBoundingSet");
+        let included = values.fold(None, |so_far: Option<bool>, (_, value)| {
+            let is_named = |list: &str| list.split_whitespace().any(|name| name == capability);
+            Some(match value.strip_prefix('~').map(str::trim) {
+                Some("") => true,
+                Some(taken) => so_far.unwrap_or(true) && !is_named(taken),
+                None if value.is_empty() => false,
+                None => so_far.unwrap_or(false) || is_named(value),
+            })
+        });
+        included.unwrap_or(true)
+    }
+
     /// What a TUN device takes, where the service hasn't got it.
     fn allow_tun(&self, text: &mut String) {
         const CAPABILITY: &str = "CAP_NET_ADMIN";
         let mut line = |key: &str, value: &str| {
             let _ = writeln!(text, "{key}={value}");
         };
-        let lacks = |values: &[&str]| {
-            let is_named = |value: &&str| value.contains(CAPABILITY);
-            !values.is_empty() && values.iter().any(|value| value.starts_with('~') == is_named(value))
-        };
-        if lacks(&self.list("CapabilityBoundingSet")) {
+        if !self.is_bounded_to_include(CAPABILITY) {
             line("CapabilityBoundingSet", CAPABILITY);
         }
         let is_root = matches!(self.last("User"), None | Some("root" | "0")) && !self.is_on("DynamicUser");
@@ -386,6 +398,18 @@ mod tests {
         assert!(added("User=root\nCapabilityBoundingSet=CAP_NET_ADMIN\n").is_empty());
         assert!(added("CapabilityBoundingSet=~CAP_SYS_ADMIN\n").is_empty());
         assert_eq!(added("CapabilityBoundingSet=~CAP_NET_ADMIN\n"), ["CapabilityBoundingSet=CAP_NET_ADMIN"]);
+        for bounded in [
+            "",
+            "CAP_KILL",
+            "CAP_NET_ADMIN\nCapabilityBoundingSet=",
+            "~\nCapabilityBoundingSet=~CAP_NET_ADMIN",
+        ] {
+            let added = added(&format!("CapabilityBoundingSet={bounded}\n"));
+            assert_eq!(added, ["CapabilityBoundingSet=CAP_NET_ADMIN"], "{bounded}");
+        }
+        for bounded in ["~", "\nCapabilityBoundingSet=~", "\nCapabilityBoundingSet=CAP_KILL CAP_NET_ADMIN"] {
+            assert!(added(&format!("CapabilityBoundingSet={bounded}\n")).is_empty(), "{bounded}");
+        }
         let all = "User=web\nCapabilityBoundingSet=CAP_NET_BIND_SERVICE\nRestrictAddressFamilies=AF_INET\nPrivateDevices=yes\n";
         assert_eq!(
             added(all),
