@@ -57,7 +57,7 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             Err(error) => return Err(at(&path, error)),
         };
-        write(file, &content)?;
+        write(&path, file, &content)?;
         Ok(Some(Self { path, content }))
     }
 
@@ -81,7 +81,7 @@ pub(super) fn replace(path: &Path, content: &impl Serialize) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    write(options.open(&fresh).map_err(|error| at(&fresh, error))?, content)?;
+    write(&fresh, options.open(&fresh).map_err(|error| at(&fresh, error))?, content)?;
     fs::rename(&fresh, path).map_err(|error| at(path, error))
 }
 
@@ -211,8 +211,8 @@ pub(super) fn check_actions(path: &Path, actions: &[Action]) -> io::Result<()> {
     }
 }
 
-fn write(mut file: File, content: &impl Serialize) -> io::Result<()> {
-    file.write_all(serde_json::to_string_pretty(content)?.as_bytes())
+fn write(path: &Path, mut file: File, content: &impl Serialize) -> io::Result<()> {
+    file.write_all(serde_json::to_string_pretty(content)?.as_bytes()).map_err(|error| at(path, error))
 }
 
 pub(super) fn at(path: &Path, error: io::Error) -> io::Error {
@@ -326,3 +326,16 @@ fn cookie(socket: &UnixDatagram) -> io::Result<u64> {
 
 /// socket(7); the libc crate has no name for it.
 const SO_NETNS_COOKIE: libc::c_int = 71;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named() {
+        let full = Path::new("/dev/full");
+        let file = OpenOptions::new().write(true).open(full).expect("a device");
+        let error = write(full, file, &1).expect_err("it is full");
+        assert!(error.to_string().starts_with("/dev/full: No space left"), "{error}");
+    }
+}
