@@ -210,8 +210,10 @@ async fn path_changes_a_stack_while_it_carries_data() {
     assert!(
         printed(folder, "path endpoint").await.contains("id 2 subflow fullmesh dev lo priority 7 (deleted)")
     );
-    printed(folder, "path endpoint add id 2 priority 0").await;
+    printed(folder, "path endpoint add id 2").await;
     until("two subflows again", &weak, |stack| established(stack) == 2).await;
+    let anew = printed(folder, "path endpoint").await;
+    assert!(anew.ends_with("id 2 subflow fullmesh dev lo\n"), "what was deleted is forgotten: {anew}");
 
     printed(folder, "path scheduler set redundant").await;
     assert_eq!(client.connections()[0].1.scheduler, "redundant", "the live one too");

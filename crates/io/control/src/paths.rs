@@ -341,7 +341,9 @@ fn add(stack: &Stack, target: &Target, flags: &Flags) -> Result<(), ChangeError>
         if withheld.is_empty() {
             return Err(ChangeError::InUse { meant: meant.words() });
         }
-        withheld.into_iter().for_each(|path| stack.change_path(flags.apply(path.endpoint)));
+        // As a new one begins: what it was before it was deleted counts no more.
+        let new = |path: &KnownPath| LocalEndpoint { backup: false, priority: 0, ..path.endpoint };
+        withheld.into_iter().for_each(|path| stack.change_path(flags.apply(new(path))));
         return Ok(());
     }
     let Some(address) = target.address.filter(|_| target.dev.is_none()) else {
