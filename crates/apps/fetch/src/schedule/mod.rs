@@ -228,7 +228,8 @@ impl Schedule {
             None => self.first(at)?,
             Some(total) => {
                 let range = self.next(at, total)?;
-                let is_last_alone = (self.is_alone() || self.only.is_some()) && range.end == total;
+                let is_last_alone = (self.is_alone() && self.sizing.takes_over() || self.only.is_some())
+                    && range.end == total;
                 (range.clone(), if is_last_alone { None } else { Some(range.end) })
             }
         };
@@ -264,7 +265,7 @@ impl Schedule {
     /// The request that tells how long the file is.
     fn first(&self, at: usize) -> Option<(Range<u64>, Option<u64>)> {
         let start = self.received.prefix_bytes();
-        if self.paths.len() == 1 && self.paths[at].in_flight() == 0 {
+        if self.paths.len() == 1 && self.sizing.takes_over() && self.paths[at].in_flight() == 0 {
             return Some((start..u64::MAX, None));
         }
         let is_first = self.paths.iter().all(|path| path.in_flight() == 0 || path.is_stalled());

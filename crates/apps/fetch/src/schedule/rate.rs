@@ -16,6 +16,9 @@ const GROWTH: f64 = 1.25;
 /// What is expected of a path in slow start: what is asked for now is sent a round trip later.
 const HEADROOM: f64 = 3.0;
 
+/// After a silence of so many round trips, what comes is what TCP held back behind a lost packet.
+const SILENT_ROUND_TRIPS: f64 = 1.1;
+
 /// The rate of a path. Times in which nothing was asked for don't count.
 #[derive(Clone, Debug)]
 pub(super) struct Rate {
@@ -24,11 +27,21 @@ pub(super) struct Rate {
     growing_from: Option<f64>,
     since: Option<Instant>,
     bytes: u64,
+    last: Option<Instant>,
+    /// When something came after a silence. The sample that has the silence has all that was held back, too.
+    silent_until: Option<Instant>,
 }
 
 impl Default for Rate {
     fn default() -> Self {
-        Self { bytes_per_second: None, growing_from: Some(0.0), since: None, bytes: 0 }
+        Self {
+            bytes_per_second: None,
+            growing_from: Some(0.0),
+            since: None,
+            bytes: 0,
+            last: None,
+            silent_until: None,
+        }
     }
 }
 
@@ -52,16 +65,25 @@ impl Rate {
     /// Bytes came. `round_trip` is how long a sample takes at least.
     pub(super) fn handle_bytes(&mut self, now: Instant, bytes: u64, round_trip: Duration) {
         // What came first came before the time that is measured.
+        let before = self.last.replace(now);
         let Some(since) = self.since else {
-            self.since = Some(now);
+            (self.since, self.silent_until) = (Some(now), None);
             return;
         };
+        let silence = before.map(|before| now.since(before)).unwrap_or_default();
+        if silence > round_trip.mul_f64(SILENT_ROUND_TRIPS).max(LEAST_SAMPLE) {
+            self.silent_until = Some(now);
+        }
         self.bytes += bytes;
         let span = now.since(since);
         let least = if self.bytes_per_second.is_none() { FIRST_SAMPLE } else { LEAST_SAMPLE };
-        if span >= least.max(round_trip) && (self.bytes >= LEAST_SAMPLE_BYTES || span >= MOST_SAMPLE) {
+        let is_held_back = self.silent_until.is_some_and(|at| now.since(at) < LEAST_SAMPLE);
+        if !is_held_back
+            && span >= least.max(round_trip)
+            && (self.bytes >= LEAST_SAMPLE_BYTES || span >= MOST_SAMPLE)
+        {
             self.take(self.bytes as f64 / span.as_secs_f64());
-            (self.since, self.bytes) = (Some(now), 0);
+            (self.since, self.bytes, self.silent_until) = (Some(now), 0, None);
         }
     }
 
@@ -117,5 +139,21 @@ mod tests {
         }
         let known = rate.bytes_per_second().expect("a rate");
         assert!((known / 1e6 - 0.25).abs() < 0.03, "{known}");
+    }
+
+    #[test]
+    fn what_was_held_back_behind_a_loss_is_no_rate() {
+        let mut rate = Rate::default();
+        let round_trip = Duration::from_millis(200);
+        let mut now = Instant::from_secs(1);
+        for silence_ms in [0, 400, 300] {
+            now += Duration::from_millis(silence_ms);
+            rate.handle_bytes(now, silence_ms * 300, round_trip);
+            for _ in 0..300 {
+                now += Duration::from_millis(5);
+                rate.handle_bytes(now, 1500, round_trip);
+                assert!(rate.bytes_per_second().is_none_or(|known| known < 1.1 * 300e3), "{rate:?}");
+            }
+        }
     }
 }
