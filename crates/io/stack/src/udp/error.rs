@@ -27,12 +27,6 @@ pub enum UdpError {
     /// An interface of a path has an empty name.
     #[error("the interface of a path has an empty name; expected that of an interface, or none")]
     NamelessInterface,
-    /// Two paths have one interface.
-    #[error("two paths have the interface {interface}; expected each interface once")]
-    RepeatedInterface {
-        /// Its name.
-        interface: String,
-    },
     /// [`UdpOptions::port`](super::UdpOptions::port) is 0 where connections are opened.
     #[error("no peer is reached at UDP port 0; expected port of 1 or more, as the peers have it")]
     PortZero,
@@ -54,10 +48,9 @@ impl From<UdpError> for io::Error {
         let kind = match error {
             UdpError::PortInUse { .. } => io::ErrorKind::AddrInUse,
             UdpError::OnlyConnects => io::ErrorKind::Unsupported,
-            UdpError::MtuTooSmall { .. }
-            | UdpError::NamelessInterface
-            | UdpError::RepeatedInterface { .. }
-            | UdpError::PortZero => io::ErrorKind::InvalidInput,
+            UdpError::MtuTooSmall { .. } | UdpError::NamelessInterface | UdpError::PortZero => {
+                io::ErrorKind::InvalidInput
+            }
         };
         Self::new(kind, error)
     }

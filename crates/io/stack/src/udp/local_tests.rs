@@ -146,7 +146,6 @@ async fn addresses_are_those_that_the_program_has_used() {
 #[tokio::test]
 async fn options_that_make_no_sense_are_refused() {
     let here = Namespace::current().expect("this one");
-    let on = |name: &str| UdpPath { interface: Some(name.into()), ..UdpPath::default() };
     let refusals = [
         (UdpOptions { mtu_bytes: 0, ..UdpOptions::default() }, "expected mtu_bytes of 1280 or more"),
         (UdpOptions { mtu_bytes: 1279, ..UdpOptions::server() }, "expected mtu_bytes of 1280 or more"),
@@ -156,10 +155,6 @@ async fn options_that_make_no_sense_are_refused() {
                 ..UdpOptions::default()
             },
             "has an empty name; expected that of an interface, or none",
-        ),
-        (
-            UdpOptions { paths: vec![on("lo"), on("eth9"), on("lo")], ..UdpOptions::default() },
-            "two paths have the interface lo; expected each interface once",
         ),
         (UdpOptions { port: 0, ..UdpOptions::default() }, "expected port of 1 or more, as the peers have it"),
     ];

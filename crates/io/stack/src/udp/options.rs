@@ -111,14 +111,10 @@ impl UdpOptions {
         if self.port == 0 && !self.paths.is_empty() {
             return Err(UdpError::PortZero);
         }
-        let interfaces: Vec<&str> = self.paths.iter().filter_map(|path| path.interface.as_deref()).collect();
-        for (at, interface) in interfaces.iter().enumerate() {
-            if interface.is_empty() {
-                return Err(UdpError::NamelessInterface);
-            }
-            if interfaces[..at].contains(interface) {
-                return Err(UdpError::RepeatedInterface { interface: (*interface).to_string() });
-            }
+        // Two paths may have the same interface: each has a socket of its own.
+        let mut interfaces = self.paths.iter().filter_map(|path| path.interface.as_deref());
+        if interfaces.any(str::is_empty) {
+            return Err(UdpError::NamelessInterface);
         }
         Ok(())
     }
