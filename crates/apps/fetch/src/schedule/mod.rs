@@ -49,7 +49,7 @@ pub enum Rest {
 /// A new connection costs two round trips before its first byte, and slow start.
 const ROUND_TRIPS_TO_RECONNECT: u64 = 4;
 
-/// A gap is not left with fewer bytes, where it can be helped.
+/// What is asked for has so many bytes at least, where it can be helped.
 const LEAST_PIECE_BYTES: u64 = 8 << 10;
 /// The first request, before the length of the file is known.
 const FIRST_BYTES: u64 = 64 << 10;
@@ -228,7 +228,7 @@ impl Schedule {
             None => self.first(at)?,
             Some(total) => {
                 let range = self.next(at, total)?;
-                let is_last_alone = (self.is_alone() && self.sizing.takes_over() || self.only.is_some())
+                let is_last_alone = (self.is_alone() && self.sizing.is_by_rate() || self.only.is_some())
                     && range.end == total;
                 (range.clone(), if is_last_alone { None } else { Some(range.end) })
             }
@@ -265,7 +265,7 @@ impl Schedule {
     /// The request that tells how long the file is.
     fn first(&self, at: usize) -> Option<(Range<u64>, Option<u64>)> {
         let start = self.received.prefix_bytes();
-        if self.paths.len() == 1 && self.sizing.takes_over() && self.paths[at].in_flight() == 0 {
+        if self.paths.len() == 1 && self.sizing.is_by_rate() && self.paths[at].in_flight() == 0 {
             return Some((start..u64::MAX, None));
         }
         let is_first = self.paths.iter().all(|path| path.in_flight() == 0 || path.is_stalled());
@@ -325,7 +325,7 @@ impl Schedule {
         }
         let Some(first) = unclaimed.first_from(0) else {
             let from = path.answers_in().unwrap_or(path.round_trip());
-            return self.sizing.takes_over().then(|| tail::take_over(&mut self.paths, at, from)).flatten();
+            return self.sizing.is_by_rate().then(|| tail::take_over(&mut self.paths, at, from)).flatten();
         };
         // Somebody else would not be ready when all the rest is.
         if let Some(rest_in) = self.sizing.rest_in(&self.paths, at, unclaimed.len_bytes())
@@ -338,12 +338,12 @@ impl Schedule {
         let gap = unclaimed.first_from(ideal)?;
         // A small piece before it would be a request of its own.
         let is_small = ideal < first.end && plan.ahead_bytes < plan.bytes / 2;
-        let start = if is_small { first.start } else { gap.start };
-        // What is before it, others bring: as soon as it is worth a request, and not at all if they don't.
-        let start = if gap.end - start < LEAST_PIECE_BYTES {
-            first.start.max(gap.start.max(gap.end.saturating_sub(plan.bytes.max(LEAST_PIECE_BYTES))))
-        } else {
-            start
+        // Nor is a piece behind it worth one that is small itself.
+        let latest = first.end.saturating_sub(LEAST_PIECE_BYTES).max(first.start);
+        let start = match gap.start {
+            _ if is_small => first.start,
+            start if start < first.end => start.min(latest),
+            start => start,
         };
         let left = gap.end - start;
         let bytes =

@@ -28,8 +28,8 @@ pub(super) struct Rate {
     since: Option<Instant>,
     bytes: u64,
     last: Option<Instant>,
-    /// When something came after a silence. The sample that has the silence has all that was held back, too.
-    silent_until: Option<Instant>,
+    /// When something came again after a silence. The sample that has the silence has all that was held back, too.
+    resumed_at: Option<Instant>,
 }
 
 impl Default for Rate {
@@ -40,7 +40,7 @@ impl Default for Rate {
             since: None,
             bytes: 0,
             last: None,
-            silent_until: None,
+            resumed_at: None,
         }
     }
 }
@@ -67,23 +67,23 @@ impl Rate {
         // What came first came before the time that is measured.
         let before = self.last.replace(now);
         let Some(since) = self.since else {
-            (self.since, self.silent_until) = (Some(now), None);
+            (self.since, self.resumed_at) = (Some(now), None);
             return;
         };
         let silence = before.map(|before| now.since(before)).unwrap_or_default();
         if silence > round_trip.mul_f64(SILENT_ROUND_TRIPS).max(LEAST_SAMPLE) {
-            self.silent_until = Some(now);
+            self.resumed_at = Some(now);
         }
         self.bytes += bytes;
         let span = now.since(since);
         let least = if self.bytes_per_second.is_none() { FIRST_SAMPLE } else { LEAST_SAMPLE };
-        let is_held_back = self.silent_until.is_some_and(|at| now.since(at) < LEAST_SAMPLE);
+        let is_held_back = self.resumed_at.is_some_and(|at| now.since(at) < LEAST_SAMPLE);
         if !is_held_back
             && span >= least.max(round_trip)
             && (self.bytes >= LEAST_SAMPLE_BYTES || span >= MOST_SAMPLE)
         {
             self.take(self.bytes as f64 / span.as_secs_f64());
-            (self.since, self.bytes, self.silent_until) = (Some(now), 0, None);
+            (self.since, self.bytes, self.resumed_at) = (Some(now), 0, None);
         }
     }
 

@@ -61,8 +61,8 @@ impl Sizing {
         }
     }
 
-    /// Whether others may be asked for what a path was asked for.
-    pub(super) const fn takes_over(&self) -> bool {
+    /// Not in pieces of one size. Others may be asked for what a path was asked for, and one path alone is asked for all.
+    pub(super) const fn is_by_rate(&self) -> bool {
         matches!(self, Self::Dynamic { .. })
     }
 
@@ -88,7 +88,7 @@ impl Sizing {
     /// How long until the rest is there, if the paths share it and the path `at` is one of them.
     pub(super) fn rest_in(&self, paths: &[Path], at: usize, left_bytes: u64) -> Option<Duration> {
         let path = &paths[at];
-        let rate = path.expected_rate().filter(|_| self.takes_over())?;
+        let rate = path.expected_rate().filter(|_| self.is_by_rate())?;
         let answers_in = path.answers_in().unwrap_or(path.round_trip());
         Some(shares(paths, at, rate, answers_in, left_bytes).ends_in)
     }

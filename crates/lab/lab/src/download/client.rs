@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use polypath_fetch::answer::AskedRange;
+use polypath_fetch::answer::{Answer, AskedRange};
 use polypath_fetch::http1;
 use polypath_fetch::playback::History;
 use polypath_fetch::schedule::{PathId, Ranges, Request, RequestId, Rest, Schedule, Sizing};
@@ -31,9 +31,18 @@ struct Path {
     number: u64,
     open: Option<ConnectionId>,
     http: http1::Connection,
-    asked: HashMap<http1::RequestId, (RequestId, u64)>,
+    asked: HashMap<http1::RequestId, Asked>,
     is_wanted: bool,
     bytes: u64,
+}
+
+/// A request that is not answered in full.
+#[derive(Debug)]
+struct Asked {
+    request: RequestId,
+    range: AskedRange,
+    /// The next byte that it brings.
+    next: u64,
 }
 
 impl Client {
@@ -116,21 +125,19 @@ impl Client {
             let path = &mut self.paths[at];
             match event {
                 http1::Event::Head { id, head } => {
-                    let Some((request, _)) = path.asked.get(&id) else { continue };
-                    self.schedule.handle_head(now, path.id, *request);
-                    let total = head.fields.text("content-range").and_then(|range| range.rsplit_once('/'));
-                    if let (None, Some(total)) =
-                        (self.schedule.total_bytes(), total.and_then(|(_, total)| total.parse().ok()))
-                    {
+                    let Some(asked) = path.asked.get(&id) else { continue };
+                    let Ok(answer) = Answer::read(&head, Some(asked.range)) else { return true };
+                    self.schedule.handle_head(now, path.id, asked.request);
+                    if let (None, Some(total)) = (self.schedule.total_bytes(), answer.version.total()) {
                         self.schedule.set_total_bytes(total);
                     }
                 }
                 http1::Event::Data { id, bytes } => {
-                    let Some((request, next)) = path.asked.get_mut(&id) else { continue };
-                    self.is_wrong |= self.file.verify(*next, &bytes).is_err();
-                    *next += bytes.len() as u64;
+                    let Some(asked) = path.asked.get_mut(&id) else { continue };
+                    self.is_wrong |= self.file.verify(asked.next, &bytes).is_err();
+                    asked.next += bytes.len() as u64;
                     path.bytes += bytes.len() as u64;
-                    let (path, request) = (path.id, *request);
+                    let (path, request) = (path.id, asked.request);
                     let Some(came) = self.schedule.handle_bytes(now, path, request, bytes.len() as u64)
                     else {
                         continue;
@@ -158,7 +165,7 @@ impl Client {
                     .and_then(|request| request.with_field("Accept-Encoding", "identity"))
                     .and_then(|request| request.with_field("Range", &range.to_field()))
                     .expect("a request that can be written");
-                path.asked.insert(path.http.request(request), (id, start));
+                path.asked.insert(path.http.request(request), Asked { request: id, range, next: start });
                 self.requests += 1;
             }
             while let Some(bytes) = path.http.poll_transmit() {

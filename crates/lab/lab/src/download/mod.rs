@@ -22,7 +22,7 @@ use polypath_wire::Endpoint;
 
 use self::client::{Client, PathConnection};
 use self::origin::Origin;
-pub use self::pairs::{Pair, Ranges, run_pairs};
+pub use self::pairs::{Pair, PairRanges, run_pairs};
 use crate::run::watch::{self, MaybeWatched};
 use crate::run::{Outcome, PathOutcome, PathSet, PlaybackOutcome, Player, Variant, VariantKind, Workload};
 

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// What pairs may be like: the logarithms of all are spread evenly.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ranges {
+pub struct PairRanges {
     /// Least and most bytes of a file.
     pub bytes: [f64; 2],
     /// Least and most rate of a path in Mbit/s.
@@ -26,7 +26,7 @@ pub struct Ranges {
     pub queue_ms: [f64; 2],
 }
 
-impl Default for Ranges {
+impl Default for PairRanges {
     /// 1 to 200 MB; 0.5 to 100 Mbit/s, 2 to 400 ms, queues of 20 to 400 ms.
     fn default() -> Self {
         Self { bytes: [1e6, 200e6], mbit_per_s: [0.5, 100.0], rtt_ms: [2.0, 400.0], queue_ms: [20.0, 400.0] }
@@ -58,7 +58,7 @@ impl Pair {
 
 /// So many pairs, by a seed.
 #[must_use]
-pub fn run_pairs(count: usize, ranges: &Ranges, seed: u64) -> Vec<Pair> {
+pub fn run_pairs(count: usize, ranges: &PairRanges, seed: u64) -> Vec<Pair> {
     let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let mut uniform = |[low, high]: [f64; 2]| {
         let part = f64::from(random.next_u32()) / f64::from(u32::MAX);

@@ -38,7 +38,7 @@ fn several_paths_bring_the_sum_of_all() {
 #[test]
 fn two_paths_are_never_slower_than_the_better_one() {
     // Small files are the hard ones. All of them: `polypath bench fetch --pairs`.
-    let pairs = run_pairs(40, &Ranges { bytes: [1e6, 8e6], ..Ranges::default() }, 20);
+    let pairs = run_pairs(40, &PairRanges { bytes: [1e6, 8e6], ..PairRanges::default() }, 20);
     assert!(pairs.iter().all(|pair| pair.is_right), "{pairs:?}");
     let slower: Vec<_> = pairs.iter().filter(|pair| pair.gain() < -0.03).collect();
     assert!(slower.len() <= 1 && pairs.iter().all(|pair| pair.gain() > -0.2), "{slower:?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use polypath_config::quantity::{Size, read};
-use polypath_lab::download::{Pair, Ranges, run_pairs};
+use polypath_lab::download::{Pair, PairRanges, run_pairs};
 use serde::Serialize;
 
 use crate::bench::Spread;
@@ -144,7 +144,7 @@ const TOLERANCE: f64 = 0.03;
 const BOUND_OF_PAIRS: f64 = 0.99;
 
 fn run_simulated(count: u32, arguments: &Arguments) -> Result<(), Failure> {
-    let pairs = run_pairs(count as usize, &Ranges::default(), arguments.seed);
+    let pairs = run_pairs(count as usize, &PairRanges::default(), arguments.seed);
     if pairs.iter().any(|pair| !pair.is_right) {
         return Err(Failure::Run("a download brought wrong bytes".into()));
     }
