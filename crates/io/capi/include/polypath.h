@@ -92,7 +92,8 @@ int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, soc
 /* Listens. Options: as for polypath_connect, without a time limit; accepted connections take on the congestion control
  * (kernel's engines). The descriptor becomes readable when there is a connection to accept. With engines tun and udp, a
  * program short of descriptors gets a connection once there are two again, one for each side. When it becomes readable,
- * polypath_accept succeeds, whatever else takes descriptors meanwhile. */
+ * polypath_accept succeeds, whatever else takes descriptors meanwhile. With engine tun the address is an uplink's, or 0.0.0.0
+ * or ::, which clients on this host reach at 127.0.0.1. Of the loopback interface alone it is EADDRNOTAVAIL. */
 int polypath_listen(polypath_engine *engine, const struct sockaddr *local, socklen_t length, const char *options);
 
 /* As accept(2), getsockname(2), getpeername(2), shutdown(2) and close(2). */

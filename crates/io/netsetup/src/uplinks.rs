@@ -122,6 +122,22 @@ impl Underlay for Uplinks {
         own.map_or(local, |addr| SocketAddr::new(addr, local.port()))
     }
 
+    fn may_listen(&self, local: SocketAddr, is_held: bool) -> io::Result<()> {
+        let addr = local.ip().to_canonical();
+        if is_held || !addr.is_loopback() {
+            return Ok(());
+        }
+        let all = if addr.is_ipv4() {
+            "0.0.0.0 (clients here then use 127.0.0.1)"
+        } else {
+            "[::] (clients here then use 127.0.0.1, not ::1)"
+        };
+        let text = format!(
+            "can't listen at {local}: nobody reaches engine tun there; expected {all}, an uplink's address, or engine kernel"
+        );
+        Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text))
+    }
+
     fn dials(&self, remote: SocketAddr) -> SocketAddr {
         // As for the kernel's sockets, this is the system itself.
         let is_here = remote.ip() == IpAddr::V4(Ipv4Addr::UNSPECIFIED);

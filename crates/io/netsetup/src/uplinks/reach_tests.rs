@@ -141,3 +141,20 @@ async fn a_client_and_a_server_on_one_system_meet() {
         assert!(error.to_string().contains("expected 127.0.0.1"), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_nobody_would_reach_is_refused() {
+    if !is_root_or_skip("listeners at the loopback address") {
+        return;
+    }
+    let testbed = Testbed::new(1).expect("namespaces");
+    let Engine::Stack(stack) = ours(&testbed.client) else { unreachable!() };
+    for at in ["127.0.0.1:8001", "127.0.0.2:8001", "[::1]:8001", "[::ffff:127.0.0.1]:8001"] {
+        let error = stack.listen(at.parse().expect("an address")).expect_err("nobody reaches it");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("can't listen at {at}: ")) && text.contains("expected "), "{text}");
+    }
+    // There the kernel takes connections from this system.
+    stack.listen_beside((Ipv4Addr::LOCALHOST, 8001).into()).expect("a listener of the kernel's too");
+}

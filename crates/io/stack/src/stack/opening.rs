@@ -62,7 +62,8 @@ impl Stack {
     /// Listens at an address of the stack, or at all of them.
     ///
     /// Errors: [`io::ErrorKind::AddrInUse`]; over UDP also [`io::ErrorKind::Unsupported`] if the stack is not reachable, and
-    /// [`io::ErrorKind::AddrNotAvailable`] if the address is not the host's.
+    /// [`io::ErrorKind::AddrNotAvailable`] if the address is not the host's; on uplinks that as well for an address of the loopback
+    /// interface, at which nothing reaches the stack.
     pub fn listen(&self, local: SocketAddr) -> io::Result<StackListener> {
         self.listen_with(Some(local), None)
     }
@@ -89,7 +90,7 @@ impl Stack {
         is_held: bool,
     ) -> io::Result<StackListener> {
         if let Some(local) = asked {
-            self.shared.underlay(|underlay| underlay.may_listen(local)).transpose()?;
+            self.shared.underlay(|underlay| underlay.may_listen(local, is_held)).transpose()?;
         }
         let own =
             asked.map(|local| self.shared.underlay(|underlay| underlay.listens_at(local)).unwrap_or(local));

@@ -19,9 +19,10 @@ pub trait Underlay: fmt::Debug + Send {
     fn listens_at(&self, local: SocketAddr) -> SocketAddr;
 
     /// Whether peers can reach what listens there. Errors: [`io::ErrorKind::Unsupported`] if this end is not to be reached,
-    /// [`io::ErrorKind::AddrNotAvailable`] if the address is another host's.
-    fn may_listen(&self, local: SocketAddr) -> io::Result<()> {
-        let _ = local;
+    /// [`io::ErrorKind::AddrNotAvailable`] if the address is another host's, or one that nobody reaches the stack at. With `is_held`,
+    /// whoever listens there has the kernel take connections, too.
+    fn may_listen(&self, local: SocketAddr, is_held: bool) -> io::Result<()> {
+        let _ = (local, is_held);
         Ok(())
     }
 

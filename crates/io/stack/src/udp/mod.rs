@@ -256,7 +256,7 @@ impl Underlay for Encapsulation {
         SocketAddr::new(addr, local.port())
     }
 
-    fn may_listen(&self, local: SocketAddr) -> io::Result<()> {
+    fn may_listen(&self, local: SocketAddr, _: bool) -> io::Result<()> {
         if !self.is_reachable {
             return Err(UdpError::OnlyConnects.into());
         }
