@@ -1,10 +1,12 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use polypath_tcp::ListenerId;
 
+use super::accepting::Turn;
 use super::handle::Stack;
 use super::stream::StackStream;
 
@@ -14,24 +16,32 @@ pub struct StackListener {
     stack: Stack,
     id: ListenerId,
     local: SocketAddr,
+    turns: AtomicU64,
 }
 
 impl StackListener {
     pub(super) fn new(stack: Stack, id: ListenerId, local: SocketAddr) -> Self {
-        Self { stack, id, local }
+        Self { stack, id, local, turns: AtomicU64::new(Turn::UNOWNED.0) }
     }
 
-    /// The next connection, and the peer's address.
+    /// The next connection, and the peer's address. Any number of tasks may wait for one: each connection wakes one of them.
     ///
     /// Errors: [`io::ErrorKind::NotConnected`] once the listener is closed, and that the stack [has ended](super::StackEnded).
     pub async fn accept(&self) -> io::Result<(StackStream, SocketAddr)> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        let turn = Turn(self.turns.fetch_add(1, Ordering::Relaxed) + 1);
+        let mut waiting = Waiting { listener: self, turn, is_pending: false };
+        poll_fn(|cx| waiting.poll(cx)).await
     }
 
-    /// As [`StackListener::accept`], for one task at a time.
+    /// As [`StackListener::accept`], for one task at a time, which may wait beside those there.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(StackStream, SocketAddr)>> {
+        self.poll_in_turn(cx, Turn::UNOWNED)
+    }
+
+    fn poll_in_turn(&self, cx: &mut Context<'_>, turn: Turn) -> Poll<io::Result<(StackStream, SocketAddr)>> {
         loop {
-            let Some(id) = self.stack.shared.peek(|state| state.accepted(self.id, cx.waker()))? else {
+            let accepted = self.stack.shared.peek(|state| state.accepted(self.id, turn, cx.waker()));
+            let Some(id) = accepted? else {
                 return Poll::Pending;
             };
             let stream = StackStream::new(self.stack.clone(), id);
@@ -57,6 +67,30 @@ impl StackListener {
 
     pub(crate) fn stack(&self) -> &Stack {
         &self.stack
+    }
+}
+
+/// One that waits for a connection.
+struct Waiting<'a> {
+    listener: &'a StackListener,
+    turn: Turn,
+    is_pending: bool,
+}
+
+impl Waiting<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(StackStream, SocketAddr)>> {
+        let result = self.listener.poll_in_turn(cx, self.turn);
+        self.is_pending = result.is_pending();
+        result
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.is_pending {
+            let StackListener { stack, id, .. } = self.listener;
+            stack.shared.tell(|state, _| state.give_up_accepting(*id, self.turn));
+        }
     }
 }
 

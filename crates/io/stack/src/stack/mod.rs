@@ -4,6 +4,7 @@
 //! something (a task, or an application in [`StackStream::poll_write`](tokio::io::AsyncWrite::poll_write)) sends what the
 //! host wants sent before it lets the lock go, so that data needs no other task to leave.
 
+mod accepting;
 mod driver;
 #[cfg(test)]
 mod end_tests;

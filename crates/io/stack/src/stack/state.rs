@@ -17,6 +17,7 @@ use polypath_units::named::Registry;
 use polypath_wire::{Endpoint, Packet, Payload, Transport};
 use tokio::sync::{Notify, broadcast};
 
+use super::accepting::{Turn, Waiters};
 use super::driver::Transmit;
 use super::ended::StackEnded;
 use super::figures::{Figures, PathFigures, Remains};
@@ -105,7 +106,7 @@ pub(super) struct StreamState {
 struct ListenerState {
     local: SocketAddr,
     queue: VecDeque<ConnectionId>,
-    waker: Option<Waker>,
+    waiters: Waiters,
 }
 
 impl StackShared {
@@ -399,7 +400,7 @@ impl State {
         match listener.filter(|listener| listener.queue.len() < ACCEPT_QUEUE) {
             Some(listener) => {
                 listener.queue.push_back(id);
-                self.woken.extend(listener.waker.take());
+                self.woken.extend(listener.waiters.next());
                 self.open(id);
                 if let Some(stream) = self.stream(id) {
                     stream.is_connected = true;
@@ -440,7 +441,7 @@ impl State {
             self.woken.extend(stream.reader.take().into_iter().chain(stream.writer.take()));
         }
         for listener in self.listeners.values_mut() {
-            self.woken.extend(listener.waker.take());
+            self.woken.extend(listener.waiters.all());
         }
     }
 
@@ -531,7 +532,8 @@ impl State {
         if let Some(config) = config {
             self.host.configure_listener(id, config);
         }
-        self.listeners.insert(id, ListenerState { local, queue: VecDeque::new(), waker: None });
+        self.listeners
+            .insert(id, ListenerState { local, queue: VecDeque::new(), waiters: Waiters::default() });
         Ok((id, local))
     }
 
@@ -556,22 +558,37 @@ impl State {
         (result, at)
     }
 
-    pub(super) fn accepted(&mut self, id: ListenerId, waker: &Waker) -> io::Result<Option<ConnectionId>> {
+    /// The next connection; without one, `waker` is woken when it is its turn.
+    pub(super) fn accepted(
+        &mut self,
+        id: ListenerId,
+        turn: Turn,
+        waker: &Waker,
+    ) -> io::Result<Option<ConnectionId>> {
         self.check()?;
         let Some(listener) = self.listeners.get_mut(&id) else {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the listener is closed"));
         };
         let next = listener.queue.pop_front();
-        if next.is_none() {
-            listener.waker = Some(waker.clone());
+        match next {
+            Some(_) => drop(listener.waiters.leave(turn)),
+            None => listener.waiters.wait(turn, waker),
         }
         Ok(next)
     }
 
+    /// A wait was given up. If it had been woken, what it was woken for is another's.
+    pub(super) fn give_up_accepting(&mut self, id: ListenerId, turn: Turn) {
+        let Some(listener) = self.listeners.get_mut(&id) else { return };
+        if !listener.waiters.leave(turn) && !listener.queue.is_empty() {
+            self.woken.extend(listener.waiters.next());
+        }
+    }
+
     pub(super) fn close_listener(&mut self, now: Instant, id: ListenerId) {
         self.host.close_listener(id);
-        let Some(listener) = self.listeners.remove(&id) else { return };
-        self.woken.extend(listener.waker);
+        let Some(mut listener) = self.listeners.remove(&id) else { return };
+        self.woken.extend(listener.waiters.all());
         for id in listener.queue {
             self.host.abort(now, id);
             self.close(now, id);

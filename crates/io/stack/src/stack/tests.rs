@@ -219,3 +219,33 @@ async fn settings_of_live_connections_reach_the_stack() {
     let taken = client.write_bytes(&vec![7; 9000].into()).await.expect("writes");
     assert_eq!(taken, 5000);
 }
+
+#[tokio::test]
+async fn every_task_that_waits_at_a_listener_gets_a_connection() {
+    if !is_root_or_skip("several tasks at one listener") {
+        return;
+    }
+    let hosts = Hosts::new();
+    let to = hosts.server_at(0);
+    let listener = std::sync::Arc::new(hosts.server.listen(to).unwrap());
+    let accepting = || {
+        let listener = listener.clone();
+        tokio::spawn(async move { listener.accept().await.expect("a connection") })
+    };
+    let given_up = accepting();
+    let tasks = [accepting(), accepting(), accepting()];
+    // All of them wait, one no more.
+    tokio::task::yield_now().await;
+    given_up.abort();
+    assert!(given_up.await.expect_err("was given up").is_cancelled());
+    let options = ConnectOptions::default();
+    let connect = || async { hosts.client.connect(to, &options).await.expect("connects") };
+    let connected = tokio::join!(connect(), connect(), connect());
+    for task in tasks {
+        tokio::time::timeout(std::time::Duration::from_secs(15), task)
+            .await
+            .expect("in time")
+            .expect("accepts");
+    }
+    drop(connected);
+}
