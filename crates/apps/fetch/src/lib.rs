@@ -1,10 +1,13 @@
 //! One HTTP download over several interfaces: HTTP/1.1 without sockets, what answers to range requests say, and connections over a
 //! named interface; which bytes are asked for when and over which path, without sockets too; and what a player would have of it.
+//! Manifests of adaptive streams are read here too.
 
 pub mod answer;
 #[cfg(feature = "net")]
 pub mod download;
 pub mod http1;
+#[cfg(feature = "stream")]
+pub mod manifest;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod playback;

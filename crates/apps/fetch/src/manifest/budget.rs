@@ -1,0 +1,52 @@
+use url::Url;
+
+use super::error::Error;
+use super::resource::Resource;
+
+/// Bytes of a manifest, or of a playlist or index that belongs to it.
+pub(super) const MAX_MANIFEST_BYTES: usize = 8 << 20;
+/// Segments of one quality.
+pub(super) const MAX_SEGMENTS: usize = 100_000;
+/// Segments of all qualities.
+const MAX_SEGMENTS_IN_ALL: usize = 1_000_000;
+/// Qualities of one track.
+pub(super) const MAX_QUALITIES: usize = 64;
+/// Bytes of a URL.
+pub(super) const MAX_URL_BYTES: usize = 8192;
+/// Bytes of the URLs of all segments.
+const MAX_URL_BYTES_IN_ALL: usize = 256 << 20;
+
+/// What a presentation may still take: a short manifest can describe a great many segments.
+#[derive(Debug)]
+pub(super) struct Budget {
+    segments: usize,
+    url_bytes: usize,
+}
+
+impl Budget {
+    pub(super) const fn new() -> Self {
+        Self { segments: MAX_SEGMENTS_IN_ALL, url_bytes: MAX_URL_BYTES_IN_ALL }
+    }
+
+    /// Takes one more segment.
+    pub(super) fn take(&mut self, resource: &Resource) -> Result<(), Error> {
+        let left = |have: usize, took: usize| have.checked_sub(took).ok_or(Error::TooManySegments);
+        self.segments = left(self.segments, 1)?;
+        self.url_bytes = left(self.url_bytes, resource.url().as_str().len())?;
+        Ok(())
+    }
+}
+
+/// A URL as RFC 3986 (section 5) has it relative to another.
+pub(super) fn join(base: &Url, reference: &str, line: usize) -> Result<Url, Error> {
+    if reference.len() > MAX_URL_BYTES {
+        return Err(Error::LongUrl(line));
+    }
+    let url = base.join(reference.trim()).map_err(|error| {
+        Error::malformed(line, format!("{} is no URL: {error}", super::error::quoted(reference)))
+    })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Error::unsupported(line, format!("a URL of scheme {:?}", url.scheme())));
+    }
+    if url.as_str().len() > MAX_URL_BYTES { Err(Error::LongUrl(line)) } else { Ok(url) }
+}

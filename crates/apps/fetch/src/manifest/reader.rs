@@ -1,0 +1,96 @@
+use std::time::SystemTime;
+
+use url::Url;
+
+use super::budget::MAX_MANIFEST_BYTES;
+use super::error::Error;
+use super::hls;
+use super::presentation::Presentation;
+use super::resource::Resource;
+
+/// A manifest, and what else has to be read to know the stream. It has no sockets and no clock: its owner fetches.
+///
+/// After [`Manifest::parse`] and [`Manifest::refresh`], all that [`Manifest::poll_fetch`] names is fetched and given to
+/// [`Manifest::handle_fetched`]. Then there is a [`Manifest::presentation`].
+#[derive(Debug)]
+pub struct Manifest {
+    format: Format,
+}
+
+#[derive(Debug)]
+enum Format {
+    Hls(hls::Source),
+}
+
+impl Manifest {
+    /// Reads what a URL gave. `url` is where it was found in the end, behind all redirections: what it names is relative to that
+    /// (RFC 3986, section 5.1.3).
+    pub fn parse(bytes: &[u8], url: &Url, content_type: Option<&str>) -> Result<Self, Error> {
+        let text = text(bytes)?;
+        let format = if is_playlist(text) {
+            Format::Hls(hls::Source::parse(text, url)?)
+        } else {
+            return Err(Error::UnknownFormat { content_type: content_type.map(str::to_owned) });
+        };
+        Ok(Self { format })
+    }
+
+    /// What has to be fetched next.
+    #[must_use]
+    pub fn poll_fetch(&mut self) -> Option<Resource> {
+        match &mut self.format {
+            Format::Hls(source) => source.poll_fetch(),
+        }
+    }
+
+    /// Takes what was fetched, found in the end at `url`.
+    pub fn handle_fetched(&mut self, asked: &Resource, url: &Url, bytes: &[u8]) -> Result<(), Error> {
+        let handled = match &mut self.format {
+            Format::Hls(source) => text(bytes).and_then(|text| {
+                if is_playlist(text) {
+                    source.load(asked.url(), url, text)
+                } else {
+                    Err(Error::malformed(1, "a playlist doesn't begin with #EXTM3U"))
+                }
+            }),
+        };
+        handled.map_err(|error| error.within(url))
+    }
+
+    /// What was asked for can't be had. Fails if there is no stream without it.
+    pub fn handle_unavailable(&mut self, asked: &Resource) -> Result<(), Error> {
+        match &mut self.format {
+            Format::Hls(source) => source.leave_out(asked.url()),
+        }
+    }
+
+    /// Reads anew what may have changed. Of an HLS stream's qualities only one is needed, the one that is played.
+    pub fn refresh(&mut self, quality: Option<usize>) {
+        match &mut self.format {
+            Format::Hls(source) => source.refresh(quality),
+        }
+    }
+
+    /// The stream at a time. Fails while something has to be fetched.
+    pub fn presentation(&mut self, _now: SystemTime) -> Result<Presentation, Error> {
+        match &mut self.format {
+            Format::Hls(source) => source.presentation(),
+        }
+    }
+}
+
+/// UTF-8, perhaps with a byte order mark, as the format has it.
+fn text(bytes: &[u8]) -> Result<&str, Error> {
+    if bytes.len() > MAX_MANIFEST_BYTES {
+        return Err(Error::TooLong(bytes.len()));
+    }
+    let text = str::from_utf8(bytes).map_err(|error| {
+        let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        Error::malformed(line, "what should be text (UTF-8) is none")
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+fn is_playlist(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| line.trim_end() == "#EXTM3U")
+}
