@@ -59,9 +59,15 @@ impl Connection {
                 self.reset_subflow(position, SubflowError::Local, ResetReason::UNSPECIFIED);
             }
         }
+        let was_next = self.addresses.withdraw(id);
+        // One that has yet to leave may have to wait for room, and would bring the address back.
+        self.subflows.iter_mut().for_each(|subflow| subflow.state.owed.forget_announcement(id.0));
         let mut address_ids = ArrayVec::new();
         address_ids.push(id.0);
         self.signal(MptcpOption::RemoveAddr(RemoveAddr { address_ids }));
+        if was_next {
+            self.announce_next(cx);
+        }
     }
 
     /// Somebody else may answer at an announced address: it is not one of ours, nor one that no single other host can have.

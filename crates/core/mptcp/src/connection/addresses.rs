@@ -122,6 +122,14 @@ impl Addresses {
         is_next
     }
 
+    /// An address of ours is gone (RFC 8684 §3.4.2): it is announced no more. True if the next announcement may follow.
+    pub(super) fn withdraw(&mut self, id: AddressId) -> bool {
+        let Some(outgoing) = &mut self.outgoing else { return false };
+        let is_front = outgoing.queue.front().is_some_and(|front| front.id == id);
+        outgoing.queue.retain(|waiting| waiting.id != id);
+        is_front
+    }
+
     /// The announcement that leaves now; the next follows its echo, or `timeout`.
     pub(super) fn poll_announcement(
         &mut self,

@@ -62,6 +62,12 @@ impl Owed {
         self.signals.retain(|signal| !write(signal.clone()));
     }
 
+    /// The address with this identifier is gone before its ADD_ADDR has left. An echo of the peer's leaves still.
+    pub(crate) fn forget_announcement(&mut self, address_id: u8) {
+        let is_meant = |signal: &MptcpOption| matches!(signal, MptcpOption::AddAddr(add) if !add.echo && add.address_id == address_id);
+        self.signals.retain(|signal| !is_meant(signal));
+    }
+
     /// The peer would understand none (fallback).
     pub(crate) fn forget_signals(&mut self) {
         self.signals = RareList::new();

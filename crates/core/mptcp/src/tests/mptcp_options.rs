@@ -201,6 +201,40 @@ fn an_announcement_is_repeated_until_it_is_echoed() {
     }
 }
 
+/// RFC 8684 §3.4.1, §3.4.2: an address that was removed is not announced any more, and what waits behind it is.
+#[test]
+fn an_announcement_is_not_repeated_once_its_address_is_removed() {
+    for wait in [Duration::ZERO, SECOND * 10] {
+        let mut network = network(&[10, 20], MptcpVersion::V1, false, 3);
+        // Which identifiers are announced, or else removed. No announcement arrives, so that none is echoed.
+        let said = Rc::new(RefCell::new(Vec::new()));
+        let seen = Rc::clone(&said);
+        network.meddle = Box::new(move |_, packet| {
+            let before = seen.borrow().len();
+            seen.borrow_mut().extend(segment(&packet).options.mptcp().filter_map(|option| match option {
+                MptcpOption::AddAddr(add) => Some((true, add.address_id)),
+                MptcpOption::RemoveAddr(remove) => Some((false, remove.address_ids[0])),
+                _ => None,
+            }));
+            let is_announced = seen.borrow()[before..].iter().any(|(is_added, _)| *is_added);
+            if is_announced { vec![] } else { vec![packet] }
+        });
+        network.connect();
+        network.run_until(network.now + SECOND);
+        let elsewhere = [6, 7].map(|net| core::net::IpAddr::from([10, 0, net, 2]));
+        for (addr, id) in elsewhere.into_iter().zip([7, 9]) {
+            network.server.add_endpoint(network.now, LocalEndpoint::signal(addr, id));
+        }
+        network.run_until(network.now + wait);
+        network.server.remove_endpoint(network.now, elsewhere[0]);
+        network.run_until(network.now + MINUTE * 20);
+        let said = said.borrow();
+        let removed = said.iter().position(|it| *it == (false, 7)).expect("it is removed");
+        assert!(!said[removed..].contains(&(true, 7)), "{wait}: {said:?}");
+        assert_eq!(said.iter().filter(|it| **it == (true, 9)).count(), 8, "{wait}: {said:?}");
+    }
+}
+
 /// RFC 8684 §3.1: a version 1 SYN can't be answered in version 0; the next connection asks in that.
 #[test]
 fn a_server_of_version_0_is_asked_in_version_0_from_the_second_time_on() {
