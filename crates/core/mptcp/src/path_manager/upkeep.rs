@@ -51,6 +51,13 @@ const MAX_ATTEMPTS: u32 = 6;
 /// Pairs that are remembered: bounded, since the peer can announce any number of addresses.
 const MAX_LOST: usize = 32;
 
+impl Stale {
+    /// It is about `subflow`, and another one may be tried by now.
+    fn is_due(&self, subflow: SubflowId, now: Instant) -> bool {
+        self.subflow == subflow && self.replace_at <= now
+    }
+}
+
 impl Upkeep {
     /// Does what an event asks for whatever subflows are wanted; returns whether it is time to open those that are missing.
     pub(super) fn follow(
@@ -110,10 +117,14 @@ impl Upkeep {
                 true
             }
             PathEvent::SubflowRecovered { subflow } => {
+                let was_due = self.stale.iter().any(|stale| stale.is_due(subflow, view.now));
                 self.stale.retain(|stale| stale.subflow != subflow);
                 // What was tried in vain meanwhile met a dead path. When it dies again, it is tried anew.
                 if let Some(back) = view.subflow(subflow) {
                     self.lost.retain(|lost| (lost.local, lost.remote) != (back.local, back.remote));
+                    if was_due {
+                        close_replacement(view, back, actions);
+                    }
                 }
                 false
             }
@@ -134,8 +145,7 @@ impl Upkeep {
     }
 
     fn is_to_be_replaced(&self, view: &PathView<'_>, subflow: &SubflowSummary) -> bool {
-        let is_due = |stale: &Stale| stale.subflow == subflow.id && stale.replace_at <= view.now;
-        subflow.stale && self.stale.iter().any(is_due)
+        subflow.stale && self.stale.iter().any(|stale| stale.is_due(subflow.id, view.now))
     }
 
     /// Opens what is missing of `per_pair` subflows over each of `wanted`, up to the limit. Only the client opens: a server is
@@ -224,6 +234,15 @@ impl Upkeep {
             actions.push(PathAction::WakeAt(retry_at));
         }
     }
+}
+
+/// A subflow works again for which another was to come, over the same path: that one, if it is yet to be established, carries nothing.
+fn close_replacement(view: &PathView<'_>, back: &SubflowSummary, actions: &mut Vec<PathAction>) {
+    let is_replacement = |other: &&SubflowSummary| {
+        !other.established && (other.local, other.remote) == (back.local, back.remote)
+    };
+    let replacement = view.subflows.iter().find(is_replacement);
+    actions.extend(replacement.map(|other| PathAction::Close { subflow: other.id }));
 }
 
 /// An established subflow over the pair waits to be replaced: the pair did work, and its path may come back at any time.

@@ -349,6 +349,27 @@ fn a_path_that_comes_back_is_used_within_little_more_than_a_second() {
     }
 }
 
+/// Another subflow is tried beside a stale one, and the path comes back for both.
+#[test]
+fn of_a_stale_subflow_that_recovers_and_its_replacement_one_stays() {
+    for path in 0..2 {
+        for back_after in [12_000, 12_900, 13_100, 14_500, 16_000, 20_000, 27_500] {
+            let mut network = network(&[10, 20], "endpoints", "round-robin");
+            let mut upload = Upload::start(&mut network);
+            upload.run_for(&mut network, SECOND);
+            let before = upload.addresses(&network);
+            network.cut[path] = true;
+            upload.run_for(&mut network, Duration::from_millis(back_after));
+            network.cut[path] = false;
+            upload.run_for(&mut network, SECOND * 60);
+            upload.finish(&mut network);
+            assert_eq!(upload.addresses(&network), before, "path {path}, back after {back_after} ms");
+            let known = network.server.info(network.accepted()).expect("the connection lives").subflows;
+            assert_eq!(known.len(), 2, "the server's, path {path}, back after {back_after} ms");
+        }
+    }
+}
+
 #[test]
 fn an_address_that_comes_back_is_probed_at_once() {
     let mut network = network(&[10], "endpoints", "default");
