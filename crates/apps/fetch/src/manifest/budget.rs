@@ -1,18 +1,11 @@
 use url::Url;
 
 use super::error::Error;
+use super::limits::MAX_URL_BYTES;
 use super::resource::Resource;
 
-/// Bytes of a manifest, or of a playlist or index that belongs to it.
-pub(super) const MAX_MANIFEST_BYTES: usize = 8 << 20;
-/// Segments of one quality.
-pub(super) const MAX_SEGMENTS: usize = 100_000;
 /// Segments of all qualities.
 const MAX_SEGMENTS_IN_ALL: usize = 1_000_000;
-/// Qualities of one track.
-pub(super) const MAX_QUALITIES: usize = 64;
-/// Bytes of a URL.
-pub(super) const MAX_URL_BYTES: usize = 8192;
 /// Bytes of the URLs of all segments.
 const MAX_URL_BYTES_IN_ALL: usize = 256 << 20;
 

@@ -1,6 +1,6 @@
 use url::Url;
 
-use super::budget::{MAX_MANIFEST_BYTES, MAX_QUALITIES, MAX_SEGMENTS, MAX_URL_BYTES};
+use super::limits::{MAX_MANIFEST_BYTES, MAX_QUALITIES, MAX_SEGMENTS, MAX_URL_BYTES};
 
 /// Why a manifest can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -9,9 +9,9 @@ pub enum Error {
     /// Longer than a manifest may be.
     #[error("a manifest of {0} bytes is too long; at most {MAX_MANIFEST_BYTES} are read")]
     TooLong(usize),
-    /// Another format.
+    /// Neither of the two formats.
     #[error(
-        "this is no HLS playlist{}",
+        "this is neither an MPEG-DASH manifest nor an HLS playlist{}",
         content_type.as_ref().map_or(String::new(), |content_type| format!(": the server calls it {content_type:?}"))
     )]
     UnknownFormat {
@@ -52,6 +52,9 @@ pub enum Error {
     /// A URL, with what it is relative to, is too long.
     #[error("line {0}: a URL is longer than {MAX_URL_BYTES} bytes")]
     LongUrl(usize),
+    /// The index of a single file (`sidx`) is malformed.
+    #[error("the index of segments (sidx) {0}")]
+    Index(&'static str),
     /// A live playlist's numbers went back: another stream began at the same URL.
     #[error("the playlist's numbers went back from {from} to {to}: the stream began anew")]
     Restarted {

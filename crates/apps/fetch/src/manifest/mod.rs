@@ -1,15 +1,19 @@
-//! What adaptive streams consist of: HLS (RFC 8216) read into a form of its own, without sockets.
+//! What adaptive streams consist of: MPEG-DASH (ISO/IEC 23009-1) and HLS (RFC 8216) read into one form, without
+//! sockets.
 //!
 //! [`Manifest::parse`] reads what a URL gave. [`Manifest::poll_fetch`] says what has to be fetched before the stream is known, and
-//! [`Manifest::handle_fetched`] takes it: the media playlists. [`Manifest::presentation`] then gives tracks, qualities and segments.
+//! [`Manifest::handle_fetched`] takes it: the media playlists of HLS, the indexes of DASH's single files.
+//! [`Manifest::presentation`] then gives tracks, qualities and segments.
 //!
 //! Left out: subtitles, other languages and angles, trick play, decryption, what isn't in MP4 or MPEG-TS, parts of segments (low
-//! latency). What can't be read is an error that says what and where.
+//! latency), remote periods, and the server's clock (UTCTiming). What can't be read is an error that says what and where.
 
 mod budget;
 mod codecs;
+mod dash;
 mod error;
 mod hls;
+mod limits;
 mod presentation;
 mod reader;
 mod resource;

@@ -2,9 +2,10 @@ use std::time::SystemTime;
 
 use url::Url;
 
-use super::budget::MAX_MANIFEST_BYTES;
+use super::dash;
 use super::error::Error;
 use super::hls;
+use super::limits::MAX_MANIFEST_BYTES;
 use super::presentation::Presentation;
 use super::resource::Resource;
 
@@ -19,6 +20,7 @@ pub struct Manifest {
 
 #[derive(Debug)]
 enum Format {
+    Dash(dash::Source),
     Hls(hls::Source),
 }
 
@@ -29,6 +31,8 @@ impl Manifest {
         let text = text(bytes)?;
         let format = if is_playlist(text) {
             Format::Hls(hls::Source::parse(text, url)?)
+        } else if text.trim_start().starts_with('<') && text.contains("MPD") {
+            Format::Dash(dash::Source::parse(text, url)?)
         } else {
             return Err(Error::UnknownFormat { content_type: content_type.map(str::to_owned) });
         };
@@ -39,6 +43,7 @@ impl Manifest {
     #[must_use]
     pub fn poll_fetch(&mut self) -> Option<Resource> {
         match &mut self.format {
+            Format::Dash(source) => source.poll_fetch(),
             Format::Hls(source) => source.poll_fetch(),
         }
     }
@@ -46,6 +51,8 @@ impl Manifest {
     /// Takes what was fetched, found in the end at `url`.
     pub fn handle_fetched(&mut self, asked: &Resource, url: &Url, bytes: &[u8]) -> Result<(), Error> {
         let handled = match &mut self.format {
+            Format::Dash(source) if source.is_index(asked) => source.load_index(asked, bytes),
+            Format::Dash(source) => text(bytes).and_then(|text| source.reload(asked.url(), url, text)),
             Format::Hls(source) => text(bytes).and_then(|text| {
                 if is_playlist(text) {
                     source.load(asked.url(), url, text)
@@ -60,6 +67,7 @@ impl Manifest {
     /// What was asked for can't be had. Fails if there is no stream without it.
     pub fn handle_unavailable(&mut self, asked: &Resource) -> Result<(), Error> {
         match &mut self.format {
+            Format::Dash(_) => Err(Error::NoTrack(format!("{asked} can't be had"))),
             Format::Hls(source) => source.leave_out(asked.url()),
         }
     }
@@ -67,19 +75,21 @@ impl Manifest {
     /// Reads anew what may have changed. Of an HLS stream's qualities only one is needed, the one that is played.
     pub fn refresh(&mut self, quality: Option<usize>) {
         match &mut self.format {
+            Format::Dash(source) => source.refresh(),
             Format::Hls(source) => source.refresh(quality),
         }
     }
 
     /// The stream at a time. Fails while something has to be fetched.
-    pub fn presentation(&mut self, _now: SystemTime) -> Result<Presentation, Error> {
+    pub fn presentation(&mut self, now: SystemTime) -> Result<Presentation, Error> {
         match &mut self.format {
+            Format::Dash(source) => source.presentation(now),
             Format::Hls(source) => source.presentation(),
         }
     }
 }
 
-/// UTF-8, perhaps with a byte order mark, as the format has it.
+/// UTF-8, perhaps with a byte order mark, as both formats have it.
 fn text(bytes: &[u8]) -> Result<&str, Error> {
     if bytes.len() > MAX_MANIFEST_BYTES {
         return Err(Error::TooLong(bytes.len()));

@@ -16,6 +16,13 @@ impl ByteRange {
         Some(Self { first, last: first.checked_add(len.checked_sub(1)?)? })
     }
 
+    /// As DASH writes it: `first-last` (ISO/IEC 23009-1, section 5.3.9.2.2), which is RFC 9110's byte-range-spec.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (first, last) = text.trim().split_once('-')?;
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        Self::new(first, last.checked_sub(first)?.checked_add(1)?)
+    }
+
     /// The first byte, counted from 0.
     #[must_use]
     pub const fn first(self) -> u64 {

@@ -4,8 +4,9 @@ use polypath_units::Duration;
 use url::Url;
 
 use super::line::{Attributes, Line, byte_range, integer, lines, seconds};
-use crate::manifest::budget::{Budget, MAX_SEGMENTS, join};
+use crate::manifest::budget::{Budget, join};
 use crate::manifest::error::Error;
+use crate::manifest::limits::MAX_SEGMENTS;
 use crate::manifest::presentation::{Container, Segment};
 use crate::manifest::resource::{ByteRange, Resource};
 

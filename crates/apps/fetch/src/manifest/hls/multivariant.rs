@@ -3,9 +3,10 @@ use url::Url;
 
 use super::line::{Attributes, Line, integer, lines};
 use super::media::check_key;
-use crate::manifest::budget::{MAX_QUALITIES, join};
+use crate::manifest::budget::join;
 use crate::manifest::codecs::{families, has_video, rank};
 use crate::manifest::error::Error;
+use crate::manifest::limits::MAX_QUALITIES;
 use crate::manifest::presentation::{Resolution, TrackKind};
 
 /// A media playlist that a multivariant playlist names.

@@ -184,7 +184,10 @@ fn what_is_wrong_is_said_with_its_line() {
     }
     let error =
         Manifest::parse(b"<html>", &url("http://h.example/"), Some("text/html")).expect_err("no manifest");
-    assert_eq!(error.to_string(), "this is no HLS playlist: the server calls it \"text/html\"");
+    assert_eq!(
+        error.to_string(),
+        "this is neither an MPEG-DASH manifest nor an HLS playlist: the server calls it \"text/html\""
+    );
 }
 
 #[test]

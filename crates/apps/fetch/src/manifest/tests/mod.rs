@@ -1,3 +1,4 @@
+mod dash;
 mod hls;
 
 use std::collections::HashMap;
