@@ -1,20 +1,20 @@
 //! Multipath TCP in user space: one connection, many paths.
 //!
-//! This crate has all of the others that a program needs, each as a module. Examples in the documentation of an item name its own crate: of
-//! `polypath_mptcp::Host`, this is [`polypath::mptcp::Host`](mptcp::Host).
+//! This crate has all of the others that a program needs, each as a module. A compiler names items by their own crates: of
+//! `polypath_mptcp::Host` it means [`polypath::mptcp::Host`](mptcp::Host).
 //!
-//! | crate in examples | module here |
+//! | here | what |
 //! |---|---|
-//! | `polypath_mptcp` | [`mptcp`]: the protocol, schedulers, path managers |
-//! | `polypath_tcp` | [`tcp`]: one subflow |
-//! | `polypath_congestion` | [`congestion`] |
-//! | `polypath_wire` | [`wire`]: packets |
-//! | `polypath_units` | [`units`]: time, rates |
-//! | `polypath_link` | [`link`]: what happens to packets between hosts |
-//! | `polypath_stack` | [`stack`]: sockets; `polypath_stack::udp` is [`udp`], too |
-//! | `polypath_config` | [`Policies`] and [`PolicyKind`] |
-//! | `polypath_system` | [`Namespace`] |
-//! | `polypath_netsetup` | `uplinks` |
+//! | [`mptcp`] | the protocol, schedulers, path managers |
+//! | [`tcp`] | one subflow |
+//! | [`congestion`] | congestion controls |
+//! | [`wire`] | packets |
+//! | [`units`] | time, rates, policies by name |
+//! | [`link`] | what happens to packets between hosts |
+//! | [`stack`] | sockets; of those over UDP, [`udp`] is the short name |
+//! | [`Policies`], [`PolicyKind`] | what can be chosen by name |
+//! | [`Namespace`] | a network namespace |
+//! | `uplinks` | our stack on the uplinks (feature `tun`) |
 //!
 //! An [`Engine`] carries connections: it has [`Engine::connect`] and [`Engine::listen`], and its streams have tokio's traits. A program that is
 //! written against it leaves the choice of the engine to whoever starts it. A program that needs one kind only takes that kind, such as

@@ -24,9 +24,10 @@ macro_rules! kinds {
         /// them:
         ///
         /// ```
-        /// use polypath_config::Policies;
-        /// use polypath_link::impairment::{Fate, Impairment, Passing, Policy, Random};
-        /// use polypath_mptcp::scheduler;
+        /// # mod polypath { pub use {polypath_config::Policies, polypath_link as link, polypath_mptcp as mptcp}; }
+        /// use polypath::Policies;
+        /// use polypath::link::impairment::{Fate, Impairment, Passing, Policy, Random};
+        /// use polypath::mptcp::scheduler;
         ///
         /// #[derive(Debug)]
         /// struct Void;
@@ -40,7 +41,7 @@ macro_rules! kinds {
         /// let policies = Policies::default().with(Policy::new("void", |_| Box::new(Void)));
         /// let impairment: Policy = policies.find("void").unwrap();
         /// let scheduler: scheduler::Policy = policies.find("lowest-rtt").unwrap();
-        /// let error = policies.find::<polypath_link::queue::Disciplines>("void").unwrap_err();
+        /// let error = policies.find::<polypath::link::queue::Disciplines>("void").unwrap_err();
         /// assert_eq!(error.to_string(), "no queue discipline \"void\"; expected one of drop-tail");
         /// ```
         #[derive(Clone, Debug, Default)]

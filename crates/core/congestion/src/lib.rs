@@ -8,7 +8,8 @@
 //! Users choose a [`Policy`] by its name; a connection builds one [`Controller`] of it per subflow:
 //!
 //! ```
-//! use polypath_congestion::{Policy, Config};
+//! # mod polypath { pub use polypath_congestion as congestion; }
+//! use polypath::congestion::{Policy, Config};
 //!
 //! let algorithm = Policy::by_name("lia").ok_or("no such algorithm")?;
 //! let controller = algorithm.build_for(&Config { mss_bytes: 1448, ..Config::default() });

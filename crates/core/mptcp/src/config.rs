@@ -150,7 +150,7 @@ pub struct HostConfig {
     /// Most connections; further SYNs are dropped. Default 1 048 576.
     pub max_connections: usize,
     /// Most half-open incoming connections per listener, about 3 KB each. Further SYNs, MP_CAPABLE included, are answered with a
-    /// cookie ([`polypath_tcp::SynCookies`]), for which nothing is held. With 0 every SYN is. Default 4096.
+    /// cookie ([`SynCookies`](polypath_tcp::SynCookies)), for which nothing is held. With 0 every SYN is. Default 4096.
     pub backlog: usize,
     /// Most of them from one source, which is an IPv4 network of 24 bits or an IPv6 network of 56 bits. Default 1024.
     pub backlog_per_source: usize,
@@ -163,10 +163,10 @@ pub struct HostConfig {
     /// about 400 bytes each; further ones are dropped. Default 1024.
     pub max_replies: usize,
     /// About how many resets a second answer segments that belong to no connection, a quarter of them to one source
-    /// ([`polypath_tcp::ReplyLimit`]). Default 10 000.
+    /// ([`ReplyLimit`](polypath_tcp::ReplyLimit)). Default 10 000.
     pub resets_per_second: u32,
     /// About how many challenge ACKs a second leave the host (RFC 5961 §10), a quarter of them to one source
-    /// ([`polypath_tcp::ReplyLimit`]): forged segments to many connections cause no more. Keep-alive and window probes are answered under the
+    /// ([`ReplyLimit`](polypath_tcp::ReplyLimit)): forged segments to many connections cause no more. Keep-alive and window probes are answered under the
     /// same bound. Default 50 000.
     pub challenge_acks_per_second: u32,
     /// About how many HMACs a second are computed for third ACKs of joins that were held nowhere, a quarter of them for one source:

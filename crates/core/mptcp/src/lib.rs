@@ -1,7 +1,7 @@
 //! Multipath TCP (RFC 8684, and RFC 6824 as version 0) as a sans-IO state machine.
 //!
-//! A [`Host`] holds connections; each has subflows, which are [`polypath_tcp::Connection`]s. Policies are files:
-//! [`scheduler`] and [`path_manager`]; congestion control is `polypath_congestion`'s.
+//! A [`Host`] holds connections; each has subflows, which are [`Connection`](polypath_tcp::Connection)s. Policies are files:
+//! [`scheduler`] and [`path_manager`]; congestion control is a [crate of its own](polypath_congestion).
 #![no_std]
 
 extern crate alloc;

@@ -3,7 +3,7 @@ use polypath_wire::{DataSeq, Dss, DssMapping, WireDataSeq};
 /// A mapping's length field is two bytes (RFC 8684 §3.3).
 pub(crate) const MOST_MAPPED_BYTES: u64 = u16::MAX as u64;
 
-/// Which data a stretch of subflow bytes is: what [`polypath_tcp::Connection`] carries along with queued data.
+/// Which data a stretch of subflow bytes is: what [`Connection`](polypath_tcp::Connection) carries along with queued data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mapping {
     /// Data sequence number of the first byte.

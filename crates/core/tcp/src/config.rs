@@ -14,7 +14,7 @@ pub struct Config {
     pub mtu_bytes: u16,
     /// Least path MTU that is believed. Default 552 (IPv4) as Linux; IPv6 never goes below 1280.
     pub min_mtu_bytes: u16,
-    /// Largest payload handed out in one [`polypath_wire::Segment`]: an aggregate of segments of the maximum segment
+    /// Largest payload handed out in one [`Segment`](polypath_wire::Segment): an aggregate of segments of the maximum segment
     /// size that a driver cuts. Zero means one segment at a time. Default 65 000 (below the 65 535 of an IP packet).
     pub max_aggregate_bytes: u32,
     /// Timestamps (RFC 7323). Default on.

@@ -4,7 +4,8 @@
 //! policy of a kind is a [`Named`]; those that can be chosen by name are a [`Registry`], to which a program adds its own:
 //!
 //! ```
-//! use polypath_units::named::{Kind, Named, NoParameter, Registry};
+//! # mod polypath { pub use polypath_units as units; }
+//! use polypath::units::named::{Kind, Named, NoParameter, Registry};
 //!
 //! /// What makes the first window of a connection.
 //! #[derive(Debug)]

@@ -62,7 +62,8 @@ pub enum UplinkError {
 /// be its own guardian:
 ///
 /// ```
-/// use polypath_netsetup::uplinks::{GuardianCommand, UplinkOptions, guard};
+/// # mod polypath { pub use polypath_netsetup::uplinks; }
+/// use polypath::uplinks::{GuardianCommand, UplinkOptions, guard};
 ///
 /// fn main() -> std::io::Result<()> {
 ///     let words: Vec<String> = std::env::args().collect();

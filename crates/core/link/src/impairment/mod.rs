@@ -4,8 +4,9 @@
 //! else, is a [`Policy`] in [`LinkConfig::impairments`](crate::LinkConfig::impairments):
 //!
 //! ```
-//! use polypath_link::impairment::{Fate, Impairment, Policy, Passing, Random};
-//! use polypath_link::LinkConfig;
+//! # mod polypath { pub use polypath_link as link; }
+//! use polypath::link::impairment::{Fate, Impairment, Policy, Passing, Random};
+//! use polypath::link::LinkConfig;
 //!
 //! /// Loses every packet of a certain size and more.
 //! const NO_LARGE_ONES: Policy = Policy::new("no-large-ones", |_| Box::new(NoLargeOnes));

@@ -44,9 +44,10 @@ const MAX_REVERSE_PACKETS: usize = 64;
 /// What it carries is IP packets, or whatever else stands for them: see [`PacketLike`].
 ///
 /// ```
-/// use polypath_link::{Link, LinkConfig, QueueLimit};
-/// use polypath_units::{BitRate, Duration, Instant};
-/// use polypath_wire::{Endpoint, FourTuple, Packet, Segment};
+/// # mod polypath { pub use {polypath_link as link, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::link::{Link, LinkConfig, QueueLimit};
+/// use polypath::units::{BitRate, Duration, Instant};
+/// use polypath::wire::{Endpoint, FourTuple, Packet, Segment};
 ///
 /// let config = LinkConfig::new(BitRate::from_mbps(10), Duration::from_millis(20), QueueLimit::Packets(100));
 /// let mut link = Link::new(config, 1);

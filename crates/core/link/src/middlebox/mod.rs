@@ -106,13 +106,14 @@ impl Outputs {
 
 /// A box in the middle of the way.
 ///
-/// Segments may come in as aggregates ([`polypath_wire::Segment::segment_size`]); [`Chain`] cuts them first,
+/// Segments may come in as aggregates ([`Segment::segment_size`](polypath_wire::Segment::segment_size)); [`Chain`] cuts them first,
 /// so that a box behind it sees what the wire would carry.
 ///
 /// ```
-/// use polypath_link::middlebox::{Chain, Direction, Middlebox, Outputs};
-/// use polypath_units::Instant;
-/// use polypath_wire::{Endpoint, FourTuple, Packet, Segment};
+/// # mod polypath { pub use {polypath_link as link, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::link::middlebox::{Chain, Direction, Middlebox, Outputs};
+/// use polypath::units::Instant;
+/// use polypath::wire::{Endpoint, FourTuple, Packet, Segment};
 ///
 /// /// Lets nothing in.
 /// #[derive(Debug)]

@@ -83,10 +83,11 @@ impl Dropped {
 /// [impairments](crate::impairment), for rates the link's own. A link down that drops what waits dequeues it.
 ///
 /// ```
-/// use polypath_link::QueueLimit;
-/// use polypath_link::queue::{DROP_TAIL, Dropped, Queued, QueueSettings};
-/// use polypath_units::Instant;
-/// use polypath_wire::{Endpoint, FourTuple, Packet, Segment};
+/// # mod polypath { pub use {polypath_link as link, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::link::QueueLimit;
+/// use polypath::link::queue::{DROP_TAIL, Dropped, Queued, QueueSettings};
+/// use polypath::units::Instant;
+/// use polypath::wire::{Endpoint, FourTuple, Packet, Segment};
 ///
 /// let settings = QueueSettings { limit: QueueLimit::Packets(1), rate: None, seed: 1 };
 /// let mut queue = DROP_TAIL.build_for(&settings);

@@ -54,9 +54,10 @@ pub struct ConnectionInfo {
 /// of it, each made by one `From`.
 ///
 /// ```
-/// use polypath_mptcp::{Host, HostConfig, SubflowInfo};
-/// use polypath_units::Instant;
-/// use polypath_wire::Endpoint;
+/// # mod polypath { pub use {polypath_mptcp as mptcp, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::mptcp::{Host, HostConfig, SubflowInfo};
+/// use polypath::units::Instant;
+/// use polypath::wire::Endpoint;
 ///
 /// fn describe(subflow: &SubflowInfo) -> String {
 ///     let backup = match &subflow.multipath {

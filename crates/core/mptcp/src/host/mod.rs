@@ -66,9 +66,10 @@ use token_table::TokenTable;
 /// `now` must never go back.
 ///
 /// ```
-/// use polypath_mptcp::{Event, Host, HostConfig};
-/// use polypath_units::Instant;
-/// use polypath_wire::Endpoint;
+/// # mod polypath { pub use {polypath_mptcp as mptcp, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::mptcp::{Event, Host, HostConfig};
+/// use polypath::units::Instant;
+/// use polypath::wire::Endpoint;
 ///
 /// let (now, at) = (Instant::ZERO, Endpoint::new([10, 0, 0, 2].into(), 80));
 /// let mut server = Host::new(HostConfig::default(), 1);
@@ -318,7 +319,7 @@ impl Host {
     /// The next packet to send; call until `None`. Connections take turns.
     ///
     /// It may be an aggregate of several segments, as network cards split them
-    /// ([`Segment::segment_size`](polypath_wire::Segment::segment_size)). [`polypath_tcp::Config::max_aggregate_bytes`] has how large it may be.
+    /// ([`Segment::segment_size`](polypath_wire::Segment::segment_size)). [`Config::max_aggregate_bytes`](polypath_tcp::Config::max_aggregate_bytes) has how large it may be.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         if let Some(packet) = self.core.poll_reply() {

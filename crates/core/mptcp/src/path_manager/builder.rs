@@ -11,8 +11,9 @@ use crate::identifiers::{AddressId, SubflowId};
 /// A connection made up for a test of a path manager, in this crate or outside.
 ///
 /// ```
-/// use polypath_mptcp::path_manager::{LocalEndpoint, PathAction, PathEvent, PathView, Policy};
-/// use polypath_wire::Endpoint;
+/// # mod polypath { pub use {polypath_mptcp as mptcp, polypath_wire as wire}; }
+/// use polypath::mptcp::path_manager::{LocalEndpoint, PathAction, PathEvent, PathView, Policy};
+/// use polypath::wire::Endpoint;
 ///
 /// let (wifi, lte) = ([10, 0, 0, 1].into(), [10, 1, 0, 1].into());
 /// let made_up = PathView::builder(wifi, Endpoint::new([192, 0, 2, 1].into(), 80)).endpoint(LocalEndpoint::subflow(lte, 2));

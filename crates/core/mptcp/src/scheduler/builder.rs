@@ -11,9 +11,10 @@ use crate::sent_chunk::SentChunk;
 /// A connection made up for a test of a scheduler, in this crate or outside.
 ///
 /// ```
-/// use polypath_mptcp::SubflowId;
-/// use polypath_mptcp::scheduler::{Policy, SubflowView, View};
-/// use polypath_units::Duration;
+/// # mod polypath { pub use {polypath_mptcp as mptcp, polypath_units as units}; }
+/// use polypath::mptcp::SubflowId;
+/// use polypath::mptcp::scheduler::{Policy, SubflowView, View};
+/// use polypath::units::Duration;
 ///
 /// let (fast, slow) = (SubflowView::new(1, Duration::from_millis(10)), SubflowView::new(2, Duration::from_millis(80)));
 /// let made_up = View::builder().subflow(slow).subflow(fast).unsent_bytes(100_000);

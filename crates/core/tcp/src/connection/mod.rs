@@ -115,9 +115,10 @@ pub struct Setup {
 /// do not wrap; sequence numbers are made and read at the edge.
 ///
 /// ```
-/// use polypath_tcp::{Connection, Setup, State};
-/// use polypath_units::Instant;
-/// use polypath_wire::{Endpoint, FourTuple, SeqNumber, Transport};
+/// # mod polypath { pub use {polypath_congestion as congestion, polypath_tcp as tcp, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::tcp::{Connection, Setup, State};
+/// use polypath::units::Instant;
+/// use polypath::wire::{Endpoint, FourTuple, SeqNumber, Transport};
 ///
 /// let tuple = FourTuple {
 ///     local: Endpoint::new([10, 0, 0, 1].into(), 40_000),
@@ -128,7 +129,7 @@ pub struct Setup {
 ///     isn: SeqNumber(isn),
 ///     timestamp_offset: 0,
 ///     config: Default::default(),
-///     congestion: polypath_congestion::CUBIC,
+///     congestion: polypath::congestion::CUBIC,
 /// };
 /// let now = Instant::ZERO;
 /// let mut client: Connection = Connection::connect(now, setup(tuple, 1));

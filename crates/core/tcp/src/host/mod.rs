@@ -71,9 +71,10 @@ pub use time_wait::TimeWaitNumbers;
 ///
 /// # Example
 /// ```
-/// use polypath_tcp::{Host, HostConfig, HostEvent, ListenConfig};
-/// use polypath_units::Instant;
-/// use polypath_wire::Endpoint;
+/// # mod polypath { pub use {polypath_tcp as tcp, polypath_units as units, polypath_wire as wire}; }
+/// use polypath::tcp::{Host, HostConfig, HostEvent, ListenConfig};
+/// use polypath::units::Instant;
+/// use polypath::wire::Endpoint;
 ///
 /// let (now, at) = (Instant::ZERO, Endpoint::new([10, 0, 0, 2].into(), 80));
 /// let mut server = Host::new(HostConfig::default(), 1);

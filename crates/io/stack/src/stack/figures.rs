@@ -9,7 +9,7 @@ use crate::tally::Fallback;
 /// Numbers that only grow.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// By local address; the number of a path is its place here. At most seventeen: see [`polypath_mptcp::Host::carried`].
+    /// By local address; the number of a path is its place here. At most seventeen: see [`Host::carried`](polypath_mptcp::Host::carried).
     pub paths: Vec<PathFigures>,
     /// Connections that fell back to TCP, by cause.
     pub fallbacks: Vec<(Fallback, u64)>,

@@ -1,4 +1,4 @@
-//! Our own stack as an engine: a [`polypath_mptcp::Host`] behind a driver, with sockets for tokio.
+//! Our own stack as an engine: a [`Host`](polypath_mptcp::Host) behind a driver, with sockets for tokio.
 //!
 //! The host is a state machine behind one lock. Tasks read packets from the driver and hand them in; whoever changed
 //! something (a task, or an application in [`StackStream::poll_write`](tokio::io::AsyncWrite::poll_write)) sends what the

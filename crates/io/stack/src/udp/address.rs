@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(super) struct PathId(pub(super) u64);
 
 /// A network of sources that paths of peers belong to, as a hash of 24 bits. The stack gives each network a share of what peers may
-/// take ([`polypath_tcp::source_prefix`]); where two have the same hash, they share it.
+/// take ([`source_prefix`](polypath_tcp::source_prefix)); where two have the same hash, they share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceTag(u32);
 
