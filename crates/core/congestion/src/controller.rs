@@ -12,8 +12,9 @@ use polypath_units::{BitRate, Duration, Instant};
 /// .downcast_ref::<Cubic>()`.
 ///
 /// ```
-/// use polypath_congestion::{Config, FlowView, Flows, RENO};
-/// use polypath_units::Instant;
+/// # mod polypath { pub use {polypath_congestion as congestion, polypath_units as units}; }
+/// use polypath::congestion::{Config, FlowView, Flows, RENO};
+/// use polypath::units::Instant;
 ///
 /// let mut reno = RENO.build_for(&Config::default());
 /// assert_eq!(reno.window_bytes(), 14_600);
@@ -123,7 +124,9 @@ impl Default for Config {
 pub struct Ack {
     /// When it arrived.
     pub now: Instant,
-    /// Bytes newly acknowledged, cumulatively or selectively.
+    /// Bytes by which the window may grow: newly acknowledged, cumulatively or selectively. What is acknowledged selectively only counts
+    /// with the next cumulative acknowledgment, and is zero before; to an algorithm that needs rate samples, at once. Our FIN counts as
+    /// one byte, so that the last acknowledgment of a stream says one more than its data.
     pub acked_bytes: u64,
     /// Bytes in flight before this acknowledgment.
     pub in_flight_bytes: u64,

@@ -20,7 +20,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// SYNs with MP_CAPABLE received.
+    /// SYNs with MP_CAPABLE received: two for one connection, where its client tries two addresses at a time.
     mp_capable_syn_rx = "MPCapableSYNRX",
     /// SYNs with MP_CAPABLE sent.
     mp_capable_syn_tx = "MPCapableSYNTX",
