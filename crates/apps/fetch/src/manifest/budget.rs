@@ -7,7 +7,7 @@ use super::resource::Resource;
 /// Segments of all qualities.
 const MAX_SEGMENTS_IN_ALL: usize = 1_000_000;
 /// Bytes of the URLs of all segments.
-const MAX_URL_BYTES_IN_ALL: usize = 256 << 20;
+const MAX_URL_BYTES_IN_ALL: usize = 64 << 20;
 
 /// What a presentation may still take: a short manifest can describe a great many segments.
 #[derive(Debug)]

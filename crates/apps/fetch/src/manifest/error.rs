@@ -63,6 +63,9 @@ pub enum Error {
         /// The last number that is listed now.
         to: u64,
     },
+    /// A playlist has no way to leave an initialization section behind.
+    #[error("a segment in another container can't follow in the same playlist")]
+    OtherContainer,
     /// Something has to be fetched first.
     #[error("{0} has to be fetched first")]
     Waiting(Box<Url>),
@@ -81,17 +84,32 @@ pub enum Error {
 
 impl Error {
     pub(super) fn malformed(line: usize, what: impl Into<String>) -> Self {
-        Self::Malformed { line, what: what.into() }
+        Self::Malformed { line, what: one_line(&what.into()) }
     }
 
     pub(super) fn unsupported(line: usize, what: impl Into<String>) -> Self {
-        Self::Unsupported { line, what: what.into() }
+        Self::Unsupported { line, what: one_line(&what.into()) }
+    }
+
+    pub(super) fn encrypted(scheme: &str) -> Self {
+        Self::Encrypted { scheme: one_line(scheme) }
     }
 
     /// Says where it happened.
     pub(super) fn within(self, url: &Url) -> Self {
         Self::In { url: Box::new(url.clone()), source: Box::new(self) }
     }
+}
+
+/// A message in one line, whatever somebody else wrote into it.
+fn one_line(text: &str) -> String {
+    const MOST: usize = 300;
+    let mut line: String =
+        text.chars().take(MOST).map(|char| if char.is_control() { ' ' } else { char }).collect();
+    if line.len() < text.len() {
+        line.push('…');
+    }
+    line
 }
 
 /// The beginning of a text that somebody else wrote, for a message of one line.

@@ -3,7 +3,7 @@
 //!
 //! [`Manifest::parse`] reads what a URL gave. [`Manifest::poll_fetch`] says what has to be fetched before the stream is known, and
 //! [`Manifest::handle_fetched`] takes it: the media playlists of HLS, the indexes of DASH's single files.
-//! [`Manifest::presentation`] then gives tracks, qualities and segments.
+//! [`Manifest::presentation`] then gives tracks, qualities and segments. A [`LocalPlaylist`] offers what was fetched to a player.
 //!
 //! Left out: subtitles, other languages and angles, trick play, decryption, what isn't in MP4 or MPEG-TS, parts of segments (low
 //! latency), remote periods, and the server's clock (UTCTiming). What can't be read is an error that says what and where.
@@ -14,11 +14,13 @@ mod dash;
 mod error;
 mod hls;
 mod limits;
+mod local;
 mod presentation;
 mod reader;
 mod resource;
 
 pub use error::Error;
+pub use local::{LocalPlaylist, multivariant_playlist};
 pub use presentation::{Container, Presentation, Quality, Resolution, Segment, Track, TrackKind};
 pub use reader::Manifest;
 pub use resource::{ByteRange, Resource};

@@ -52,7 +52,7 @@ pub(super) fn select(period: &Period) -> Result<Selection<'_>, Error> {
         .into_iter()
         .find_map(|(kind, group)| if group.is_empty() { has_encrypted(kind) } else { None });
     if let Some(scheme) = encrypted {
-        return Err(Error::Encrypted { scheme });
+        return Err(Error::encrypted(&scheme));
     }
     let (kind, main, audio) = match (video.is_empty(), audio.last()) {
         (false, best) => (TrackKind::Video, video, best.copied()),

@@ -16,7 +16,7 @@ pub(super) struct Element<'a> {
 }
 
 /// Elements in one document.
-const MAX_ELEMENTS: usize = 400_000;
+const MAX_ELEMENTS: usize = 600_000;
 /// Elements within elements.
 const MAX_DEPTH: usize = 32;
 /// Attributes of an element.
@@ -60,8 +60,8 @@ impl<'a> Element<'a> {
                 Event::Eof => return Err(Error::malformed(line, "the XML ends in the middle")),
                 Event::Comment(_) | Event::Decl(_) | Event::PI(_) => None,
             };
-            count += 1;
-            if count > MAX_ELEMENTS * 4 || open.len() > MAX_DEPTH {
+            count += usize::from(closed.is_some());
+            if count > MAX_ELEMENTS || open.len() > MAX_DEPTH {
                 return Err(Error::malformed(line, "the XML has too many elements, or too deep ones"));
             }
             if let Some(closed) = closed {

@@ -165,5 +165,5 @@ pub(super) fn check_key(line: usize, tag: &str, value: &str) -> Result<(), Error
         (method, Some(format)) => format!("{method}, {format}"),
         (method, None) => method.to_owned(),
     };
-    Err(Error::Encrypted { scheme })
+    Err(Error::encrypted(&scheme))
 }

@@ -26,7 +26,7 @@ fn paths(quality: &Quality) -> Vec<&str> {
 }
 
 /// As ffmpeg's dash muxer makes it: an AdaptationSet for each stream.
-const FFMPEG: &str = r#"<?xml version="1.0" encoding="utf-8"?>
+pub(super) const FFMPEG: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 <MPD xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns="urn:mpeg:dash:schema:mpd:2011"
     xmlns:xlink="http://www.w3.org/1999/xlink" profiles="urn:mpeg:dash:profile:isoff-live:2011"
     type="static" mediaPresentationDuration="PT9.0S" maxSegmentDuration="PT4.0S" minBufferTime="PT8.0S">
@@ -75,7 +75,7 @@ fn a_timeline_on_demand_with_separate_sound() {
     assert_eq!((stream.end(), stream.target_duration().as_millis()), (Duration::from_secs(9), 4010));
 }
 
-fn sidx(sizes: &[u32]) -> Vec<u8> {
+pub(super) fn sidx(sizes: &[u32]) -> Vec<u8> {
     let mut words = vec![
         32 + 12 * sizes.len() as u32,
         u32::from_be_bytes(*b"sidx"),
@@ -140,7 +140,7 @@ fn a_list_and_several_periods_follow_each_other() {
     assert_eq!(quality.segments()[1].len_bytes(), Some(5));
 }
 
-fn template(kind: &str, attributes: &str, inside: &str) -> String {
+pub(super) fn template(kind: &str, attributes: &str, inside: &str) -> String {
     format!(
         "<MPD {kind}>\n<Period id='P0' start='PT0S'>\n<AdaptationSet contentType='video' mimeType='video/mp4'>\n\
          <SegmentTemplate initialization='$RepresentationID$/i.mp4' {attributes}>{inside}</SegmentTemplate>\n\
@@ -148,7 +148,7 @@ fn template(kind: &str, attributes: &str, inside: &str) -> String {
     )
 }
 
-const LIVE: &str = "type='dynamic' availabilityStartTime='1970-01-01T00:00:00Z' minimumUpdatePeriod='PT10S' timeShiftBufferDepth='PT8S'";
+pub(super) const LIVE: &str = "type='dynamic' availabilityStartTime='1970-01-01T00:00:00Z' minimumUpdatePeriod='PT10S' timeShiftBufferDepth='PT8S'";
 
 #[test]
 fn live_numbers_exist_by_the_clock() {

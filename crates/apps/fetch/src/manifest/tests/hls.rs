@@ -9,11 +9,11 @@ use crate::manifest::{ByteRange, Container, Error, Manifest, Presentation, Resol
 const AT: SystemTime = SystemTime::UNIX_EPOCH;
 
 /// As ffmpeg's hls muxer makes it with MPEG-TS.
-const TS: &str = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:6\n#EXT-X-MEDIA-SEQUENCE:0\n#EXTINF:6.006000,\n\
+pub(super) const TS: &str = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:6\n#EXT-X-MEDIA-SEQUENCE:0\n#EXTINF:6.006000,\n\
     low0.ts\n#EXTINF:6.006000,\nlow1.ts\n#EXTINF:2.002000,\nlow2.ts\n#EXT-X-ENDLIST\n";
 
 /// As Shaka Packager makes it of single files: ranges, and a map.
-const SINGLE: &str = "#EXTM3U\r\n#EXT-X-VERSION:6\r\n## a comment\r\n#EXT-X-TARGETDURATION:4\r\n#EXT-X-PLAYLIST-TYPE:VOD\r\n\
+pub(super) const SINGLE: &str = "#EXTM3U\r\n#EXT-X-VERSION:6\r\n## a comment\r\n#EXT-X-TARGETDURATION:4\r\n#EXT-X-PLAYLIST-TYPE:VOD\r\n\
     #EXT-X-MAP:URI=\"v.mp4\",BYTERANGE=\"800@0\"\r\n#EXTINF:4,\r\n#EXT-X-BYTERANGE:1000@900\r\nv.mp4\r\n#EXTINF:3.5,\r\n\
     #EXT-X-BYTERANGE:500\r\nv.mp4\r\n#EXT-X-ENDLIST\r\n";
 

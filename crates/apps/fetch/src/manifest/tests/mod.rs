@@ -1,5 +1,7 @@
 mod dash;
 mod hls;
+mod hostile;
+mod local;
 
 use std::collections::HashMap;
 use std::time::SystemTime;
