@@ -8,6 +8,7 @@ mod lab;
 
 use lab::{Lab, Running, has_or_skip};
 use polypath_testbed::Testbed;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 const SIZE: usize = 6_000_000;
@@ -80,6 +81,30 @@ fn a_file_comes_over_both_interfaces() {
 }
 
 #[test]
+fn why_a_file_came_over_one_interface_is_told() {
+    if !has_or_skip("python3", "a server without ranges") {
+        return;
+    }
+    let Some(site) = Site::new_or_skip("downloads in ranges over one interface") else { return };
+    let last = |output: &Output| said(output).lines().last().unwrap_or_default().to_string();
+    let words = ["--ranges", "-I", "path0,path1,backup,budget=1MB"];
+    let output = site.lab.output(&mut get(&words, &site.out(), &site.url));
+    assert!(output.status.success(), "{}", said(&output));
+    let told = "path0 6.0 MB; one path only: path1 has a budget, which downloads in ranges can't keep, and was left out";
+    assert_eq!(last(&output), told);
+    let folder = site.lab.folder().join("site");
+    let mut python = Command::new("python3");
+    python.args(["-m", "http.server", "8078", "--directory"]).arg(folder).stderr(Stdio::null());
+    let _python = site.lab.serve(python.stdout(Stdio::null()), 8078);
+    let url = site.url.replace("8077", "8078");
+    let output = site.lab.output(&mut get(&["--ranges"], &site.out(), &url));
+    assert!(output.status.success(), "{}", said(&output));
+    site.assert_whole();
+    // The system would have taken it too.
+    assert_eq!(last(&output), "path0 6.0 MB; one path only: the server gives no ranges");
+}
+
+#[test]
 fn what_is_lost_or_killed_is_gone_on_with() {
     let Some(site) = Site::new_or_skip("downloads in ranges, disturbed") else { return };
     // Killed in the middle, it goes on where it was.
@@ -92,6 +117,16 @@ fn what_is_lost_or_killed_is_gone_on_with() {
     }
     first.0.kill().expect("our own child");
     first.0.wait().expect("our own child");
+    // Interrupted, it says what is there.
+    let before = site.lab.carried().iter().sum::<u64>();
+    let interrupted = site.lab.start(&mut get(&["--ranges", "-C"], &site.out(), &site.url));
+    site.lab.wait_until_carried(before + 200_000);
+    let id = Pid::from_child(&interrupted.0);
+    rustix::process::kill_process(id, Signal::INT).expect("our own child");
+    let output = lab::finish(interrupted);
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let told = format!(" bytes are kept in {}.parts; --resume goes on from there", site.out().display());
+    assert!(said(&output).lines().any(|line| line.ends_with(&told)), "{}", said(&output));
     let report = site.lab.folder().join("report.json");
     let words = ["--ranges", "-C", "--json-file", report.to_str().expect("a name")];
     let output = site.lab.output(&mut get(&words, &site.out(), &site.url));
@@ -100,6 +135,10 @@ fn what_is_lost_or_killed_is_gone_on_with() {
     let report: Value = serde_json::from_slice(&fs::read(report).expect("a report")).expect("JSON");
     let came = report["files"][0]["bytes"].as_u64().expect("a number");
     assert!(came < SIZE as u64, "{came} bytes came again");
+    // Its rate is of what came now.
+    let line = said(&output).lines().find(|line| line.contains("Mbit/s")).unwrap_or_default().to_string();
+    let (begin, end) = (format!(": {came} bytes in "), format!("; {} bytes were there", SIZE as u64 - came));
+    assert!(line.contains(&begin) && line.ends_with(&end), "{line}");
     // A path that is cut takes nothing with it.
     fs::remove_file(site.out()).expect("our own file");
     let before = site.lab.carried().iter().sum::<u64>();

@@ -93,6 +93,13 @@ impl Ways {
     /// Why there was one way only, over the interface of this name.
     pub(super) fn why_no_other(&self, used: &str) -> String {
         let (_, backups) = self.asked.parted(&[]);
+        let is_wanted = |name: &String| {
+            self.asked.only.is_empty() || self.asked.only.contains(name) || self.asked.backups.contains(name)
+        };
+        let mut left_out = self.asked.budgets.iter().map(|budget| &budget.name);
+        if let Some(name) = left_out.find(|name| *name != used && is_wanted(name)) {
+            return format!("{name} has a budget, which downloads in ranges can't keep, and was left out");
+        }
         match backups.into_iter().find(|backup| *backup != used) {
             Some(backup) => format!("{backup} is a backup and was not needed"),
             None if self.asked.only == [used] => format!("only {used} was asked for"),

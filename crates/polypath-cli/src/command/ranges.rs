@@ -198,14 +198,18 @@ async fn fetch(
     let fetched = fetched.await;
     let (bytes, shares) = (shown.bytes(), shown.shares());
     drop(shown);
-    let fetched = fetched.map_err(|error| failure(error, interruption));
+    let fetched = fetched.map_err(|error| failure(&name, error, interruption));
     report.note(file, bytes, fetched.as_ref().map(sha256));
     if let Some(shares) = &shares {
         report.note_range_shares(shares.clone());
     }
     let done = fetched?;
     if !job.is_quiet && !is_stream {
-        console::tell(bytes_in_time(&name, done.total_bytes, started));
+        let line = bytes_in_time(&name, bytes, started);
+        match done.total_bytes.saturating_sub(bytes) {
+            0 => console::tell(line),
+            before => console::tell(format_args!("{line}; {before} bytes were there")),
+        }
     }
     if !job.is_quiet
         && let Some(shares) = shares
@@ -215,9 +219,14 @@ async fn fetch(
     Ok(())
 }
 
-fn failure(error: DownloadError, interruption: &Interruption) -> Failure {
+fn failure(name: &str, error: DownloadError, interruption: &Interruption) -> Failure {
     match error {
-        DownloadError::Interrupted => interruption.exit(),
+        DownloadError::Interrupted { ref kept } => {
+            if kept.is_some() {
+                complain(&format!("{name}: {error}"));
+            }
+            interruption.exit()
+        }
         DownloadError::Request(_) => Failure::input(error),
         _ => Failure::run(error),
     }

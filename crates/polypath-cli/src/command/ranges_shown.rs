@@ -18,6 +18,8 @@ pub(super) struct Shown {
     bar: Option<ProgressBar>,
     ways: Ways,
     paths: Vec<PathSeen>,
+    /// The path over which all comes, and why.
+    one_path: Option<(usize, &'static str)>,
     begun: Instant,
 }
 
@@ -34,8 +36,16 @@ struct PathSeen {
 impl Shown {
     pub(super) fn new(name: &str, is_bar_hidden: bool, is_quiet: bool, ways: Ways) -> Self {
         let telling = if is_quiet { Telling::Silent } else { Telling::OverBar };
-        let name = name.into();
-        Self { name, is_bar_hidden, telling, bar: None, ways, paths: Vec::new(), begun: Instant::now() }
+        Self {
+            name: name.into(),
+            is_bar_hidden,
+            telling,
+            bar: None,
+            ways,
+            paths: Vec::new(),
+            one_path: None,
+            begun: Instant::now(),
+        }
     }
 
     /// Bytes that came so far.
@@ -74,6 +84,7 @@ impl Shown {
                 }
             }
             Progress::Lost { path, cause } => self.lose(path, cause),
+            Progress::OnePath { path, cause } => self.one_path = Some((path, cause)),
             Progress::Notice(notice) => self.telling.tell(&notice),
         }
     }
@@ -109,11 +120,14 @@ impl Shown {
         let bytes: Vec<(String, u64)> = used.map(|(number, path)| (named(number), path.bytes)).collect();
         let unused: Vec<(usize, &PathSeen)> =
             self.paths.iter().enumerate().filter(|(_, path)| path.bytes == 0).collect();
-        let cause = match unused.iter().find_map(|(_, path)| path.cause.clone()) {
-            Some(cause) => cause,
-            None if unused.is_empty() => self.ways.why_no_other(bytes.first().map_or("", |(name, _)| name)),
-            None => format!("{} did not help", named(unused[0].0)),
-        };
+        let has_bytes = |number: usize| self.paths.get(number).is_some_and(|path| path.bytes > 0);
+        let one = self.one_path.filter(|(number, _)| self.paths.len() > 1 && has_bytes(*number));
+        let lost = || unused.iter().find_map(|(_, path)| path.cause.clone());
+        let cause = one.map(|(_, cause)| cause.to_string()).or_else(lost);
+        let cause = cause.unwrap_or_else(|| match unused.first() {
+            Some((number, _)) => format!("{} did not help", named(*number)),
+            None => self.ways.why_no_other(bytes.first().map_or("", |(name, _)| name)),
+        });
         let was_lost = |path: &PathSeen| path.cause.is_some();
         let is_whole = !self.paths.iter().any(was_lost) && self.begun.elapsed().as_millis() > 1000;
         Shares::of_interfaces(&bytes, is_whole, (bytes.len() == 1).then_some(cause))

@@ -1,5 +1,6 @@
 //! Why a download did not succeed.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,8 +91,34 @@ pub enum DownloadError {
         received_bytes: u64,
     },
     /// Somebody wants it to end.
-    #[error("interrupted")]
-    Interrupted,
+    #[error("interrupted{}", .kept.as_ref().map_or_else(String::new, |kept| format!("; {kept}")))]
+    Interrupted {
+        /// What is there of the file, if anything is.
+        kept: Option<Kept>,
+    },
+}
+
+/// What is there of a file that is incomplete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Where it is.
+    pub parts: PathBuf,
+    /// How much it is.
+    pub bytes: u64,
+    /// Another attempt can go on with it.
+    pub is_resumable: bool,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { parts, bytes, is_resumable } = self;
+        let rest = if *is_resumable {
+            "--resume goes on from there"
+        } else {
+            "nobody can go on with them, as the server does not tell versions apart or has no ranges"
+        };
+        write!(f, "{bytes} bytes are kept in {}; {rest}", parts.display())
+    }
 }
 
 fn because(causes: &[String]) -> String {

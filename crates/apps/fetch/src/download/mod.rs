@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use url::Url;
 
-pub use self::error::DownloadError;
+pub use self::error::{DownloadError, Kept};
 pub use self::options::{Done, Options, Progress};
 pub use self::output::Target;
 pub use self::path::{Dial, Dialing, Losing, Wire};
@@ -26,7 +26,8 @@ use self::transfer::{Ended, Transfer};
 /// More redirections are a circle.
 const MAX_REDIRECTS: usize = 20;
 
-/// Fetches a file over the ways that come by `ways`, until `stop` is over.
+/// Fetches a file over the ways that come by `ways`, until `stop` is over. Of a server that gives the file in one answer, it comes over the
+/// first of them that brings it.
 ///
 /// # Errors
 /// Each says why there is no file. What came is kept for another attempt, if the target is a file and the server tells versions apart.

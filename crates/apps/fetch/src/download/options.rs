@@ -73,6 +73,13 @@ pub enum Progress {
         /// Why, if it is not the usual end of one.
         cause: String,
     },
+    /// All comes over one path.
+    OnePath {
+        /// In the order in which the paths were given.
+        path: usize,
+        /// Why.
+        cause: &'static str,
+    },
     /// Something that a person may want to know.
     Notice(String),
 }

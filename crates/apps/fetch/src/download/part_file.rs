@@ -73,6 +73,11 @@ impl PartFile {
         &self.place
     }
 
+    /// Where it is meanwhile.
+    pub(super) fn parts(&self) -> &Path {
+        &self.parts
+    }
+
     pub(super) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)
     }

@@ -179,6 +179,58 @@ async fn servers_of_all_kinds_give_the_file() {
     }
 }
 
+/// A way that is there when the server was asked over another, if ever.
+struct LateWay(Way, Option<Arc<Server>>);
+
+impl Dial for LateWay {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a> {
+        Box::pin(async {
+            let Some(server) = &self.1 else { return pending().await };
+            while server.requests().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            self.0.dial(url).await
+        })
+    }
+
+    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
+        self.0.request(url)
+    }
+}
+
+#[tokio::test]
+async fn one_answer_comes_over_the_first_way_that_brings_it() {
+    let file = content(700_000);
+    let without = Behaviour { has_ranges: false, ..Behaviour::default() };
+    let kinds = [without, Behaviour { etag: None, ..Behaviour::default() }];
+    for (behaviour, is_ever_there) in kinds.into_iter().flat_map(|kind| [(kind.clone(), true), (kind, false)])
+    {
+        let server = Arc::new(Server::start(file.clone(), behaviour).await);
+        let way = |name| Way(name, Dialer::new(None, Tls::new(&TlsOptions::default()).expect("TLS")));
+        let (sender, ways) = mpsc::channel::<Arc<dyn Dial>>(2);
+        let late = LateWay(way("wlan0"), is_ever_there.then(|| server.clone()));
+        sender.try_send(Arc::new(late)).expect("room");
+        sender.try_send(Arc::new(way("wwan0"))).expect("room");
+        let case = Case::new();
+        let target = Target::File { place: case.place(), resume: false };
+        let mut one = None;
+        let note = |progress| {
+            if let Progress::OnePath { path, .. } = progress {
+                one = Some(path);
+            }
+        };
+        let done =
+            download(server.url(), &case.options, ways, target, pending(), note).await.expect("a file");
+        assert!(case.has(&file));
+        let expected = usize::from(!is_ever_there);
+        assert_eq!((one, done.path_bytes[expected]), (Some(expected), 700_000));
+    }
+}
+
 #[tokio::test]
 async fn what_does_not_fit_together_is_no_file() {
     let file = content(3_000_000);
@@ -292,7 +344,7 @@ async fn whoever_takes_nothing_holds_up_no_end() {
     let target = Target::Stream(Box::new(full));
     let enough = tokio::time::sleep(Duration::from_millis(300));
     let stopped = download(server.url(), &case.options, ways(), target, enough, |_| {}).await;
-    assert!(matches!(stopped, Err(DownloadError::Interrupted)), "{stopped:?}");
+    assert!(matches!(stopped, Err(DownloadError::Interrupted { .. })), "{stopped:?}");
 }
 
 #[tokio::test]
@@ -309,9 +361,11 @@ async fn an_attempt_goes_on_where_another_ended_unless_the_file_is_another_one()
     let slow = Behaviour { bytes_per_second: Some(2_000_000), ..Behaviour::default() };
     let server = Server::start(file.clone(), slow.clone()).await;
     let mut case = Case::new();
-    let stopped = case.fetch_until(&server, &came(1_000_000)).await;
-    assert!(matches!(stopped, Err(DownloadError::Interrupted)), "{stopped:?}");
-    assert!(!case.place().exists());
+    let stopped = case.fetch_until(&server, &came(1_000_000)).await.expect_err("a part");
+    let DownloadError::Interrupted { kept: Some(kept) } = &stopped else { panic!("{stopped:?}") };
+    assert!(kept.is_resumable && kept.bytes >= 1_000_000, "{kept:?}");
+    assert!(stopped.to_string().ends_with("/file.parts; --resume goes on from there"), "{stopped}");
+    assert!(kept.parts.exists() && !case.place().exists());
     let done = case.fetch(&server).await.expect("the rest");
     let rest: u64 = done.path_bytes.iter().sum();
     assert!(case.has(&file) && rest <= 2_000_000, "{rest}");
@@ -414,7 +468,7 @@ async fn two_downloads_of_one_file_do_not_mix_and_a_password_is_not_written_down
         download(url.clone(), &case.options, ways(), target(), pending(), |_| ()).await
     };
     let (first, second) = tokio::join!(first, second);
-    assert!(matches!(first, Err(DownloadError::Interrupted)), "{first:?}");
+    assert!(matches!(first, Err(DownloadError::Interrupted { .. })), "{first:?}");
     assert!(second.expect_err("the first has it").to_string().contains("another download"));
     let record = fs::read_to_string(case.folder.path().join("file.parts.json")).expect("a record");
     assert!(record.contains("127.0.0.1") && !record.contains("secret"), "{record}");

@@ -49,7 +49,7 @@ impl Transfer<'_> {
             let too_late = self.options.most_time.map(|most| self.began + most);
             let handled = tokio::select! {
                 biased;
-                () = &mut stop => Err(DownloadError::Interrupted),
+                () = &mut stop => Err(DownloadError::Interrupted { kept: None }),
                 error = self.wait_for_the_end() => Err(error),
                 _ = saving.tick() => self.save().map(|()| None),
                 ended = self.wait_for_verdict() => ended.map(Some),
@@ -60,7 +60,7 @@ impl Transfer<'_> {
                 // Whoever takes the file may be in no hurry.
                 Some(event) = told.recv(), if self.paused_until.is_none() => tokio::select! {
                     biased;
-                    () = &mut stop => Err(DownloadError::Interrupted),
+                    () = &mut stop => Err(DownloadError::Interrupted { kept: None }),
                     () = sleep_until(too_late.unwrap_or(self.began)), if too_late.is_some() => {
                         Err(DownloadError::TooLong(self.options.most_time.unwrap_or_default()))
                     }
@@ -97,7 +97,10 @@ impl Transfer<'_> {
         if outcome.is_err() {
             self.discard_empty();
         }
-        outcome
+        match outcome {
+            Err(DownloadError::Interrupted { .. }) => Err(DownloadError::Interrupted { kept: self.kept() }),
+            outcome => outcome,
+        }
     }
 
     async fn wait_for_timeout(&self) {

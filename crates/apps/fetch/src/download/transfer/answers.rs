@@ -17,6 +17,11 @@ use crate::http1::Head;
 use crate::net::without_user;
 use crate::schedule::{RequestId, Rest};
 
+/// So long has a better path to bring the one answer.
+const TIME_OF_BETTER: Duration = Duration::from_millis(500);
+/// An answer of so many bytes is there sooner than one over another path.
+const BROUGHT_AT_ONCE: u64 = 64 << 10;
+
 impl Transfer<'_> {
     pub(super) async fn handle_head(
         &mut self,
@@ -79,6 +84,17 @@ impl Transfer<'_> {
             return self.handle_other(at, wrong(cause), progress);
         }
         self.paths[at].is_other = false;
+        let total = answer.version.total();
+        let is_whole = answer.extent == Extent::Whole;
+        // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
+        let why_one_path = match answer.version.validator() {
+            _ if is_whole => Some("the server gives no ranges"),
+            None => Some("the server does not tell versions of the file apart"),
+            Some(_) => None,
+        };
+        if why_one_path.is_some() && !self.has_answer && self.stands_back(at, total) {
+            return Ok(None);
+        }
         self.note_digests(&answer.digests)?;
         let now = self.now();
         self.schedule.handle_head(now, self.paths[at].id, id);
@@ -87,10 +103,8 @@ impl Transfer<'_> {
         }
         self.has_answer = true;
         self.output.expect(&self.digests);
-        let total = answer.version.total();
-        let is_whole = answer.extent == Extent::Whole;
-        if is_whole || answer.version.validator().is_none() {
-            // Pieces of a file that nobody can tell from another version of it come in one answer, or from one server after the other.
+        if let Some(cause) = why_one_path {
+            progress(Progress::OnePath { path: at, cause });
             self.schedule.set_only(self.paths[at].id, is_whole.then_some(id));
             if is_whole && let Some(asked) = self.paths[at].asked.get_mut(&id) {
                 asked.end = None;
@@ -110,6 +124,25 @@ impl Transfer<'_> {
         progress(Progress::Begun { present_bytes, total_bytes: total });
         self.is_saved = false;
         Ok(None)
+    }
+
+    /// All would come over this path. If a better one may have the answer too, it has a little time for that; a path leaves it only once, and
+    /// not what it has brought already.
+    fn stands_back(&mut self, at: usize, total: Option<u64>) -> bool {
+        let may_answer = |(better, path): (usize, &Path)| {
+            !self.verdicts.has(better) && (path.connection.is_some() || path.attempts == 0)
+        };
+        let is_left = !self.paths[at].has_stood_back
+            && total.is_none_or(|total| total > BROUGHT_AT_ONCE)
+            && self.paths[..at].iter().enumerate().any(may_answer);
+        if is_left {
+            let now = self.now();
+            let path = &mut self.paths[at];
+            path.has_stood_back = true;
+            self.schedule.handle_closed(now, path.id);
+            path.renew(TIME_OF_BETTER);
+        }
+        is_left
     }
 
     /// A path's answer does not fit to the others'. If all paths have such ones, the file has changed; else that path has another server, or

@@ -51,6 +51,7 @@ impl Transfer<'_> {
             cause: None,
             bytes: 0,
             is_other: false,
+            has_stood_back: false,
         });
         Ok(())
     }

@@ -10,7 +10,7 @@ use tokio::time;
 use url::Url;
 
 use crate::answer::{AskedRange, Digest, Version};
-use crate::download::error::DownloadError;
+use crate::download::error::{DownloadError, Kept};
 use crate::download::options::{Done, Options};
 use crate::download::output::{Ordered, Output, Target, unwritten};
 use crate::download::part_file::PartFile;
@@ -68,6 +68,8 @@ pub(super) struct Path {
     pub(super) bytes: u64,
     /// Its last answer was of another version than the others'.
     pub(super) is_other: bool,
+    /// It had the one answer, which was left to a better path.
+    pub(super) has_stood_back: bool,
 }
 
 impl Path {
@@ -174,11 +176,24 @@ impl<'o> Transfer<'o> {
         }
     }
 
+    /// What is there of the file, as far as somebody else may find it.
+    pub(super) fn kept(&self) -> Option<Kept> {
+        let Output::File(file) = &self.output else { return None };
+        let bytes = self.schedule.received().len_bytes();
+        let is_resumable = self.resumable_version().is_some();
+        (bytes > 0).then(|| Kept { parts: file.parts().into(), bytes, is_resumable })
+    }
+
+    /// The version by which another attempt can go on.
+    fn resumable_version(&self) -> Option<&Version> {
+        let version = self.version.as_ref().filter(|version| version.validator().is_some())?;
+        self.schedule.only().is_none().then_some(version)
+    }
+
     /// Writes down what is there.
     pub(super) fn save(&mut self) -> Result<(), DownloadError> {
-        if let (Output::File(file), Some(version), false) = (&self.output, &self.version, self.is_saved)
-            && version.validator().is_some()
-            && self.schedule.only().is_none()
+        if let (Output::File(file), Some(version), false) =
+            (&self.output, self.resumable_version(), self.is_saved)
         {
             file.save(without_user(&self.original).as_str(), version, self.schedule.received())
                 .map_err(|cause| unwritten(file, cause))?;
