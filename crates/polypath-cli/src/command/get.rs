@@ -138,8 +138,17 @@ fn parse(text: &str) -> Result<Url, Failure> {
         Ok(links) if links.iter().any(|name| name == text) => Failure::Input(format!(
             "\"{text}\" is an interface; expected a URL, and several interfaces as in -I eth0,{text}"
         )),
-        _ => failure(error),
+        _ => refused(text).unwrap_or_else(|| failure(error)),
     })
+}
+
+/// A scheme that nothing is downloaded by. The URL may have a password.
+fn refused(text: &str) -> Option<Failure> {
+    let url = Url::parse(text).ok().filter(|_| text.contains("://"))?;
+    let scheme = url.scheme();
+    let is_ours = ["http", "https", "polypath"].contains(&scheme);
+    let message = format!("{scheme}:// is not offered; expected http://, https:// or polypath://");
+    (!is_ours).then_some(Failure::Input(message))
 }
 
 async fn download(

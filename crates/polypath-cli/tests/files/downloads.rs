@@ -31,7 +31,7 @@ fn downloads_arrive_whole_resume_and_fail_clearly() {
     site.fails(&["get", &site.url("/nosuch")], 1, "404 Not Found");
     site.fails(&["get", "http://127.0.0.1:1/x"], 1, "refused");
     site.fails(&["get", "http://nosuch.invalid/x"], 1, "can't find the host \"nosuch.invalid\"");
-    site.fails(&["get", "ftp://127.0.0.1/x"], 2, "expected http://");
+    site.fails(&["get", "ftp://127.0.0.1/x"], 2, "expected http://, https:// or polypath://");
     site.fails(&["get", "127.0.0.1:1/x"], 1, "refused");
     site.fails(&["get", "nosuch"], 2, "expected http://");
     site.fails(&["get", "-o", "x", &site.url("/a"), &site.url("/b")], 2, "expected one URL");
