@@ -293,6 +293,16 @@ fn a_path_that_is_lost_and_one_that_is_back_are_told() {
             assert!(lab.output(Command::new("ip").args(again.split(' '))).status.success());
         }
         wait_for(&mut lines, "polypath: path0 is back");
+        // One after the other.
+        lab.cut(0);
+        wait_for(&mut lines, "polypath: path0 is lost; path1 goes on");
+        lab.cut(1);
+        wait_for(&mut lines, "polypath: path1 is lost");
+        for path in ["path0", "path1"] {
+            let up = ["link", "set", path, "up"];
+            assert!(lab.output(Command::new("ip").args(up)).status.success());
+        }
+        lab.add_default_routes();
     }
 }
 

@@ -110,6 +110,9 @@ async fn follow(engine: &Engine, seen: &Mutex<Seen>, telling: Telling, asked: &A
                     false => None,
                 };
                 let mut seen = lock(seen);
+                // No subflow ends with the last of the others, so that no event tells of it.
+                let there = stack.filter(|_| !outlives_interfaces).map(|stack| seen.there(stack));
+                let running = running.or(there);
                 seen.handle_tally(&engine.tally());
                 let back = running.map_or(Vec::new(), |running| seen.handle_links(&running));
                 back.iter().for_each(|line| telling.tell(line));

@@ -61,6 +61,12 @@ struct Untold {
 }
 
 impl Seen {
+    /// The interfaces that the stack uses now, or would if their budgets were not used up.
+    pub(super) fn there(&mut self, stack: &Stack) -> BTreeSet<String> {
+        let own = stack.known_paths().into_iter().map(|path| path.endpoint.addr);
+        own.map(|own| self.name(stack, own)).collect()
+    }
+
     /// Of interfaces that went down under their subflows, those that carry again.
     pub(super) fn handle_links(&mut self, running: &BTreeSet<String>) -> Vec<String> {
         // Others are addresses, of which the system says nothing here.
