@@ -31,6 +31,12 @@ pub enum EmulateError {
         /// The interface.
         name: String,
     },
+    /// Another emulation would carry each frame a second time.
+    #[error("{name}: another emulation uses the interface; end that one first")]
+    Busy {
+        /// The interface.
+        name: String,
+    },
     /// The last link has lost an interface.
     #[error("{name}: the interface is gone, and with it the last link")]
     Gone {

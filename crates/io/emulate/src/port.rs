@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -55,6 +57,14 @@ pub(super) struct Port {
     pub(super) is_down: bool,
     /// Generic receive offload was on, and is to be on again.
     restore_gro: bool,
+    /// Held as long as the port: no other emulation gets it.
+    _claim: UnixDatagram,
+}
+
+/// Claims an interface of the calling thread's namespace. Abstract names are the namespace's own, and are free when their process has ended in
+/// any way.
+fn claim(index: u32) -> io::Result<UnixDatagram> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(format!("polypath-emulate-{index}"))?)
 }
 
 impl Port {
@@ -80,6 +90,10 @@ impl Port {
         if !is_up(&receiver, name).map_err(failed("no flags"))? {
             return Err(EmulateError::Down { name: name.into() });
         }
+        let claim = claim(index).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => EmulateError::Busy { name: name.into() },
+            _ => failed("can't be claimed")(error),
+        })?;
         for socket in [&receiver, &sender] {
             socket.set_nonblocking(true).map_err(failed("can't be polled"))?;
         }
@@ -96,6 +110,7 @@ impl Port {
             statistics: PortStatistics::default(),
             is_down: false,
             restore_gro,
+            _claim: claim,
         };
         port.prepare(index).map_err(failed("can't be opened"))?;
         Ok(port)

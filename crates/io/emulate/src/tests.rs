@@ -210,6 +210,13 @@ fn mistakes_are_named() {
     assert_eq!(message, "nothere: no such interface; expected one that `ip link` lists");
     assert!(refused(vec![EmulatedLink { b: "lo".into(), ..plain() }]).contains("no Ethernet"));
     assert!(refused(vec![EmulatedLink { b: "client0".into(), ..plain() }]).contains("two links"));
+    let first = start(&testbed, vec![plain()]);
+    let message = refused(vec![plain()]);
+    assert_eq!(message, "client0: another emulation uses the interface; end that one first");
+    // Others are nobody's, and so are these again.
+    drop(start(&testbed, vec![line(1, LinkConfig::default())]));
+    drop(first);
+    drop(start(&testbed, vec![plain()]));
     middle.run(|| polypath_system::Netlink::new()?.set_down("server0")).unwrap().unwrap();
     assert!(refused(vec![plain()]).contains("is down"));
 }
