@@ -329,12 +329,29 @@ fn create_file(path: &Path) -> Result<Box<dyn Write>, Failure> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::Input(format!("{}: can't be written ({error}); expected a writable file", path.display()))
+    let path = path.display();
+    if is_full(error) {
+        return Failure::Run(format!("{path}: can't be written: {error}"));
+    }
+    Failure::Input(format!("{path}: can't be written ({error}); expected a writable file"))
+}
+
+/// There is no room, which is no mistake of whoever named the place.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_can_not_be_is_a_mistake_and_a_full_one_a_failure() {
+        let written = |path: &str| write_file(Path::new(path), "text");
+        assert!(matches!(written("/dev/full"), Err(Failure::Run(_))));
+        assert!(matches!(written("/nothing/file"), Err(Failure::Input(_))));
+    }
 
     #[test]
     fn nothing_that_a_peer_says_moves_the_cursor() {

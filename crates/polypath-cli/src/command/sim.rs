@@ -90,13 +90,24 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         Some(_) => source(&arguments.report, "--report", "output.report"),
         None => "the report, without --report",
     };
-    for (source, path) in [
+    let results = [
         (source(&arguments.json_file, "--json-file", "output.json"), &json_to),
         (source(&arguments.qlog, "--qlog", "output.qlog"), &outputs.qlog),
         (source(&arguments.pcap, "--pcap", "output.pcap"), &outputs.pcap),
         ("output.trace", &outputs.trace),
         (report_source, &Some(chosen.clone().unwrap_or_else(beside))),
-    ] {
+    ];
+    for (number, (source, path)) in results.iter().enumerate() {
+        let others = results[..number].iter();
+        let same = path.as_ref().and_then(|path| {
+            let mut others = others.filter_map(|(source, other)| Some((source, other.as_ref()?)));
+            others.find(|(_, other)| is_one_place(path, other)).map(|(other, _)| (other, path))
+        });
+        if let Some((other, path)) = same {
+            let message =
+                format!("{other} and {source}: {} is both; expected a file for each", path.display());
+            return Err(Failure::Input(message));
+        }
         if path.as_ref().is_some_and(|path| is_same_file(path, &arguments.file)) {
             let file = arguments.file.display();
             let message =
@@ -133,7 +144,9 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         }
     }
     match no_report {
-        Some(Failure::Input(why)) => complain(&format!("there is no report: {why}, or --report FILE")),
+        Some(Failure::Input(why) | Failure::Run(why)) => {
+            complain(&format!("there is no report: {why}, or --report FILE"))
+        }
         _ if arguments.quiet => {}
         _ => complain(&format!("report in {}", report_to.display())),
     }
@@ -147,6 +160,19 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     !standard_input::is_meant(other) && of(one).is_some_and(|file| of(other) == Some(file))
+}
+
+/// One result would go over the other. Devices take any number.
+fn is_one_place(one: &Path, other: &Path) -> bool {
+    if one.exists() || other.exists() {
+        return one.is_file() && is_same_file(one, other);
+    }
+    let folder = |path: &Path| match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new(".").canonicalize().ok(),
+        Some(folder) => folder.canonicalize().ok(),
+        None => None,
+    };
+    one.file_name() == other.file_name() && folder(one) == folder(other)
 }
 
 fn is_damaged(result: &RunResult) -> bool {
@@ -348,6 +374,28 @@ mod tests {
             );
             assert_eq!(std::fs::read_to_string(&file).expect("a scenario"), text);
         }
+    }
+
+    #[test]
+    fn two_results_have_two_files() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/wifi-lte.toml");
+        let dir = tempfile::tempdir().expect("a folder");
+        let name = dir.path().join("both").display().to_string();
+        // It is refused whether it is there or not.
+        for is_there in [false, true] {
+            if is_there {
+                std::fs::write(&name, "").expect("a file");
+            }
+            let line = ["sim", example, "--report", &name, "--pcap", &name];
+            let line = <Line as clap::Parser>::try_parse_from(line).expect("a line");
+            let told = match run(&line.arguments, &Policies::default()) {
+                Err(Failure::Input(told)) => told,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(told, format!("--pcap and --report: {name} is both; expected a file for each"));
+        }
+        let device = Path::new("/dev/null");
+        assert!(!is_one_place(device, device));
     }
 
     #[test]

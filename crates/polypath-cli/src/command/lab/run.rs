@@ -10,12 +10,12 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use polypath_config::Policies;
 use polypath_lab::experiment::{Experiment, Form};
-use polypath_lab::result::Store;
+use polypath_lab::result::{Store, StoreError};
 use polypath_lab::run::{Backend, ExecuteError, Progress, Simulator, check, execute};
 
 use super::{only, show};
 use crate::command::jobs::parse_jobs;
-use crate::command::{Failure, build, complain, standard_input};
+use crate::command::{Failure, build, complain, is_full, standard_input};
 
 #[derive(Args, Debug)]
 pub(in crate::command) struct Arguments {
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     }
     check(&experiment, backend).map_err(Failure::input)?;
     let mut store =
-        Store::open(&arguments.out, &experiment, &(build::name() + suffix)).map_err(Failure::input)?;
+        Store::open(&arguments.out, &experiment, &(build::name() + suffix)).map_err(store_failure)?;
     let (done, runs) = (store.runs().len(), store.manifest().runs);
     if (1..runs).contains(&done) {
         complain(&format!("{done} of {runs} runs were done before"));
@@ -125,13 +125,20 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     };
     // Why the runs ended is what a person needs to know first.
     let is_complete = result.map_err(|error| match error {
-        // As where the folder can't be made: another --out helps.
-        ExecuteError::Store(_) => Failure::input(error),
+        ExecuteError::Store(error) => store_failure(error),
         _ => Failure::run(error),
     })?;
-    wall_time.map_err(Failure::input)?;
+    wall_time.map_err(store_failure)?;
     if is_complete {
-        store.complete(&experiment).map_err(Failure::input)?;
+        store.complete(&experiment).map_err(store_failure)?;
     }
     show::show(policies, store.dir(), arguments.json, 0, arguments.quiet)
+}
+
+/// Another --out helps, unless there is no room.
+fn store_failure(error: StoreError) -> Failure {
+    match &error {
+        StoreError::Io { error: cause, .. } if is_full(cause) => Failure::run(error),
+        _ => Failure::input(error),
+    }
 }
