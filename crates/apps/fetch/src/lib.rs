@@ -5,6 +5,7 @@
 pub mod answer;
 #[cfg(feature = "net")]
 pub mod download;
+pub mod exchange;
 pub mod http1;
 #[cfg(feature = "stream")]
 pub mod manifest;
@@ -12,3 +13,4 @@ pub mod manifest;
 pub mod net;
 pub mod playback;
 pub mod schedule;
+pub mod stream;

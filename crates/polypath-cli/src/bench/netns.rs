@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use polypath_emulate::{EmulatedLink, Emulation, LinkStatistics};
 use polypath_lab::experiment::{Job, Topology};
-use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, VariantKind};
+use polypath_lab::run::{Backend, BackendError, Buffer, PathOutcome, StreamTraffic, VariantKind};
 use polypath_lab::{Outcome, PathSet, Variant, Workload};
 use polypath_link::queue;
 use polypath_mptcp::scheduler;
@@ -59,7 +59,10 @@ impl Netns {
     fn check_run(&self, set: &PathSet, variant: &Variant, workload: &Workload) -> Result<(), BackendError> {
         match workload {
             Workload::Bulk { .. } | Workload::Transfer { .. } => {}
-            Workload::Blocks { .. } | Workload::Requests { .. } | Workload::Download { .. } => {
+            Workload::Blocks { .. }
+            | Workload::Requests { .. }
+            | Workload::Download { .. }
+            | Workload::Stream(_) => {
                 let message = format!("this backend carries bulk and transfer traffic, no {workload}");
                 return Err(unfit(message + "; use the backend sim"));
             }
@@ -114,7 +117,9 @@ impl Netns {
         let (bytes, limit) = match *workload {
             Workload::Transfer { bytes, timeout } => (Some(bytes), timeout),
             Workload::Bulk { duration } | Workload::Blocks { duration, .. } => (None, duration),
-            Workload::Requests { timeout, .. } | Workload::Download { timeout, .. } => (None, timeout),
+            Workload::Requests { timeout, .. }
+            | Workload::Download { timeout, .. }
+            | Workload::Stream(StreamTraffic { timeout, .. }) => (None, timeout),
         };
         let initial_path = variant.initial_path(set, workload, seed);
         let measured = self.measure(set, variant, initial_path, bytes, limit.as_secs_f64(), seed);

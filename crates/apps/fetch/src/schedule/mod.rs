@@ -68,6 +68,8 @@ pub struct Schedule {
     next_request: u64,
     /// Only bytes before it are asked for.
     horizon: u64,
+    /// Bytes that may be added soon.
+    follows_bytes: u64,
     /// The one path that is asked.
     only: Option<PathId>,
 }
@@ -83,6 +85,7 @@ impl Schedule {
             paths: Vec::new(),
             next_request: 0,
             horizon: u64::MAX,
+            follows_bytes: 0,
             only: None,
         }
     }
@@ -104,6 +107,11 @@ impl Schedule {
     /// Nothing at or after this byte is asked for: whoever takes the file in order has room until there.
     pub fn set_horizon(&mut self, horizon: u64) {
         self.horizon = horizon;
+    }
+
+    /// So many bytes are likely added soon, so the end is not near.
+    pub fn set_follows_bytes(&mut self, bytes: u64) {
+        self.follows_bytes = bytes;
     }
 
     /// Only this path is asked from now on, and for all that is missing at once: other answers might not fit. If `whole` is a request, its
@@ -220,8 +228,7 @@ impl Schedule {
     #[must_use]
     pub fn poll_request(&mut self, now: Instant, path: PathId) -> Option<Request> {
         let at = path.index();
-        let is_of_use = self.paths[at].is_open() && self.only.is_none_or(|only| only == path);
-        if !is_of_use || self.paths[at].is_stalled() || self.is_complete() {
+        if !self.is_of_use(path) {
             return None;
         }
         let (range, end) = match self.total {
@@ -233,11 +240,68 @@ impl Schedule {
                 (range.clone(), if is_last_alone { None } else { Some(range.end) })
             }
         };
+        Some(self.ask(now, at, range, end))
+    }
+
+    /// The same of a file whose parts are asked for apart, and of which more may follow: `end_of_part` says where the part ends that a
+    /// byte is in.
+    #[must_use]
+    pub fn poll_request_of_part(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        end_of_part: impl Fn(u64) -> u64,
+    ) -> Option<Request> {
+        if !self.is_of_use(path) {
+            return None;
+        }
+        let range = self.next(path.index(), self.total?)?;
+        let end = range.end.min(end_of_part(range.start));
+        Some(self.ask(now, path.index(), range.start..end, Some(end)))
+    }
+
+    fn is_of_use(&self, path: PathId) -> bool {
+        let is_asked = self.only.is_none_or(|only| only == path);
+        let path = &self.paths[path.index()];
+        is_asked && path.is_open() && !path.is_stalled() && !self.is_complete()
+    }
+
+    fn ask(&mut self, now: Instant, at: usize, range: Range<u64>, end: Option<u64>) -> Request {
         let id = RequestId::new(self.next_request);
         self.next_request += 1;
         let start = range.start;
         self.paths[at].ask(now, id, range, end);
-        Some(Request { id, start, end })
+        Request { id, start, end }
+    }
+
+    /// Nothing more comes of an answer, whatever it was to bring.
+    pub fn handle_end(&mut self, now: Instant, path: PathId, request: RequestId) {
+        self.paths[path.index()].take(now, request);
+    }
+
+    /// What all paths bring now, in bytes per second, as far as it was measured.
+    #[must_use]
+    pub fn measured_rate(&self) -> Option<f64> {
+        let of_use = self.paths.iter().filter(|path| path.is_open() && !path.is_stalled());
+        of_use.filter_map(Path::known_rate).reduce(|sum, rate| sum + rate)
+    }
+
+    /// How long until the open paths have brought all that they were asked for, likely.
+    #[must_use]
+    pub fn ends_in(&self) -> Option<Duration> {
+        let owing = self.paths.iter().filter(|path| path.is_open() && !path.is_stalled());
+        owing.map(Path::ends_in).max()
+    }
+
+    /// Whether what nobody was asked for yet is so little that a path has to be asked for what follows, so that none pauses.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        let left = self.total.map_or(0, |total| self.unclaimed(total).len_bytes());
+        let of_use = || self.paths.iter().filter(|path| path.is_open() && !path.is_stalled());
+        let rate: f64 = of_use().map(Path::likely_rate).sum();
+        let longest = of_use().map(|path| path.answers_in().unwrap_or(path.round_trip())).max();
+        let longest = longest.unwrap_or_default() + self.sizing.span();
+        (left as f64) < rate * longest.as_secs_f64()
     }
 
     /// Whether all bytes are there.
@@ -325,19 +389,25 @@ impl Schedule {
         }
         let Some(first) = unclaimed.first_from(0) else {
             let from = path.answers_in().unwrap_or(path.round_trip());
+            if self.follows_bytes > 0 {
+                return None;
+            }
             return self.sizing.is_by_rate().then(|| tail::take_over(&mut self.paths, at, from)).flatten();
         };
+        let left_bytes = unclaimed.len_bytes() + self.follows_bytes;
         // Somebody else would not be ready when all the rest is.
-        if let Some(rest_in) = self.sizing.rest_in(&self.paths, at, unclaimed.len_bytes())
+        if let Some(rest_in) = self.sizing.rest_in(&self.paths, at, left_bytes)
             && let Some(range) = tail::take_over(&mut self.paths, at, rest_in.mul_f64(1.25))
         {
             return Some(range);
         }
-        let plan = self.sizing.plan(&self.paths, at, unclaimed.len_bytes())?;
-        let ideal = first.start.saturating_add(plan.ahead_bytes);
+        let plan = self.sizing.plan(&self.paths, at, left_bytes)?;
+        // What follows is not there yet.
+        let ahead_bytes = plan.ahead_bytes.min(unclaimed.len_bytes().saturating_sub(plan.bytes));
+        let ideal = first.start.saturating_add(ahead_bytes);
         let gap = unclaimed.first_from(ideal)?;
         // A small piece before it would be a request of its own.
-        let is_small = ideal < first.end && plan.ahead_bytes < plan.bytes / 2;
+        let is_small = ideal < first.end && ahead_bytes < plan.bytes / 2;
         // Nor is a piece behind it worth one that is small itself.
         let latest = first.end.saturating_sub(LEAST_PIECE_BYTES).max(first.start);
         let start = match gap.start {

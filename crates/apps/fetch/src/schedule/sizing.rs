@@ -8,6 +8,8 @@ use super::path::Path;
 const LEAST_BYTES: u64 = 16 << 10;
 /// A path whose share of the rest is less is not asked any more.
 const LEAST_SHARE_BYTES: u64 = 4 << 10;
+/// The same in proportion to rates, by the document.
+const LEAST_PROPORTIONAL_BYTES: f64 = 10_000.0;
 /// What a request lasts less than its path needs for a round trip is a pause.
 const SLACK: Duration = Duration::from_millis(20);
 
@@ -39,6 +41,13 @@ pub enum Sizing {
         /// How many are asked for before the first is answered: 1 is no pipelining, 2 the document's.
         pipelined: usize,
     },
+    /// In proportion to the paths' measured rates, in the order of the file (K §6.3.2, dynamic subsegments): for comparison.
+    Proportional {
+        /// Of the requests of all paths in the mean; of each, before its rate is known.
+        mean_bytes: u64,
+        /// How many are asked for before the first is answered.
+        pipelined: usize,
+    },
 }
 
 impl Sizing {
@@ -57,7 +66,17 @@ impl Sizing {
     pub(super) const fn first_bytes(&self) -> Option<u64> {
         match self {
             Self::Dynamic { .. } => None,
-            Self::Fixed { segment_bytes, .. } => Some(*segment_bytes),
+            Self::Fixed { segment_bytes: bytes, .. } | Self::Proportional { mean_bytes: bytes, .. } => {
+                Some(*bytes)
+            }
+        }
+    }
+
+    /// How long a request takes, where that is told.
+    pub(super) const fn span(&self) -> Duration {
+        match self {
+            Self::Dynamic { span, .. } => *span,
+            Self::Fixed { .. } | Self::Proportional { .. } => Duration::from_nanos(0),
         }
     }
 
@@ -69,7 +88,9 @@ impl Sizing {
     /// Whether a path is to be asked for more now.
     pub(super) fn is_due(&self, path: &Path) -> bool {
         match self {
-            Self::Fixed { pipelined, .. } => path.in_flight() < *pipelined,
+            Self::Fixed { pipelined, .. } | Self::Proportional { pipelined, .. } => {
+                path.in_flight() < *pipelined
+            }
             Self::Dynamic { is_eager, .. } => match path.busy_for() {
                 Some(busy) => {
                     let round_trips = match (path.is_growing(), is_eager) {
@@ -99,6 +120,9 @@ impl Sizing {
             Self::Fixed { segment_bytes, .. } => {
                 Some(Plan { ahead_bytes: 0, bytes: *segment_bytes, is_limited: true })
             }
+            Self::Proportional { mean_bytes, .. } => {
+                Some(Plan { ahead_bytes: 0, bytes: proportional(paths, at, *mean_bytes), is_limited: true })
+            }
             Self::Dynamic { span, least_bytes, is_eager } => {
                 let path = &paths[at];
                 // In slow start the rate is what is hoped for, and may be known better soon.
@@ -121,6 +145,15 @@ pub(super) struct Plan {
     pub(super) bytes: u64,
     /// Not a byte more.
     pub(super) is_limited: bool,
+}
+
+/// The share of a path in `mean_bytes` for each.
+fn proportional(paths: &[Path], at: usize, mean_bytes: u64) -> u64 {
+    let of_use = paths.iter().filter(|path| is_of_use(path));
+    let rates: Option<Vec<f64>> = of_use.map(Path::known_rate).collect();
+    let (Some(rates), Some(own)) = (rates, paths[at].known_rate()) else { return mean_bytes };
+    let share = own / rates.iter().sum::<f64>().max(1.0);
+    ((mean_bytes * rates.len() as u64) as f64 * share).max(LEAST_PROPORTIONAL_BYTES) as u64
 }
 
 fn dynamic(paths: &[Path], at: usize, left_bytes: u64, span: Duration, least_bytes: u64) -> Option<Plan> {

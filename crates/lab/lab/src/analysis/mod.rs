@@ -279,6 +279,15 @@ fn value(
             let is_smooth = outcome.playback.is_some_and(|playback| playback.startup_s <= startup_s);
             if is_smooth { 1.0 } else { 0.0 }
         }
+        MetricKind::TopQuality => outcome
+            .stream
+            .map_or(0.0, |stream| stream.top_segments as f64 / stream.planned_segments.max(1) as f64),
+        MetricKind::QualityRate => outcome.stream.map_or(0.0, |stream| stream.mean_bps / 1e6),
+        // What did not come is waited for without end.
+        MetricKind::StallTime => outcome
+            .stream
+            .filter(|stream| stream.segments == stream.planned_segments)
+            .map_or(f64::INFINITY, |stream| stream.stalled_s),
         MetricKind::SlowStart => milliseconds(outcome.slow_start_s),
         MetricKind::SlowStartLag => {
             let reference = experiment.references[key.variant].map(|variant| RunKey { variant, ..key });

@@ -1,10 +1,14 @@
-//! A download over several interfaces in the simulator: the schedule and the HTTP that ship, over plain TCP.
+//! Downloads and adaptive streams over several interfaces in the simulator: the schedules and the HTTP that ship, over plain TCP.
 //!
 //! Each path has a connection of its own to a server that knows nothing of the others (K §6.2).
 
 mod client;
+mod movie;
 mod origin;
 mod pairs;
+mod stream;
+mod whole_file;
+mod work;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,10 +25,16 @@ use polypath_units::{Duration, Instant};
 use polypath_wire::Endpoint;
 
 use self::client::{Client, PathConnection};
-use self::origin::Origin;
+use self::movie::Movie;
+use self::origin::{Origin, Site};
 pub use self::pairs::{Pair, PairRanges, run_pairs};
+use self::stream::Streaming;
+use self::whole_file::WholeFile;
+use self::work::Work;
 use crate::run::watch::{self, MaybeWatched};
-use crate::run::{Outcome, PathOutcome, PathSet, PlaybackOutcome, Player, Variant, VariantKind, Workload};
+use crate::run::{
+    Outcome, PathOutcome, PathSet, PlaybackOutcome, Player, StreamTraffic, Variant, VariantKind, Workload,
+};
 
 /// The server's port of the first path; each has its own.
 const PORT: u16 = 8000;
@@ -84,13 +94,82 @@ pub(crate) fn download_over(
     outcome
 }
 
+/// An adaptive stream of the sample movie over these paths, as a variant says.
+pub(crate) fn stream_over(
+    set: &PathSet,
+    variant: &Variant,
+    traffic: StreamTraffic,
+    seed: u64,
+    watch: MaybeWatched<'_>,
+) -> Outcome {
+    let StreamTraffic { duration, buffer, timeout } = traffic;
+    let (movie, pattern) = (Rc::new(Movie::new(duration, seed)), Pattern::new(seed));
+    let sizing = variant.sizing.clone();
+    let work = Streaming::new(movie.clone(), pattern, sizing, &variant.adaptation, buffer);
+    let fetched = fetch(set, variant, Site::Movie(movie), work, timeout, seed, watch);
+    let client = fetched.client.borrow();
+    assert!(client.work().is_right(), "the simulated server's bytes come as they were");
+    let mut outcome = fetched.outcome(client.work().received_bytes());
+    outcome.stream = Some(client.work().outcome());
+    outcome
+}
+
 fn run(
     set: &PathSet,
     variant: &Variant,
     download: &Download,
     seed: u64,
-    mut watch: MaybeWatched<'_>,
+    watch: MaybeWatched<'_>,
 ) -> (Downloaded, Outcome) {
+    let work = WholeFile::new(Pattern::new(seed), download.sizing.clone());
+    let site = Site::File(download.total_bytes);
+    let fetched = fetch(set, variant, site, work, download.timeout, seed, watch);
+    let client = fetched.client.borrow();
+    let downloaded = Downloaded {
+        took: fetched.took,
+        history: client.work().history().clone(),
+        requests: client.requests(),
+        path_bytes: client.path_bytes(),
+        is_right: client.work().is_right(),
+    };
+    (downloaded, fetched.outcome(client.work().received_bytes()))
+}
+
+/// A client that is done, or was given up.
+struct Fetched<W> {
+    client: Rc<RefCell<Client<W>>>,
+    /// From the first SYN to the last byte; `None` if it was given up.
+    took: Option<Duration>,
+    timeout: Duration,
+    initial_path: usize,
+    paths: Vec<PathOutcome>,
+    events: u64,
+}
+
+impl<W> Fetched<W> {
+    fn outcome(&self, received_bytes: u64) -> Outcome {
+        let span = self.took.unwrap_or(self.timeout).as_secs_f64().max(1e-9);
+        Outcome {
+            received_bytes,
+            goodput_bps: received_bytes as f64 * 8.0 / span,
+            completion_s: self.took.map(Duration::as_secs_f64),
+            initial_path: self.initial_path,
+            paths: self.paths.clone(),
+            events: self.events,
+            ..Outcome::default()
+        }
+    }
+}
+
+fn fetch<W: Work>(
+    set: &PathSet,
+    variant: &Variant,
+    site: Site,
+    work: W,
+    timeout: Duration,
+    seed: u64,
+    mut watch: MaybeWatched<'_>,
+) -> Fetched<W> {
     let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
         boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
         ..PathConfig::symmetric(format!("path {}", number + 1), set.link(path))
@@ -99,17 +178,21 @@ fn run(
     let host = HostConfig { connection, ..HostConfig::default() };
     let (builder, net) = parallel_paths(seed, paths, host.clone(), host);
     let mut network = watch::build(builder, &mut watch);
-    let workload =
-        Workload::Download { bytes: download.total_bytes, timeout: download.timeout, player: None };
+    let total_bytes = match &site {
+        Site::File(bytes) => *bytes,
+        // Long enough for the rate alone to matter.
+        Site::Movie(_) => 1 << 30,
+    };
+    let workload = Workload::Download { bytes: total_bytes, timeout, player: None };
     let initial_path = variant.initial_path(set, &workload, seed);
     let used: Vec<usize> = match variant.kind {
         VariantKind::Multipath => (0..set.paths.len()).collect(),
         VariantKind::SinglePath => vec![initial_path],
     };
-    let file = Pattern::new(seed);
+    let bytes = Pattern::new(seed);
     let round_trips = used.iter().map(|path| set.paths[*path].rtt);
-    let client = Rc::new(RefCell::new(Client::new(file, download.sizing.clone(), round_trips)));
-    let end = Instant::ZERO + download.timeout;
+    let client = Rc::new(RefCell::new(Client::new(work, round_trips)));
+    let end = Instant::ZERO + timeout;
     let remote = |path: usize| Endpoint::new(net.server_addr, PORT + path as u16);
     for path in 0..used.len() {
         network.with_host(net.server, |_, host| {
@@ -121,7 +204,7 @@ fn run(
         // Not in the condition: it would be borrowed in the block.
         loop {
             let Some((path, number)) = client.borrow_mut().poll_connect() else { break };
-            let origin = Origin::new(file, download.total_bytes);
+            let origin = Origin::new(bytes, site.clone());
             let remote = remote(path);
             network.with_host(net.server, |_, host| host.accept(remote.port, App::Custom(Box::new(origin))));
             let app = PathConnection { client: client.clone(), path, number };
@@ -135,32 +218,15 @@ fn run(
         }
         let Some(at) = network.next_event_at().filter(|at| *at <= end) else { break };
         watch::run_until(&mut network, at, &mut watch);
-        if client.borrow().is_complete() {
+        if client.borrow().work().is_complete() {
             break;
         }
     }
     watch::finish(&mut network, seed, &mut watch);
-    let client = client.borrow();
-    let took = client.is_complete().then(|| network.now().since(Instant::ZERO));
-    let received_bytes = client.received_bytes();
-    let span = took.unwrap_or(download.timeout).as_secs_f64().max(1e-9);
-    let outcome = Outcome {
-        received_bytes,
-        goodput_bps: received_bytes as f64 * 8.0 / span,
-        completion_s: took.map(Duration::as_secs_f64),
-        initial_path,
-        paths: net.links.iter().map(|link| PathOutcome::from_server(&network, *link)).collect(),
-        events: network.events(),
-        ..Outcome::default()
-    };
-    let downloaded = Downloaded {
-        took,
-        history: client.history().clone(),
-        requests: client.requests(),
-        path_bytes: client.path_bytes(),
-        is_right: client.is_right(),
-    };
-    (downloaded, outcome)
+    let is_complete = client.borrow().work().is_complete();
+    let took = is_complete.then(|| network.now().since(Instant::ZERO));
+    let paths = net.links.iter().map(|link| PathOutcome::from_server(&network, *link)).collect();
+    Fetched { client, took, timeout, initial_path, paths, events: network.events() }
 }
 
 #[cfg(test)]

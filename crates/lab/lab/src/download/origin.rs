@@ -1,23 +1,45 @@
-//! A web server with one file, that answers range requests one after the other.
+//! A web server that answers range requests one after the other.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use polypath_sim::app::{Application, Pattern, Stack, StreamEvent};
 use polypath_tcp::ConnectionId;
 use polypath_units::Instant;
 
+use super::movie::Movie;
+use super::whole_file::TARGET;
+
 /// What is handed to the stack at once.
 const CHUNK_BYTES: u64 = 64 << 10;
 /// No request of ours is longer.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 
+/// What a server has.
+#[derive(Clone, Debug)]
+pub(super) enum Site {
+    /// A file of so many bytes.
+    File(u64),
+    Movie(Rc<Movie>),
+}
+
+impl Site {
+    /// The length of a file, and its place in the bytes of all.
+    fn find(&self, target: &str) -> Option<(u64, u64)> {
+        match self {
+            Self::File(bytes) => (target == TARGET).then_some((*bytes, 0)),
+            Self::Movie(movie) => movie.find(target),
+        }
+    }
+}
+
 /// One connection at the server.
 #[derive(Debug)]
 pub(super) struct Origin {
-    file: Pattern,
-    total_bytes: u64,
+    bytes: Pattern,
+    site: Site,
     asked: Vec<u8>,
     answers: VecDeque<Answer>,
 }
@@ -30,9 +52,9 @@ struct Answer {
 }
 
 impl Origin {
-    /// A connection to a server that has a file of so many bytes.
-    pub(super) fn new(file: Pattern, total_bytes: u64) -> Self {
-        Self { file, total_bytes, asked: Vec::new(), answers: VecDeque::new() }
+    /// A connection to a server whose files are parts of these bytes.
+    pub(super) fn new(bytes: Pattern, site: Site) -> Self {
+        Self { bytes, site, asked: Vec::new(), answers: VecDeque::new() }
     }
 
     fn read(&mut self, bytes: &[u8]) {
@@ -47,13 +69,23 @@ impl Origin {
 
     /// An answer as long as nginx has it.
     fn answer(&self, request: &str) -> Answer {
+        let found = request.strip_prefix("GET ").and_then(|rest| self.site.find(rest.split(' ').next()?));
+        let Some((total, place)) = found else {
+            let head = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".into();
+            return Answer { head, body: 0..0 };
+        };
         let range = request.lines().find_map(|line| line.strip_prefix("Range: bytes=")).and_then(|range| {
             let (first, last) = range.split_once('-')?;
-            let end = if last.is_empty() { self.total_bytes } else { last.parse::<u64>().ok()? + 1 };
-            Some(first.parse().ok()?..end.min(self.total_bytes))
+            let end = if last.is_empty() { total } else { last.parse::<u64>().ok()? + 1 };
+            Some(first.parse().ok()?..end.min(total))
         });
-        let total = self.total_bytes;
         let (status, content_range) = match &range {
+            Some(range) if range.is_empty() => {
+                let head = format!(
+                    "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\nContent-Range: bytes */{total}\r\n\r\n"
+                );
+                return Answer { head: head.into(), body: 0..0 };
+            }
             Some(range) => (
                 "206 Partial Content",
                 format!("Content-Range: bytes {}-{}/{total}\r\n", range.start, range.end - 1),
@@ -67,7 +99,7 @@ impl Origin {
              ETag: \"6955b900-{total:x}\"\r\n{content_range}\r\n",
             body.end - body.start
         );
-        Answer { head: head.into(), body }
+        Answer { head: head.into(), body: place + body.start..place + body.end }
     }
 
     /// Sends what the stack takes.
@@ -78,7 +110,7 @@ impl Origin {
                 answer.head.clone()
             } else {
                 let left = answer.body.end - answer.body.start;
-                self.file.slice(answer.body.start, left.min(CHUNK_BYTES))
+                self.bytes.slice(answer.body.start, left.min(CHUNK_BYTES))
             };
             let length = chunk.len();
             let taken = if length == 0 { 0 } else { stack.send(id, chunk).unwrap_or(0) };

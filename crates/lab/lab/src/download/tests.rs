@@ -84,3 +84,28 @@ fn a_player_waits_less_than_with_segments_of_any_fixed_size() {
         }
     }
 }
+
+/// Kaspar 2011, Fig. 6.15: 2.4 and 0.6 Mbit/s.
+#[test]
+fn a_slow_second_path_makes_a_stream_better() {
+    let (fast, slow) = (path(300, 20, 200), path(75, 20, 200));
+    let traffic = StreamTraffic {
+        duration: Duration::from_secs(200),
+        buffer: Duration::from_secs(4),
+        timeout: Duration::from_secs(600),
+    };
+    for policy in ["measured-speed", "robust-mpc"] {
+        let [alone, both] = [vec![fast], vec![fast, slow]].map(|paths| {
+            let variant = Variant {
+                sizing: Sizing::in_order(),
+                adaptation: policy.parse().expect("a policy"),
+                ..Variant::multipath("stream", Policy::default(), polypath_congestion::CUBIC)
+            };
+            let outcome = stream_over(&PathSet::from(paths), &variant, traffic, 1, None);
+            outcome.stream.expect("a stream")
+        });
+        assert_eq!((alone.segments, both.segments), (100, 100), "{policy}");
+        assert!(both.top_segments as f64 >= 1.44 * alone.top_segments as f64, "{policy}: {alone:?} {both:?}");
+        assert!(both.stalled_s < 0.5 && both.startup_s < alone.startup_s, "{policy}: {alone:?} {both:?}");
+    }
+}

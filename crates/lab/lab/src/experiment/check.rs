@@ -3,6 +3,7 @@
 use polypath_config::quantity::Size;
 use polypath_config::{FileError, Policies, Source};
 use polypath_fetch::schedule::Sizing;
+use polypath_fetch::stream::adaptation::{AdaptationPolicy, Adaptations};
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 
 use super::file::{DesignFile, DesignWord, File, PathFile, PolicyFile, TopologyFile, TopologyWord};
@@ -13,6 +14,8 @@ use super::{
     traffic::traffic,
 };
 use crate::design;
+use polypath_units::named::UnknownPolicy;
+
 use crate::run::{Buffer, InitialPath, Line, PathSet, PathSpec, Variant, VariantKind};
 
 /// More sets than this are a slip of the pen.
@@ -68,8 +71,9 @@ pub(super) fn check(
     let points = sweep::points(&sweeps, most_values.filter(|_| form == Form::Reduced));
     let (variants, baseline_variants) = variants(source, &file, paths, policies)?;
     let metrics = metrics(source, &file, &traffic, &topology)?;
-    if topology != Topology::Parallel && matches!(traffic, Traffic::Download { .. }) {
-        let message = "a download goes over paths side by side; expected topology.kind = \"parallel\"";
+    if topology != Topology::Parallel && matches!(traffic, Traffic::Download { .. } | Traffic::Stream(_)) {
+        let message =
+            "downloads and streams go over paths side by side; expected topology.kind = \"parallel\"";
         return Err(source.wrong("traffic.kind", message));
     }
     if file.record.is_some() && (topology != Topology::Parallel || !matches!(traffic, Traffic::Bulk { .. })) {
@@ -352,11 +356,28 @@ fn variant(
         acquainted: false,
         autotuning: policy.autotuning.unwrap_or(ConnectionConfig::default().receive_autotuning),
         sizing: sizing(policy).map_err(|(which, message)| wrong(which, message.into()))?,
+        adaptation: match &policy.adaptation {
+            None => AdaptationPolicy::default(),
+            Some(name) => name
+                .parse()
+                .map_err(|error: UnknownPolicy<Adaptations>| wrong("adaptation", error.to_string()))?,
+        },
     })
 }
 
 /// How large the requests of a download are.
 fn sizing(policy: &PolicyFile) -> Result<Sizing, (&'static str, &'static str)> {
+    if policy.proportional == Some(true) {
+        return match (policy.in_flight, policy.segment) {
+            (Some(pipelined @ 1..), Some(Size(mean_bytes @ 1..))) => {
+                Ok(Sizing::Proportional { mean_bytes, pipelined })
+            }
+            _ => Err((
+                "proportional",
+                "of which size; expected segment = \"100KB\" and in-flight = 2 beside it",
+            )),
+        };
+    }
     match (policy.in_flight, policy.segment, policy.in_order.unwrap_or(false)) {
         (None, _, false) => Ok(Sizing::for_files()),
         (None, _, true) => Ok(Sizing::in_order()),
@@ -426,6 +447,10 @@ fn metrics(
                 key,
                 format!("\"{name}\" looks at a download; expected traffic.kind = \"download\""),
             ));
+        }
+        if metric.needs_stream() && !matches!(traffic, Traffic::Stream(_)) {
+            return Err(source
+                .wrong(key, format!("\"{name}\" looks at a stream; expected traffic.kind = \"stream\"")));
         }
         if name == "smooth" && !matches!(traffic, Traffic::Download { player: Some(_), .. }) {
             return Err(source.wrong(

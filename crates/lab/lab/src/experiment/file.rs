@@ -267,7 +267,7 @@ pub(super) struct SweepFile {
 pub(super) struct TrafficFile {
     /// What kind it is.
     pub(super) kind: TrafficWord,
-    /// How long, of bulk transfers and blocks.
+    /// How long, of bulk transfers, blocks, and the movie of a stream.
     pub(super) duration: Option<Span>,
     /// How much, of a transfer or a download.
     pub(super) bytes: Option<Size>,
@@ -289,6 +289,8 @@ pub(super) struct TrafficFile {
     pub(super) playback: Option<Rate>,
     /// … and how long after the first request that begins.
     pub(super) startup: Option<Span>,
+    /// How much of a stream is held in advance of what is played; playing begins when so much is there.
+    pub(super) held: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -304,6 +306,8 @@ pub(super) enum TrafficWord {
     Requests,
     /// One file by HTTP, in ranges over plain TCP of each path.
     Download,
+    /// The document's sample movie in qualities that follow what comes, in ranges over plain TCP of each path.
+    Stream,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -423,6 +427,11 @@ pub(super) struct PolicyFile {
     pub(super) segment: Option<Size>,
     /// Requests of a download are for whoever takes the file in order: little is held back. Default false.
     pub(super) in_order: Option<bool>,
+    /// Requests of a fixed size are shared out by the paths' rates: on average they have that size. Default false.
+    pub(super) proportional: Option<bool>,
+    /// In which quality the segments of a stream come, by name: `robust-mpc`,
+    /// `bola` or `measured-speed`. Default `robust-mpc`.
+    pub(super) adaptation: Option<String>,
 }
 
 // Written out, since `flatten` and `deny_unknown_fields` do not go together.
@@ -456,6 +465,10 @@ pub(super) struct VariantFile {
     pub(super) segment: Option<Size>,
     /// Requests of a download are for whoever takes the file in order. Default: as `defaults` say.
     pub(super) in_order: Option<bool>,
+    /// Requests of a fixed size are shared out by the paths' rates. Default: as `defaults` say.
+    pub(super) proportional: Option<bool>,
+    /// In which quality the segments of a stream come, by name. Default: as `defaults` say.
+    pub(super) adaptation: Option<String>,
     /// Plain TCP over the initial path.
     #[serde(default)]
     pub(super) single_path: bool,
@@ -479,6 +492,8 @@ impl VariantFile {
             in_flight: self.in_flight.or(defaults.in_flight),
             segment: self.segment.or(defaults.segment),
             in_order: self.in_order.or(defaults.in_order),
+            proportional: self.proportional.or(defaults.proportional),
+            adaptation: or(&self.adaptation, &defaults.adaptation),
         }
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Pace, Setting, Topology, Traffic};
 use crate::run::{
-    Observation, Outcome, PathSet, PathSpec, Variant, Watch, Workload, observe_set, run_ring, run_timeline,
+    Observation, Outcome, PathSet, PathSpec, StreamTraffic, Variant, Watch, Workload, observe_set, run_ring,
+    run_timeline,
 };
 
 /// Which run of an experiment: indices of its parts.
@@ -67,8 +68,10 @@ impl Experiment {
                 Setting::Initial(initial) if !is_baseline => variant.initial = initial,
                 Setting::Loss(loss) => set.paths.iter_mut().for_each(|path| path.loss = loss),
                 Setting::Segment(bytes) => {
-                    if let Sizing::Fixed { segment_bytes, .. } = &mut variant.sizing {
-                        *segment_bytes = bytes;
+                    if let Sizing::Fixed { segment_bytes: size, .. }
+                    | Sizing::Proportional { mean_bytes: size, .. } = &mut variant.sizing
+                    {
+                        *size = bytes;
                     }
                 }
                 Setting::Initial(_) | Setting::Bytes(_) | Setting::Load(_) => {}
@@ -143,6 +146,7 @@ impl Job {
             Workload::Bulk { .. }
             | Workload::Transfer { .. }
             | Workload::Download { .. }
+            | Workload::Stream(_)
             | Workload::Blocks { rate: None, .. } => packets(self.payload_bytes()),
             Workload::Blocks { block_bytes, rate: Some(_), .. } => {
                 self.payload_bytes().div_ceil(block_bytes.max(1)) * packets(block_bytes)
@@ -168,6 +172,9 @@ impl Job {
                 used.iter().map(|path| path.rate.bytes_in(duration)).sum()
             }
             Workload::Transfer { bytes, .. } | Workload::Download { bytes, .. } => bytes,
+            Workload::Stream(StreamTraffic { duration, .. }) => {
+                used.iter().map(|path| path.rate.bytes_in(duration)).sum()
+            }
             Workload::Blocks { rate: Some(rate), duration, .. } => rate.bytes_in(duration),
             Workload::Requests { request_bytes, response_bytes, count, .. } => {
                 (request_bytes + response_bytes) * count
@@ -197,6 +204,7 @@ impl Traffic {
                 Workload::Requests { request_bytes, response_bytes, count, timeout }
             }
             Self::Download { bytes, timeout, player } => Workload::Download { bytes, timeout, player },
+            Self::Stream(traffic) => Workload::Stream(traffic),
         }
     }
 }

@@ -84,6 +84,9 @@ pub(crate) enum MetricKind {
     RequiredBuffer,
     Blocked,
     Smooth,
+    TopQuality,
+    QualityRate,
+    StallTime,
 }
 
 impl Metric {
@@ -245,6 +248,31 @@ impl Metric {
             absolute: true,
             kind: MetricKind::Smooth,
         },
+        // Kaspar 2011, Fig. 6.14 to 6.16 have the number of segments; the movies are equally long.
+        Self {
+            name: "top-quality",
+            title: "Share of segments in the highest quality",
+            unit: "",
+            better: Better::More,
+            absolute: true,
+            kind: MetricKind::TopQuality,
+        },
+        Self {
+            name: "quality-rate",
+            title: "Mean rate of the qualities",
+            unit: "Mbit/s",
+            better: Better::More,
+            absolute: false,
+            kind: MetricKind::QualityRate,
+        },
+        Self {
+            name: "stall-time",
+            title: "Time for which the player waits in the middle",
+            unit: "s",
+            better: Better::Less,
+            absolute: true,
+            kind: MetricKind::StallTime,
+        },
     ];
 
     /// The metric of this name.
@@ -293,6 +321,12 @@ impl Metric {
                 | MetricKind::Blocked
                 | MetricKind::Smooth
         )
+    }
+
+    /// It looks at an adaptive stream.
+    #[must_use]
+    pub(crate) fn needs_stream(&self) -> bool {
+        matches!(self.kind, MetricKind::TopQuality | MetricKind::QualityRate | MetricKind::StallTime)
     }
 
     /// The ends of a transfer are to be looked at while it goes on.

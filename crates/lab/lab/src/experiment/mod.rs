@@ -26,7 +26,7 @@ use polypath_units::{BitRate, Duration};
 pub use run_name::UnknownRun;
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Buffer, InitialPath, PathSet, Player, Timeline, Variant};
+use crate::run::{Buffer, InitialPath, PathSet, Player, StreamTraffic, Timeline, Variant};
 
 /// Which size an experiment is run in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,6 +182,8 @@ pub enum Traffic {
         /// Who plays it meanwhile.
         player: Option<Player>,
     },
+    /// An adaptive stream of the document's sample movie, by HTTP over plain TCP of each path.
+    Stream(StreamTraffic),
 }
 
 /// How often blocks are made.

@@ -93,7 +93,9 @@ pub(super) fn fill(source: Source<'_>, file: &mut File) -> Result<(), FileError>
         let wrong = |message| source.wrong(format!("sweep[{index}].values"), message);
         let Some(first) = sweep.values.first() else { continue };
         match (sweep.parameter.as_str(), file.traffic.kind) {
-            ("segment", TrafficWord::Download) => file.defaults.segment = Some(size(first).map_err(wrong)?),
+            ("segment", TrafficWord::Download | TrafficWord::Stream) => {
+                file.defaults.segment = Some(size(first).map_err(wrong)?)
+            }
             ("bytes", TrafficWord::Transfer | TrafficWord::Download) => {
                 file.traffic.bytes = Some(size(first).map_err(wrong)?)
             }
@@ -128,7 +130,7 @@ pub(super) fn read_all(
                     let bytes = if let Buffer::Bytes(bytes) = buffer { Some(bytes as f64) } else { None };
                     (Setting::Buffer(buffer), bytes)
                 }
-                ("segment", Traffic::Download { .. }) => {
+                ("segment", Traffic::Download { .. } | Traffic::Stream(_)) => {
                     let Size(bytes) = size(text).map_err(wrong)?;
                     (Setting::Segment(bytes), Some(bytes as f64))
                 }

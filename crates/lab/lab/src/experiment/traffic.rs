@@ -6,7 +6,7 @@ use polypath_units::Duration;
 
 use super::file::{BlockRate, TrafficFile, TrafficWord};
 use super::{Pace, Traffic, defaults};
-use crate::run::Player;
+use crate::run::{Player, StreamTraffic};
 
 impl TrafficWord {
     /// As the file has it, and the keys beside it that it looks at.
@@ -17,6 +17,7 @@ impl TrafficWord {
             Self::Blocks => ("blocks", &["block", "rate", "load", "duration"]),
             Self::Requests => ("requests", &["request", "response", "count", "timeout"]),
             Self::Download => ("download", &["bytes", "timeout", "playback", "startup"]),
+            Self::Stream => ("stream", &["duration", "held", "timeout"]),
         }
     }
 }
@@ -24,7 +25,7 @@ impl TrafficWord {
 /// A key that the kind of traffic has not would be taken for something that it does.
 fn no_other_keys(source: Source<'_>, file: &TrafficFile) -> Result<(), FileError> {
     let TrafficFile { kind, duration, bytes, timeout, block, rate, load, request, response, .. } = file;
-    let TrafficFile { count, playback, startup, .. } = file;
+    let TrafficFile { count, playback, startup, held, .. } = file;
     let (name, known) = kind.keys();
     let given = [
         ("duration", duration.is_some()),
@@ -38,6 +39,7 @@ fn no_other_keys(source: Source<'_>, file: &TrafficFile) -> Result<(), FileError
         ("count", count.is_some()),
         ("playback", playback.is_some()),
         ("startup", startup.is_some()),
+        ("held", held.is_some()),
     ];
     match given.iter().find(|(key, is_given)| *is_given && !known.contains(key)) {
         None => Ok(()),
@@ -60,6 +62,11 @@ pub(super) fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic,
         false => Ok(span),
     };
     let timeout = above_zero(file.timeout.map_or(defaults::TIMEOUT, |span| span.0), "timeout")?;
+    // A movie takes as long as it plays at least.
+    let stream_timeout = || match file.timeout {
+        Some(_) => Ok(timeout),
+        None => Ok(file.duration.map_or(timeout, |span| span.0 * 2 + timeout)),
+    };
     let duration = || {
         let span = file.duration.ok_or_else(|| missing("duration", "60s"))?;
         above_zero(span.0, "duration")
@@ -82,6 +89,11 @@ pub(super) fn traffic(source: Source<'_>, file: &TrafficFile) -> Result<Traffic,
                 (None, Some(_)) => return Err(missing("playback", "6.4mbit")),
             };
             Traffic::Download { bytes: size(file.bytes, "bytes")?, timeout, player }
+        }
+        TrafficWord::Stream => {
+            let held = file.held.ok_or_else(|| missing("held", "4s"))?;
+            let buffer = above_zero(held.0, "held")?;
+            Traffic::Stream(StreamTraffic { duration: duration()?, buffer, timeout: stream_timeout()? })
         }
         TrafficWord::Blocks => {
             let pace = match (file.rate, file.load) {

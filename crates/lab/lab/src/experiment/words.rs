@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use polypath_units::Duration;
 
 use super::{NamedSet, Pace, Traffic};
-use crate::run::Player;
+use crate::run::{Player, StreamTraffic};
 
 impl NamedSet {
     /// `10 Mbit/s, 20 ms, queue 50 ms, loss 1 %`, path by path.
@@ -32,7 +32,7 @@ impl Traffic {
     pub const fn duration(&self) -> Option<Duration> {
         match *self {
             Self::Bulk { duration } | Self::Blocks { duration, .. } => Some(duration),
-            Self::Transfer { .. } | Self::Requests { .. } | Self::Download { .. } => None,
+            Self::Transfer { .. } | Self::Requests { .. } | Self::Download { .. } | Self::Stream(_) => None,
         }
     }
 }
@@ -53,6 +53,13 @@ impl fmt::Display for Traffic {
                 }
                 write!(f, "given up after {} s", seconds(timeout))
             }
+            Self::Stream(StreamTraffic { duration, buffer, timeout }) => write!(
+                f,
+                "adaptive stream of {} s, of which {} s are held in advance, given up after {} s",
+                seconds(duration),
+                seconds(buffer),
+                seconds(timeout)
+            ),
             Self::Blocks { block_bytes, pace, duration } => {
                 write!(f, "blocks of {} {pace} for {} s", size(block_bytes), seconds(duration))
             }

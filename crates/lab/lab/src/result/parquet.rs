@@ -19,7 +19,9 @@ use polypath_units::Duration;
 
 use super::error::StoreError;
 use crate::experiment::{Experiment, RunKey, Swept};
-use crate::run::{BlockDelays, Outcome, PathOutcome, PathSpec, PlaybackOutcome, Quantity, Series};
+use crate::run::{
+    BlockDelays, Outcome, PathOutcome, PathSpec, PlaybackOutcome, Quantity, Series, StreamOutcome,
+};
 
 enum Column {
     Whole(Vec<i64>),
@@ -171,6 +173,15 @@ fn add(table: &mut Table, experiment: &Experiment, build: &str, key: RunKey, out
     table.number("playback_startup_s", playback(|playback| playback.startup_s));
     table.number("playback_buffer_bytes", playback(|playback| playback.buffer_bytes as f64));
     table.number("playback_blocked_bytes", playback(|playback| playback.blocked_bytes as f64));
+    let stream = |value: fn(&StreamOutcome) -> f64| outcome.stream.as_ref().map(value);
+    table.number("stream_segments", stream(|stream| stream.segments as f64));
+    table.number("stream_planned_segments", stream(|stream| stream.planned_segments as f64));
+    table.number("stream_top_segments", stream(|stream| stream.top_segments as f64));
+    table.number("stream_mean_bps", stream(|stream| stream.mean_bps));
+    table.number("stream_changes", stream(|stream| stream.changes as f64));
+    table.number("stream_startup_s", outcome.stream.and_then(|stream| stream.startup_s));
+    table.number("stream_stalls", stream(|stream| stream.stalls as f64));
+    table.number("stream_stalled_s", stream(|stream| stream.stalled_s));
     table.whole("initial_path", outcome.initial_path as u64);
     table.whole("events", outcome.events);
     let blocks = outcome.blocks.unwrap_or_default();
@@ -330,6 +341,16 @@ fn outcome(whole: Whole<'_>, number: Number<'_>) -> Result<Outcome, ParquetError
             startup_s: number("playback_startup_s").unwrap_or(f64::NAN),
             buffer_bytes: number("playback_buffer_bytes").unwrap_or(0.0) as u64,
             blocked_bytes: number("playback_blocked_bytes").unwrap_or(0.0) as u64,
+        }),
+        stream: number("stream_segments").map(|segments| StreamOutcome {
+            segments: segments as u64,
+            planned_segments: number("stream_planned_segments").unwrap_or(0.0) as u64,
+            top_segments: number("stream_top_segments").unwrap_or(0.0) as u64,
+            mean_bps: number("stream_mean_bps").unwrap_or(f64::NAN),
+            changes: number("stream_changes").unwrap_or(0.0) as u64,
+            startup_s: number("stream_startup_s"),
+            stalls: number("stream_stalls").unwrap_or(0.0) as u64,
+            stalled_s: number("stream_stalled_s").unwrap_or(f64::NAN),
         }),
         series: Vec::new(),
         blocks,

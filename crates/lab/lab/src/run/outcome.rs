@@ -33,6 +33,9 @@ pub struct Outcome {
     /// What a player would have of a download.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub playback: Option<PlaybackOutcome>,
+    /// What a player had of an adaptive stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamOutcome>,
     /// Largest receive buffer that was promised to the sender, in bytes, if that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_buffer_bytes: Option<u64>,
@@ -68,6 +71,27 @@ pub struct PlaybackOutcome {
     pub buffer_bytes: u64,
     /// The most bytes behind a gap at a time.
     pub blocked_bytes: u64,
+}
+
+/// What a player had of an adaptive stream (Kaspar 2011, §6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamOutcome {
+    /// Segments that came.
+    pub segments: u64,
+    /// Segments of the movie.
+    pub planned_segments: u64,
+    /// Segments that came in the highest quality.
+    pub top_segments: u64,
+    /// The rate of the qualities that came, in the mean, in bits per second.
+    pub mean_bps: f64,
+    /// Neighbours of different qualities.
+    pub changes: u64,
+    /// From the first SYN until the player begins, in seconds, if it does.
+    pub startup_s: Option<f64>,
+    /// How often it waited in the middle.
+    pub stalls: u64,
+    /// How long it waited in the middle, in seconds.
+    pub stalled_s: f64,
 }
 
 /// How long blocks took from their making to their arrival, in seconds.

@@ -15,7 +15,7 @@ use super::outcome::{Outcome, PathOutcome};
 use super::path_set::PathSet;
 use super::variant::{Variant, VariantKind};
 use super::watch::{self, MaybeWatched};
-use super::workload::Workload;
+use super::workload::{StreamTraffic, Workload};
 
 const BOTTLENECKS: usize = 3;
 
@@ -36,7 +36,8 @@ pub(crate) fn run_ring(
         Workload::Bulk { duration } => duration,
         Workload::Transfer { timeout, .. }
         | Workload::Requests { timeout, .. }
-        | Workload::Download { timeout, .. } => timeout,
+        | Workload::Download { timeout, .. }
+        | Workload::Stream(StreamTraffic { timeout, .. }) => timeout,
         Workload::Blocks { duration, .. } => duration,
     };
     let config = Arc::new(variant.connection(set));

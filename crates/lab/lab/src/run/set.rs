@@ -18,7 +18,7 @@ use super::path_set::{PathSet, RateChange};
 use super::variant::Variant;
 use super::watch::{self, MaybeWatched};
 use super::workload::Workload;
-use crate::download::{Download, download_over};
+use crate::download::{Download, download_over, stream_over};
 
 /// Runs `workload` by `variant` over `set`.
 ///
@@ -53,6 +53,9 @@ fn run(
     if let Workload::Download { bytes, timeout, player } = *workload {
         let download = Download { total_bytes: bytes, sizing: variant.sizing.clone(), timeout };
         return download_over(set, variant, &download, player, seed, watch);
+    }
+    if let Workload::Stream(traffic) = *workload {
+        return stream_over(set, variant, traffic, seed, watch);
     }
     let paths = set.paths.iter().enumerate().map(|(number, path)| PathConfig {
         boxes: set.line.chain(seed, number).map(|chain| (BoxPosition::First, chain)),
@@ -128,6 +131,7 @@ fn run(
         slow_start_s: observer.as_ref().and_then(Observer::slow_start_s),
         series: observer.map(Observer::into_series).unwrap_or_default(),
         playback: None,
+        stream: None,
         blocks: matches!(workload, Workload::Blocks { .. }).then(|| {
             let sender = network.report(ends.opener);
             let delays = network.report(ends.acceptor).block_delays(sender).map(Duration::as_secs_f64);

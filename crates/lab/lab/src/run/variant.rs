@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polypath_congestion as congestion;
 use polypath_fetch::schedule::Sizing;
+use polypath_fetch::stream::adaptation::AdaptationPolicy;
 use polypath_mptcp::{ConnectionConfig, LiaOnSharedAccess, path_manager, scheduler};
 use rand_core::{Rng, SeedableRng};
 
@@ -37,8 +38,10 @@ pub struct Variant {
     pub acquainted: bool,
     /// Let the receive window grow up to the buffer; see [`ConnectionConfig::receive_autotuning`].
     pub autotuning: bool,
-    /// How large the requests of a download are.
+    /// How large the requests of a download or a stream are.
     pub sizing: Sizing,
+    /// In which quality the segments of a stream are fetched.
+    pub adaptation: AdaptationPolicy,
 }
 
 /// How many paths a variant uses.
@@ -100,6 +103,7 @@ impl Variant {
             acquainted: false,
             autotuning: ConnectionConfig::default().receive_autotuning,
             sizing: Sizing::for_files(),
+            adaptation: AdaptationPolicy::default(),
         }
     }
 

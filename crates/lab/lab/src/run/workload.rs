@@ -51,6 +51,19 @@ pub enum Workload {
         /// Who plays it meanwhile; if nobody is given, somebody at the rate that it could be played for ever.
         player: Option<Player>,
     },
+    /// An adaptive stream of the document's sample movie, by HTTP over plain TCP of each path (Kaspar 2011, §6.3).
+    Stream(StreamTraffic),
+}
+
+/// An adaptive stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StreamTraffic {
+    /// Length of the movie.
+    pub duration: Duration,
+    /// How much the player holds. It begins when it has so much.
+    pub buffer: Duration,
+    /// When it is given up.
+    pub timeout: Duration,
 }
 
 /// Who plays a file while it comes.
@@ -79,6 +92,7 @@ impl fmt::Display for Workload {
                 let (count, unit) = size(bytes);
                 write!(f, "download of {count} {unit}")
             }
+            Self::Stream(StreamTraffic { duration, .. }) => write!(f, "stream of {duration}"),
             Self::Requests { response_bytes, count, .. } => {
                 write!(f, "{count} responses of {response_bytes} bytes")
             }
@@ -91,7 +105,7 @@ impl Workload {
     pub(super) fn expected_bytes(&self) -> u64 {
         match *self {
             // Long enough for the rate alone to matter.
-            Self::Bulk { .. } => 1 << 30,
+            Self::Bulk { .. } | Self::Stream(_) => 1 << 30,
             Self::Transfer { bytes, .. } | Self::Download { bytes, .. } => bytes,
             Self::Blocks { block_bytes, .. } => block_bytes,
             Self::Requests { request_bytes, response_bytes, .. } => request_bytes.max(response_bytes),
@@ -102,7 +116,7 @@ impl Workload {
     pub(super) fn planned_bytes(&self) -> Option<u64> {
         match *self {
             Self::Transfer { bytes, .. } | Self::Download { bytes, .. } => Some(bytes),
-            Self::Bulk { .. } | Self::Blocks { .. } | Self::Requests { .. } => None,
+            Self::Bulk { .. } | Self::Blocks { .. } | Self::Requests { .. } | Self::Stream(_) => None,
         }
     }
 
@@ -112,7 +126,8 @@ impl Workload {
             Self::Bulk { duration } => duration,
             Self::Transfer { timeout, .. }
             | Self::Requests { timeout, .. }
-            | Self::Download { timeout, .. } => timeout,
+            | Self::Download { timeout, .. }
+            | Self::Stream(StreamTraffic { timeout, .. }) => timeout,
             // What is under way at the end still arrives.
             Self::Blocks { duration, .. } => duration + Duration::from_secs(60),
         };
@@ -123,7 +138,7 @@ impl Workload {
     pub(super) fn is_complete(&self, network: &Network, ends: Ends) -> bool {
         match *self {
             // A download says itself when it is over.
-            Self::Bulk { .. } | Self::Download { .. } => false,
+            Self::Bulk { .. } | Self::Download { .. } | Self::Stream(_) => false,
             Self::Transfer { bytes, .. } => network.report(ends.acceptor).received_bytes >= bytes,
             Self::Blocks { .. } => network.report(ends.acceptor).peer_finished_at.is_some(),
             Self::Requests { count, .. } => network.report(ends.opener).exchanges >= count,
@@ -151,8 +166,8 @@ impl Workload {
                 };
                 (opener.send, acceptor.send) = (plan(true), plan(false));
             }
-            // It has connections of its own.
-            Self::Download { .. } => {}
+            // They have connections of their own.
+            Self::Download { .. } | Self::Stream(_) => {}
         }
         // Thousands of runs: what arrives is compared in the tests of the stack.
         opener.verify = false;

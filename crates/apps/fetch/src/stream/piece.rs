@@ -1,0 +1,84 @@
+//! The pieces of a stream, one after the other in the bytes of one schedule.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use polypath_units::{BitRate, Duration};
+
+/// The place of a unit in its stream, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitNumber(pub u64);
+
+/// What is fetched as one: a segment, in one of its qualities.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// How long it plays. What comes along with another unit, as sound does, has no time of its own.
+    pub duration: Duration,
+    /// What its qualities need on average, lowest first. There is at least one.
+    pub rates: Box<[BitRate]>,
+    /// Bytes of each quality, if they are known before it is asked for.
+    pub sizes: Option<Box<[u64]>>,
+}
+
+/// A unit whose quality was chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) unit: UnitNumber,
+    pub(super) quality: usize,
+    pub(super) duration: Duration,
+    /// Its place in the bytes of the schedule. The end is a guess until the length is known.
+    pub(super) place: Range<u64>,
+    pub(super) is_length_known: bool,
+}
+
+/// The pieces that are not handed on yet, in order, without gaps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces {
+    pieces: VecDeque<Piece>,
+    end: u64,
+}
+
+impl Pieces {
+    /// Where the next piece begins. It can be placed once the last one's length is known.
+    pub(super) fn next_start(&self) -> Option<u64> {
+        self.pieces.back().is_none_or(|piece| piece.is_length_known).then_some(self.end)
+    }
+
+    pub(super) fn push(&mut self, piece: Piece) {
+        self.end = piece.place.end;
+        self.pieces.push_back(piece);
+    }
+
+    pub(super) fn front(&self) -> Option<&Piece> {
+        self.pieces.front()
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Piece> {
+        self.pieces.pop_front()
+    }
+
+    /// How long all of them play.
+    pub(super) fn duration(&self) -> Duration {
+        self.pieces.iter().fold(Duration::default(), |sum, piece| sum + piece.duration)
+    }
+
+    /// The piece that has a byte.
+    pub(super) fn at(&self, byte: u64) -> Option<&Piece> {
+        let index = self.pieces.partition_point(|piece| piece.place.end <= byte);
+        self.pieces.get(index).filter(|piece| piece.place.start <= byte)
+    }
+
+    /// The piece that begins there.
+    pub(super) fn starting_at(&self, start: u64) -> Option<&Piece> {
+        let index = self.pieces.binary_search_by_key(&start, |piece| piece.place.start).ok()?;
+        self.pieces.get(index)
+    }
+
+    /// The length of the last piece is known now. Gives the end of all; `None` if it is not the last one.
+    pub(super) fn set_length(&mut self, start: u64, bytes: u64) -> Option<u64> {
+        let last = self.pieces.back_mut().filter(|piece| piece.place.start == start)?;
+        (last.place.end, last.is_length_known) = (start + bytes, true);
+        self.end = last.place.end;
+        Some(self.end)
+    }
+}
