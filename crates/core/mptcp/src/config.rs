@@ -40,7 +40,7 @@ pub struct ConnectionConfig {
     pub tcp: Arc<polypath_tcp::Config>,
     /// A client opens the connection over all its `subflow` endpoints at once, unless it is bound to a port: whichever the peer
     /// answers first carries the initial subflow, the other handshakes are given up. So neither a dead path nor a slow one
-    /// holds a connection up. Default on.
+    /// holds a connection up. Backups are asked when no other has answered for 1.5 seconds. Default on.
     pub race: bool,
     /// A subflow that joins begins with the window that slow start would have brought it to, had it begun with the connection: twice
     /// the initial window for each round trip of its own since then, four times at most, no more than the path is known to

@@ -8,6 +8,7 @@ use super::{Connection, Context, Request};
 use crate::carried::Carried;
 use crate::crypto::Key;
 use crate::event::{Event, FallbackReason};
+use crate::host::Rivals;
 use crate::identifiers::SubflowId;
 use crate::mapping::Mapping;
 use crate::misbehaviour::Misbehaviour;
@@ -28,9 +29,9 @@ impl Connection {
         self.add_subflow(tcp, Stage::CapableSyn)
     }
 
-    /// The path that is remembered as the best has until then to answer.
-    pub(crate) fn race_at(&mut self, at: Instant) {
-        self.opening.race_at(at);
+    /// The paths that were asked have until then to answer, before these are asked too.
+    pub(crate) fn race_at(&mut self, at: Instant, rivals: Rivals) {
+        self.opening.race_at(at, rivals);
     }
 
     /// The peer has answered over one path: the handshakes over others are given up. An answer to them finds no flow, and is

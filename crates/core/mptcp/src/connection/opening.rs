@@ -2,6 +2,8 @@
 
 use polypath_units::{Duration, Instant};
 
+use crate::host::Rivals;
+
 /// Time for the answer to each thing that is done.
 const STEP: Duration = Duration::from_millis(500);
 /// Probes that may go without a DSS or a sign of TCP, where data was taken. They take about a minute.
@@ -30,8 +32,9 @@ pub(super) enum Doubt {
 pub(super) struct Opening {
     /// When the SYN/ACK came.
     since: Instant,
-    /// The first handshake goes out over the other paths too.
+    /// The first handshake goes out over other paths too, and over which.
     race_at: Instant,
+    rivals: Rivals,
     /// The initial subflow is to be confirmed by then.
     confirm_at: Instant,
     /// Probes that asked who has the data that was taken.
@@ -47,6 +50,7 @@ impl Opening {
         Self {
             since: Instant::ZERO,
             race_at: Instant::FAR_FUTURE,
+            rivals: Rivals::Regular,
             confirm_at: Instant::FAR_FUTURE,
             probes: 0,
             doubt: Doubt::None,
@@ -56,18 +60,18 @@ impl Opening {
 
     // ---- other paths
 
-    /// The path that is remembered as the best has until then to answer.
-    pub(super) fn race_at(&mut self, at: Instant) {
-        self.race_at = at;
+    /// The paths that were asked have until then to answer, before these are asked too.
+    pub(super) fn race_at(&mut self, at: Instant, rivals: Rivals) {
+        (self.race_at, self.rivals) = (at, rivals);
     }
 
-    /// It has not; once.
-    pub(super) fn take_race(&mut self, now: Instant) -> bool {
+    /// They have not: who is asked now; once.
+    pub(super) fn take_race(&mut self, now: Instant) -> Option<Rivals> {
         let is_due = self.race_at <= now;
         if is_due {
             self.race_at = Instant::FAR_FUTURE;
         }
-        is_due
+        is_due.then_some(self.rivals)
     }
 
     /// One of them was answered.

@@ -8,7 +8,7 @@ use polypath_wire::{Endpoint, FourTuple};
 
 use crate::carried::Carried;
 use crate::event::Event;
-use crate::host::PathQuality;
+use crate::host::{PathQuality, Rivals};
 use crate::identifiers::AddressId;
 
 /// What a connection asks its host to do.
@@ -17,7 +17,7 @@ pub(crate) enum Request {
     /// Open a subflow.
     OpenSubflow { local: IpAddr, local_id: AddressId, remote: Endpoint, backup: bool },
     /// The first handshake got no answer in time: try it over other paths.
-    Race { initial: FourTuple },
+    Race { initial: FourTuple, rivals: Rivals },
     /// The server at this address answers in version 0.
     AskInVersion0 { remote: IpAddr },
     /// What a subflow knew of its path when it ended.

@@ -91,8 +91,8 @@ impl Connection {
         if self.stream.lifecycle.take_no_subflow(cx.now) {
             self.no_subflow_timeout(cx.now);
         }
-        if self.opening.take_race(cx.now) {
-            self.outbox.ask(Request::Race { initial: self.addresses.initial() });
+        if let Some(rivals) = self.opening.take_race(cx.now) {
+            self.outbox.ask(Request::Race { initial: self.addresses.initial(), rivals });
         }
         if self.opening.take_confirm(cx.now) {
             self.watch_handshake(cx);

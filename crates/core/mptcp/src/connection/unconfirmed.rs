@@ -16,7 +16,7 @@ use super::subflow_end::is_unknown_token;
 use super::{Connection, Context, Request};
 use crate::carried::Carried;
 use crate::event::{CloseReason, Event, SubflowError};
-use crate::host::is_rival;
+use crate::host::Rivals;
 use crate::path_manager::{LocalEndpoint, PathEvent};
 use crate::subflow::{Stage, Subflow, SubflowState};
 
@@ -107,7 +107,10 @@ impl Connection {
         let give_up_at = self.opening.give_up_at();
         let initial = self.addresses.initial();
         let may_race = self.stream.config.race
-            && cx.endpoints.iter().any(|other| is_rival(other, initial.local.addr, initial.remote.addr));
+            && cx
+                .endpoints
+                .iter()
+                .any(|other| Rivals::Regular.has(other, initial.local.addr, initial.remote.addr));
         if !has_left && may_race {
             self.begin_again();
         } else if cx.now >= give_up_at {
@@ -135,6 +138,6 @@ impl Connection {
         self.stream.lifecycle.become_negotiating();
         self.stream.negotiation.forget_peer(&self.stream.config);
         self.stream.receive.begin(DataSeq(0));
-        self.outbox.ask(Request::Race { initial });
+        self.outbox.ask(Request::Race { initial, rivals: Rivals::Regular });
     }
 }

@@ -47,7 +47,7 @@ use hosted::Resources;
 use join_cookie::JoinCookies;
 pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
 use old_peers::OldPeers;
-pub(crate) use open::is_rival;
+pub(crate) use open::Rivals;
 use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
 use token_table::TokenTable;
@@ -211,12 +211,12 @@ impl Host {
         let id = self.insert(now, connection, None);
         if may_choose {
             let waiting = advice.as_ref().map_or(&[][..], |advice| &advice.worse);
-            self.race(now, id, tuple, waiting);
+            self.race(now, id, tuple, Rivals::Regular, waiting);
         }
         if let Some(advice) = advice.filter(|advice| !advice.worse.is_empty())
             && let Some(connection) = self.core.get_mut(id)
         {
-            connection.race_at(now + advice.patience);
+            connection.race_at(now + advice.patience, Rivals::Regular);
         }
         Ok(id)
     }
@@ -404,7 +404,7 @@ impl Host {
             Request::OpenSubflow { local, local_id, remote, backup } => {
                 self.open_subflow(now, id, local, local_id, remote, backup);
             }
-            Request::Race { initial } => self.race(now, id, initial, &[]),
+            Request::Race { initial, rivals } => self.race(now, id, initial, rivals, &[]),
             Request::AskInVersion0 { remote } => self.old_peers.remember(now, remote),
             Request::Remember { tuple, quality } => {
                 self.path_memory.remember(now, tuple.local.addr, tuple.remote.addr, quality);

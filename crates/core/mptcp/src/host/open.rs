@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
 use polypath_tcp::{Connection as TcpConnection, ConnectionId};
-use polypath_units::Instant;
+use polypath_units::{Duration, Instant};
 use polypath_wire::{Endpoint, FourTuple};
 use rand_core::Rng;
 
@@ -15,6 +15,17 @@ use crate::path_manager::LocalEndpoint;
 
 /// Paths that the first handshake is tried over, beside the one asked for.
 const MAX_RIVALS: usize = MOST_CANDIDATES - 1;
+/// When no regular path has answered for so long, backups are asked too: a SYN is repeated after a second, and has as much again for its
+/// answer as most paths need.
+const BACKUPS_AFTER: Duration = Duration::from_millis(1500);
+
+/// Endpoints that the first handshake is tried over, beside the address that it was asked for from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rivals {
+    Regular,
+    /// Those that are for when no regular one works.
+    Backups,
+}
 
 impl Host {
     /// The client side of MP_JOIN.
@@ -43,27 +54,39 @@ impl Host {
 
     /// How to open a connection, if the paths are remembered.
     pub(super) fn advice(&self, now: Instant, asked: IpAddr, remote: IpAddr) -> Option<Advice> {
-        let rivals =
-            self.resources.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let rivals = self
+            .resources
+            .config
+            .endpoints
+            .iter()
+            .filter(|endpoint| Rivals::Regular.has(endpoint, asked, remote));
         let rivals = rivals.map(|endpoint| endpoint.addr).take(MAX_RIVALS);
         let candidates: ArrayVec<IpAddr, MOST_CANDIDATES> = core::iter::once(asked).chain(rivals).collect();
         self.path_memory.advise(now, &candidates, remote)
     }
 
-    /// Sends the first SYN of a connection over the other endpoints too, but those that are to wait.
-    pub(super) fn race(&mut self, now: Instant, id: ConnectionId, initial: FourTuple, waiting: &[IpAddr]) {
+    /// Sends the first SYN of a connection over these other endpoints too, but those that are to wait.
+    pub(super) fn race(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        initial: FourTuple,
+        rivals: Rivals,
+        waiting: &[IpAddr],
+    ) {
         let Some(connection) = self.core.get(id) else { return };
         let config = connection.config().clone();
         if !config.race || !config.mptcp {
             return;
         }
         let (asked, remote) = (initial.local.addr, initial.remote.addr);
-        let endpoints =
-            self.resources.config.endpoints.iter().filter(|endpoint| is_rival(endpoint, asked, remote));
+        let endpoints = &self.resources.config.endpoints;
+        let has_backups = endpoints.iter().any(|endpoint| Rivals::Backups.has(endpoint, asked, remote));
+        let endpoints = endpoints.iter().filter(|endpoint| rivals.has(endpoint, asked, remote));
         let is_due = |addr: &IpAddr| !waiting.contains(addr) && !connection.has_subflow_from(*addr);
-        let rivals: ArrayVec<IpAddr, MAX_RIVALS> =
+        let others: ArrayVec<IpAddr, MAX_RIVALS> =
             endpoints.map(|endpoint| endpoint.addr).filter(is_due).take(MAX_RIVALS).collect();
-        for addr in rivals {
+        for addr in others {
             let Ok(tuple) = self.local_tuple(Endpoint::new(addr, 0), initial.remote) else { continue };
             let setup = self.tcp_setup(now, tuple, &config, None);
             let Some(connection) = self.core.get_mut(id) else { return };
@@ -72,6 +95,12 @@ impl Host {
             connection.remember_rate(subflow, remembered);
             self.core.add_flow(id, tuple, subflow);
             self.resources.counters.mp_capable_syn_tx += 1;
+        }
+        if has_backups
+            && rivals == Rivals::Regular
+            && let Some(connection) = self.core.get_mut(id)
+        {
+            connection.race_at(now + BACKUPS_AFTER, Rivals::Backups);
         }
         self.settle(now, id);
     }
@@ -95,8 +124,11 @@ impl Host {
     }
 }
 
-/// A connection to `remote` that is to be opened from `asked` may as well be opened from this endpoint.
-pub(crate) fn is_rival(endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
-    let addr = endpoint.addr;
-    endpoint.subflow && !endpoint.backup && addr != asked && addr.is_ipv4() == remote.is_ipv4()
+impl Rivals {
+    /// A connection to `remote` that is to be opened from `asked` may as well be opened from this endpoint.
+    pub(crate) fn has(self, endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
+        let addr = endpoint.addr;
+        let is_kind = endpoint.backup == (self == Self::Backups);
+        endpoint.subflow && is_kind && addr != asked && addr.is_ipv4() == remote.is_ipv4()
+    }
 }

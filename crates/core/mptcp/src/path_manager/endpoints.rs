@@ -1,6 +1,6 @@
 use alloc::vec::Vec;
 
-use super::upkeep::Upkeep;
+use super::upkeep::{Upkeep, mark_initial};
 use super::{PathAction, PathEvent, PathManager, PathView, pairs};
 
 /// What `ip mptcp endpoint` and `ip mptcp limits` say: announces `signal` endpoints, opens a subflow from each `subflow`
@@ -20,6 +20,7 @@ impl PathManager for Endpoints {
         if self.upkeep.follow(event, view, actions) {
             self.upkeep.open_missing(view, &pairs::by_flags(view), 1, actions);
         }
+        mark_initial(event, view, actions);
     }
 }
 

@@ -1,6 +1,6 @@
 use alloc::vec::Vec;
 
-use super::upkeep::Upkeep;
+use super::upkeep::{Upkeep, mark_initial};
 use super::{PathAction, PathEvent, PathManager, PathView, pairs};
 
 /// A subflow from every local address to every address of the peer of the same family: the initial one and those it announced
@@ -19,6 +19,7 @@ impl PathManager for Fullmesh {
         if self.upkeep.follow(event, view, actions) {
             self.upkeep.open_missing(view, &pairs::all(view), 1, actions);
         }
+        mark_initial(event, view, actions);
     }
 }
 

@@ -293,6 +293,13 @@ fn withdraw(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
     actions.extend(ids.into_iter().map(|id| PathAction::Withdraw { id }));
 }
 
+/// A connection that began over a backup, as nothing else answered, says so to the peer: MP_CAPABLE has no flag for it.
+pub(super) fn mark_initial(event: &PathEvent, view: &PathView<'_>, actions: &mut Vec<PathAction>) {
+    if *event == PathEvent::Established && view.is_client {
+        follow_flags(view, view.initial_local, actions);
+    }
+}
+
 /// The subflows of an endpoint become backups, or regular ones, as it did.
 pub(super) fn follow_flags(view: &PathView<'_>, addr: IpAddr, actions: &mut Vec<PathAction>) {
     let Some(endpoint) = view.endpoint(addr) else { return };

@@ -14,6 +14,7 @@ use polypath_wire::MptcpVersion;
 
 use super::network::{Network, Way, client_addr, pattern, segment};
 use super::{MINUTE, VERSIONS, assert_exchanged, fell_back, network, strip};
+use crate::path_manager::LocalEndpoint;
 use crate::{CloseReason, ConnectionConfig, ConnectionId, Event, scheduler};
 
 /// The paths of the first SYNs that have left after the first `since` packets, in order.
@@ -74,6 +75,50 @@ fn when_the_best_path_does_not_answer_the_others_are_asked_at_once() {
     let connected = connected_by(&mut network, MINUTE);
     let log: String = network.log.join("\n");
     assert_eq!(connected, Some(Duration::from_millis(125)), "{log}");
+}
+
+/// The second path of the client is a backup.
+fn with_backup(cut_first: bool) -> Network {
+    let mut network = network(&[10, 30], MptcpVersion::V1, false, 1);
+    let now = network.now;
+    network.client.add_endpoint(now, LocalEndpoint::subflow(client_addr(1), 2).backup());
+    network.cut[0] = cut_first;
+    network
+}
+
+#[test]
+fn a_backup_is_not_asked_while_a_regular_path_answers() {
+    let mut network = with_backup(false);
+    assert_eq!(connected_by(&mut network, MINUTE), Some(Duration::from_millis(20)));
+    network.run_until(network.now + Duration::from_secs(10));
+    assert_eq!(asked(&network, 0), ['0']);
+}
+
+#[test]
+fn a_backup_is_asked_when_no_regular_path_answers_and_only_waits_once_one_does() {
+    let mut network = with_backup(true);
+    assert_eq!(connected_by(&mut network, MINUTE), Some(Duration::from_millis(1560)));
+    assert_eq!(asked(&network, 0), ['0', '0', '1']);
+    network.run_until(network.now + Duration::from_secs(3));
+    let is_said = |line: &String| line.contains(" 1> ") && line.contains(" prio");
+    assert!(network.log.iter().any(is_said), "{}", network.log.join("\n"));
+    network.cut[0] = false;
+    network.run_until(network.now + MINUTE);
+    let (id, server) = (network.client_events[0].0, network.accepted());
+    let since = network.log.len();
+    for (host, id) in [(&mut network.client, id), (&mut network.server, server)] {
+        host.send(id, Bytes::from(pattern(0, 20_000))).expect("it lives");
+    }
+    network.run_until(network.now + Duration::from_secs(1));
+    let log = network.log[since..].join("\n");
+    let carriers: Vec<&str> = network.log[since..]
+        .iter()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .filter(|words| words[3] != "0")
+        .map(|words| words[1])
+        .collect();
+    assert!(carriers.contains(&"0>") && carriers.contains(&"0<"), "{log}");
+    assert!(!carriers.contains(&"1>") && !carriers.contains(&"1<"), "{log}");
 }
 
 #[test]
