@@ -197,7 +197,9 @@ pub unsafe extern "C" fn polypath_free(engine: *mut polypath_engine) {
         guard((), || {
             if let Carrier::Relay { relay, .. } = &engine.carrier {
                 // A child of fork has no part of it but memory, and no thread to end it with.
-                drop(open_engines::take(relay));
+                if let Some(relay) = open_engines::take(relay) {
+                    open_engines::end(relay);
+                }
             }
             Ok(())
         });
@@ -261,7 +263,7 @@ pub unsafe extern "C" fn polypath_listen(
     guard(-1, || {
         // SAFETY: as the caller of this function promises.
         let (engine, local, options) = unsafe { (engine(of)?, address(local, length)?, text(options)?) };
-        let options = SocketOptions::parse(options)?;
+        let options = SocketOptions::parse(options)?.for_listener()?;
         let socket = match &engine.carrier {
             Carrier::Kernel { is_plain_tcp } => {
                 let socket = kernel_socket(*is_plain_tcp, &local, &options.for_kernel()?)?;
@@ -300,6 +302,15 @@ fn is_scarcity(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// What accepting fails with at a socket that doesn't listen, or whose engine has ended.
+fn no_longer_listening() -> io::Error {
+    number(libc::EINVAL, "the socket does not listen, or no longer: its engine was freed")
+}
+
+fn in_words_of_listening(error: io::Error) -> io::Error {
+    if error.raw_os_error() == Some(libc::EINVAL) { no_longer_listening() } else { error }
+}
+
 /// # Safety
 /// As for `accept(2)`.
 #[unsafe(no_mangle)]
@@ -307,21 +318,26 @@ pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length:
     guard(-1, || {
         // SAFETY: the caller keeps the descriptor open during the call.
         let listener = unsafe { borrow(fd) }?;
-        let Some(relay) = listening(listener)? else {
+        let Some(relay) = listening(listener)?.map(|relay| Arc::downgrade(&relay)) else {
             // SAFETY: the caller's promises are those that the system call asks for.
-            return errno_failure(unsafe { libc::accept4(fd, peer, length, libc::SOCK_CLOEXEC) });
+            let accepted = errno_failure(unsafe { libc::accept4(fd, peer, length, libc::SOCK_CLOEXEC) });
+            return accepted.map_err(in_words_of_listening);
         };
         loop {
             let nowhere = std::ptr::null_mut();
+            // It may wait for long. Nothing of the engine is held meanwhile, which could not end otherwise.
             // SAFETY: the system call writes no address where there is no place for one.
             let accepted = unsafe { libc::accept4(fd, nowhere, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
-            let accepted = match errno_failure(accepted) {
+            let accepted = errno_failure(accepted);
+            let relay = relay.upgrade();
+            let accepted = match (accepted, &relay) {
                 // There is one for it, if a connection waits.
-                Err(error) if is_scarcity(&error) && relay.make_room(listener) => continue,
-                result => result?,
+                (Err(error), Some(relay)) if is_scarcity(&error) && relay.make_room(listener) => continue,
+                (result, _) => result.map_err(in_words_of_listening)?,
             };
             // SAFETY: a descriptor that was made just now, and that nobody else knows.
             let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
+            let relay = relay.ok_or_else(no_longer_listening)?;
             // Another program of this machine may have connected to the loopback address: that is none of ours.
             if let Some(carried) = relay.accepted(accepted.as_fd()) {
                 // SAFETY: as the caller of this function promises.

@@ -26,7 +26,7 @@ struct OpenEngines {
 static ENGINES: AtomicPtr<OpenEngines> = AtomicPtr::new(std::ptr::null_mut());
 static CLEANING: Once = Once::new();
 
-/// How long calls under way may take to return when the program ends.
+/// How long calls under way may take to return when an engine ends.
 const RETURNING: Duration = Duration::from_secs(1);
 
 impl OpenEngines {
@@ -91,10 +91,12 @@ extern "C" fn end_all() {
     let _ = ending.map(std::thread::JoinHandle::join);
 }
 
-fn end(mut relay: Arc<Relay>) {
-    relay.abandon();
+/// Ends an engine that was taken out. Calls that wait in it return first, or one that returns later ends it.
+pub(crate) fn end(mut relay: Arc<Relay>) {
     let began = Instant::now();
     while began.elapsed() < RETURNING {
+        // Another connection may have begun meanwhile.
+        relay.abandon();
         match Arc::try_unwrap(relay) {
             Ok(relay) => return drop(relay),
             Err(shared) => relay = shared,
@@ -116,7 +118,7 @@ pub(crate) fn usable(relay: &Weak<Relay>, process: u32) -> io::Result<Arc<Relay>
         .ok_or_else(|| number(libc::EINVAL, "the engine has ended"))
 }
 
-/// Takes out an engine, which ends when what is given is dropped; none in another process than its own.
+/// Takes out an engine, for [`end`]; none in another process than its own.
 pub(crate) fn take(relay: &Weak<Relay>) -> Option<Arc<Relay>> {
     let is_it = |engine: &mut Arc<Relay>| std::ptr::eq(Arc::as_ptr(engine), relay.as_ptr());
     own()?.relays().extract_if(.., is_it).next()

@@ -51,6 +51,16 @@ impl<'a> SocketOptions<'a> {
         Ok(options)
     }
 
+    /// Refuses what is for connecting only.
+    pub(crate) fn for_listener(self) -> io::Result<Self> {
+        match self.timeout {
+            None => Ok(self),
+            Some(_) => {
+                Err(unexpected("timeout_ms", "it with polypath_connect only; listening has no time limit"))
+            }
+        }
+    }
+
     /// Refuses what the kernel's sockets can't do.
     pub(crate) fn for_kernel(self) -> io::Result<Self> {
         match (self.scheduler, self.timeout) {
@@ -91,6 +101,8 @@ mod tests {
         let options = SocketOptions::parse("timeout_ms=250").expect("it is known");
         assert_eq!(options.timeout, Some(Duration::from_millis(250)));
         assert!(options.for_kernel().is_err());
+        let refused = SocketOptions::parse("timeout_ms=250").and_then(SocketOptions::for_listener);
+        assert!(refused.expect_err("no time limit").to_string().contains("polypath_connect"));
         for (text, word, expected) in [
             ("backup", "backup", "nonblocking"),
             ("timeout_ms=0", "timeout_ms=0", "1 or more"),

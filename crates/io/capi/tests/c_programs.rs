@@ -17,6 +17,9 @@ use polypath_testbed::{Testbed, built, is_root_or_skip};
 /// A user without privileges.
 const NOBODY: u32 = 65_534;
 
+/// Among a client's words: the server is to leave its engine to the program's end.
+const LEAVES: &str = "LEAVES";
+
 fn can_run(what: &str) -> bool {
     has_compiler(what) && is_root_or_skip(what)
 }
@@ -54,6 +57,9 @@ fn talk_in(
             command.env("ENGINE", engine);
         }
         command.env("POLYPATH_RUNTIME_DIR", folder.path());
+        if client_words.contains(&LEAVES) {
+            command.env("LEAVES", "1");
+        }
         if is_unprivileged && is_root {
             command.uid(NOBODY).gid(NOBODY).env("LD_LIBRARY_PATH", path.parent().expect("its folder"));
         }
@@ -68,7 +74,7 @@ fn talk_in(
     let mut printed = BufReader::new(serving.stdout.take().expect("a pipe"));
     let mut port = String::new();
     printed.read_line(&mut port).expect("the server's port");
-    let words = client_words.iter().map(|word| match *word {
+    let words = client_words.iter().filter(|word| **word != LEAVES).map(|word| match *word {
         "ADDR" => addr.as_str(),
         "PORT" => port.trim(),
         word => word,
@@ -153,7 +159,8 @@ fn over_udp(is_unprivileged: bool) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let [calls, bulk, trouble, scarce, crowd] = ["calls", "bulk", "trouble", "scarce", "crowd"].map(|name| {
+    let names = ["calls", "bulk", "trouble", "scarce", "crowd", "waits"];
+    let [calls, bulk, trouble, scarce, crowd, waits] = names.map(|name| {
         let program = folder.path().join(name);
         compile(&format!("tests/{name}.c"), &program);
         program
@@ -196,6 +203,8 @@ fn over_udp(is_unprivileged: bool) {
         (&trouble, &["client", "ADDR", "PORT", "1", "127.0.0.1"][..]),
         (&scarce, &["client", "ADDR", "PORT"]),
         (&crowd, &["client", "ADDR", "PORT"]),
+        (&waits, &["client", "ADDR", "PORT"]),
+        (&waits, &["client", "ADDR", "PORT", LEAVES]),
     ] {
         let (client, _) = talk(program, words);
         assert_eq!(client, "done");
@@ -220,7 +229,7 @@ fn our_own_stack_on_the_uplinks_carries_over_both() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let [bulk, trouble] = ["bulk", "trouble"].map(|name| {
+    let [bulk, trouble, waits] = ["bulk", "trouble", "waits"].map(|name| {
         let program = folder.path().join(name);
         compile(&format!("tests/{name}.c"), &program);
         program
@@ -240,6 +249,10 @@ fn our_own_stack_on_the_uplinks_carries_over_both() {
     );
     let (client, _) = talk(&trouble, &["client", "ADDR", "PORT", "1", "10.77.0.99"]);
     assert_eq!(client, "done");
+    for words in [&["client", "ADDR", "PORT"][..], &["client", "ADDR", "PORT", LEAVES]] {
+        let (client, _) = talk(&waits, words);
+        assert_eq!(client, "done", "{words:?}");
+    }
     for namespace in [&testbed.client, &testbed.server] {
         let rules =
             namespace.run(|| Command::new("ip").arg("rule").output()).expect("the namespace").expect("ip");

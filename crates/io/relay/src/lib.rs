@@ -35,6 +35,7 @@ pub use polypath_netsetup::{DetachedGuardian, guard_detached};
 use polypath_stack::engine::ConnectOptions;
 use polypath_stack::stack::{Stack, StackListener, StackStream};
 use polypath_system::{Namespace, runtime_directory};
+use rustix::net::Shutdown;
 use settings::Settings;
 use socket2::SockRef;
 use tokio::runtime::Runtime;
@@ -101,6 +102,16 @@ impl Listening {
     fn stop(self) {
         self.listener.close();
         self.task.abort();
+    }
+
+    /// The same, and whoever waits at the program's socket is told: no connection will come, so neither accepting nor polling
+    /// may go on.
+    fn end_for_program(self, cookie: u64) {
+        if let Some(program) = held::own(self.inode, cookie) {
+            // One that doesn't listen any more needs no end.
+            let _ = rustix::net::shutdown(&program, Shutdown::Both);
+        }
+        self.stop();
     }
 }
 
@@ -289,8 +300,11 @@ impl Relay {
     /// Stops listening for a program's socket, which is about to be closed.
     pub fn close_listener(&self, program: BorrowedFd<'_>) {
         let cookie = rustix::net::sockopt::socket_cookie(program).ok();
-        if let Some(listening) = cookie.and_then(|cookie| lock(&self.shared.listening).remove(&cookie)) {
+        let Some(cookie) = cookie else { return };
+        let closed = lock(&self.shared.listening).remove(&cookie);
+        if let Some(listening) = closed {
             listening.stop();
+            let _ = rustix::net::shutdown(program, Shutdown::Both);
         }
     }
 
@@ -323,8 +337,8 @@ impl Relay {
     pub fn finish_within(&mut self, limit: Duration) {
         let Some(Running { runtime, stack, hub }) = self.running.take() else { return };
         drop(hub);
-        for (_, listening) in lock(&self.shared.listening).drain() {
-            listening.stop();
+        for (cookie, listening) in lock(&self.shared.listening).drain() {
+            listening.end_for_program(cookie);
         }
         self.shared.stopping.send_replace(true);
         runtime.block_on(async {

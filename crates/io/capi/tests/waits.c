@@ -1,0 +1,70 @@
+/* Threads that wait at listeners when the engine ends: one in polypath_accept, one in poll. "serve ADDR" writes much to a
+ * client, and frees the engine at once, or with LEAVES in the environment leaves that to the program's end. "client ADDR PORT"
+ * reads all of it. ENGINE says which engine. */
+#include <poll.h>
+#include <pthread.h>
+
+#include "program.h"
+
+#define MUCH 3000000
+
+static void *accept_another(void *listener) {
+  EXPECT(polypath_accept(*(int *)listener, NULL, NULL) == -1);
+  EXPECT(errno == EINVAL && strstr(polypath_strerror(), "freed"));
+  return NULL;
+}
+
+static void *poll_for_another(void *listener) {
+  struct pollfd at = {.fd = *(int *)listener, .events = POLLIN};
+  EXPECT(poll(&at, 1, -1) == 1 && at.revents & POLLHUP);
+  return accept_another(listener);
+}
+
+static void write_much(int fd) {
+  static char bytes[MUCH];
+  for (size_t done = 0; done < MUCH;) {
+    ssize_t wrote = write(fd, bytes + done, MUCH - done);
+    EXPECT(wrote > 0);
+    done += wrote;
+  }
+}
+
+static void serve(polypath_engine *engine, const char *address) {
+  int listener = listen_at(engine, address, NULL), other = listen_at(engine, address, NULL);
+  tell_port(listener);
+  int fd = polypath_accept(listener, NULL, NULL);
+  EXPECT(fd >= 0);
+  pthread_t accepting, polling;
+  EXPECT(pthread_create(&accepting, NULL, accept_another, &listener) == 0);
+  EXPECT(pthread_create(&polling, NULL, poll_for_another, &other) == 0);
+  write_much(fd);
+  if (getenv("LEAVES")) exit(0);
+  polypath_free(engine);
+  EXPECT(pthread_join(accepting, NULL) == 0 && pthread_join(polling, NULL) == 0);
+  EXPECT(polypath_close(fd) == 0 && polypath_close(listener) == 0 && polypath_close(other) == 0);
+}
+
+/* All of it comes, and then the end. */
+static void read_much(polypath_engine *engine, struct sockaddr_in from) {
+  static char bytes[65536];
+  int fd = polypath_connect(engine, (struct sockaddr *)&from, sizeof from, NULL);
+  EXPECT(fd >= 0);
+  long total = 0;
+  for (ssize_t got; (got = read(fd, bytes, sizeof bytes)) != 0; total += got) EXPECT(got > 0);
+  EXPECT(total == MUCH && polypath_error(fd) == 0 && polypath_close(fd) == 0);
+  polypath_free(engine);
+  printf("done\n");
+}
+
+int main(int argc, char **argv) {
+  EXPECT(argc >= 3);
+  alarm(60);
+  polypath_engine *engine = engine_of_environment();
+  if (!strcmp(argv[1], "serve")) {
+    serve(engine, argv[2]);
+  } else {
+    EXPECT(argc == 4);
+    read_much(engine, address_of(argv[2], argv[3]));
+  }
+  return 0;
+}
