@@ -4,6 +4,9 @@ use core::fmt;
 
 use polypath_units::{BitRate, Duration, Instant};
 
+/// What a congestion window counts for at most: four times the largest window that a peer can advertise (RFC 7323 §2.3).
+pub const MOST_WINDOW_BYTES: u64 = 1 << 32;
+
 /// One congestion control instance: one subflow.
 ///
 /// The owner (the TCP engine) calls the `on_*` methods; each returns at once and touches nothing but `self`.
@@ -75,13 +78,14 @@ pub trait Controller: Any + fmt::Debug + Send {
     /// Sets the window, and the threshold if given, from outside: penalization by a scheduler (Paasch 4.2.1).
     fn set_window(&mut self, window_bytes: u64, ssthresh_bytes: Option<u64>);
 
-    /// Congestion window in bytes; at least one segment.
+    /// Congestion window in bytes; at least one segment. More than [`MOST_WINDOW_BYTES`] counts as that.
     fn window_bytes(&self) -> u64;
 
     /// Slow-start threshold in bytes; `u64::MAX` until the first congestion event.
     fn ssthresh_bytes(&self) -> u64;
 
-    /// The rate at which segments leave, or `None` to let the sender pace by window over round-trip time.
+    /// The rate at which segments leave, or `None` to let the sender pace by window over round-trip time. A rate of zero counts
+    /// as one bit per second.
     fn pacing_rate(&self) -> Option<BitRate> {
         None
     }

@@ -47,7 +47,7 @@ mod testing;
 
 pub use balia::Balia;
 pub use bbr::Bbr;
-pub use controller::{Ack, Config, Controller, FlowView, Flows, RateSample};
+pub use controller::{Ack, Config, Controller, FlowView, Flows, MOST_WINDOW_BYTES, RateSample};
 pub use cubic::Cubic;
 pub use lia::Lia;
 pub use mock::{Call, Mock};

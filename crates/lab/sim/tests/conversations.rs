@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use polypath_congestion::Unlimited;
 use polypath_link::{Change, LinkConfig, QueueLimit};
 use polypath_mptcp::{ConnectionConfig, HostConfig};
 use polypath_sim::app::{ExchangePlan, SendPlan, TrafficPlan};
@@ -244,4 +245,17 @@ fn plain_tcp_hosts_talk_to_each_other_and_to_multipath_hosts() {
         let population = network.tcp_host(server).stack.population();
         assert_eq!((population.connections, population.flows, population.timers), (0, 0, 0));
     }
+}
+
+#[test]
+fn a_congestion_window_without_bounds_ends_nothing() {
+    let config = ConnectionConfig { congestion: Unlimited::ALGORITHM, ..ConnectionConfig::default() };
+    let (mut network, net) = two_paths(config);
+    let (opener, acceptor) = Conversation::plans(0, Some(3_000_000), Some(5_000_000));
+    let ends = converse(&mut network, &net, opener, acceptor);
+    // The queues are short, so that much is lost.
+    network.run_until(Instant::from_secs(120));
+    let [client, server] = [ends.opener, ends.acceptor].map(|end| network.report(end).clone());
+    assert_eq!((server.received_bytes, client.received_bytes), (3_000_000, 5_000_000));
+    assert_clean(&mut network, &net);
 }

@@ -162,7 +162,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return;
         }
         let round_ended = self.delivery.handle_round(self.send.una(), self.send.next());
-        let window = self.controller.window_bytes();
+        let window = self.window_bytes();
         let slow_start = window < self.controller.ssthresh_bytes();
         // In slow start the window may run ahead of what is sent by a factor of two, as it doubles each round. Of a window of one segment,
         // a shorter one is all that leaves.

@@ -62,10 +62,11 @@ impl Departure {
         interval: u64,
         most_bytes: u32,
     ) {
-        let cost = if bytes == segment_bytes { interval } else { interval * bytes / segment_bytes };
+        let cost =
+            if bytes == segment_bytes { interval } else { interval.saturating_mul(bytes) / segment_bytes };
         let most = u64::from(most_bytes) / segment_bytes;
         let burst = (PACED_INTERVAL.as_nanos() / interval.max(1)).min(most).max(BURST_SEGMENTS);
-        let credit = Duration::from_nanos(interval * (burst - 1));
+        let credit = Duration::from_nanos(interval.saturating_mul(burst - 1));
         self.next_at = self.next_at.max(now - credit) + Duration::from_nanos(cost);
     }
 

@@ -2,7 +2,7 @@
 
 use core::fmt::Debug;
 
-use polypath_congestion::{Controller, FlowView};
+use polypath_congestion::{Controller, FlowView, MOST_WINDOW_BYTES};
 use polypath_units::{BitRate, Duration, Instant};
 use polypath_wire::{FourTuple, Segment, SeqNumber};
 
@@ -185,10 +185,11 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
         self.rtt.rto(&self.config)
     }
 
-    /// Congestion window in bytes.
+    /// Congestion window in bytes; at most [`MOST_WINDOW_BYTES`].
     #[must_use]
+    #[inline]
     pub fn window_bytes(&self) -> u64 {
-        self.controller.window_bytes()
+        self.controller.window_bytes().min(MOST_WINDOW_BYTES)
     }
 
     /// Slow-start threshold in bytes.
@@ -363,7 +364,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     #[must_use]
     #[inline]
     pub fn flow_view(&self) -> FlowView {
-        let (window_bytes, ssthresh) = (self.controller.window_bytes(), self.controller.ssthresh_bytes());
+        let (window_bytes, ssthresh) = (self.window_bytes(), self.controller.ssthresh_bytes());
         FlowView {
             window_bytes,
             mss_bytes: self.mss_bytes(),
@@ -405,7 +406,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             rcv_rtt: self.receiver_rtt.smoothed(),
             rcv_rtt_is_newer: self.receiver_rtt.is_newer(self.rtt.srtt(), self.acked_offset()),
             rto: self.rtt.rto(&self.config),
-            cwnd_bytes: self.controller.window_bytes(),
+            cwnd_bytes: self.window_bytes(),
             ssthresh_bytes: self.controller.ssthresh_bytes(),
             in_flight_bytes: self.in_flight_bytes(),
             lost_bytes: self.send.board().lost_bytes(),

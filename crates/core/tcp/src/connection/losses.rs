@@ -190,7 +190,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn reduce_in_proportion(&mut self, delivered: u64, safe: bool) {
         let mss = u64::from(self.mss_bytes());
         let pipe = self.in_flight_bytes();
-        let target = self.controller.window_bytes();
+        let target = self.window_bytes();
         // Without SACK a duplicate acknowledgment stands for a delivered segment.
         let delivered = if delivered == 0 && !self.handshake.has_sack() { mss } else { delivered };
         self.recovery.reduce(delivered, pipe, target, mss, safe);

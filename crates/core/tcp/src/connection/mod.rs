@@ -275,7 +275,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     /// Halves the congestion window, and makes it the slow-start threshold if that is meant too: a scheduler penalizes a flow that holds
     /// up the others (Paasch 4.2.1).
     pub fn halve_window(&mut self, sets_threshold: bool) {
-        let half_bytes = self.controller.window_bytes() / 2;
+        let half_bytes = self.window_bytes() / 2;
         self.controller.set_window(half_bytes, sets_threshold.then_some(half_bytes));
     }
 

@@ -332,11 +332,14 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
     fn segment_interval_nanos(&self, segment_bytes: u64) -> Option<u64> {
         let srtt = self.rtt.srtt().as_nanos();
         match self.controller.pacing_rate() {
-            Some(rate) => Some(rate.time_to_send(segment_bytes).as_nanos()),
+            Some(rate) => Some(rate.max(BitRate::from_bps(1)).time_to_send(segment_bytes).as_nanos()),
             None if srtt == 0 => None,
             None => {
                 let tenths = if self.controller.in_slow_start() { 20 } else { 12 };
-                Some(srtt * segment_bytes * 10 / (self.controller.window_bytes().max(segment_bytes) * tenths))
+                Some(
+                    srtt.saturating_mul(segment_bytes * 10)
+                        / (self.window_bytes().max(segment_bytes) * tenths),
+                )
             }
         }
     }
@@ -347,7 +350,7 @@ impl<M: Copy + PartialEq + Debug + Default> Connection<M> {
             return BitRate::ZERO;
         }
         let tenths = if self.controller.in_slow_start() { 20 } else { 12 };
-        let bytes = self.controller.window_bytes() * tenths / 10;
+        let bytes = self.window_bytes() * tenths / 10;
         self.controller.pacing_rate().unwrap_or_else(|| BitRate::from_bytes_over(bytes, self.rtt.srtt()))
     }
 

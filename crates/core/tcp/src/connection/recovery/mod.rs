@@ -8,7 +8,7 @@ mod undo;
 
 use alloc::boxed::Box;
 
-use polypath_congestion::Controller;
+use polypath_congestion::{Controller, MOST_WINDOW_BYTES};
 use polypath_units::{Duration, Instant};
 
 use crate::scoreboard::Sent;
@@ -172,6 +172,7 @@ impl Recovery {
             in_flight_bytes()
                 + most.saturating_sub(self.episode.as_ref().map_or(0, |episode| episode.prr.out_bytes()))
         };
+        let by_congestion = || controller.window_bytes().min(MOST_WINDOW_BYTES);
         match self.phase {
             Phase::Fast { .. } if !controller.steers_recovery() => {
                 self.episode.as_ref().map_or(0, |episode| episode.prr.window_bytes())
@@ -182,9 +183,9 @@ impl Recovery {
             // Limited transmit (RFC 3042): with SACK, what is in flight shrinks instead.
             Phase::Open if !has_sack => {
                 let segments = self.duplicates.min(DUPLICATE_THRESHOLD - 1);
-                controller.window_bytes() + u64::from(segments * mss)
+                by_congestion() + u64::from(segments * mss)
             }
-            _ => controller.window_bytes(),
+            _ => by_congestion(),
         }
     }
 

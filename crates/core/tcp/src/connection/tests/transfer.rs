@@ -5,7 +5,8 @@ use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 
-use polypath_units::Duration;
+use polypath_congestion::{self as congestion, Mock};
+use polypath_units::{BitRate, Duration};
 
 use super::super::State;
 use super::pair::{From, Pair, pass, pattern};
@@ -174,4 +175,31 @@ fn fin_rides_on_the_last_segment() {
     assert_eq!(pair.sent(From::Client, before)[0], ("FP.".to_string(), 100));
     assert_eq!(pair.states(), (State::FinWait2, State::CloseWait));
     assert_eq!(pair.at_server, pattern(0, 100));
+}
+
+#[test]
+fn no_window_and_no_rate_of_a_policy_is_too_large_or_too_small() {
+    let mock = |window_bytes, pacing_rate| {
+        let mut pair = Pair::established(config(), config(), 1);
+        let chosen = Mock { window_bytes, pacing_rate, ..Mock::new(&congestion::Config::default()) };
+        pair.client.controller = Box::new(chosen);
+        pair
+    };
+    let [window, limits] = [14_480, u64::MAX].map(|bytes| (bytes, BitRate::from_bps(bytes)));
+    for (window_bytes, rate) in
+        [(limits.0, None), (1 << 62, None), (limits.0, Some(limits.1)), (window.0, Some(limits.1))]
+    {
+        let mut pair = mock(window_bytes, rate);
+        pair.send(From::Client, pattern(0, 1_000_000));
+        pair.run_for(Duration::from_secs(10));
+        assert!(pair.at_server == pattern(0, 1_000_000), "{window_bytes} {rate:?}");
+        assert!(pair.client.info().cwnd_bytes <= congestion::MOST_WINDOW_BYTES);
+        pair.client.halve_window(true);
+    }
+    for rate in [BitRate::ZERO, BitRate::from_bps(1)] {
+        let mut pair = mock(u64::MAX, Some(rate));
+        pair.send(From::Client, pattern(0, 1_000_000));
+        pair.run_for(Duration::from_secs(10));
+        assert!(pair.at_server.len() < 10_000, "{rate:?}");
+    }
 }
