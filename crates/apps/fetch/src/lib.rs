@@ -14,3 +14,5 @@ pub mod net;
 pub mod playback;
 pub mod schedule;
 pub mod stream;
+#[cfg(all(feature = "net", feature = "stream"))]
+pub mod streaming;

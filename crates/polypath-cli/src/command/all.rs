@@ -5,7 +5,7 @@ use polypath_config::Policies;
 
 use super::{
     Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
-    monitor, path, perf, preload, run, schema, serve, ss, top,
+    monitor, path, perf, preload, run, schema, serve, ss, stream, top,
 };
 
 #[derive(Debug, Subcommand)]
@@ -26,6 +26,11 @@ pub(super) enum Command {
     Serve(serve::Arguments),
     /// Download files over HTTP
     Get(Box<get::Arguments>),
+    /// Watch an adaptive stream (DASH, HLS) over all interfaces at once, with any player
+    ///
+    /// Segments come in parts over each interface, by the system's TCP, from any server that has ranges. A local server offers
+    /// them as HLS to any player, and a page that plays them.
+    Stream(Box<stream::Arguments>),
     /// Copy files to or from a `polypath serve`
     Cp(cp::Arguments),
     /// Show the connections of the stacks that run here, in the words of `ss -M`
@@ -88,6 +93,7 @@ impl Command {
             Self::Perf(arguments) => perf::run(&arguments, policies),
             Self::Serve(arguments) => serve::run(&arguments, policies),
             Self::Get(arguments) => get::run(&arguments, policies),
+            Self::Stream(arguments) => stream::run(&arguments, policies),
             Self::Cp(arguments) => cp::run(&arguments, policies),
             Self::Ss(arguments) => ss::run(&arguments),
             Self::Monitor(arguments) => monitor::run(&arguments),

@@ -163,6 +163,13 @@ const EXAMPLES: &[(&str, [&str; 2])] = &[
         "polypath sim",
         ["polypath sim examples/wifi-lte.toml", "polypath sim examples/wifi-lte.toml --seed 7 --quiet"],
     ),
+    (
+        "polypath stream",
+        [
+            "polypath stream https://example.org/film.mpd",
+            "polypath stream -I wlan0,wwan0 --player mpv https://example.org/live.m3u8",
+        ],
+    ),
     ("polypath soak", ["polypath soak --count 1000", "polypath soak --seed 7 --trace packets.txt"]),
 ];
 

@@ -32,6 +32,8 @@ mod help;
 #[cfg(feature = "full")]
 mod history;
 #[cfg(feature = "full")]
+mod http_arguments;
+#[cfg(feature = "full")]
 mod interfaces;
 #[cfg(feature = "full")]
 mod jobs;
@@ -85,6 +87,8 @@ mod soak;
 #[cfg(feature = "full")]
 mod ss;
 mod standard_input;
+#[cfg(feature = "full")]
+mod stream;
 #[cfg(feature = "full")]
 mod top;
 #[cfg(feature = "full")]

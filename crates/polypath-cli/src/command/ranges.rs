@@ -9,11 +9,11 @@ use clap::Args;
 use polypath_config::quantity::parse_rate;
 use polypath_fetch::answer::{Digest, DigestAlgorithm};
 use polypath_fetch::download::{self, Done, DownloadError, Options, Target};
-use polypath_fetch::net::{Proxy, Tls, TlsOptions};
 use polypath_system::console;
 use polypath_units::BitRate;
 use url::Url;
 
+use super::http_arguments::HttpArguments;
 use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
@@ -31,21 +31,8 @@ pub(super) struct RangeArguments {
     /// The options below are for this only
     #[arg(long)]
     ranges: bool,
-    /// Send a field with every request, for example "Accept-Language: de"; repeatable
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
-    fields: Vec<String>,
-    /// Say who asks (HTTP basic authentication)
-    #[arg(short, long, value_name = "USER:PASSWORD")]
-    user: Option<String>,
-    /// Go through a proxy: http:// or socks5h://
-    #[arg(short = 'x', long, value_name = "URL")]
-    proxy: Option<String>,
-    /// Verify servers by the certificates in FILE, in place of the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    cacert: Option<PathBuf>,
-    /// Verify no server: whoever is on the way can read and change everything
-    #[arg(short = 'k', long)]
-    insecure: bool,
+    #[command(flatten)]
+    http: HttpArguments,
     /// Fetch no faster, all interfaces together, for example 40mbit
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     limit_rate: Option<BitRate>,
@@ -78,18 +65,14 @@ impl RangeArguments {
         if self.ranges || urls.iter().any(|url| url.scheme() == "https") {
             return Ok(true);
         }
-        let given = [
-            ("--header", !self.fields.is_empty()),
-            ("--user", self.user.is_some()),
-            ("--proxy", self.proxy.is_some()),
-            ("--cacert", self.cacert.is_some()),
-            ("--insecure", self.insecure),
+        let of_ranges = [
             ("--limit-rate", self.limit_rate.is_some()),
             ("--retry", self.retry > 0),
             ("--max-time", self.max_time.is_some()),
             ("--checksum", !self.checksum.is_empty()),
         ];
-        match given.iter().find(|(_, is_given)| *is_given) {
+        let mut given = self.http.given().into_iter().chain(of_ranges);
+        match given.find(|(_, is_given)| *is_given) {
             Some((name, _)) => {
                 Err(Failure::Input(format!("{name} is for downloads in ranges; expected --ranges with it")))
             }
@@ -99,24 +82,10 @@ impl RangeArguments {
 
     /// Fetches them, one after another.
     pub(super) fn get(&self, job: &Job<'_>, report: &TransferReport) -> Result<(), Failure> {
-        let tls = TlsOptions { ca_file: self.cacert.clone(), is_unverified: self.insecure };
-        let tls = Tls::new(&tls).map_err(Failure::input)?;
-        if let Some(Budget { name, .. }) = job.asked.budgets.first() {
-            let has_budget = |name: &String| job.asked.budgets.iter().any(|budget| budget.name == *name);
-            if !job.asked.only.is_empty() && job.asked.only.iter().all(has_budget) {
-                return Err(Failure::Input(format!(
-                    "{name}: downloads in ranges have no budgets; expected -I without budget="
-                )));
-            }
-            complain(&format!(
-                "{name} is left out: downloads in ranges keep no budgets (-I {name} uses it without one)"
-            ));
-        }
-        look_at_backups(&job.asked)?;
+        let tls = self.http.tls()?;
+        look_at_interfaces(&job.asked, "downloads in ranges")?;
         let options = self.options(job)?;
-        // Read here, as the library of the command line shows what it can't read, with all secrets.
-        let proxy = self.proxy.as_deref().map(str::parse::<Proxy>).transpose();
-        let proxy = proxy.map_err(|error| Failure::Input(format!("--proxy: {error}")))?;
+        let proxy = self.http.proxy()?;
         block_on_saving(async |interruption| {
             let _ignored = survive_file_size_limit().map_err(Failure::run)?;
             report.note_engine("ranges");
@@ -137,11 +106,8 @@ impl RangeArguments {
     }
 
     fn options(&self, job: &Job<'_>) -> Result<Options, Failure> {
-        let fields: Result<Vec<_>, _> = self.fields.iter().map(|text| parse_field(text)).collect();
-        let mut fields = fields.map_err(|error| Failure::Input(format!("--header: {error}")))?;
-        if let Some(user) = &self.user {
-            fields.push(("Authorization".into(), basic(user)));
-        } else if let Some(token) = &job.token {
+        let mut fields = self.http.fields()?;
+        if let Some(token) = job.token.as_ref().filter(|_| !self.http.has_user()) {
             fields.push(("Authorization".into(), format!("Bearer {}", token.reveal())));
         }
         Ok(Options {
@@ -157,8 +123,18 @@ impl RangeArguments {
     }
 }
 
-/// Backups may come later; that none of them is there is a mistake, as it is with engines.
-fn look_at_backups(asked: &Asked) -> Result<(), Failure> {
+/// What is left out for its budget, which nobody would keep. Backups may come later; that none of them is there is a mistake, as it
+/// is with engines.
+pub(super) fn look_at_interfaces(asked: &Asked, what: &str) -> Result<(), Failure> {
+    if let Some(Budget { name, .. }) = asked.budgets.first() {
+        let has_budget = |name: &String| asked.budgets.iter().any(|budget| budget.name == *name);
+        if !asked.only.is_empty() && asked.only.iter().all(has_budget) {
+            return Err(Failure::Input(format!(
+                "{name}: {what} have no budgets; expected -I without budget="
+            )));
+        }
+        complain(&format!("{name} is left out: {what} keep no budgets (-I {name} uses it without one)"));
+    }
     if asked.backups.is_empty() {
         return Ok(());
     }
@@ -245,26 +221,6 @@ fn target(place: PathBuf, resume: bool) -> io::Result<(Target, bool)> {
     })
 }
 
-/// The value of `Authorization` (RFC 7617).
-fn basic(user: &str) -> String {
-    use base64::Engine as _;
-    let user = if user.contains(':') { user.into() } else { format!("{user}:") };
-    format!("Basic {}", base64::prelude::BASE64_STANDARD.encode(user))
-}
-
-fn parse_field(text: &str) -> Result<(String, String), String> {
-    let expected = "expected NAME: VALUE, such as \"Accept-Language: de\"";
-    let (name, value) = text.split_once(':').ok_or_else(|| format!("it has no colon; {expected}"))?;
-    let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() {
-        return Err(format!("it has no name; {expected}"));
-    }
-    if ["range", "host"].iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
-        return Err(format!("{name} follows from what is fetched; expected another field"));
-    }
-    Ok((name.into(), value.into()))
-}
-
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let expected = "expected seconds, such as 90 or 0.5";
     let seconds: f64 = text.parse().map_err(|_| format!("it is no number; {expected}"))?;
@@ -292,14 +248,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_have_a_name_and_a_value() {
-        assert_eq!(parse_field("Accept:  a: b"), Ok(("Accept".into(), "a: b".into())));
-        for (text, problem) in [("Accept", "no colon"), (": x", "no name"), ("Range: bytes=0-", "follows")] {
-            assert!(parse_field(text).unwrap_err().contains(problem), "{text}");
-        }
-    }
-
-    #[test]
     fn checksums_have_all_their_digits() {
         let digits = "0a".repeat(32);
         let digest = parse_checksum(&format!("SHA-256={digits}")).unwrap();
@@ -322,11 +270,5 @@ mod tests {
         assert!(some.are_wanted(&secure).unwrap_or(false));
         let refused = some.are_wanted(&plain);
         assert!(matches!(refused, Err(Failure::Input(message)) if message.contains("--retry")));
-    }
-
-    #[test]
-    fn a_user_without_a_password_has_an_empty_one() {
-        assert_eq!(basic("a"), basic("a:"));
-        assert_eq!(basic("Aladdin:open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     }
 }

@@ -5,7 +5,7 @@ mod error;
 mod options;
 mod output;
 mod part_file;
-mod path;
+pub(crate) mod path;
 #[cfg(test)]
 mod tests;
 mod transfer;

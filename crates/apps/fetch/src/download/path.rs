@@ -1,4 +1,4 @@
-//! One path of a download: it keeps a connection, asks what it is told to ask, and hands on what comes.
+//! One path of a download or a stream: it keeps a connection, asks what it is told to ask, and hands on what comes.
 
 use std::future::Future;
 use std::io;
@@ -84,23 +84,23 @@ impl Wire for Stream {
 
 /// What a path is told.
 #[derive(Debug)]
-pub(super) enum Command {
-    /// Ask, on the connection of that number.
-    Ask { connection: u64, id: RequestId, range: Option<String> },
+pub(crate) enum Command {
+    /// Ask, on the connection of that number; for another URL of the same server, if one is given.
+    Ask { connection: u64, id: RequestId, url: Option<Url>, range: Option<String> },
     /// Give up the connection of that number, and make another.
     Renew { connection: u64, pause: Duration },
 }
 
 /// What a path tells, of its connection of some number.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) path: usize,
-    pub(super) connection: u64,
-    pub(super) event: Event,
+pub(crate) struct Told {
+    pub(crate) path: usize,
+    pub(crate) connection: u64,
+    pub(crate) event: Event,
 }
 
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// It has a connection.
     Opened {
         round_trip: Option<Duration>,
@@ -130,19 +130,20 @@ pub(super) enum Event {
 
 /// What all requests of a download have.
 #[derive(Clone, Debug)]
-pub(super) struct Asking {
-    pub(super) url: Url,
-    pub(super) fields: Vec<(String, String)>,
+pub(crate) struct Asking {
+    pub(crate) url: Url,
+    pub(crate) fields: Vec<(String, String)>,
 }
 
 impl Asking {
     /// A request for a range of the file, or all.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         way: &dyn Dial,
+        url: Option<&Url>,
         range: Option<&str>,
     ) -> Result<http1::Request, http1::InvalidRequest> {
-        let mut request = way.request(&self.url)?;
+        let mut request = way.request(url.unwrap_or(&self.url))?;
         let has = |name: &str| self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
         for (name, value) in [
             ("User-Agent", concat!("polypath/", env!("CARGO_PKG_VERSION"))),
@@ -164,7 +165,7 @@ impl Asking {
 }
 
 /// Keeps a connection as long as somebody listens.
-pub(super) async fn keep(
+pub(crate) async fn keep(
     path: usize,
     way: Arc<dyn Dial>,
     asking: Asking,
@@ -248,9 +249,9 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
                 break Some(cause);
             }
             command = commands.recv() => match command? {
-                Command::Ask { connection: meant, id, range } if meant == connection => {
+                Command::Ask { connection: meant, id, url, range } if meant == connection => {
                     // Whoever asks has made sure that it can be asked.
-                    if let Ok(request) = asking.request(way, range.as_deref()) {
+                    if let Ok(request) = asking.request(way, url.as_ref(), range.as_deref()) {
                         asked.push((http.request(request), id));
                     }
                     send(&mut *wire, &mut http).await.map(|()| None)

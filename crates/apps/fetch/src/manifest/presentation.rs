@@ -178,6 +178,11 @@ impl Quality {
         &self.segments
     }
 
+    /// What it is, without what there is of it.
+    pub(crate) fn without_segments(&self) -> Self {
+        Self { segments: Arc::new([]), ..self.clone() }
+    }
+
     /// The segment of a number.
     #[must_use]
     pub fn segment(&self, number: u64) -> Option<&Segment> {

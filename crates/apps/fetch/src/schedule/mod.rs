@@ -123,6 +123,16 @@ impl Schedule {
         }
     }
 
+    /// Every path is asked again.
+    pub fn set_any(&mut self) {
+        self.only = None;
+    }
+
+    /// These bytes are there, or nobody needs them.
+    pub fn handle_present(&mut self, range: Range<u64>) {
+        self.received.insert(range);
+    }
+
     /// The one path that is asked, if there is only one.
     #[must_use]
     pub const fn only(&self) -> Option<PathId> {

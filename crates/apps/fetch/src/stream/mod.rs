@@ -74,6 +74,11 @@ pub enum Event {
         /// How long it is.
         bytes: u64,
     },
+    /// A unit was left out, as it can't be had, and all before it are there.
+    LeftOut {
+        /// Which one.
+        unit: UnitNumber,
+    },
 }
 
 /// Another length than an earlier answer said.
@@ -100,6 +105,8 @@ pub struct Stream {
     asked: HashMap<RequestId, Asked>,
     last: Option<usize>,
     events: VecDeque<Event>,
+    /// The server gives whole units only, over one path at a time.
+    is_whole: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +135,7 @@ impl Stream {
             asked: HashMap::new(),
             last: None,
             events: VecDeque::new(),
+            is_whole: false,
         }
     }
 
@@ -155,12 +163,18 @@ impl Stream {
     /// A closed path has a connection again.
     pub fn handle_opened(&mut self, now: Instant, path: PathId) {
         self.schedule.handle_opened(now, path);
+        if self.is_whole && self.schedule.only().is_none() {
+            self.schedule.set_only(path, None);
+        }
     }
 
     /// The connection of a path is gone. What it was asked for, others are asked for.
     pub fn handle_closed(&mut self, now: Instant, path: PathId) {
         self.schedule.handle_closed(now, path);
         self.asked.retain(|_, asked| asked.path != path);
+        if self.schedule.only() == Some(path) {
+            self.schedule.set_any();
+        }
     }
 
     /// The answer to a request begins. `length_bytes` is the length of the whole unit, if the answer says it.
@@ -173,6 +187,27 @@ impl Stream {
         let Some(Asked { path, piece_start, .. }) = self.asked.get(&request).copied() else { return Ok(()) };
         self.schedule.handle_head(now, path, request);
         self.note_length(now, piece_start, length_bytes)
+    }
+
+    /// The answer brings the whole unit, whatever was asked for: the server has no ranges. One path is asked from now on, for whole
+    /// units. False if what comes is of no use.
+    pub fn handle_whole(&mut self, request: RequestId) -> bool {
+        let Some(Asked { path, .. }) = self.asked.get(&request).copied() else { return false };
+        self.is_whole = true;
+        let is_first = self.schedule.only().is_none_or(|only| only == path);
+        if is_first {
+            self.schedule.set_only(path, Some(request));
+        }
+        is_first
+    }
+
+    /// A unit can't be had, and the player goes on without it.
+    pub fn leave_out(&mut self, now: Instant, unit: UnitNumber) {
+        if let Some(place) = self.pieces.leave_out(unit) {
+            self.schedule.set_total_bytes(self.pieces.end());
+            self.schedule.handle_present(place);
+            self.hand_on(now);
+        }
     }
 
     /// The unit has no such bytes: what was guessed of its length was too much.
@@ -232,6 +267,9 @@ impl Stream {
     #[must_use]
     pub fn poll_request(&mut self, now: Instant, path: PathId) -> Option<Wanted> {
         self.player.advance(now);
+        if self.is_whole && self.schedule.only() != Some(path) {
+            return None;
+        }
         while self.schedule.is_short() && self.choose() {}
         self.schedule.set_follows_bytes(self.follows_bytes());
         let pieces = &self.pieces;
@@ -305,7 +343,8 @@ impl Stream {
         self.schedule.set_total_bytes(place.end);
         let number = self.next_unit;
         let (duration, is_length_known) = (unit.duration, known.is_some());
-        self.pieces.push(Piece { unit: number, quality, duration, place, is_length_known });
+        let is_left_out = false;
+        self.pieces.push(Piece { unit: number, quality, duration, place, is_length_known, is_left_out });
         self.next_unit = UnitNumber(number.0 + 1);
         self.events.push_back(Event::Chosen { unit: number, quality });
         true
@@ -360,9 +399,13 @@ impl Stream {
                 .is_some_and(|piece| piece.is_length_known && schedule.received().contains(&piece.place))
         };
         while is_there(&self.pieces, &self.schedule) {
-            let Some(Piece { unit, quality, duration, place, .. }) = self.pieces.pop_front() else { break };
+            let Some(piece) = self.pieces.pop_front() else { break };
+            let Piece { unit, quality, duration, place, is_left_out, .. } = piece;
             self.player.handle_segment(now, duration);
-            self.events.push_back(Event::Complete { unit, quality, bytes: place.end - place.start });
+            self.events.push_back(match is_left_out {
+                true => Event::LeftOut { unit },
+                false => Event::Complete { unit, quality, bytes: place.end - place.start },
+            });
         }
         if self.is_complete() {
             self.player.handle_complete(now);

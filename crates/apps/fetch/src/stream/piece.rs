@@ -29,6 +29,7 @@ pub(super) struct Piece {
     /// Its place in the bytes of the schedule. The end is a guess until the length is known.
     pub(super) place: Range<u64>,
     pub(super) is_length_known: bool,
+    pub(super) is_left_out: bool,
 }
 
 /// The pieces that are not handed on yet, in order, without gaps.
@@ -55,6 +56,17 @@ impl Pieces {
 
     pub(super) fn pop_front(&mut self) -> Option<Piece> {
         self.pieces.pop_front()
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// A piece that is not waited for. Gives its place; its length is what it was taken for.
+    pub(super) fn leave_out(&mut self, unit: UnitNumber) -> Option<Range<u64>> {
+        let piece = self.pieces.iter_mut().find(|piece| piece.unit == unit)?;
+        (piece.is_length_known, piece.is_left_out) = (true, true);
+        Some(piece.place.clone())
     }
 
     /// How long all of them play.

@@ -34,7 +34,7 @@ impl Transfer<'_> {
             fields.filter(|(name, _)| is_at_home || !FOR_ONE_HOST.contains(&&*name.to_ascii_lowercase()));
         let asking = Asking { url: self.url.clone(), fields: fields.cloned().collect() };
         // What can't be asked is not asked later either.
-        asking.request(&*way, None)?;
+        asking.request(&*way, None, None)?;
         let (commands, receiver) = mpsc::unbounded_channel();
         let name = way.name().to_string();
         let task = tokio::spawn(keep(id.index(), way, asking, receiver, events));
@@ -67,7 +67,7 @@ impl Transfer<'_> {
                 path.asked.insert(id, asked);
                 let range = Some(asked.range().to_field());
                 // A path that is gone says so.
-                let _ = path.commands.send(Command::Ask { connection, id, range });
+                let _ = path.commands.send(Command::Ask { connection, id, url: None, range });
             }
         }
     }
