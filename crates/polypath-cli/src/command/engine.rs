@@ -62,7 +62,7 @@ pub(super) struct EngineArguments {
     #[arg(long, value_name = "never|foreign|always", value_parser = parse_judge)]
     judge_paths: Option<JudgePaths>,
     /// Where else peers reach this end, such as a router's address from which connections are passed on, for example
-    /// 192.0.2.1 or, with engine tun, 192.0.2.1:8080; repeatable. Without it, the uplinks' own addresses (engine tun) or
+    /// 192.0.2.1 or, with engine tun, 192.0.2.1:8080 (engine udp: the port is that of --udp-port); repeatable. Without it, the uplinks' own addresses (engine tun) or
     /// those of the interfaces that are named (engine udp) are announced
     #[arg(long, value_name = "ADDRESS[:PORT]", value_delimiter = ',', value_parser = parse_announced)]
     announce: Vec<(IpAddr, Option<u16>)>,
@@ -420,8 +420,11 @@ impl EngineArguments {
         words.extend(backups.map(|interface| format!("backup={}", interface.name)));
         words.extend(chosen.scheduler.as_ref().map(|policy| format!("scheduler={policy}")));
         words.extend(self.announce.iter().map(|(addr, port)| match port {
-            Some(port) => format!("announce={}", SocketAddr::new(*addr, *port)),
-            None => format!("announce={addr}"),
+            // Over UDP, its port is everybody's.
+            Some(port) if self.engine() != Kind::Udp => {
+                format!("announce={}", SocketAddr::new(*addr, *port))
+            }
+            _ => format!("announce={addr}"),
         }));
         match self.engine() {
             _ if self.keepalive() == Keepalive::default() => {}
@@ -469,11 +472,14 @@ impl EngineArguments {
                 "--dry-run: only --engine tun sets anything up; expected --engine tun with it",
             ));
         }
-        if let Some((addr, Some(port))) = self.announce.iter().find(|(_, port)| port.is_some())
+        let udp_port = self.udp_port.unwrap_or(udp::DEFAULT_PORT);
+        let is_other = |port: Option<u16>| port.is_some_and(|port| port != udp_port);
+        if let Some((addr, Some(port))) = self.announce.iter().find(|(_, port)| is_other(*port))
             && self.engine() == Kind::Udp
         {
             return Err(Failure::input(format!(
-                "--announce {}: expected {addr} alone, since with --engine udp everybody has the port --udp-port",
+                "--announce {}: with --engine udp both ends have the same port (--udp-port); expected {addr} alone, or with \
+                 port {udp_port}",
                 SocketAddr::new(*addr, *port)
             )));
         }

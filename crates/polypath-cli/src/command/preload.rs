@@ -203,6 +203,8 @@ mod tests {
             ("--engine udp --udp-port 7 --reachable true", "engine=udp,udp_port=7,reachable"),
             ("--engine tun --keepalive 5 true", "engine=tun,keepalive=5"),
             ("--engine udp --congestion-control lia true", "engine=udp,congestion=lia,udp_port=6824"),
+            ("--engine udp --announce 192.0.2.1:6824 true", "engine=udp,announce=192.0.2.1,udp_port=6824"),
+            ("--engine tun --announce 192.0.2.1:80 true", "engine=tun,announce=192.0.2.1:80"),
         ] {
             let options = options(line).expect("it makes sense");
             assert_eq!(options, expected);
@@ -210,6 +212,8 @@ mod tests {
         }
         assert!(options("--engine kernel --reachable true").is_err());
         assert!(options("--engine kernel -I eth0 true").is_err());
+        assert!(options("--engine udp --announce 192.0.2.1:80 true").is_err());
+        assert!(options("--engine udp --udp-port 80 --announce 192.0.2.1:80 true").is_ok());
     }
 
     #[test]
