@@ -231,6 +231,42 @@ fn a_mistake_is_one_line_with_file_line_and_key() {
     }
 }
 
+/// Streams open connections of their own, of which the simulator knows nothing.
+#[test]
+fn one_run_of_a_stream_tells_what_came() {
+    const STREAM: &str = r#"
+name = "film"
+title = "A film"
+metrics = ["top-quality"]
+[[sets]]
+name = "one"
+paths = [
+  { rate = "2mbit", rtt = "20ms", queue = "200ms" },
+  { rate = "1mbit", rtt = "20ms", queue = "200ms" },
+]
+[traffic]
+kind = "stream"
+duration = "20s"
+held = "4s"
+[[variants]]
+name = "both"
+adaptation = "measured-speed"
+"#;
+    let folder = folder("lab-stream");
+    let file = folder.join("film.toml");
+    fs::write(&file, STREAM).expect("the experiment");
+    let words = ["lab", "run", text(&file), "--out", text(&folder), "--only", "one/both", "--report-only"];
+    let output = polypath(&words);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    let first = told.lines().next().expect("a line");
+    assert!(first.contains(" MB received by the application, ") && !first.contains(" 0.0 MB"), "{told}");
+    let own = fs::read_dir(&folder).expect("it").flatten().map(|entry| entry.path());
+    let results = own.filter(|path| path.is_dir()).find_map(|path| fs::read_dir(path).ok()?.flatten().next());
+    let page = fs::read_to_string(results.expect("the run").path().join("report.html")).expect("the report");
+    assert!(page.contains("received by the application") && !page.contains("every byte compared"));
+}
+
 #[test]
 fn files_come_from_standard_input_too() {
     let folder = folder("lab-input");

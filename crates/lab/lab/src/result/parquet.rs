@@ -71,7 +71,18 @@ impl Table {
 }
 
 fn failed(path: &Path) -> impl Fn(ParquetError) -> StoreError + '_ {
-    move |error| StoreError::Content { path: path.to_path_buf(), message: error.to_string() }
+    move |error| {
+        let path = path.to_path_buf();
+        let system = |error: Box<dyn std::error::Error + Send + Sync>| error.downcast::<std::io::Error>();
+        match error {
+            // What the system said is no fault of the table.
+            ParquetError::External(error) => match system(error) {
+                Ok(error) => StoreError::Io { path, error: *error },
+                Err(error) => StoreError::Content { path, message: error.to_string() },
+            },
+            error => StoreError::Content { path, message: error.to_string() },
+        }
+    }
 }
 
 /// Writes the rates over time of all runs, if there are any; true if there are.

@@ -17,7 +17,7 @@ pub(in crate::command) struct Arguments {
     /// A folder of experiments
     #[arg(value_name = "DIR", default_value = "experiments")]
     dir: PathBuf,
-    /// Where results are
+    /// Where results of these experiments are; those of other files are not listed
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
     /// Print JSON

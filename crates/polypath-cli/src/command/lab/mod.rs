@@ -17,9 +17,10 @@ pub(super) enum Lab {
     /// Run an experiment on all cores and write its report
     ///
     /// Finished runs are stored as they end: the same command goes on after an interruption. Results are kept by
-    /// experiment, form and build, each in a folder of its own.
+    /// experiment, form and build, each in a folder of its own. The exit code says whether the runs were done, and not whether
+    /// they are as published or expected: the report and `claims` of --json do.
     Run(run::Arguments),
-    /// List experiments and the results that there are
+    /// List the experiments of a folder, and the results of them that there are
     List(list::Arguments),
     /// Show results in the terminal, and write their report again
     Show(show::Arguments),

@@ -14,7 +14,7 @@ use polypath_sim::scenario::RunResult;
 use polypath_sim::trace::TraceOutputs;
 use serde::Serialize;
 
-use crate::command::{Failure, complain, harmless, print_json, print_line, sim, write_file};
+use crate::command::{Failure, complain, harmless, is_full, print_json, print_line, sim, write_file};
 use crate::report::render;
 
 /// A metric of the run, if it needs no other.
@@ -63,10 +63,11 @@ impl Files {
     }
 
     fn refused(&self, path: &Path, error: &std::io::Error) -> Failure {
-        Failure::Input(format!(
-            "{}: can't be written ({error}); expected --out with a folder of yours",
-            path.display()
-        ))
+        let path = path.display();
+        if is_full(error) {
+            return Failure::Run(format!("{path}: can't be written ({error})"));
+        }
+        Failure::Input(format!("{path}: can't be written ({error}); expected --out with a folder of yours"))
     }
 }
 
@@ -128,10 +129,21 @@ pub(super) fn run(
         .map(|(metric, value)| Value { metric: metric.name, unit: metric.unit, value })
         .collect();
     let mut lines = sim::lines(&result);
+    if has_own_connections(&result) {
+        let name = harmless(&result.name);
+        let told = headlines_of_own(&outcome).into_iter().map(|(value, what)| format!("{value} {what}"));
+        let told = told.collect::<Vec<_>>().join(", ");
+        lines = vec![format!("{name}: {told}, seed {}.", result.seed)];
+    }
     lines.extend(metrics.iter().map(told));
     let compared = compare(&results, key, &outcome, policies);
     lines.push(compared.line(&results, !experiment.claims.is_empty()));
-    let report = sim::report(&result, &lines);
+    let mut report = sim::report(&result, &lines);
+    if has_own_connections(&result) {
+        report.headlines = headlines_of_own(&outcome);
+        // That of the streams has no rows.
+        report.tables.retain(|table| !table.rows.is_empty());
+    }
     write_file(&files.folder.join(Files::REPORT), render(&report))?;
     let told = Json {
         experiment: &experiment.name,
@@ -170,6 +182,19 @@ pub(super) fn run(
         Compared::Differs(why) => Err(Failure::Run(why)),
         Compared::Same | Compared::WithNothing(_) => Ok(()),
     }
+}
+
+/// Downloads and streams of films have connections of their own, which open and close as they like: what the simulator tells of
+/// connections is not there.
+fn has_own_connections(result: &RunResult) -> bool {
+    result.connections.is_empty()
+}
+
+/// What is known of a run whose connections are its own.
+fn headlines_of_own(outcome: &Outcome) -> Vec<(String, String)> {
+    let received = format!("{:.1} MB", outcome.received_bytes as f64 / 1e6);
+    let goodput = format!("{:.2} Mbit/s", outcome.goodput_bps / 1e6);
+    vec![(received, "received by the application".into()), (goodput, "goodput".into())]
 }
 
 fn told(value: &Value) -> String {

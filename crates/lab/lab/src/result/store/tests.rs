@@ -65,6 +65,14 @@ fn what_is_stored_comes_back_from_the_log_and_from_the_table() {
 }
 
 #[test]
+fn a_table_that_has_no_room_is_the_systems_fault() {
+    let full = std::path::Path::new("/dev/full");
+    let error = super::parquet::write(full, &experiment(), "1", &BTreeMap::new()).unwrap_err();
+    let StoreError::Io { error, .. } = &error else { panic!("{error}") };
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+}
+
+#[test]
 fn each_sweep_has_columns_of_its_own() {
     let sweeps = "[[sweep]]\nparameter = \"load\"\nvalues = [\"20%\", \"40%\"]\n\
                   [[sweep]]\nparameter = \"initial-path\"\nvalues = [\"best\", \"2\"]\n[traffic]";
