@@ -471,6 +471,21 @@ fn nothing_stays_behind() {
 }
 
 #[test]
+fn a_dry_run_shows_the_ports_too() {
+    let Some(lab) = Lab::new_or_skip("what would be set up") else { return };
+    lab.add_default_routes();
+    for (words, port) in [
+        (&["serve", "--engine", "tun", "--dry-run"][..], "dport 8077"),
+        (&["perf", "-s", "--engine", "tun", "--dry-run"], "dport 5201"),
+        (&["run", "--engine", "tun", "--dry-run", "-p", "8080:80", "--", "true"], "dport 8080"),
+    ] {
+        let output = lab.output(Command::new(env!("CARGO_BIN_EXE_polypath")).args(words));
+        let shown = text(&output).0;
+        assert!(output.status.success() && shown.contains(port), "{words:?}: {output:?}");
+    }
+}
+
+#[test]
 fn a_dry_run_runs_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("it ran");

@@ -209,7 +209,7 @@ impl EngineArguments {
     /// Starts the engine. What it set up is taken down when the last clone of it is dropped.
     pub(super) async fn start(&self, policies: &Policies, task: &Task) -> Result<Engine, Failure> {
         let chosen = self.policies(policies)?;
-        self.end_if_dry()?;
+        self.end_if_dry(&task.ports)?;
         clear_leftovers();
         let engine = match self.engine() {
             Kind::Auto => self.start_best(&chosen, task)?,
@@ -496,14 +496,17 @@ impl EngineArguments {
     }
 
     /// With `--dry-run`, shows what would be set up and ends; for commands that do something before they start the engine.
-    pub(super) fn end_if_dry(&self) -> Result<(), Failure> {
+    /// Connections are to be taken at `ports`.
+    pub(super) fn end_if_dry(&self, ports: &[u16]) -> Result<(), Failure> {
         self.check()?;
         if !self.dry_run {
             return Ok(());
         }
         self.look_at_named(&Task::default())?;
         let namespace = Namespace::current().map_err(Failure::run)?;
-        let setup = self.setup();
+        // Port 0 is one that is not known yet.
+        let exposed_ports = ports.iter().copied().filter(|port| *port != 0).collect();
+        let setup = SetupOptions { exposed_ports, ..self.setup() };
         let plan = NetworkSetup::dry_run(&namespace, "polypath0", &setup).map_err(setup_failure)?;
         print_line(&plan)?;
         Err(Failure::Exit(0))
@@ -645,6 +648,8 @@ impl EngineArguments {
 pub(super) struct Task {
     /// It takes connections.
     pub(super) listens: bool,
+    /// Where it takes them, as far as its engine is to know before.
+    pub(super) ports: Vec<u16>,
     /// All of it happens on this machine's loopback interface.
     pub(super) is_local: bool,
     /// It runs a program of the user's.
@@ -657,8 +662,9 @@ pub(super) struct Task {
 
 impl Task {
     /// What a command does that listens at an address.
-    pub(super) fn listening(at: IpAddr) -> Self {
-        Self { listens: true, is_local: at.to_canonical().is_loopback(), ..Self::default() }
+    pub(super) fn listening(at: IpAddr, port: u16) -> Self {
+        let is_local = at.to_canonical().is_loopback();
+        Self { listens: true, ports: vec![port], is_local, ..Self::default() }
     }
 
     fn tell(&self, line: &str) {
@@ -701,7 +707,7 @@ pub(super) fn guard(arguments: &GuardianArguments) -> Result<(), Failure> {
 }
 
 /// Takes down what processes that were killed have left, whatever their engine. Only who may change the network has records.
-fn clear_leftovers() {
+pub(super) fn clear_leftovers() {
     if let Err(error) = polypath_netsetup::clear() {
         complain(&format!("what an earlier process has set up can't be taken down: {error}"));
     }

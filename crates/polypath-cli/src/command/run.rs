@@ -89,7 +89,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     };
     let arguments =
         &Arguments { engine: arguments.engine.configured(Some(program), policies)?, ..arguments.clone() };
-    arguments.engine.end_if_dry()?;
+    let ports: Vec<u16> = arguments.publish.iter().map(|publish| publish.outside).collect();
+    arguments.engine.end_if_dry(&ports)?;
     let enclosure = Enclosure {
         arguments: rest.to_vec(),
         mtu_bytes: arguments.mtu,

@@ -81,7 +81,8 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
         files = files.with_token(token.clone());
     }
     block_on(async {
-        let task = Task { is_quiet: arguments.quiet, ..Task::listening(arguments.listen.ip()) };
+        let at = arguments.listen;
+        let task = Task { is_quiet: arguments.quiet, ..Task::listening(at.ip(), at.port()) };
         let engine = arguments.engine.start(policies, &task).await?;
         let live = arguments.live.start("polypath serve", &engine)?;
         let listener = engine.listen(arguments.listen).await;

@@ -269,7 +269,7 @@ fn tell_of_datagrams(engine: &Engine, is_udp: bool) {
 async fn server(arguments: &Arguments, policies: &Policies, output: &mut Output) -> Result<(), Failure> {
     arguments.test.refuse_at_server()?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::run)?;
-    let task = Task::listening(arguments.bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
+    let task = Task::listening(arguments.bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), arguments.port);
     let is_quiet = output.form() != Form::Text;
     let engine = arguments.engine.start(policies, &Task { is_quiet, ..task }).await?;
     let _live = arguments.live.start("polypath perf", &engine)?;
