@@ -4,6 +4,7 @@ mod lab;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -202,6 +203,81 @@ fn what_was_written_before_a_kill_arrives() {
     assert_eq!(heard.len(), 3_000_000);
     finish(running);
     bench.wait_until_nothing_is_left("last words");
+}
+
+/// A control group, as systemd gives each service one of its own.
+struct Group(PathBuf);
+
+impl Group {
+    fn new_or_skip(what: &str) -> Option<Self> {
+        let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+        let root = roots.into_iter().find(|root| root.join("cgroup.procs").exists());
+        let group = root.map(|root| root.join(format!("polypath-test-{}", std::process::id())));
+        let made = group.filter(|group| std::fs::create_dir(group).is_ok());
+        if made.is_none() {
+            eprintln!("skipped: {what} needs a control group of its own");
+        }
+        made.map(Self)
+    }
+
+    /// The same command, in this group.
+    fn hold(&self, command: &Command) -> Command {
+        let mut held = Command::new("sh");
+        held.args(["-c", "echo $$ >\"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.0);
+        held.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        held.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        held
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // One with processes that a failed test has left stays.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn what_a_service_wrote_arrives_before_systemd_ends_the_rest_of_it() {
+    let what = "the end of a service";
+    let Some(group) = Group::new_or_skip(what) else { return };
+    let Some(lab) = Lab::with_rate_or_skip(what, "100mbit") else { return };
+    if !["python3", "nft"].iter().all(|program| has_or_skip(program, what)) {
+        return;
+    }
+    lab.add_default_routes();
+    let listener = lab.testbed.server.run(|| listen(Testbed::server_v4(0).into())).expect("a namespace");
+    let at = listener.local_addr().expect("its address");
+    let bench = Bench { lab, listener, at };
+    let end = |within: &str, main: Option<u32>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(["service-end", "--within", within]).env("SERVICE_RESULT", "success");
+        command.env("POLYPATH_RUNTIME_DIR", bench.lab.folder().join("run"));
+        command.envs(main.map(|pid| ("MAINPID", pid.to_string())));
+        let output = bench.lab.output(&mut group.hold(&command));
+        assert!(output.status.success(), "{output:?}");
+    };
+    let script = "s=socket.create_connection(peer,20); s.sendall(b'x'*3_000_000)";
+    let running = bench.lab.start(&mut group.hold(&bench.python(script)));
+    let mut connection = bench.accept();
+    let heard = thread::spawn(move || {
+        let mut heard = Vec::new();
+        connection.read_to_end(&mut heard).map(|_| heard.len())
+    });
+    finish(running);
+    end("30", None);
+    assert_eq!(bench.leftovers(), "", "it waits for all");
+    assert_eq!(heard.join().expect("no panic").expect("an end in order"), 3_000_000);
+
+    let script = "s=socket.create_connection(peer,20); s.settimeout(None); s.recv(1)";
+    let running = bench.lab.start(&mut group.hold(&bench.python(script)));
+    let connection = bench.accept();
+    end("0", Some(std::process::id()));
+    assert_ne!(bench.leftovers(), "", "as long as the main process is there, its keeper is left alone");
+    end("0", None);
+    assert_eq!(bench.leftovers(), "", "without time, too, what was set up is taken down");
+    finish(running);
+    drop(connection);
 }
 
 #[test]

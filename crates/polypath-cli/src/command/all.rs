@@ -5,7 +5,7 @@ use polypath_config::Policies;
 
 use super::{
     Failure, bench, completions, cp, doctor, emulate, enable, engine, get, history, lab, man, metrics,
-    monitor, path, perf, preload, run, schema, serve, ss, stream, top,
+    monitor, path, perf, preload, run, schema, serve, service_end, ss, stream, top,
 };
 
 #[derive(Debug, Subcommand)]
@@ -82,6 +82,8 @@ pub(super) enum Command {
     PreloadKeeper,
     #[command(name = engine::GUARDIAN, hide = true)]
     SetUpGuardian(engine::GuardianArguments),
+    #[command(name = service_end::SERVICE_END, hide = true)]
+    ServiceEnd(service_end::Arguments),
 }
 
 impl Command {
@@ -112,6 +114,7 @@ impl Command {
             Self::RunInside(arguments) => run::run_inside(arguments),
             Self::PreloadKeeper => preload::keep(),
             Self::SetUpGuardian(arguments) => engine::guard(&arguments),
+            Self::ServiceEnd(arguments) => service_end::run(&arguments),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `polypath enable` and `polypath disable`, for systemd's services.
 
+mod time_span;
 mod unit;
 
 use std::fs::{self, File};
@@ -11,6 +12,7 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, parser::ValueSource};
 use polypath_config::Policies;
 
 use self::unit::{ExecStart, MADE_FOLDER, MARK, Service, Start, With};
+use super::engine::clear_leftovers;
 use super::{Failure, complain, help, open_regular, preload, print_line, run as run_command};
 
 /// Where units are, below the root, the first first.
@@ -359,16 +361,16 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     }
 
     let polypath = &*command(arguments)?;
-    let needs_tun = with == With::Preload && options.words.iter().any(|word| word == "--engine=tun");
+    let engine = options.words.iter().find_map(|word| word.strip_prefix("--engine="));
+    let needs_tun = engine == Some("tun");
     if needs_tun && places.user {
-        let expected = "expected --engine udp, or --with run";
+        let expected = "expected --engine udp or kernel";
         return Err(Failure::Input(format!(
             "--engine tun: a user's service can't have a TUN device; {expected}"
         )));
     }
-    let names_engine = options.words.iter().any(|word| word.starts_with("--engine="));
     if with == With::Preload
-        && !names_engine
+        && engine.is_none()
         && !places.user
         && let Some(setting) = service.hides_tun()
     {
@@ -381,8 +383,15 @@ pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Fail
     let file = places.drop_in(&unit);
     let folder = file.parent().unwrap_or(Path::new("/"));
     let is_made = !folder.exists() || is_ours(&file) == Some(true) && read(&file)?.contains(MADE_FOLDER);
-    let start = Start { polypath, with, words: &options.words };
-    let text = service.drop_in(&start, &starts, needs_tun, is_made);
+    let start = Start {
+        polypath,
+        with,
+        words: &options.words,
+        is_ours: !matches!(engine, Some("kernel" | "tcp")),
+        needs_tun,
+        is_users: places.user,
+    };
+    let text = service.drop_in(&start, &starts, is_made);
     if is_ours(&file) == Some(false) {
         let expected = "expected none, or one that `polypath enable` wrote";
         return Err(Failure::Input(format!("{}: it is somebody else's; {expected}", file.display())));
@@ -536,6 +545,10 @@ pub(super) fn disable(arguments: &DisableArguments) -> Result<(), Failure> {
         }
         print_line(&format!("{} starts as before; removed {}", unit.name, file.display()))?;
         print_line(&apply(places, &unit))?;
+    }
+    // A service that was killed may have left what nobody of it takes down any more.
+    if places.is_of_this_system() && !places.user {
+        clear_leftovers();
     }
     Ok(())
 }

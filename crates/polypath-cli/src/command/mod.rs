@@ -81,6 +81,8 @@ mod schema;
 #[cfg(feature = "full")]
 mod serve;
 #[cfg(feature = "full")]
+mod service_end;
+#[cfg(feature = "full")]
 mod shares;
 mod sim;
 mod soak;

@@ -25,6 +25,15 @@ pub(super) fn block_on_interruptibly<T>(
     block_on_until(&[SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()], work)
 }
 
+/// As [`block_on`], for what a service manager ends: by whatever signal the service has for that.
+pub(super) fn block_on_whatever_asked<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let signals =
+        [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
+    block_on_until(&signals, work)
+}
+
 /// As [`block_on_interruptibly`], for work that has something to save: while it holds the interruption, the first signal is its
 /// own to deal with.
 pub(super) fn block_on_saving<T>(

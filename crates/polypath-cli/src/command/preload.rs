@@ -93,7 +93,7 @@ pub(super) fn keep() -> Result<(), Failure> {
     tell_ready(told.as_ref().map(drop).map_err(String::as_str));
     // If there is one already, it is the one to ask.
     let Some(mut keeper) = started.map_err(Failure::run)? else { return Ok(()) };
-    let ended = network::block_on(async {
+    let ended = network::block_on_whatever_asked(async {
         keeper.wait().await;
         Ok(())
     });

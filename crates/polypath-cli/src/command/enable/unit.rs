@@ -1,8 +1,12 @@
 //! What systemd's unit files say of a service, as far as `polypath enable` has to know, and the drop-in that it writes.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use thiserror::Error;
+
+use super::time_span;
+use crate::command::service_end::SERVICE_END;
 
 /// The first line of a drop-in of ours.
 pub(super) const MARK: &str = "# Written by `polypath enable`; `polypath disable` removes it.";
@@ -70,6 +74,14 @@ impl ExecStart {
         let arguments = after.trim_start()[raw_word_length(after.trim_start())..].trim_start();
         let rest = format!("{} {arguments}", &program[..raw_word_length(program)]);
         Ok(Self { prefix, rest: rest.trim_end().to_string() })
+    }
+
+    /// What its prefix says of the rights with which it is started.
+    fn rights(&self) -> &str {
+        let is_right = |letter: char| matches!(letter, '+' | '!');
+        let begin = self.prefix.find(is_right).unwrap_or(self.prefix.len());
+        let rest = &self.prefix[begin..];
+        &rest[..rest.find(|letter| !is_right(letter)).unwrap_or(rest.len())]
     }
 
     /// The file that is started, without quotes.
@@ -215,14 +227,8 @@ impl Service {
         Some(format!("{key}={}", self.last(key).unwrap_or_default()))
     }
 
-    /// The content of the drop-in. `needs_tun`: the engine sets up a TUN device itself.
-    pub(super) fn drop_in(
-        &self,
-        start: &Start<'_>,
-        starts: &[ExecStart],
-        needs_tun: bool,
-        made_folder: bool,
-    ) -> String {
+    /// The content of the drop-in.
+    pub(super) fn drop_in(&self, start: &Start<'_>, starts: &[ExecStart], made_folder: bool) -> String {
         let mut text = format!("{MARK}\n");
         if made_folder {
             text += &format!("{MADE_FOLDER}\n");
@@ -236,10 +242,57 @@ impl Service {
         if start.with == With::Run && matches!(self.last("Type"), Some("notify" | "notify-reload")) {
             text += "# The program is a child of Polypath, which starts it.\nNotifyAccess=all\n";
         }
-        if needs_tun {
+        if start.is_ours {
+            self.end_in_order(start, starts, &mut text);
+            self.make_room(start, &mut text);
+        }
+        if start.needs_tun {
             self.allow_tun(&mut text);
         }
         text
+    }
+
+    /// Once the main process has ended, systemd may kill the process that keeps the connections, and the one that takes down what
+    /// was set up. What runs before that gives them the time that the service has to stop.
+    fn end_in_order(&self, start: &Start<'_>, starts: &[ExecStart], text: &mut String) {
+        let kill_mode = self.last("KillMode");
+        if matches!(kill_mode, Some("process" | "none")) {
+            return;
+        }
+        // systemd has 90 seconds where nothing is said.
+        let allowed = self.last("TimeoutStopSec").or(self.last("TimeoutSec")).unwrap_or("90");
+        let within = time_span::parse(allowed).map(|allowed| {
+            let within = allowed.saturating_sub(Duration::from_secs(1)).as_secs().max(1);
+            format!(" --within={within}")
+        });
+        // With the rights of what it ends.
+        let rights = starts.first().map_or("", |start| start.rights());
+        let command =
+            format!("-{rights}{} {SERVICE_END}{}", quoted(start.polypath), within.unwrap_or_default());
+        text.push_str("# What the program wrote is delivered before systemd ends the rest of the service.\n");
+        // There it is killed as soon as the main process has ended by another command that is to stop it.
+        if start.with == With::Preload && kill_mode == Some("mixed") {
+            let _ = writeln!(text, "ExecStop={command}");
+        }
+        let _ = writeln!(text, "ExecStopPost={command}");
+    }
+
+    /// A place for the sockets of its stacks, which users other than root have in their sessions only.
+    fn make_room(&self, start: &Start<'_>, text: &mut String) {
+        const VARIABLE: &str = "POLYPATH_RUNTIME_DIR=";
+        let has_one = self.list("Environment").iter().any(|value| value.contains(VARIABLE));
+        if self.is_roots() || start.is_users || has_one {
+            return;
+        }
+        // Notes of what was set up outlive a kill, so that the next start takes it down. Folders of its own stay as they are.
+        if self.list("RuntimeDirectory").is_empty() {
+            text.push_str("RuntimeDirectoryPreserve=yes\n");
+        }
+        let _ = write!(text, "RuntimeDirectory=polypath-%N\nEnvironment={VARIABLE}%t/polypath-%N\n");
+    }
+
+    fn is_roots(&self) -> bool {
+        matches!(self.last("User"), None | Some("root" | "0")) && !self.is_on("DynamicUser")
     }
 
     /// A capability is in the set that bounds those of the service. Without a set all are. The first list of capabilities begins one,
@@ -267,8 +320,9 @@ impl Service {
         if !self.is_bounded_to_include(CAPABILITY) {
             line("CapabilityBoundingSet", CAPABILITY);
         }
-        let is_root = matches!(self.last("User"), None | Some("root" | "0")) && !self.is_on("DynamicUser");
-        if !is_root && !self.list("AmbientCapabilities").iter().any(|value| value.contains(CAPABILITY)) {
+        if !self.is_roots()
+            && !self.list("AmbientCapabilities").iter().any(|value| value.contains(CAPABILITY))
+        {
             line("AmbientCapabilities", CAPABILITY);
         }
         let families = self.list("RestrictAddressFamilies");
@@ -292,6 +346,12 @@ pub(super) struct Start<'a> {
     pub(super) polypath: &'a str,
     pub(super) with: With,
     pub(super) words: &'a [String],
+    /// A stack of ours may carry its connections.
+    pub(super) is_ours: bool,
+    /// It is to have a TUN device.
+    pub(super) needs_tun: bool,
+    /// It is a service of a user's manager, in a session.
+    pub(super) is_users: bool,
 }
 
 /// Lines without comments, with those that a backslash carries on in one.
@@ -337,9 +397,60 @@ mod tests {
         let service = self::service(service);
         service.check(with, false)?;
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        let start = Start { polypath: "/usr/bin/polypath", with, words: &words };
-        let text = service.drop_in(&start, &service.starts()?, needs_tun, false);
-        Ok(text.lines().skip(3).map(str::to_string).collect())
+        let start = start(with, &words, needs_tun);
+        let text = service.drop_in(&start, &service.starts()?, false);
+        // How it ends is the same for all, but where that is the question.
+        let is_of_end = |line: &&str| line.starts_with("ExecStop") || line.starts_with("# What the program");
+        Ok(text.lines().skip(3).filter(|line| !is_of_end(line)).map(str::to_string).collect())
+    }
+
+    fn start(with: With, words: &[String], needs_tun: bool) -> Start<'_> {
+        let polypath = "/usr/bin/polypath";
+        Start { polypath, with, words, is_ours: true, needs_tun, is_users: false }
+    }
+
+    #[test]
+    fn what_keeps_the_connections_has_the_time_to_stop() {
+        let ends = |with, settings: &str| {
+            let service = service(&format!("[Service]\nExecStart=-!/a\n{settings}\n"));
+            let text = service.drop_in(&start(with, &[], false), &service.starts().expect("one"), false);
+            let ends = text.lines().filter(|line| line.starts_with("ExecStop")).map(str::to_string);
+            ends.collect::<Vec<_>>()
+        };
+        let post = |within: &str| format!("ExecStopPost=-!/usr/bin/polypath service-end{within}");
+        let stop = |within: &str| format!("ExecStop=-!/usr/bin/polypath service-end{within}");
+        // As Debian's nginx has it.
+        let nginx = "ExecStop=-/sbin/start-stop-daemon\nTimeoutStopSec=5\nKillMode=mixed";
+        assert_eq!(ends(With::Preload, nginx), [stop(" --within=4"), post(" --within=4")]);
+        assert_eq!(ends(With::Run, nginx), [post(" --within=4")]);
+        assert_eq!(ends(With::Preload, ""), [post(" --within=89")]);
+        assert_eq!(ends(With::Preload, "TimeoutStopSec=infinity"), [post("")]);
+        assert_eq!(ends(With::Preload, "TimeoutSec=1s"), [post(" --within=1")]);
+        for mode in ["process", "none"] {
+            assert!(ends(With::Preload, &format!("KillMode={mode}")).is_empty(), "nothing is killed: {mode}");
+        }
+    }
+
+    #[test]
+    fn a_service_of_another_user_has_a_place_for_sockets() {
+        let room = ["RuntimeDirectory=polypath-%N", "Environment=POLYPATH_RUNTIME_DIR=%t/polypath-%N"];
+        let added = |with, settings: &str| {
+            let text = format!("[Service]\nExecStart=/a\n{settings}\n");
+            lines(&text, with, &[], false).expect("it is understood")[1..].to_vec()
+        };
+        let notes = "RuntimeDirectoryPreserve=yes";
+        for with in [With::Preload, With::Run] {
+            assert_eq!(added(with, "User=web\nRuntimeDirectory=web"), room);
+            assert_eq!(added(with, "DynamicUser=yes"), [notes, room[0], room[1]]);
+            assert!(added(with, "User=root").is_empty());
+            assert!(added(with, "User=web\nEnvironment=POLYPATH_RUNTIME_DIR=/run/web").is_empty());
+        }
+        let service = service("[Service]\nExecStart=/a\nUser=web\n");
+        for (is_ours, is_users) in [(false, false), (true, true)] {
+            let start = Start { is_ours, is_users, ..start(With::Preload, &[], false) };
+            let text = service.drop_in(&start, &service.starts().expect("one"), false);
+            assert!(!text.contains("RuntimeDirectory"), "{text}");
+        }
     }
 
     #[test]
@@ -414,6 +525,9 @@ mod tests {
         assert_eq!(
             added(all),
             [
+                "RuntimeDirectoryPreserve=yes",
+                "RuntimeDirectory=polypath-%N",
+                "Environment=POLYPATH_RUNTIME_DIR=%t/polypath-%N",
                 "CapabilityBoundingSet=CAP_NET_ADMIN",
                 "AmbientCapabilities=CAP_NET_ADMIN",
                 "RestrictAddressFamilies=AF_UNIX AF_NETLINK AF_INET AF_INET6",
