@@ -181,7 +181,9 @@ impl Connection {
     /// The connection is over for `reason`; what is left of subflows is reset.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         let is_client = self.stream.negotiation.is_client();
-        if reason != CloseReason::Finished && !self.has_delivered_all() {
+        // Of a stream that has not ended, what is written counts.
+        let is_owed = self.stream.send.len_bytes() > 0 || self.stream.lifecycle.is_write_closed();
+        if reason != CloseReason::Finished && is_owed && !self.has_delivered_all() {
             self.stream.lifecycle.handle_cut_short();
         }
         if !self.stream.lifecycle.become_closed(is_client) {

@@ -17,10 +17,12 @@ impl Host {
         self.core.iter().filter(|(_, connection)| !connection.is_settled()).count()
     }
 
-    /// Connections since the start that an application let go of, and that ended before their peers had everything.
+    /// Connections since the start that ended before their peers had everything, whether an application still holds them or not. It
+    /// only grows. O(connections).
     #[must_use]
     pub fn cut_short_count(&self) -> u64 {
-        self.cut_short
+        let held = self.core.iter().filter(|(_, connection)| connection.is_cut_short()).count();
+        self.cut_short + held as u64
     }
 
     /// What peers have acknowledged since the start, on each subflow, of all connections: those that were let go, and those that have

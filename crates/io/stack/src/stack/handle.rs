@@ -249,18 +249,20 @@ impl Stack {
     }
 
     /// Waits until every connection has ended at both ends, so that all that was written has arrived; at most `limit`. Returns
-    /// whether it has: false if something is still under way then, if a connection that was let go broke meanwhile, or if the stack
-    /// [has ended](super::StackEnded).
+    /// whether it has: false if something is still under way then, if a connection ended before its peer had everything since the
+    /// last call, whoever ended it, or if the stack [has ended](super::StackEnded).
     ///
     /// For the end of a program, since the stack ends with the runtime. Streams are dropped before: one that is still held counts
     /// until both sides have ended it.
     pub async fn drain(&self, limit: Duration) -> bool {
-        let cut_short = || self.shared.peek(|state| state.host.cut_short_count());
-        let before = cut_short();
+        let before = self.shared.peek(|state| state.told_cut_short);
         // What is not closed by then is left to the peer's timers.
         let _ = tokio::time::timeout(limit, self.none_left(Host::unsettled_count)).await;
-        let has_all = self.shared.peek(|state| state.check().is_ok() && state.host.undelivered_count() == 0);
-        has_all && cut_short() == before
+        self.shared.peek(|state| {
+            state.told_cut_short = state.host.cut_short_count();
+            let has_all = state.check().is_ok() && state.host.undelivered_count() == 0;
+            has_all && state.told_cut_short == before
+        })
     }
 
     /// Ends every connection, all of which were let go: what was written is delivered, as long as peers take some of it within each

@@ -74,6 +74,8 @@ pub(super) struct State {
     /// Those that can be chosen by name while it runs.
     pub(super) schedulers: Registry<Schedulers>,
     pub(super) tally: Tally,
+    /// Connections that ended before their peers had everything, up to the last time that the program asked.
+    pub(super) told_cut_short: u64,
     /// Who is told of events; nobody once the stack has ended, which ends what they read.
     observers: Option<broadcast::Sender<Observed>>,
     armed: Armed,
@@ -126,6 +128,7 @@ impl StackShared {
             path_names: PathNames::default(),
             schedulers: Registry::default(),
             tally: Tally::default(),
+            told_cut_short: 0,
             observers: Some(broadcast::Sender::new(OBSERVED_EVENTS)),
             armed: Armed::NEVER,
             woken: Vec::new(),

@@ -116,6 +116,25 @@ async fn a_drain_waits_for_nothing_that_has_ended_and_tells_of_what_was_lost() {
     drop(near);
     let (is_delivered, ()) = tokio::join!(client.drain(Duration::MAX), async { far.abort() });
     assert!(!is_delivered);
+    assert!(client.drain(Duration::MAX).await, "nothing was lost since");
+    // Before it is asked, and told to its stream already.
+    for is_held in [true, false] {
+        let (mut near, far) = pair(&client, &server).await;
+        near.write_all(&[7; 100_000]).await.expect("writes");
+        far.abort();
+        let told = near.read_u8().await.expect_err("the peer has let go");
+        assert_eq!(told.kind(), io::ErrorKind::ConnectionReset);
+        let held = is_held.then_some(near);
+        assert!(!client.drain(Duration::MAX).await, "held: {is_held}");
+        drop(held);
+        assert!(client.drain(Duration::MAX).await, "it is told once");
+    }
+    // What was written has arrived, and no end was promised.
+    let (mut near, mut far) = pair(&client, &server).await;
+    exchange(&mut near, &mut far, 1000).await;
+    far.abort();
+    near.read_u8().await.expect_err("the peer has let go");
+    assert!(client.drain(Duration::MAX).await);
 }
 
 #[tokio::test]
