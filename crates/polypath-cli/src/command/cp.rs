@@ -6,16 +6,18 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use crate::web::{
-    Client, Digest, Download, DownloadError, Entry, EntryKind, Target, Verify, digest_of, encoded, file_body,
+    Client, Digest, Download, DownloadError, EntryKind, Target, Verify, digest_of, encoded, file_body,
     part_name,
 };
 use clap::Args;
-use hyper::Method;
 use hyper::header::{ALLOW, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
 use polypath_config::Policies;
 use url::Url;
 
+use super::copy_begun::{MAX_DEPTH, common, entries, is_downloaded, is_uploaded, list, unread};
 use super::engine::{EngineArguments, Task};
+use super::left_out::LeftOut;
 use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
 use super::shares::Begun;
@@ -27,14 +29,8 @@ use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::watch::Telling;
 use super::{Failure, complain};
 
-/// Directories within directories.
-const MAX_DEPTH: usize = 64;
-/// Names of a server's that are left out are told, up to so many; then they are only counted.
-const MOST_TOLD: u64 = 10;
 /// A file that is no longer is hashed before it is sent, which takes a fraction of a second.
 const MOST_HASHED_FIRST_BYTES: u64 = 64 << 20;
-/// A list of a directory's content.
-const MAX_LIST_BYTES: usize = 64 << 20;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Arguments {
@@ -44,10 +40,10 @@ pub(super) struct Arguments {
     /// Where it goes: the other kind of place
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Copy directories with all that is in them
+    /// Copy directories with all that is in them, but symbolic links
     #[arg(short, long)]
     recursive: bool,
-    /// Go on with copies that broke off
+    /// Go on with copies that broke off; what is whole at the other end is not sent again
     #[arg(short = 'C', long)]
     resume: bool,
     /// Don't compare SHA-256 sums of both ends
@@ -123,8 +119,7 @@ struct Copier<'a> {
     client: Client,
     interruption: &'a Interruption,
     report: &'a TransferReport,
-    /// Names of a server's that nothing was made of.
-    left_out: Cell<u64>,
+    left_out: LeftOut,
 }
 
 pub(super) fn run(arguments: &Arguments, policies: &Policies) -> Result<(), Failure> {
@@ -164,8 +159,9 @@ fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> 
         let _live = arguments.live.start("polypath cp", &engine)?;
         let client = Client::new(engine.clone()).with_progress_limit(arguments.patience.limit());
         let client = client.with_token(token).with_notices(notices(arguments.quiet));
-        let copier = Copier { arguments, client, interruption, report, left_out: Cell::new(0) };
+        let copier = Copier { arguments, client, interruption, report, left_out: LeftOut::default() };
         let copied = copier.copy(&sources, &target).await;
+        copier.left_out.tell_hidden();
         if let Err(failure) = copied {
             report.note_shares(&begun, &engine);
             return Err(match failure {
@@ -175,11 +171,8 @@ fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> 
         }
         engine.drain(Duration::from_secs(1)).await;
         report.note_shares(&begun, &engine);
-        begun.tell(&engine, arguments.quiet || copier.left_out.get() > 0);
-        match copier.left_out.get() {
-            0 => Ok(()),
-            count => Err(Failure::Run(format!("of what the server has, {count} names were left out"))),
-        }
+        begun.tell(&engine, arguments.quiet || !copier.left_out.is_empty());
+        copier.left_out.end()
     })
 }
 
@@ -222,6 +215,11 @@ impl Copier<'_> {
                 }
                 url = known.url;
             }
+            let begun = target.is_dir() && place != target && self.arguments.resume && !place.exists();
+            if begun && is_downloaded(&self.client, &url, target, self.arguments.hidden).await? {
+                self.tell_begun(&target.display().to_string());
+                return self.download_directory(&url, target, 0).await;
+            }
             return self.download_directory(&url, &place, 0).await;
         }
         match file_name(url).filter(|_| !url.path().ends_with('/')) {
@@ -236,7 +234,7 @@ impl Copier<'_> {
         }
         fs::create_dir_all(target)
             .map_err(|error| Failure::Input(format!("{}: can't be made: {error}", target.display())))?;
-        for entry in self.list(url).await? {
+        for entry in list(&self.client, url).await? {
             if !self.takes(url, &entry.name) {
                 continue;
             }
@@ -261,30 +259,15 @@ impl Copier<'_> {
         } else {
             return true;
         };
-        let count = self.left_out.get();
-        self.left_out.set(count + 1);
-        if count < MOST_TOLD {
-            complain(&format!("{url}: left out {name:?}, {problem}"));
-        }
+        self.left_out.note_there(url, name, problem);
         false
     }
 
-    async fn list(&self, url: &Url) -> Result<Vec<Entry>, Failure> {
-        let accept = [("accept", "application/json".to_string())];
-        let fetched = self.client.get(Method::GET, url, &accept).await.map_err(failure)?;
-        if !fetched.response.status().is_success() {
-            return Err(refused(url, fetched, self.client.has_token()).await);
+    /// The same command went into the target the first time, as it was not there, and would now go into a directory in it.
+    fn tell_begun(&self, target: &str) {
+        if !self.arguments.quiet {
+            complain(&format!("{target}: goes on with the copy that was begun there"));
         }
-        let is_json =
-            fetched.response.headers().get("content-type").is_some_and(|kind| kind == "application/json");
-        if !is_json {
-            return Err(Failure::Run(format!(
-                "{url}: the server gives no list; expected `polypath serve` there"
-            )));
-        }
-        let content = fetched.content(MAX_LIST_BYTES).await.map_err(failure)?;
-        serde_json::from_slice(&content)
-            .map_err(|error| Failure::Run(format!("{url}: the server's list makes no sense: {error}")))
     }
 
     /// As `.NAME.part` until it is complete and compared.
@@ -337,6 +320,7 @@ impl Copier<'_> {
             |error: io::Error| Failure::Input(format!("{}: can't be read: {error}", source.display()));
         let metadata = fs::metadata(source).map_err(unread)?;
         let mut target = target.clone();
+        let has_slash = target.path().ends_with('/');
         if !target.path().ends_with('/') {
             let known = self.client.get(Method::HEAD, &target, &[]).await.map_err(failure)?;
             if known.url.path().ends_with('/') {
@@ -351,10 +335,18 @@ impl Copier<'_> {
             let name = whole.file_name().and_then(|name| name.to_str());
             let name =
                 name.ok_or_else(|| Failure::Input(format!("{}: no name in UTF-8", source.display())))?;
-            target = target.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
+            let inner = target.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
+            // What was named without a slash may not have been there before the copy that broke off.
+            let may_be_begun =
+                self.arguments.resume && metadata.is_dir() && !has_slash && !self.is_there(&inner).await?;
+            if may_be_begun && is_uploaded(&self.client, source, &target).await? {
+                self.tell_begun(target.as_str());
+            } else {
+                target = inner;
+            }
         }
         match (metadata.is_dir(), self.arguments.recursive) {
-            (false, _) => self.upload_file(source, &target).await,
+            (false, _) => self.upload_file(source, &target).await.map_err(|unsent| unsent.failure),
             (true, true) => self.upload_directory(source, &target, 0).await,
             (true, false) => {
                 Err(Failure::Input(format!("{}: a directory; expected --recursive", source.display())))
@@ -362,41 +354,61 @@ impl Copier<'_> {
         }
     }
 
+    async fn is_there(&self, url: &Url) -> Result<bool, Failure> {
+        let known = self.client.get(Method::HEAD, url, &[]).await.map_err(failure)?;
+        Ok(known.response.status().is_success())
+    }
+
+    /// A file that can't be read, or that the server refuses, does not stop the others.
     async fn upload_directory(&self, source: &Path, target: &Url, depth: usize) -> Result<(), Failure> {
-        let unread =
-            |error: io::Error| Failure::Input(format!("{}: can't be read: {error}", source.display()));
         if depth > MAX_DEPTH {
             return Err(Failure::Input(format!("{}: too deep, or a link to above", source.display())));
         }
-        let mut entries: Vec<_> =
-            fs::read_dir(source).map_err(unread)?.collect::<Result<_, _>>().map_err(unread)?;
-        entries.sort_by_key(fs::DirEntry::file_name);
         let mut below = target.clone();
         below.set_path(&format!("{}/", target.path().trim_end_matches('/')));
-        for entry in entries {
+        for entry in entries(source)? {
             let path = entry.path();
+            let shown = path.display();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                return Err(Failure::Input(format!("{}: no name in UTF-8", path.display())));
+                self.left_out.note_here(&format!("{shown}: left out, no name in UTF-8"));
+                continue;
             };
             let next = below.join(&format!("./{}", encoded(name))).map_err(Failure::run)?;
-            let metadata = fs::metadata(&path)
-                .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", path.display())))?;
-            if metadata.is_dir() {
+            if self.left_out.has_hidden() && is_hidden(&next) {
+                self.left_out.note_hidden(shown.to_string());
+                continue;
+            }
+            let kind = entry.file_type().map_err(|error| unread(&path, &error))?;
+            if kind.is_dir() {
                 Box::pin(self.upload_directory(&path, &next, depth + 1)).await?;
-            } else if metadata.is_file() {
-                self.upload_file(&path, &next).await?;
-            } else {
-                complain(&format!("{}: left out, it is no file", path.display()));
+                continue;
+            }
+            if !kind.is_file() {
+                let what = if kind.is_symlink() { "it is a symbolic link" } else { "it is no file" };
+                self.left_out.note_here(&format!("{shown}: left out, {what}"));
+                continue;
+            }
+            match self.upload_file(&path, &next).await {
+                Err(Unsent { extent: Extent::Forbidden, .. }) if is_hidden(&next) => {
+                    self.left_out.note_hidden(shown.to_string());
+                }
+                Err(Unsent { extent: Extent::All, failure }) => return Err(failure),
+                Err(Unsent { failure: Failure::Input(message) | Failure::Run(message), .. }) => {
+                    self.left_out.note_here(&message);
+                }
+                Err(Unsent { failure, .. }) => return Err(failure),
+                Ok(()) => {}
             }
         }
         Ok(())
     }
 
-    async fn upload_file(&self, source: &Path, target: &Url) -> Result<(), Failure> {
+    async fn upload_file(&self, source: &Path, target: &Url) -> Result<(), Unsent> {
         let file = Transfer::upload(source, target);
         let sent = Cell::new(0);
         let uploaded = self.send_file(source, target, &sent).await;
-        self.report.note(file, sent.get(), uploaded.as_ref().copied());
+        let result = uploaded.as_ref().copied().map_err(|unsent| &unsent.failure);
+        self.report.note(file, sent.get(), result);
         uploaded.map(drop)
     }
 
@@ -406,16 +418,23 @@ impl Copier<'_> {
         source: &Path,
         target: &Url,
         sent_bytes: &Cell<u64>,
-    ) -> Result<Option<Digest>, Failure> {
+    ) -> Result<Option<Digest>, Unsent> {
         let started = Instant::now();
         let name = source.display().to_string();
-        let unread = |error: io::Error| Failure::Input(format!("{name}: can't be read: {error}"));
-        let file = fs::File::open(source).map_err(unread)?;
+        let unread = |error: io::Error| unread(source, &error);
+        let file = fs::File::open(source)
+            .map_err(|error| Unsent { failure: unread(error), extent: Extent::File })?;
         let metadata = file.metadata().map_err(unread)?;
         if !metadata.is_file() {
-            return Err(Failure::Input(format!("{name}: expected a file")));
+            return Err(Failure::Input(format!("{name}: expected a file")).into());
         }
         let total = metadata.len();
+        if self.arguments.resume
+            && let Some(digest) = common(&self.client, source, target).await?
+        {
+            summary(self.client.engine(), &name, 0, started, self.arguments.quiet);
+            return Ok(Some(digest));
+        }
         let first = if self.arguments.resume { self.present(source, total, target).await? } else { 0 };
         let mut fields = vec![("content-length", (total - first).to_string())];
         if first > 0 {
@@ -443,11 +462,18 @@ impl Copier<'_> {
             complain(&format!(
                 "{name}: interrupted; {sent} of {total} bytes were sent; --resume goes on from what the server has kept"
             ));
-            return Err(self.interruption.exit());
+            return Err(self.interruption.exit().into());
         };
         let stored = stored.map_err(failure)?;
         if !stored.response.status().is_success() {
-            return Err(refused(target, stored, self.client.has_token()).await);
+            let extent = match stored.response.status() {
+                StatusCode::FORBIDDEN => Extent::Forbidden,
+                StatusCode::UNAUTHORIZED => Extent::All,
+                status if status.is_client_error() => Extent::File,
+                _ => Extent::All,
+            };
+            let failure = refused(target, stored, self.client.has_token()).await;
+            return Err(Unsent { failure, extent });
         }
         let mut compared = None;
         if !self.arguments.no_verify {
@@ -477,6 +503,31 @@ impl Copier<'_> {
             .map_err(|error| Failure::Input(format!("{}: can't be read: {error}", source.display())))?;
         Ok(if known.digest() == Some(own) { there } else { 0 })
     }
+}
+
+/// Why a file was not sent.
+struct Unsent {
+    failure: Failure,
+    extent: Extent,
+}
+
+/// What else can't be sent for the same reason.
+enum Extent {
+    /// What is hidden, if this is.
+    Forbidden,
+    File,
+    All,
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Self {
+        Self { failure, extent: Extent::All }
+    }
+}
+
+/// Something in its path begins with a dot.
+fn is_hidden(url: &Url) -> bool {
+    url.path().split('/').any(|name| name.starts_with('.'))
 }
 
 /// A server that tells no digest is not ours; what it has can't be compared.

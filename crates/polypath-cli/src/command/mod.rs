@@ -12,6 +12,8 @@ mod completions;
 #[cfg(feature = "full")]
 mod configuration;
 #[cfg(feature = "full")]
+mod copy_begun;
+#[cfg(feature = "full")]
 mod cp;
 #[cfg(feature = "full")]
 mod datagrams;
@@ -42,6 +44,8 @@ mod kernel_paths;
 #[cfg(feature = "full")]
 mod lab;
 mod lacks;
+#[cfg(feature = "full")]
+mod left_out;
 #[cfg(feature = "full")]
 mod live;
 #[cfg(feature = "full")]

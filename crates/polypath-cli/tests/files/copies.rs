@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,8 @@ fn copies_go_both_ways_with_all_that_is_in_them() {
     same(&site.site("new/name.bin"), &site.out("big.bin"));
     // What broke off goes on, if it is the beginning of this file, and begins anew otherwise.
     for (there, sent) in [(content(1_000_000), "2000000 bytes"), (vec![0; 1_000_000], "3000000 bytes")] {
+        // What is whole there already would not be sent.
+        let _ = fs::remove_file(site.site("again"));
         fs::write(site.site(".again.part"), &there).expect("a file");
         let output = site.succeeds(&["cp", "-C", "big.bin", &site.url("/again")]);
         let said = String::from_utf8_lossy(&output.stderr).to_string();
@@ -81,6 +85,82 @@ fn names_that_a_server_chose_are_taken_only_if_they_do_no_harm() {
         assert_eq!(found, [taken, taken, false, false]);
         same(&site.out(tree).join("deep/a b%.txt"), &site.site("sub/deep/a b%.txt"));
     }
+}
+
+/// Three files in a folder, of which the second is large.
+fn album(folder: &Path) {
+    fs::create_dir_all(folder.join("more")).expect("a folder");
+    for (name, bytes) in [("1.jpg", 500), ("2.jpg", 1_000_000), ("more/3.jpg", 700)] {
+        fs::write(folder.join(name), content(bytes)).expect("a file");
+    }
+}
+
+/// The target was made by the first run, so that the second finds a directory.
+#[test]
+fn a_folder_that_broke_off_is_gone_on_with_by_the_same_command() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    album(&site.out("album"));
+    album(&site.site("shelf"));
+    let (up, down) = (site.url("/album"), site.url("/shelf"));
+    let cases = [
+        (["cp", "-r", "-C", "album", up.as_str()], site.site("album"), site.out("album")),
+        (["cp", "-r", "-C", down.as_str(), "here"], site.out("here"), site.site("shelf")),
+    ];
+    for (command, to, from) in cases {
+        for (has_first, part) in [(true, ".2.jpg.part"), (false, ".1.jpg.part")] {
+            fs::create_dir(&to).expect("a folder");
+            fs::write(to.join(part), content(400)).expect("a file");
+            if has_first {
+                fs::copy(from.join("1.jpg"), to.join("1.jpg")).expect("a file");
+            }
+            let output = site.succeeds(&command);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("goes on with the copy that was begun there"), "{said}");
+            let sent = if has_first { ["0 bytes", "999600 bytes"] } else { ["100 bytes", "1000000 bytes"] };
+            assert!(sent.iter().all(|sent| said.contains(sent)), "{said}");
+            for name in ["1.jpg", "2.jpg", "more/3.jpg"] {
+                same(&to.join(name), &from.join(name));
+            }
+            assert!(!to.join(part).exists());
+            assert!(!to.join("album").exists() && !to.join("shelf").exists());
+            fs::remove_dir_all(&to).expect("a folder");
+        }
+        // Another folder of that name gets it as `cp` has it.
+        fs::create_dir(&to).expect("a folder");
+        fs::write(to.join("1.jpg"), "another").expect("a file");
+        site.succeeds(&command);
+        let name = from.file_name().expect("a name");
+        same(&to.join(name).join("1.jpg"), &from.join("1.jpg"));
+        assert_eq!(fs::read(to.join("1.jpg")).expect("a file"), b"another");
+    }
+}
+
+#[test]
+fn what_a_server_refuses_or_nobody_can_read_does_not_stop_the_rest() {
+    let site = Site::new(&["--writable", "--quiet"]);
+    let photos = site.out("photos");
+    album(&photos);
+    fs::create_dir(photos.join(".thumbs")).expect("a folder");
+    for name in [".DS_Store", ".thumbs/1", ".thumbs/2"] {
+        fs::write(photos.join(name), "x").expect("a file");
+    }
+    fs::write(site.out("outside"), "x").expect("a file");
+    symlink("../outside", photos.join("link")).expect("a link");
+    // The server has a directory of that name.
+    fs::create_dir_all(site.site("photos/1.jpg")).expect("a folder");
+    let output = site.run(&["cp", "-q", "-r", "photos/", &site.url("/")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 4, "{said}");
+    assert!(lines[0].contains("/photos/1.jpg: the server says 4"), "{said}");
+    assert_eq!(lines[1], "polypath: photos/link: left out, it is a symbolic link");
+    let hidden = "polypath: left out photos/.DS_Store, photos/.thumbs: the server takes no hidden files; expected polypath serve --hidden there";
+    assert_eq!(lines[2], hidden);
+    assert_eq!(lines[3], "polypath: of what is here, 4 names were left out");
+    same(&site.site("photos/2.jpg"), &site.out("photos/2.jpg"));
+    same(&site.site("photos/more/3.jpg"), &site.out("photos/more/3.jpg"));
+    assert!(!site.site("photos/link").exists());
 }
 
 #[test]
