@@ -11,6 +11,7 @@ use polypath_system::console;
 use url::Url;
 
 use super::engine::{EngineArguments, Task};
+use super::incomplete::Incomplete;
 use super::interfaces;
 use super::live::LiveArguments;
 use super::network::{Interruption, block_on_saving};
@@ -22,7 +23,6 @@ use super::transfer::{
 };
 use super::transfer_report::{ReportArguments, Transfer, TransferReport};
 use super::watch::Telling;
-use super::words::amount;
 use super::{Failure, complain, harmless};
 
 #[derive(Args, Clone, Debug)]
@@ -172,8 +172,8 @@ async fn download(
         }
     };
     let is_quiet = arguments.quiet || matches!(target, Target::Stream(_));
-    if !is_quiet {
-        tell_of_part(&target);
+    if !is_quiet && let Target::File { place, resume, .. } = &target {
+        Incomplete { place, is_in_ranges: false, resume: *resume }.tell();
     }
     let verify = if arguments.no_verify { Verify::Never } else { Verify::IfTold };
     let download = Download { client, url, verify, refuses_directories: false };
@@ -195,20 +195,6 @@ async fn download(
         }
     }
     Ok(())
-}
-
-/// What is there already of a file that begins anew.
-fn tell_of_part(target: &Target) {
-    let Target::File { part, resume: false, .. } = target else { return };
-    let bytes =
-        std::fs::symlink_metadata(part).ok().filter(|found| found.is_file()).map_or(0, |found| found.len());
-    if bytes > 0 {
-        let part = part.display();
-        complain(&format!(
-            "{part} has {}, and begins anew; --resume (-C) would go on with it",
-            amount(bytes)
-        ));
-    }
 }
 
 /// What is no file is written as it comes.

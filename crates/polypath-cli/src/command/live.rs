@@ -20,9 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 #[command(next_help_heading = "Live view")]
 pub(super) struct LiveArguments {
     /// Show each path while it runs: rate, round-trip time, what was sent again, state; q closes the view, and the transfer goes
-    /// on; Ctrl-C ends both. Without a terminal, a
-    /// line each second on standard error (engines tun and udp). Downloads in ranges, such as of https, show their parts instead, and
-    /// refuse it
+    /// on; Ctrl-C ends both. Without a terminal, a line each second on standard error (engines tun and udp)
     #[arg(long)]
     live: bool,
 }

@@ -36,6 +36,8 @@ mod history;
 #[cfg(feature = "full")]
 mod http_arguments;
 #[cfg(feature = "full")]
+mod incomplete;
+#[cfg(feature = "full")]
 mod interfaces;
 #[cfg(feature = "full")]
 mod jobs;

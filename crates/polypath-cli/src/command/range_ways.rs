@@ -107,6 +107,13 @@ impl Ways {
         }
     }
 
+    /// One that is for when no other has a connection.
+    pub(super) fn backup(&self) -> Option<String> {
+        let (_, backups) = self.asked.parted(&[]);
+        let has_budget = |name: &&str| self.asked.budgets.iter().any(|budget| budget.name == *name);
+        backups.into_iter().find(|name| !has_budget(name)).map(str::to_string)
+    }
+
     /// How many have a connection: backups are for when none has.
     pub(super) fn note_connected(&self, count: usize) {
         self.shared.connected.store(count, Ordering::Relaxed);

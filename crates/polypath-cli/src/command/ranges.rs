@@ -14,6 +14,7 @@ use polypath_units::BitRate;
 use url::Url;
 
 use super::http_arguments::HttpArguments;
+use super::incomplete::Incomplete;
 use super::interfaces::{Asked, Budget};
 use super::network::{Interruption, block_on_saving};
 use super::range_ways::{Offer, Ways};
@@ -27,8 +28,8 @@ use crate::web;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ranges")]
 pub(super) struct RangeArguments {
-    /// Fetch parts of a file over each interface at once, by the system's TCP, from any server that has ranges; https:// always does.
-    /// The options below are for this only
+    /// Fetch parts of a file over each interface at once, by the system's TCP, from any server that has ranges; https:// always does,
+    /// and --live does not go with it. The options below are for this only
     #[arg(long)]
     ranges: bool,
     #[command(flatten)]
@@ -133,7 +134,10 @@ pub(super) fn look_at_interfaces(asked: &Asked, what: &str) -> Result<(), Failur
                 "{name}: {what} have no budgets; expected -I without budget="
             )));
         }
-        complain(&format!("{name} is left out: {what} keep no budgets (-I {name} uses it without one)"));
+        let backup = if asked.backups.contains(name) { ",backup" } else { "" };
+        complain(&format!(
+            "{name} is left out: {what} keep no budgets (-I {name}{backup} uses it without one)"
+        ));
     }
     if asked.backups.is_empty() {
         return Ok(());
@@ -165,6 +169,11 @@ async fn fetch(
             return Err(failure);
         }
     };
+    if !job.is_quiet
+        && let Target::File { place, resume } = &target
+    {
+        Incomplete { place, is_in_ranges: true, resume: *resume }.tell();
+    }
     let (ways, coming) = Ways::to(url, offer).await;
     let mut shown = Shown::new(&name, job.is_quiet || is_stream, job.is_quiet, ways);
     let fetched = interruption.hold(async |signal| {

@@ -30,6 +30,8 @@ struct PathSeen {
     is_connected: bool,
     was_connected: bool,
     was_lost: bool,
+    /// That it was lost.
+    was_told: bool,
     cause: Option<String>,
 }
 
@@ -76,7 +78,7 @@ impl Shown {
             }
             Progress::Connected { path } => {
                 let seen = self.path(path);
-                let is_back = seen.was_lost;
+                let is_back = std::mem::take(&mut seen.was_told);
                 (seen.is_connected, seen.was_connected, seen.was_lost) = (true, true, false);
                 self.note_connected();
                 if is_back {
@@ -98,12 +100,17 @@ impl Shown {
         seen.cause = Some(cause.clone());
         self.note_connected();
         // Where nothing came at all, the failure says why.
-        if is_news && self.paths.len() > 1 && self.bytes() > 0 {
+        let backup = self.ways.backup();
+        if is_news && (self.paths.len() > 1 || backup.is_some()) && self.bytes() > 0 {
+            self.path(path).was_told = true;
             let others = self.paths.iter().enumerate().filter(|(_, other)| other.is_connected);
             let others: Vec<String> = others.map(|(number, _)| self.ways.name(number)).collect();
-            let rest = match others.join(" and ") {
-                names if names.is_empty() => "no other is there for now".to_string(),
-                names => format!("{names} {}", if others.len() == 1 { "goes on" } else { "go on" }),
+            let rest = match (others.join(" and "), backup) {
+                (names, Some(backup)) if names.is_empty() && backup != self.ways.name(path) => {
+                    format!("{backup} is the backup, and is asked next")
+                }
+                (names, _) if names.is_empty() => "no other is there for now".to_string(),
+                (names, _) => format!("{names} {}", if others.len() == 1 { "goes on" } else { "go on" }),
             };
             self.telling.tell(&format!("{cause}; {rest}"));
         }
