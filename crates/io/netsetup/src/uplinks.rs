@@ -109,6 +109,26 @@ pub fn open(namespace: &Namespace, options: UplinkOptions) -> Result<Stack, Upli
     Ok(stack)
 }
 
+impl From<UplinkError> for io::Error {
+    /// With the kind of what it holds; the error itself is inside.
+    fn from(error: UplinkError) -> Self {
+        let kind = match &error {
+            UplinkError::Tun(TunError::Permission | TunError::Forbidden)
+            | UplinkError::Setup(SetupError::Permission) => io::ErrorKind::PermissionDenied,
+            UplinkError::Setup(SetupError::NoSuchInterface { .. } | SetupError::Loopback { .. }) => {
+                io::ErrorKind::InvalidInput
+            }
+            UplinkError::Setup(SetupError::NoUplink) => io::ErrorKind::NetworkUnreachable,
+            UplinkError::Setup(SetupError::PortInUse { .. }) => io::ErrorKind::AddrInUse,
+            UplinkError::Io(error)
+            | UplinkError::Setup(SetupError::Io(error))
+            | UplinkError::Tun(TunError::Io { error, .. }) => error.kind(),
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// What a stack's listeners have to do with the uplinks; dropping it takes the set-up down.
 #[derive(Debug)]
 struct Uplinks {
@@ -125,8 +145,20 @@ impl Underlay for Uplinks {
 
     fn may_listen(&self, local: SocketAddr, is_held: bool) -> io::Result<()> {
         let addr = local.ip().to_canonical();
-        if is_held || !addr.is_loopback() {
+        if is_held || addr.is_unspecified() {
             return Ok(());
+        }
+        if !addr.is_loopback() {
+            let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut of_stack = setup.paths().iter().flat_map(PathPlan::stack_addresses);
+            if setup.stack_address(addr).is_some() || of_stack.any(|own| own == addr) {
+                return Ok(());
+            }
+            let all = if addr.is_ipv4() { "0.0.0.0" } else { "[::]" };
+            let text = format!(
+                "can't listen at {local}: engine tun is not reached there; expected {all} or an address of an interface (`ip addr` shows them)"
+            );
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, text));
         }
         let all = if addr.is_ipv4() {
             "0.0.0.0 (clients here then use 127.0.0.1)"

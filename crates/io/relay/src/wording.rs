@@ -42,16 +42,6 @@ pub(super) fn without_interface(error: io::Error) -> io::Error {
 
 /// Why there is no stack on the uplinks, with a kind and, where the system gave one, a number of errno.
 pub(super) fn into_io(error: UplinkError) -> io::Error {
-    let kind = match &error {
-        UplinkError::Tun(TunError::Permission | TunError::Forbidden)
-        | UplinkError::Setup(SetupError::Permission) => io::ErrorKind::PermissionDenied,
-        UplinkError::Setup(SetupError::NoSuchInterface { .. } | SetupError::Loopback { .. }) => {
-            io::ErrorKind::InvalidInput
-        }
-        UplinkError::Setup(SetupError::NoUplink) => io::ErrorKind::NetworkUnreachable,
-        UplinkError::Setup(SetupError::PortInUse { .. }) => io::ErrorKind::AddrInUse,
-        _ => io::ErrorKind::Other,
-    };
     let code = match &error {
         UplinkError::Io(error)
         | UplinkError::Setup(SetupError::Io(error))
@@ -60,7 +50,7 @@ pub(super) fn into_io(error: UplinkError) -> io::Error {
     };
     match code {
         Some(errno) => numbered(errno, &error.to_string()),
-        None => io::Error::new(kind, error),
+        None => error.into(),
     }
 }
 

@@ -155,6 +155,18 @@ async fn a_listener_that_nobody_would_reach_is_refused() {
         let text = error.to_string();
         assert!(text.starts_with(&format!("can't listen at {at}: ")) && text.contains("expected "), "{text}");
     }
+    for at in ["9.9.9.9:8001", "[::ffff:9.9.9.9]:8001", "[2001:db8::9]:8001"] {
+        let error = stack.listen(at.parse().expect("an address")).expect_err("another host's");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("can't listen at {at}: ")) && text.contains("an interface"),
+            "{text}"
+        );
+    }
+    for at in [IpAddr::from([0; 4]), Testbed::client_v4(0).into(), Testbed::client_v6(0).into()] {
+        drop(stack.listen((at, 8002).into()).expect("its own"));
+    }
     // There the kernel takes connections from this system.
     stack.listen_beside((Ipv4Addr::LOCALHOST, 8001).into()).expect("a listener of the kernel's too");
 }

@@ -178,8 +178,9 @@ impl KernelEngine {
         self.tally.open()
     }
 
-    /// Listens.
+    /// Listens. Errors: [`NoRuntime`](crate::stack::NoRuntime) outside of a tokio runtime, and what the kernel says.
     pub fn listen(&self, local: SocketAddr) -> io::Result<KernelListener> {
+        crate::stack::current_runtime()?;
         let socket = self.socket(local, self.is_plain_tcp)?;
         socket.set_reuseaddr(true)?;
         let refused = |error: io::Error| {
@@ -342,6 +343,15 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::stack::NoRuntime;
+
+    #[test]
+    fn listening_outside_of_a_runtime_is_an_error() {
+        let listened = KernelEngine::plain_tcp().listen("127.0.0.1:0".parse().expect("an address"));
+        let error = listened.expect_err("no runtime");
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<NoRuntime>());
+        assert_eq!(inner, Some(&NoRuntime::Missing));
+    }
 
     #[tokio::test]
     async fn sockets_keep_alive_at_both_ends() {

@@ -41,7 +41,7 @@ pub use listener::StackListener;
 pub use paths::KnownPath;
 pub use pool::{Buffer, BufferPool};
 pub use runtime::NoRuntime;
-#[cfg(feature = "udp")]
+#[cfg(any(feature = "udp", feature = "kernel"))]
 pub(crate) use runtime::current as current_runtime;
 pub use stream::{OwnedReadHalf, OwnedWriteHalf, StackStream, Unanswered};
 pub use underlay::Underlay;

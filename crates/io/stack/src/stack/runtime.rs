@@ -8,16 +8,18 @@ use tokio::runtime::Handle;
 
 use super::timer::Timer;
 
-/// A stack is not made within a tokio runtime that has what it needs.
+/// A stack or a listener is not made within a tokio runtime that has what it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoRuntime {
     /// It is made outside of any.
-    #[error("a stack needs a tokio runtime; expected to be called within one")]
+    #[error("a stack and a listener need a tokio runtime; expected to be called within one")]
     Missing,
     /// The runtime has no IO, or no time. Tokio tells of it by a panic, which is caught: its message is printed as of any other, and
     /// a program that is built with `panic = "abort"` ends there.
-    #[error("a stack needs IO and time of the tokio runtime; expected one that is built with `enable_all`")]
+    #[error(
+        "a stack and a listener need IO and time of the tokio runtime; expected one that is built with `enable_all`"
+    )]
     Incomplete,
 }
 
