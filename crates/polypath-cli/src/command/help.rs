@@ -279,14 +279,14 @@ mod tests {
     use super::*;
 
     /// What these take is of another kind in each command: one value or two, a file or a folder, a host or what runs there.
-    const OWN_VALUES: &[&str] = &["delay", "listen", "only", "out", "peer"];
+    const OWN_VALUES: &[&str] = &["delay", "listen", "only", "out", "output", "peer"];
 
     /// Commands in the words of other programs: iperf3, ss and top.
     const IN_OTHERS_WORDS: &[&str] = &["polypath perf", "polypath ss", "polypath top"];
 
     /// An option that is spelt as another program spells it; those of engines and of live views are ours, those of downloads in ranges curl's.
     fn is_others(path: &str, arg: &Arg) -> bool {
-        arg.get_help_heading() == Some("Ranges")
+        matches!(arg.get_help_heading(), Some("Ranges" | "HTTP"))
             || IN_OTHERS_WORDS.contains(&path)
                 && !matches!(arg.get_help_heading(), Some("Engine" | "Live view"))
     }

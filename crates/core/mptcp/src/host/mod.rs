@@ -12,6 +12,7 @@ mod old_peers;
 mod open;
 mod options;
 mod path_memory;
+mod rivals;
 mod stateless;
 mod stream_host;
 mod syn;
@@ -47,9 +48,9 @@ use hosted::Resources;
 use join_cookie::JoinCookies;
 pub(crate) use join_cookie::LIFE as STATELESS_JOIN_LIFE;
 use old_peers::OldPeers;
-pub(crate) use open::Rivals;
 use path_memory::PathMemory;
 pub(crate) use path_memory::PathQuality;
+pub(crate) use rivals::Rivals;
 use token_table::TokenTable;
 
 /// A Multipath TCP host as a state machine: it has no socket, no clock, no task.

@@ -9,23 +9,15 @@ use polypath_wire::{Endpoint, FourTuple};
 use rand_core::Rng;
 
 use super::path_memory::{Advice, MOST_CANDIDATES};
+use super::rivals::Rivals;
 use super::{ConnectError, Host};
 use crate::identifiers::AddressId;
-use crate::path_manager::LocalEndpoint;
 
 /// Paths that the first handshake is tried over, beside the one asked for.
 const MAX_RIVALS: usize = MOST_CANDIDATES - 1;
 /// When no regular path has answered for so long, backups are asked too: a SYN is repeated after a second, and has as much again for its
 /// answer as most paths need.
 const BACKUPS_AFTER: Duration = Duration::from_millis(1500);
-
-/// Endpoints that the first handshake is tried over, beside the address that it was asked for from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rivals {
-    Regular,
-    /// Those that are for when no regular one works.
-    Backups,
-}
 
 impl Host {
     /// The client side of MP_JOIN.
@@ -121,14 +113,5 @@ impl Host {
         let ports = &self.resources.config.ephemeral_ports;
         let flow = self.core.ephemeral_flow(local.addr, remote, ports, |_, _| true);
         flow.ok_or(ConnectError::NoPort(remote))
-    }
-}
-
-impl Rivals {
-    /// A connection to `remote` that is to be opened from `asked` may as well be opened from this endpoint.
-    pub(crate) fn has(self, endpoint: &LocalEndpoint, asked: IpAddr, remote: IpAddr) -> bool {
-        let addr = endpoint.addr;
-        let is_kind = endpoint.backup == (self == Self::Backups);
-        endpoint.subflow && is_kind && addr != asked && addr.is_ipv4() == remote.is_ipv4()
     }
 }

@@ -68,13 +68,13 @@ pub(super) struct Arguments {
     /// Give up when nothing comes for so long; 0 is never
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     stall_timeout: f64,
-    /// Write what happens to standard output, as a line of JSON each
+    /// Print what happens as JSON, a line for each event
     #[arg(long)]
     json: bool,
     /// Show nothing but failures
     #[arg(short, long)]
     quiet: bool,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "HTTP")]
     http: HttpArguments,
     #[command(flatten)]
     engine: EngineArguments,
