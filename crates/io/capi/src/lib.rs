@@ -196,10 +196,7 @@ pub unsafe extern "C" fn polypath_free(engine: *mut polypath_engine) {
         let engine = unsafe { Box::from_raw(engine) };
         guard((), || {
             if let Carrier::Relay { relay, .. } = &engine.carrier {
-                // A child of fork has no part of it but memory, and no thread to end it with.
-                if let Some(relay) = open_engines::take(relay) {
-                    open_engines::end(relay);
-                }
+                open_engines::free(relay);
             }
             Ok(())
         });

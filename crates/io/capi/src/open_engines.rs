@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use polypath_relay::{CarriedConnection, Relay};
@@ -19,6 +19,19 @@ struct OpenEngines {
     /// It is a child of fork, and its parent had some.
     is_heir: bool,
     relays: Mutex<Vec<Arc<Relay>>>,
+    /// How many are being freed, which the end of the program waits for.
+    ending: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// An engine that is being freed.
+struct Ending(&'static OpenEngines);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        *self.0.ending() -= 1;
+        self.0.ended.notify_all();
+    }
 }
 
 /// Those of the process that has opened one last. In a child of fork they are its parent's, whose locks may be held for ever by
@@ -28,10 +41,23 @@ static CLEANING: Once = Once::new();
 
 /// How long calls under way may take to return when an engine ends.
 const RETURNING: Duration = Duration::from_secs(1);
+/// How long the end of a program waits for engines that other threads free: what was written has a minute.
+const FREEING: Duration = Duration::from_secs(75);
 
 impl OpenEngines {
     fn relays(&self) -> MutexGuard<'_, Vec<Arc<Relay>>> {
         self.relays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ending(&self) -> MutexGuard<'_, usize> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until no other thread frees an engine any more.
+    fn wait_for_ending(&self) {
+        // The thread may have been ended in the middle.
+        let waited = self.ended.wait_timeout_while(self.ending(), FREEING, |ending| *ending > 0);
+        drop(waited);
     }
 
     fn find(&self, is_it: impl Fn(&Relay) -> bool) -> Option<Arc<Relay>> {
@@ -57,7 +83,13 @@ fn own_or_new() -> &'static OpenEngines {
         if let Some(own) = own() {
             return own;
         }
-        let new = OpenEngines { process, is_heir: !before.is_null(), relays: Mutex::default() };
+        let new = OpenEngines {
+            process,
+            is_heir: !before.is_null(),
+            relays: Mutex::default(),
+            ending: Mutex::default(),
+            ended: Condvar::new(),
+        };
         let new = Box::into_raw(Box::new(new));
         if ENGINES.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: made just now, and nobody else knows it.
@@ -83,16 +115,30 @@ extern "C" fn end_all() {
         // Left so by a thread that ended in a call.
         Err(_) => return,
     };
-    if ended.is_empty() {
-        return;
+    if !ended.is_empty() {
+        // What this thread had of its own is gone by now, so another one does it.
+        let ending = std::thread::Builder::new().spawn(move || ended.into_iter().for_each(end));
+        let _ = ending.map(std::thread::JoinHandle::join);
     }
-    // What this thread had of its own is gone by now, so another one does it.
-    let ending = std::thread::Builder::new().spawn(move || ended.into_iter().for_each(end));
-    let _ = ending.map(std::thread::JoinHandle::join);
+    own.wait_for_ending();
+}
+
+/// Ends an engine of this process; of another one there is nothing here but memory, and no thread to end it with.
+pub(crate) fn free(relay: &Weak<Relay>) {
+    let Some(own) = own() else { return };
+    let is_it = |engine: &mut Arc<Relay>| std::ptr::eq(Arc::as_ptr(engine), relay.as_ptr());
+    let mut relays = own.relays();
+    let Some(relay) = relays.extract_if(.., is_it).next() else { return };
+    // Before the program's end could find neither.
+    *own.ending() += 1;
+    let ending = Ending(own);
+    drop(relays);
+    end(relay);
+    drop(ending);
 }
 
 /// Ends an engine that was taken out. Calls that wait in it return first, or one that returns later ends it.
-pub(crate) fn end(mut relay: Arc<Relay>) {
+fn end(mut relay: Arc<Relay>) {
     let began = Instant::now();
     while began.elapsed() < RETURNING {
         // Another connection may have begun meanwhile.
@@ -116,12 +162,6 @@ pub(crate) fn usable(relay: &Weak<Relay>, process: u32) -> io::Result<Arc<Relay>
     own()
         .and_then(|own| own.find(|engine| std::ptr::eq(engine, relay.as_ptr())))
         .ok_or_else(|| number(libc::EINVAL, "the engine has ended"))
-}
-
-/// Takes out an engine, for [`end`]; none in another process than its own.
-pub(crate) fn take(relay: &Weak<Relay>) -> Option<Arc<Relay>> {
-    let is_it = |engine: &mut Arc<Relay>| std::ptr::eq(Arc::as_ptr(engine), relay.as_ptr());
-    own()?.relays().extract_if(.., is_it).next()
 }
 
 /// The relay of this process whose listener this descriptor is. A child of fork has a copy of its parent's, which it may

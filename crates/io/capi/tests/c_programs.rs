@@ -19,6 +19,8 @@ const NOBODY: u32 = 65_534;
 
 /// Among a client's words: the server is to leave its engine to the program's end.
 const LEAVES: &str = "LEAVES";
+/// The same: another thread is to free it meanwhile.
+const FREES: &str = "FREES";
 
 fn can_run(what: &str) -> bool {
     has_compiler(what) && is_root_or_skip(what)
@@ -57,8 +59,8 @@ fn talk_in(
             command.env("ENGINE", engine);
         }
         command.env("POLYPATH_RUNTIME_DIR", folder.path());
-        if client_words.contains(&LEAVES) {
-            command.env("LEAVES", "1");
+        for word in [LEAVES, FREES].into_iter().filter(|word| client_words.contains(word)) {
+            command.env(word, "1");
         }
         if is_unprivileged && is_root {
             command.uid(NOBODY).gid(NOBODY).env("LD_LIBRARY_PATH", path.parent().expect("its folder"));
@@ -74,7 +76,7 @@ fn talk_in(
     let mut printed = BufReader::new(serving.stdout.take().expect("a pipe"));
     let mut port = String::new();
     printed.read_line(&mut port).expect("the server's port");
-    let words = client_words.iter().filter(|word| **word != LEAVES).map(|word| match *word {
+    let words = client_words.iter().filter(|word| ![LEAVES, FREES].contains(*word)).map(|word| match *word {
         "ADDR" => addr.as_str(),
         "PORT" => port.trim(),
         word => word,
@@ -205,6 +207,7 @@ fn over_udp(is_unprivileged: bool) {
         (&crowd, &["client", "ADDR", "PORT"]),
         (&waits, &["client", "ADDR", "PORT"]),
         (&waits, &["client", "ADDR", "PORT", LEAVES]),
+        (&waits, &["client", "ADDR", "PORT", FREES]),
     ] {
         let (client, _) = talk(program, words);
         assert_eq!(client, "done");
@@ -249,7 +252,11 @@ fn our_own_stack_on_the_uplinks_carries_over_both() {
     );
     let (client, _) = talk(&trouble, &["client", "ADDR", "PORT", "1", "10.77.0.99"]);
     assert_eq!(client, "done");
-    for words in [&["client", "ADDR", "PORT"][..], &["client", "ADDR", "PORT", LEAVES]] {
+    for words in [
+        &["client", "ADDR", "PORT"][..],
+        &["client", "ADDR", "PORT", LEAVES],
+        &["client", "ADDR", "PORT", FREES],
+    ] {
         let (client, _) = talk(&waits, words);
         assert_eq!(client, "done", "{words:?}");
     }

@@ -1,6 +1,6 @@
 /* Threads that wait at listeners when the engine ends: one in polypath_accept, one in poll. "serve ADDR" writes much to a
- * client, and frees the engine at once, or with LEAVES in the environment leaves that to the program's end. "client ADDR PORT"
- * reads all of it. ENGINE says which engine. */
+ * client, and frees the engine at once, or with LEAVES in the environment leaves that to the program's end, which with FREES comes
+ * while a thread frees it. "client ADDR PORT" reads all of it. ENGINE says which engine. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -18,6 +18,11 @@ static void *poll_for_another(void *listener) {
   struct pollfd at = {.fd = *(int *)listener, .events = POLLIN};
   EXPECT(poll(&at, 1, -1) == 1 && at.revents & POLLHUP);
   return accept_another(listener);
+}
+
+static void *free_it(void *engine) {
+  polypath_free(engine);
+  return NULL;
 }
 
 static void write_much(int fd) {
@@ -39,6 +44,12 @@ static void serve(polypath_engine *engine, const char *address) {
   EXPECT(pthread_create(&polling, NULL, poll_for_another, &other) == 0);
   write_much(fd);
   if (getenv("LEAVES")) exit(0);
+  pthread_t freeing;
+  if (getenv("FREES")) {
+    EXPECT(pthread_create(&freeing, NULL, free_it, engine) == 0);
+    accept_another(&listener);
+    exit(0);
+  }
   polypath_free(engine);
   EXPECT(pthread_join(accepting, NULL) == 0 && pthread_join(polling, NULL) == 0);
   EXPECT(polypath_close(fd) == 0 && polypath_close(listener) == 0 && polypath_close(other) == 0);
