@@ -163,9 +163,6 @@ impl Stream {
     /// A closed path has a connection again.
     pub fn handle_opened(&mut self, now: Instant, path: PathId) {
         self.schedule.handle_opened(now, path);
-        if self.is_whole && self.schedule.only().is_none() {
-            self.schedule.set_only(path, None);
-        }
     }
 
     /// The connection of a path is gone. What it was asked for, others are asked for.
@@ -251,7 +248,7 @@ impl Stream {
     #[must_use]
     pub fn poll_gone(&mut self, now: Instant) -> Option<PathId> {
         let gone = self.schedule.poll_gone(now)?;
-        self.asked.retain(|_, asked| asked.path != gone);
+        self.handle_closed(now, gone);
         Some(gone)
     }
 
@@ -267,8 +264,10 @@ impl Stream {
     #[must_use]
     pub fn poll_request(&mut self, now: Instant, path: PathId) -> Option<Wanted> {
         self.player.advance(now);
-        if self.is_whole && self.schedule.only() != Some(path) {
-            return None;
+        match self.schedule.only() {
+            None if self.is_whole => self.schedule.set_only(path, None),
+            Some(only) if only != path => return None,
+            _ => {}
         }
         while self.schedule.is_short() && self.choose() {}
         self.schedule.set_follows_bytes(self.follows_bytes());
@@ -298,6 +297,12 @@ impl Stream {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.is_ended && self.units.is_empty() && self.pieces.front().is_none()
+    }
+
+    /// The server gives whole units only, so one path is asked at a time.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// What all paths bring together, as far as it was measured.

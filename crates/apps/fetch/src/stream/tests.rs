@@ -147,3 +147,21 @@ fn another_length_than_before_is_an_error() {
     let error = stream.handle_head(at(1), first.id, Some(90_001)).expect_err("another file");
     assert_eq!(error.to_string(), "a segment of the stream has 90001 bytes now; it had 90000");
 }
+
+#[test]
+fn without_ranges_one_path_is_asked_at_a_time_and_another_when_that_one_is_lost() {
+    let (mut stream, [one, other]) = stream(Sizing::in_order(), 8, None);
+    let first = stream.poll_request(at(0), one).expect("a request");
+    assert!(stream.poll_request(at(0), other).is_some(), "nothing is known yet");
+    stream.handle_head(at(20), first.id, Some(100_000)).expect("the first one");
+    assert!(stream.handle_whole(first.id) && stream.is_whole());
+    assert_eq!(stream.handle_bytes(at(20), first.id, 100_000).map(|arrived| arrived.range), Some(0..100_000));
+    stream.handle_end(at(20), first.id);
+    // The answer to the other one is of no use.
+    assert_eq!(stream.poll_request(at(21), other), None);
+    let second = stream.poll_request(at(21), one).expect("the next unit");
+    assert_eq!((second.unit, second.range.first), (UnitNumber(1), 0));
+    stream.handle_closed(at(22), one);
+    let again = stream.poll_request(at(22), other).expect("the same one, over the other path");
+    assert_eq!((again.unit, again.range.first), (UnitNumber(1), 0));
+}

@@ -132,6 +132,8 @@ pub struct Summary {
     pub segments: Vec<u64>,
     /// Segments that could not be had.
     pub left_out: u64,
+    /// The server gives no ranges, so segments came over one path at a time.
+    pub is_whole: bool,
     /// Bytes of segments over each path.
     pub path_bytes: Vec<u64>,
     /// When a player that takes the stream as it comes began, from the first request for the manifest.

@@ -153,6 +153,7 @@ impl<'o> Session<'o> {
         let player = self.stream.player();
         self.summary.path_bytes = self.paths.iter().map(|path| path.bytes).collect();
         self.summary.startup = player.began().map(|at| at.since(Instant::ZERO).into());
+        self.summary.is_whole = self.stream.is_whole();
         self.summary.stalls = player.stalls();
         self.summary.stalled_for = player.stalled_for().into();
         self.summary.played = player.position().into();

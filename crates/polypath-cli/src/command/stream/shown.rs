@@ -46,7 +46,13 @@ impl Shown {
 
     fn write(&mut self, told: &Told) -> Result<(), Failure> {
         let name = |path: usize| self.ways.name(path);
-        self.events.tell(told, name)?;
+        // One that failed once more was told.
+        let is_old = |path: &usize| {
+            self.paths.get(*path).is_some_and(|(was_connected, was_lost)| !was_connected || *was_lost)
+        };
+        if !matches!(told, Told::Lost { path, .. } if self.paths.len() > *path && is_old(path)) {
+            self.events.tell(told, name)?;
+        }
         match told {
             Told::Begun(presentation) => {
                 self.figures.begin(presentation);
@@ -141,7 +147,11 @@ impl Shown {
         );
         console::tell(format_args!("{}: {}; {began}; {stalls}", harmless(name), and(&qualities)));
         let bytes = self.figures.bytes();
-        let alone = || self.ways.why_no_other(bytes.first().map_or("", |(name, _)| name));
+        let alone = || match (summary.is_whole, self.paths.len()) {
+            (true, 2..) => "the server gives no ranges".into(),
+            (false, 2..) => "the others brought nothing".into(),
+            _ => self.ways.why_no_other(bytes.first().map_or("", |(name, _)| name)),
+        };
         let one_path_only = (bytes.len() == 1).then(alone);
         if let Some(shares) = Shares::of_interfaces(&bytes, false, one_path_only) {
             console::tell(shares);

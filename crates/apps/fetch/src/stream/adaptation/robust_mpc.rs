@@ -17,6 +17,8 @@ const MOST_PLANS: usize = 4096;
 const WEIGHT_OF_CHANGES: f64 = 1.0;
 /// What a second of waiting costs: as much as the highest quality gains in it, so many times. Whoever waits goes away.
 const WEIGHT_OF_WAITING: f64 = 5.0;
+/// A segment whose size is not known may have so many times the mean: rates are variable.
+const DOUBT: f64 = 1.2;
 /// So much of what is buffered is not planned with: a segment that comes a little late is no stall.
 const RESERVE: Duration = Duration::from_secs(1);
 
@@ -85,7 +87,8 @@ impl Plan<'_> {
     ) -> f64 {
         let segment = self.view.segment.as_secs_f64();
         let worth = |quality: usize| self.view.rates[quality].as_mbps_f64();
-        let takes = self.view.bytes_ahead(ahead, quality) * 8.0 / self.throughput;
+        let doubt = if ahead < self.view.sizes.len() { 1.0 } else { DOUBT };
+        let takes = self.view.bytes_ahead(ahead, quality) * doubt * 8.0 / self.throughput;
         let waits = (takes - buffered).max(0.0);
         let buffered = ((buffered - takes).max(0.0) + segment).min(self.capacity);
         let change = last.map_or(0.0, |last| (worth(quality) - worth(last)).abs());
