@@ -6,6 +6,7 @@ mod options;
 mod output;
 mod part_file;
 pub(crate) mod path;
+pub(crate) mod redirection;
 #[cfg(test)]
 mod tests;
 mod transfer;

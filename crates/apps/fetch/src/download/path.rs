@@ -135,6 +135,31 @@ pub(crate) struct Asking {
     pub(crate) fields: Vec<(String, String)>,
 }
 
+/// Fields that are for one host only.
+const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// What requests have beside what they need. What is for one host only goes to no other, wherever a server or a manifest sends.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestFields {
+    /// Whose host is told everything.
+    home: Url,
+    fields: Vec<(String, String)>,
+}
+
+impl RequestFields {
+    pub(crate) fn new(home: Url, fields: Vec<(String, String)>) -> Self {
+        Self { home, fields }
+    }
+
+    /// What requests to the server of a URL have.
+    pub(crate) fn asking(&self, url: &Url) -> Asking {
+        let is_at_home = self.home.origin() == url.origin();
+        let is_for_it = |name: &str| is_at_home || !FOR_ONE_HOST.contains(&&*name.to_ascii_lowercase());
+        let fields = self.fields.iter().filter(|(name, _)| is_for_it(name)).cloned().collect();
+        Asking { url: url.clone(), fields }
+    }
+}
+
 impl Asking {
     /// A request for a range of the file, or all.
     pub(crate) fn request(
@@ -330,6 +355,21 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[test]
+    fn what_is_for_one_host_goes_to_no_other() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let fields = [("AUTHORIZATION", "a"), ("Cookie", "b"), ("Accept", "c")];
+        let fields = fields.map(|(name, value)| (name.into(), value.into())).to_vec();
+        let fields = RequestFields::new(url("https://example.org/film.mpd"), fields);
+        let names = |text: &str| fields.asking(&url(text)).fields.len();
+        assert_eq!(names("https://example.org/1.m4s"), 3);
+        for other in
+            ["http://example.org/1.m4s", "https://example.org:8443/1.m4s", "https://cdn.example.org/1.m4s"]
+        {
+            assert_eq!(names(other), 1, "{other}");
+        }
+    }
 
     impl Wire for tokio::io::DuplexStream {
         fn round_trip(&self) -> Option<Duration> {

@@ -14,7 +14,7 @@ use crate::stream::{Buffering, State};
 /// How a stream is fetched.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Fields of every request.
+    /// Fields of every request, such as `Authorization`; that one, and cookies, only for the host of the manifest's URL.
     pub fields: Vec<(String, String)>,
     /// How much is asked for at once.
     pub sizing: Sizing,

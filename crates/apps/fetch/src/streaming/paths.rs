@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::answer::AskedRange;
 use crate::download::Dial;
-use crate::download::path::{Asking, Command, Told, keep};
+use crate::download::path::{Command, RequestFields, Told, keep};
 use crate::schedule::{PathId, RequestId};
 use crate::stream::UnitNumber;
 
@@ -54,12 +54,12 @@ impl Path {
         (id, number): (PathId, usize),
         way: Arc<dyn Dial>,
         url: &Url,
-        fields: &[(String, String)],
+        fields: &RequestFields,
         events: mpsc::Sender<Told>,
     ) -> Self {
         let (commands, receiver) = mpsc::unbounded_channel();
         let name = way.name().to_string();
-        let asking = Asking { url: url.clone(), fields: fields.to_vec() };
+        let asking = fields.asking(url);
         let task = tokio::spawn(keep(number, way, asking, receiver, events));
         Self { id, name, commands, task, connection: None, asked: HashMap::new(), bytes: 0, cause: None }
     }

@@ -20,7 +20,7 @@ use super::source::Source;
 use super::units::{Place, Units};
 use crate::answer::{Answer, AskedRange, Extent, Unusable};
 use crate::download::Dial;
-use crate::download::path::{Event, Told as PathTold};
+use crate::download::path::{Event, RequestFields, Told as PathTold};
 use crate::http1::Head;
 use crate::manifest::{Presentation, Resource};
 use crate::schedule::{RequestId, Rest};
@@ -38,6 +38,7 @@ const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(400);
 /// A stream under way.
 pub(super) struct Session<'o> {
     options: &'o Options,
+    fields: RequestFields,
     ways: Vec<Arc<dyn Dial>>,
     source: Option<Source>,
     presentation: Arc<Presentation>,
@@ -82,6 +83,7 @@ impl<'o> Session<'o> {
         let adaptation = options.adaptation.build();
         let mut session = Self {
             options,
+            fields: source.fields.clone(),
             ways,
             source: Some(source),
             presentation,
@@ -173,7 +175,7 @@ impl<'o> Session<'o> {
         let id = self.stream.add_path(now);
         self.stream.handle_closed(now, id);
         let number = self.paths.len();
-        self.paths.push(Path::new((id, number), way, &self.server, &self.options.fields, events));
+        self.paths.push(Path::new((id, number), way, &self.server, &self.fields, events));
     }
 
     fn push_units(&mut self) -> Result<(), StreamError> {
@@ -234,6 +236,10 @@ impl<'o> Session<'o> {
                 let range =
                     AskedRange { first: offset + range.first, last: range.last.map(|last| offset + last) };
                 let url = resource.url().clone();
+                // While the player has enough, nothing is asked for, which is no silence.
+                if self.paths.iter().all(|path| path.asked.is_empty()) {
+                    self.last_progress = time::Instant::now();
+                }
                 self.paths[at].ask(id, Asked { unit, url, range, offset, next });
             }
         }
@@ -425,7 +431,7 @@ impl<'o> Session<'o> {
                     if let Some(init) = segment.init()
                         && !self.inits.contains_key(&**init)
                     {
-                        let (resource, fields) = (init.clone(), self.options.fields.clone());
+                        let (resource, fields) = (init.clone(), self.fields.clone());
                         let ways = self.ways.clone();
                         let fetch = async move { small::fetch_resource(&resource, &fields, &ways).await };
                         self.inits.insert((**init).clone(), Init::Coming(tokio::spawn(fetch)));
@@ -493,9 +499,9 @@ impl<'o> Session<'o> {
             Some(Init::There(bytes)) => bytes,
             Some(Init::Coming(task)) => match task.await {
                 Ok(file) => file?.bytes,
-                Err(_) => small::fetch_resource(resource, &self.options.fields, &self.ways).await?.bytes,
+                Err(_) => small::fetch_resource(resource, &self.fields, &self.ways).await?.bytes,
             },
-            None => small::fetch_resource(resource, &self.options.fields, &self.ways).await?.bytes,
+            None => small::fetch_resource(resource, &self.fields, &self.ways).await?.bytes,
         };
         self.inits.insert(resource.clone(), Init::There(bytes.clone()));
         Ok(bytes)

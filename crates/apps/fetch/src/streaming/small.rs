@@ -12,7 +12,8 @@ use url::Url;
 use super::error::StreamError;
 use crate::answer::{Answer, AskedRange, Extent};
 use crate::download::Dial;
-use crate::download::path::Asking;
+use crate::download::path::{Asking, RequestFields};
+use crate::download::redirection;
 use crate::http1;
 use crate::manifest::Resource;
 
@@ -44,16 +45,12 @@ enum Got {
 pub(super) async fn fetch(
     url: Url,
     range: Option<AskedRange>,
-    fields: &[(String, String)],
+    fields: &RequestFields,
     ways: &[Arc<dyn Dial>],
 ) -> Result<Small, StreamError> {
     let mut url = url;
-    let original = url.origin();
     for _ in 0..MOST_REDIRECTS {
-        let is_at_home = url.origin() == original;
-        let is_kept = |name: &str| is_at_home || !is_for_one_host(name);
-        let fields = fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect();
-        let asking = Arc::new(Asking { url: url.clone(), fields });
+        let asking = Arc::new(fields.asking(&url));
         match over_any(&asking, range, ways).await {
             Ok(Got::File(file)) => return Ok(file),
             Ok(Got::Elsewhere(next)) => url = next,
@@ -63,15 +60,10 @@ pub(super) async fn fetch(
     Err(StreamError::Fetch { url: Box::new(url), cause: format!("more than {MOST_REDIRECTS} redirections") })
 }
 
-/// Fields that are for one host only.
-fn is_for_one_host(name: &str) -> bool {
-    ["authorization", "cookie", "proxy-authorization"].iter().any(|ours| name.eq_ignore_ascii_case(ours))
-}
-
 /// A part of a manifest's resource.
 pub(super) async fn fetch_resource(
     resource: &Resource,
-    fields: &[(String, String)],
+    fields: &RequestFields,
     ways: &[Arc<dyn Dial>],
 ) -> Result<Small, StreamError> {
     let range = resource.range().map(|range| AskedRange { first: range.first(), last: Some(range.last()) });
@@ -134,8 +126,8 @@ async fn over(way: &dyn Dial, asking: &Asking, range: Option<AskedRange>) -> Res
         while let Some(event) = http.poll_event() {
             match event {
                 http1::Event::Head { head, .. } => {
-                    if let Some(location) = location(&head, &asking.url) {
-                        return location.map(Got::Elsewhere).map_err(failed);
+                    if matches!(head.status, 301 | 302 | 303 | 307 | 308) {
+                        return redirection::to(&head, &asking.url).map(Got::Elsewhere).map_err(failed);
                     }
                     let answer = Answer::read(&head, range).map_err(|error| failed(error.to_string()))?;
                     if range.is_some_and(|range| range.first > 0) && answer.extent == Extent::Whole {
@@ -166,24 +158,6 @@ async fn over(way: &dyn Dial, asking: &Asking, range: Option<AskedRange>) -> Res
             }
         }
     }
-}
-
-/// Where a server sends elsewhere to.
-fn location(head: &http1::Head, from: &Url) -> Option<Result<Url, String>> {
-    if !matches!(head.status, 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    let Some(location) = head.fields.only("location").map(lossy) else {
-        return Some(Err("the server sends elsewhere, and doesn't say where (no Location)".into()));
-    };
-    let to = from.join(&location).map_err(|error| format!("the server sends to {location:?}: {error}"));
-    Some(to.and_then(|to| {
-        let is_worse = from.scheme() == "https" && to.scheme() != "https";
-        match to.scheme() {
-            "http" | "https" if !is_worse => Ok(to),
-            _ => Err(format!("the server sends to {to}; expected https://")),
-        }
-    }))
 }
 
 fn lossy(value: &[u8]) -> String {

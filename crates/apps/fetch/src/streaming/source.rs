@@ -10,6 +10,7 @@ use super::error::StreamError;
 use super::options::Options;
 use super::small;
 use crate::download::Dial;
+use crate::download::path::RequestFields;
 use crate::manifest::{Manifest, Presentation};
 
 /// A manifest is not read again sooner.
@@ -21,7 +22,7 @@ const READING: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Source {
     url: Url,
-    fields: Vec<(String, String)>,
+    pub(super) fields: RequestFields,
     manifest: Manifest,
     presentation: Arc<Presentation>,
     read_at: Instant,
@@ -36,7 +37,7 @@ impl Source {
         ways: &[Arc<dyn Dial>],
     ) -> Result<Self, StreamError> {
         let began = Instant::now();
-        let fields = options.fields.clone();
+        let fields = RequestFields::new(url.clone(), options.fields.clone());
         let file = small::fetch(url, None, &fields, ways).await?;
         let wrong = |url: &Url| {
             let url = Box::new(url.clone());
@@ -79,7 +80,7 @@ impl Source {
 async fn read_rest(
     manifest: &mut Manifest,
     url: &Url,
-    fields: &[(String, String)],
+    fields: &RequestFields,
     ways: &[Arc<dyn Dial>],
 ) -> Result<(), StreamError> {
     let wrong = |cause| StreamError::Manifest { url: Box::new(url.clone()), cause };

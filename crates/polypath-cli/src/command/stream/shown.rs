@@ -50,7 +50,7 @@ impl Shown {
         let is_old = |path: &usize| {
             self.paths.get(*path).is_some_and(|(was_connected, was_lost)| !was_connected || *was_lost)
         };
-        if !matches!(told, Told::Lost { path, .. } if self.paths.len() > *path && is_old(path)) {
+        if !matches!(told, Told::Lost { path, .. } if is_old(path)) {
             self.events.tell(told, name)?;
         }
         match told {

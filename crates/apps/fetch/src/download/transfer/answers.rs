@@ -12,9 +12,9 @@ use crate::answer::{Answer, Digest, Extent, Unusable};
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
+use crate::download::redirection;
 use crate::download::verdicts::Verdict;
 use crate::http1::Head;
-use crate::net::without_user;
 use crate::schedule::{RequestId, Rest};
 
 /// So long has a better path to bring the one answer.
@@ -190,19 +190,7 @@ impl Transfer<'_> {
 
     fn redirection(&self, head: &Head) -> Result<Url, DownloadError> {
         let wrong = |problem: String| DownloadError::Redirect { url: self.shown_url(), problem };
-        let location = head
-            .fields
-            .text("location")
-            .ok_or_else(|| wrong("the server sends elsewhere, and doesn't say where".into()))?;
-        let url = self
-            .url
-            .join(location)
-            .map_err(|error| wrong(format!("the server sends to {location:?}: {error}")))?;
-        match (self.url.scheme(), url.scheme()) {
-            ("https", "http") => Err(wrong(format!("the server sends from https to {}", without_user(&url)))),
-            (_, "http" | "https") if url.has_host() => Ok(url),
-            _ => Err(wrong(format!("the server sends to {}; expected http or https", without_user(&url)))),
-        }
+        redirection::to(head, &self.url).map_err(wrong)
     }
 
     fn note_digests(&mut self, told: &[Digest]) -> Result<(), DownloadError> {

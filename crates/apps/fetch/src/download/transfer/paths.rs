@@ -10,14 +10,12 @@ use super::state::{Asked, Path, Transfer};
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
-use crate::download::path::{Asking, Command, Dial, Told, keep};
+use crate::download::path::{Command, Dial, RequestFields, Told, keep};
 use crate::download::verdicts::Verdicts;
 use crate::schedule::Request;
 
 /// A path whose answers can't be used so often in a row is left out.
 pub(super) const MOST_FAILURES: u32 = 5;
-/// Fields that are for one host only.
-const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 impl Transfer<'_> {
     pub(super) fn add_path(
@@ -28,11 +26,7 @@ impl Transfer<'_> {
         let now = self.now();
         let id = self.schedule.add_path(now);
         self.schedule.handle_closed(now, id);
-        let is_at_home = self.original.origin() == self.url.origin();
-        let fields = self.options.fields.iter();
-        let fields =
-            fields.filter(|(name, _)| is_at_home || !FOR_ONE_HOST.contains(&&*name.to_ascii_lowercase()));
-        let asking = Asking { url: self.url.clone(), fields: fields.cloned().collect() };
+        let asking = RequestFields::new(self.original.clone(), self.options.fields.clone()).asking(&self.url);
         // What can't be asked is not asked later either.
         asking.request(&*way, None, None)?;
         let (commands, receiver) = mpsc::unbounded_channel();
