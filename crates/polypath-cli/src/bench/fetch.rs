@@ -1,24 +1,18 @@
 //! Downloads of one file over several emulated access links: ours in ranges, beside aria2 and curl, from one nginx.
 
-use std::ffi::OsStr;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{fmt, fs, thread};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use std::{fmt, fs, io};
 
 use polypath_emulate::Emulation;
 use polypath_testbed::Testbed;
 
 use super::beside_kernel::scene::{AccessLink, emulated, neighbours_wait};
+use super::nginx::{HTTP_PORT, HTTPS_PORT, Nginx, make_file, must};
 
-/// Where nginx listens.
-const HTTP_PORT: u16 = 8080;
-const HTTPS_PORT: u16 = 8443;
 /// The name of the file at the server.
 const NAME: &str = "file";
-/// For nginx to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,15 +68,8 @@ pub(crate) struct Site {
     bytes: u64,
     _emulation: Emulation,
     testbed: Testbed,
-    server: Child,
+    _server: Nginx,
     folder: tempfile::TempDir,
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
 }
 
 impl Site {
@@ -114,8 +101,8 @@ impl Site {
         let folder = tempfile::tempdir()?;
         fs::create_dir(folder.path().join("site"))?;
         make_file(&folder.path().join("site").join(NAME), bytes)?;
-        let server = start_nginx(&testbed, folder.path())?;
-        Ok(Self { lines: lines.to_vec(), bytes, _emulation: emulation, testbed, server, folder })
+        let server = Nginx::start(&testbed, folder.path())?;
+        Ok(Self { lines: lines.to_vec(), bytes, _emulation: emulation, testbed, _server: server, folder })
     }
 
     /// Share of the sum of the links' rates that a download had.
@@ -176,75 +163,6 @@ impl Site {
     }
 }
 
-fn must(output: std::process::Output, what: &str) -> io::Result<()> {
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{what} ended with {}: {}", output.status, said.trim())))
-}
-
-/// The same bytes each time, without a pattern that anything could shorten.
-fn make_file(place: &Path, bytes: u64) -> io::Result<()> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut data = Vec::with_capacity(bytes as usize + 8);
-    while (data.len() as u64) < bytes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        data.extend_from_slice(&state.to_le_bytes());
-    }
-    data.truncate(bytes as usize);
-    fs::write(place, data)
-}
-
 fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(fs::read(one)? == fs::read(other)?)
-}
-
-fn start_nginx(testbed: &Testbed, folder: &Path) -> io::Result<Child> {
-    let place = |name: &str| -> PathBuf { folder.join(name) };
-    let openssl = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "1",
-        ])
-        .args(["-subj", "/CN=polypath", "-keyout"])
-        .arg(place("key"))
-        .arg("-out")
-        .arg(place("certificate"))
-        .output();
-    must(openssl.map_err(|error| io::Error::new(error.kind(), format!("openssl: {error}")))?, "openssl")?;
-    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|what| format!("{what}_temp_path {};", place(what).display()));
-    let root = folder.display();
-    let configuration = format!(
-        "daemon off; master_process off; pid {root}/pid; error_log {root}/errors; events {{}}
-         http {{ access_log off; sendfile on; {}
-         server {{ listen {HTTP_PORT}; listen {HTTPS_PORT} ssl; root {root}/site;
-         ssl_certificate {root}/certificate; ssl_certificate_key {root}/key; }} }}",
-        temporary.join(" ")
-    );
-    fs::write(place("nginx.conf"), configuration)?;
-    let mut nginx = Command::new("nginx");
-    nginx.args([OsStr::new("-q"), "-c".as_ref()]).arg(place("nginx.conf"));
-    nginx.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = testbed.server.run(|| nginx.spawn())?;
-    let child = child.map_err(|error| io::Error::new(error.kind(), format!("nginx: {error}")))?;
-    let started = Instant::now();
-    let is_there = || std::net::TcpStream::connect((Testbed::server_v4(0), HTTP_PORT)).is_ok();
-    while !testbed.server.run(is_there)? {
-        if started.elapsed() > PATIENCE {
-            return Err(io::Error::other("nginx does not begin to listen"));
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(child)
 }

@@ -13,6 +13,7 @@ pub(crate) mod fetch;
 pub(crate) mod handover;
 mod host;
 pub(crate) mod netns;
+mod nginx;
 mod outcome;
 pub(crate) mod peer;
 pub(crate) mod rate;
