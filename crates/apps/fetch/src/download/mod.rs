@@ -1,7 +1,9 @@
 //! Downloads over several paths: connections, answers, and where the bytes go. What is asked for when, and over which path, is
 //! [`crate::schedule`]'s.
 
+pub(crate) mod asking;
 mod error;
+pub(crate) mod link;
 mod options;
 mod output;
 mod part_file;
@@ -11,6 +13,7 @@ pub(crate) mod redirection;
 mod tests;
 mod transfer;
 mod verdicts;
+mod way;
 
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ use url::Url;
 pub use self::error::{DownloadError, Kept};
 pub use self::options::{Done, Options, Progress};
 pub use self::output::Target;
-pub use self::path::{Dial, Dialing, Losing, Wire};
+pub use self::way::{Dial, Dialing, Losing, Wire};
 
 use self::transfer::{Ended, Transfer};
 

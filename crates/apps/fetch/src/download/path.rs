@@ -2,22 +2,20 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
+use super::asking::Asking;
+use super::link::Link;
+use super::way::{Dial, Wire};
 use crate::http1::{self, Head};
-use crate::net::{Dialer, Stream};
 use crate::schedule::RequestId;
 
-/// What is read at once.
-const READ_BYTES: usize = 256 << 10;
 /// Between attempts to connect, at first and at most.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const MOST_PAUSE: Duration = Duration::from_secs(5);
@@ -25,62 +23,6 @@ const MOST_PAUSE: Duration = Duration::from_secs(5);
 const MOST_PAUSE_OF_RETURN: Duration = Duration::from_secs(1);
 /// An attempt to come back that has waited so long is joined by another: what was sent into a dead network is sent again too late.
 const ANOTHER_ATTEMPT: Duration = Duration::from_millis(1500);
-
-/// A connection to a server.
-pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
-    /// The round trip that the system measured.
-    fn round_trip(&self) -> Option<Duration>;
-}
-
-/// The future of [`Dial::lost`].
-pub type Losing<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
-
-/// The future of [`Dial::dial`].
-pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Wire>>> + Send + 'a>>;
-
-/// A way to servers, such as over one interface.
-pub trait Dial: Send + Sync {
-    /// What people call it, such as `wlan0`.
-    fn name(&self) -> &str;
-    /// Connects to the server of a URL. An error says over which way it failed.
-    fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a>;
-    /// Completes when connections over it can bring nothing any more, with the reason; pending for ever where nobody can know.
-    fn lost(&self) -> Losing<'_> {
-        Box::pin(std::future::pending())
-    }
-    /// The request for a URL on a connection to it.
-    ///
-    /// # Errors
-    /// The URL can't be asked for.
-    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest>;
-}
-
-impl Dial for Dialer {
-    fn name(&self) -> &str {
-        self.interface().unwrap_or("the default route")
-    }
-
-    fn dial<'a>(&'a self, url: &'a Url) -> Dialing<'a> {
-        Box::pin(async {
-            let stream = self.dial(url).await.map_err(io::Error::other)?;
-            Ok(Box::new(stream) as Box<dyn Wire>)
-        })
-    }
-
-    fn lost(&self) -> Losing<'_> {
-        Box::pin(async { self.interface_lost().await.to_string() })
-    }
-
-    fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
-        self.request(http1::Method::Get, url)
-    }
-}
-
-impl Wire for Stream {
-    fn round_trip(&self) -> Option<Duration> {
-        self.round_trip_time().ok().flatten()
-    }
-}
 
 /// What a path is told.
 #[derive(Debug)]
@@ -126,67 +68,6 @@ pub(crate) enum Event {
         cause: Option<String>,
         left_unasked: bool,
     },
-}
-
-/// What all requests of a download have.
-#[derive(Clone, Debug)]
-pub(crate) struct Asking {
-    pub(crate) url: Url,
-    pub(crate) fields: Vec<(String, String)>,
-}
-
-/// Fields that are for one host only.
-const FOR_ONE_HOST: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-
-/// What requests have beside what they need. What is for one host only goes to no other, wherever a server or a manifest sends.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestFields {
-    /// Whose host is told everything.
-    home: Url,
-    fields: Vec<(String, String)>,
-}
-
-impl RequestFields {
-    pub(crate) fn new(home: Url, fields: Vec<(String, String)>) -> Self {
-        Self { home, fields }
-    }
-
-    /// What requests to the server of a URL have.
-    pub(crate) fn asking(&self, url: &Url) -> Asking {
-        let is_at_home = self.home.origin() == url.origin();
-        let is_for_it = |name: &str| is_at_home || !FOR_ONE_HOST.contains(&&*name.to_ascii_lowercase());
-        let fields = self.fields.iter().filter(|(name, _)| is_for_it(name)).cloned().collect();
-        Asking { url: url.clone(), fields }
-    }
-}
-
-impl Asking {
-    /// A request for a range of the file, or all.
-    pub(crate) fn request(
-        &self,
-        way: &dyn Dial,
-        url: Option<&Url>,
-        range: Option<&str>,
-    ) -> Result<http1::Request, http1::InvalidRequest> {
-        let mut request = way.request(url.unwrap_or(&self.url))?;
-        let has = |name: &str| self.fields.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-        for (name, value) in [
-            ("User-Agent", concat!("polypath/", env!("CARGO_PKG_VERSION"))),
-            ("Accept", "*/*"),
-            ("Accept-Encoding", "identity"),
-        ] {
-            if !has(name) {
-                request = request.with_field(name, value)?;
-            }
-        }
-        for (name, value) in &self.fields {
-            request = request.with_field(name, value)?;
-        }
-        match range {
-            Some(range) => request.with_field("Range", range),
-            None => Ok(request),
-        }
-    }
 }
 
 /// Keeps a connection as long as somebody listens.
@@ -253,125 +134,80 @@ async fn dial_again(way: &dyn Dial, url: &Url) -> io::Result<Box<dyn Wire>> {
 /// Uses a connection until it ends; whether it brought a whole answer. `None` if nobody listens any more.
 async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     connection: u64,
-    mut wire: Box<dyn Wire>,
+    wire: Box<dyn Wire>,
     (way, asking): (&dyn Dial, &Asking),
     commands: &mut mpsc::UnboundedReceiver<Command>,
     tell: &impl Fn(Event) -> T,
 ) -> Option<bool> {
     tell(Event::Opened { round_trip: wire.round_trip() }).await.ok()?;
-    let mut http = http1::Connection::new();
-    // The schedule's name of each request on this connection.
-    let mut asked: Vec<(http1::RequestId, RequestId)> = Vec::new();
-    let mut buffer = BytesMut::new();
-    let (mut answers, mut complete) = (0, 0);
+    let mut link = Link::new(wire);
+    let (mut answers, mut complete, mut unanswered) = (0, 0, 0);
+    let mut is_truncated = false;
     let mut lost = way.lost();
-    let mut is_lost = false;
     let cause = loop {
-        buffer.reserve(READ_BYTES);
-        let read = tokio::select! {
-            cause = &mut lost => {
-                is_lost = true;
-                break Some(cause);
-            }
+        let happened = tokio::select! {
+            cause = &mut lost => break Some(cause),
             command = commands.recv() => match command? {
                 Command::Ask { connection: meant, id, url, range } if meant == connection => {
                     // Whoever asks has made sure that it can be asked.
                     if let Ok(request) = asking.request(way, url.as_ref(), range.as_deref()) {
-                        asked.push((http.request(request), id));
+                        link.ask(id, request).await;
                     }
-                    send(&mut *wire, &mut http).await.map(|()| None)
+                    continue;
                 }
                 Command::Renew { connection: meant, pause } if meant == connection => {
-                    drop(wire);
+                    drop(link);
                     sleep(pause).await;
                     return Some(true);
                 }
-                Command::Ask { .. } | Command::Renew { .. } => Ok(None),
+                Command::Ask { .. } | Command::Renew { .. } => continue,
             },
-            read = wire.read_buf(&mut buffer) => read.map(Some),
+            happened = link.next() => happened,
         };
-        let mut error = None;
-        match read {
-            Ok(None) => continue,
-            Ok(Some(0)) => http.handle_end(),
-            Ok(Some(_)) => {
-                error = http.handle_bytes(buffer.split().freeze()).err().map(|error| error.to_string())
+        let event = match happened {
+            Some(http1::Event::Head { id, head }) => {
+                answers += 1;
+                Event::Head { id, head, round_trip: link.round_trip() }
             }
-            Err(cause) => {
-                http.handle_lost();
-                error = Some(cause.to_string());
+            Some(http1::Event::Data { id, bytes }) => Event::Data { id, bytes },
+            Some(http1::Event::End { id }) => {
+                complete += 1;
+                Event::End { id }
             }
-        }
-        let name = |id: http1::RequestId| asked.iter().find(|(known, _)| *known == id).map(|(_, id)| *id);
-        let mut truncated = false;
-        while let Some(event) = http.poll_event() {
-            let event = match event {
-                http1::Event::Head { id, head } => {
-                    answers += 1;
-                    name(id).map(|id| Event::Head { id, head, round_trip: wire.round_trip() })
-                }
-                http1::Event::Data { id, bytes } => name(id).map(|id| Event::Data { id, bytes }),
-                http1::Event::End { id } => {
-                    complete += 1;
-                    name(id).map(|id| Event::End { id })
-                }
-                // Both are asked again when the connection is gone.
-                http1::Event::Truncated { .. } => {
-                    truncated = true;
-                    None
-                }
-                http1::Event::Unanswered { .. } => None,
-            };
-            if let Some(event) = event {
-                tell(event).await.ok()?;
+            // Both are asked again when the connection is gone.
+            Some(http1::Event::Truncated { .. }) => {
+                is_truncated = true;
+                continue;
             }
-        }
-        if !http.is_open() {
-            break error
-                .or_else(|| truncated.then(|| "the server closed the connection in the middle".into()));
-        }
-        // What is answered is forgotten.
-        let outstanding = http.outstanding();
-        if asked.len() > outstanding + 16 {
-            asked.drain(..asked.len() - outstanding);
-        }
+            Some(http1::Event::Unanswered { .. }) => {
+                unanswered += 1;
+                continue;
+            }
+            None => {
+                let in_the_middle =
+                    || is_truncated.then_some("the server closed the connection in the middle");
+                break link.cause().or_else(in_the_middle).map(str::to_owned);
+            }
+        };
+        tell(event).await.ok()?;
     };
-    let left_unasked = !is_lost && (1..=2).contains(&answers) && http.outstanding() > 0;
+    // Where the network is lost, that says nothing of the server.
+    let left_unasked = link.is_closed() && (1..=2).contains(&answers) && unanswered > 0;
     tell(Event::Lost { cause, left_unasked }).await.ok()?;
     // A server that ends each answer too early is not asked again at once.
     Some(complete > 0)
-}
-
-/// Sends what is to be sent.
-async fn send(wire: &mut dyn Wire, http: &mut http1::Connection) -> io::Result<()> {
-    while let Some(bytes) = http.poll_transmit() {
-        wire.write_all(&bytes).await?;
-    }
-    wire.flush().await
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
     use super::*;
+    use crate::download::way::Dialing;
 
-    #[test]
-    fn what_is_for_one_host_goes_to_no_other() {
-        let url = |text: &str| Url::parse(text).expect("a URL");
-        let fields = [("AUTHORIZATION", "a"), ("Cookie", "b"), ("Accept", "c")];
-        let fields = fields.map(|(name, value)| (name.into(), value.into())).to_vec();
-        let fields = RequestFields::new(url("https://example.org/film.mpd"), fields);
-        let names = |text: &str| fields.asking(&url(text)).fields.len();
-        assert_eq!(names("https://example.org/1.m4s"), 3);
-        for other in
-            ["http://example.org/1.m4s", "https://example.org:8443/1.m4s", "https://cdn.example.org/1.m4s"]
-        {
-            assert_eq!(names(other), 1, "{other}");
-        }
-    }
-
-    impl Wire for tokio::io::DuplexStream {
+    impl Wire for DuplexStream {
         fn round_trip(&self) -> Option<Duration> {
             None
         }
@@ -404,6 +240,58 @@ mod tests {
 
         fn request(&self, _: &Url) -> Result<http1::Request, http1::InvalidRequest> {
             unreachable!("nothing is asked for")
+        }
+    }
+
+    /// The other end of each connection goes to a server.
+    struct Connecting(mpsc::UnboundedSender<DuplexStream>);
+
+    impl Dial for Connecting {
+        fn name(&self) -> &str {
+            "wlan0"
+        }
+
+        fn dial<'a>(&'a self, _: &'a Url) -> Dialing<'a> {
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            self.0.send(theirs).expect("a server");
+            Box::pin(async { Ok(Box::new(ours) as Box<dyn Wire>) })
+        }
+
+        fn request(&self, url: &Url) -> Result<http1::Request, http1::InvalidRequest> {
+            http1::Request::new(http1::Method::Get, "example.org", url.path())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_closes_between_two_answers_is_told_from_one_that_breaks_off() {
+        let whole = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
+        let none = "HTTP/1.1 204 No Content\r\n\r\n";
+        // What comes before the end, and whether the server leaves what it was asked beside that.
+        for (sent, expected) in [(none, true), (whole, true), ("", false), (&none.repeat(2), false)] {
+            let (connected, mut servers) = mpsc::unbounded_channel();
+            let (commands, receiver) = mpsc::unbounded_channel();
+            let (events, mut told) = mpsc::channel(16);
+            let url = Url::parse("http://example.org/file").expect("a URL");
+            let asking = Asking { url, fields: Vec::new() };
+            let keeping = tokio::spawn(keep(0, Arc::new(Connecting(connected)), asking, receiver, events));
+            let mut server = servers.recv().await.expect("a connection");
+            for id in 0..2 {
+                let (id, url, range) = (RequestId::new(id), None, None);
+                commands.send(Command::Ask { connection: 1, id, url, range }).expect("a path");
+            }
+            let mut asked = Vec::new();
+            while asked.windows(4).filter(|end| end == b"\r\n\r\n").count() < 2 {
+                assert_ne!(server.read_buf(&mut asked).await.expect("a connection"), 0);
+            }
+            server.write_all(sent.as_bytes()).await.expect("a connection");
+            drop(server);
+            let left = loop {
+                if let Event::Lost { left_unasked, .. } = told.recv().await.expect("a path").event {
+                    break left_unasked;
+                }
+            };
+            assert_eq!(left, expected, "{sent:?}");
+            keeping.abort();
         }
     }
 

@@ -14,7 +14,8 @@ use tokio::time::{self, sleep_until};
 
 use super::error::DownloadError;
 use super::options::Progress;
-use super::path::{Dial, Event, Told};
+use super::path::{Event, Told};
+use super::way::Dial;
 
 pub(super) use self::state::{Ended, Transfer};
 

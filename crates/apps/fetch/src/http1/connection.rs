@@ -19,36 +19,59 @@ pub struct RequestId(u64);
 
 /// What happened. Events of a request come in this order: one `Head`, any number of `Data`, then `End` or `Truncated`; or `Unanswered` alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Event<Id = RequestId> {
     /// An answer begins.
     Head {
         /// The request.
-        id: RequestId,
+        id: Id,
         /// What it begins with.
         head: Head,
     },
     /// A part of an answer's body.
     Data {
         /// The request.
-        id: RequestId,
+        id: Id,
         /// A slice of what came in.
         bytes: Bytes,
     },
     /// An answer is complete.
     End {
         /// The request.
-        id: RequestId,
+        id: Id,
     },
     /// The connection ended before an answer: the request is to be asked again on another one.
     Unanswered {
         /// The request.
-        id: RequestId,
+        id: Id,
     },
     /// The connection ended in the middle of an answer. What came of it may be used, the rest is missing.
     Truncated {
         /// The request.
-        id: RequestId,
+        id: Id,
     },
+}
+
+impl<Id> Event<Id> {
+    /// The request.
+    pub fn id(&self) -> &Id {
+        let (Self::Head { id, .. }
+        | Self::Data { id, .. }
+        | Self::End { id }
+        | Self::Unanswered { id }
+        | Self::Truncated { id }) = self;
+        id
+    }
+
+    /// The same with another name of the request.
+    pub fn with_id<Other>(self, id: Other) -> Event<Other> {
+        match self {
+            Self::Head { head, .. } => Event::Head { id, head },
+            Self::Data { bytes, .. } => Event::Data { id, bytes },
+            Self::End { .. } => Event::End { id },
+            Self::Unanswered { .. } => Event::Unanswered { id },
+            Self::Truncated { .. } => Event::Truncated { id },
+        }
+    }
 }
 
 /// A connection to a server. Requests are sent without waiting for the answers to earlier ones; answers come in the same order.

@@ -21,7 +21,7 @@ impl PathId {
 pub struct RequestId(u64);
 
 impl RequestId {
-    pub(super) const fn new(number: u64) -> Self {
+    pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 }

@@ -10,7 +10,8 @@ use url::Url;
 
 use crate::answer::AskedRange;
 use crate::download::Dial;
-use crate::download::path::{Command, RequestFields, Told, keep};
+use crate::download::asking::RequestFields;
+use crate::download::path::{Command, Told, keep};
 use crate::schedule::{PathId, RequestId};
 use crate::stream::UnitNumber;
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use url::Url;
@@ -12,13 +11,12 @@ use url::Url;
 use super::error::StreamError;
 use crate::answer::{Answer, AskedRange, Extent};
 use crate::download::Dial;
-use crate::download::path::{Asking, RequestFields};
+use crate::download::asking::{Asking, RequestFields};
+use crate::download::link::Link;
 use crate::download::redirection;
 use crate::http1;
 use crate::manifest::Resource;
 
-/// What is read at once.
-const READ_BYTES: usize = 64 << 10;
 /// No manifest may have more, and nothing else that is small.
 const MOST_BYTES: usize = 8 << 20;
 /// After so long, the next path is tried beside the one that has not answered.
@@ -104,60 +102,43 @@ async fn over_any(
 }
 
 async fn over(way: &dyn Dial, asking: &Asking, range: Option<AskedRange>) -> Result<Got, String> {
-    let mut wire = way.dial(&asking.url).await.map_err(|error| error.to_string())?;
+    let wire = way.dial(&asking.url).await.map_err(|error| error.to_string())?;
     let name = way.name();
     let failed = |cause: String| format!("{name}: {cause}");
     let field = range.map(AskedRange::to_field);
     let request = asking.request(way, None, field.as_deref()).map_err(|error| failed(error.to_string()))?;
-    let mut http = http1::Connection::new();
-    http.request(request);
-    while let Some(bytes) = http.poll_transmit() {
-        wire.write_all(&bytes).await.map_err(|error| failed(error.to_string()))?;
-    }
-    wire.flush().await.map_err(|error| failed(error.to_string()))?;
-    let mut buffer = BytesMut::new();
+    let mut link = Link::new(wire);
+    link.ask((), request).await;
     let mut file: Option<(Option<String>, BytesMut)> = None;
-    loop {
-        buffer.reserve(READ_BYTES);
-        match wire.read_buf(&mut buffer).await.map_err(|error| failed(error.to_string()))? {
-            0 => http.handle_end(),
-            _ => http.handle_bytes(buffer.split().freeze()).map_err(|error| failed(error.to_string()))?,
-        }
-        while let Some(event) = http.poll_event() {
-            match event {
-                http1::Event::Head { head, .. } => {
-                    if matches!(head.status, 301 | 302 | 303 | 307 | 308) {
-                        return redirection::to(&head, &asking.url).map(Got::Elsewhere).map_err(failed);
-                    }
-                    let answer = Answer::read(&head, range).map_err(|error| failed(error.to_string()))?;
-                    if range.is_some_and(|range| range.first > 0) && answer.extent == Extent::Whole {
-                        return Err(failed(
-                            "the server has no ranges, and the index is a part of a file".into(),
-                        ));
-                    }
-                    let content_type = head.fields.only("content-type").map(lossy);
-                    file = Some((content_type, BytesMut::new()));
+    while let Some(event) = link.next().await {
+        match event {
+            http1::Event::Head { head, .. } => {
+                if matches!(head.status, 301 | 302 | 303 | 307 | 308) {
+                    return redirection::to(&head, &asking.url).map(Got::Elsewhere).map_err(failed);
                 }
-                http1::Event::Data { bytes, .. } => {
-                    let Some((_, there)) = &mut file else { continue };
-                    if there.len() + bytes.len() > MOST_BYTES {
-                        return Err(failed(format!(
-                            "more than {MOST_BYTES} bytes come; expected a manifest"
-                        )));
-                    }
-                    there.extend_from_slice(&bytes);
+                let answer = Answer::read(&head, range).map_err(|error| failed(error.to_string()))?;
+                if range.is_some_and(|range| range.first > 0) && answer.extent == Extent::Whole {
+                    return Err(failed("the server has no ranges, and the index is a part of a file".into()));
                 }
-                http1::Event::End { .. } => {
-                    let (content_type, bytes) = file.unwrap_or_default();
-                    let url = asking.url.clone();
-                    return Ok(Got::File(Small { url, content_type, bytes: bytes.freeze() }));
-                }
-                http1::Event::Truncated { .. } | http1::Event::Unanswered { .. } => {
-                    return Err(failed("the server closed the connection in the middle".into()));
-                }
+                let content_type = head.fields.only("content-type").map(lossy);
+                file = Some((content_type, BytesMut::new()));
             }
+            http1::Event::Data { bytes, .. } => {
+                let Some((_, there)) = &mut file else { continue };
+                if there.len() + bytes.len() > MOST_BYTES {
+                    return Err(failed(format!("more than {MOST_BYTES} bytes come; expected a manifest")));
+                }
+                there.extend_from_slice(&bytes);
+            }
+            http1::Event::End { .. } => {
+                let (content_type, bytes) = file.unwrap_or_default();
+                let url = asking.url.clone();
+                return Ok(Got::File(Small { url, content_type, bytes: bytes.freeze() }));
+            }
+            http1::Event::Truncated { .. } | http1::Event::Unanswered { .. } => break,
         }
     }
+    Err(failed(link.cause().unwrap_or("the server closed the connection in the middle").into()))
 }
 
 fn lossy(value: &[u8]) -> String {

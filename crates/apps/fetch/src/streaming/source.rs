@@ -10,7 +10,7 @@ use super::error::StreamError;
 use super::options::Options;
 use super::small;
 use crate::download::Dial;
-use crate::download::path::RequestFields;
+use crate::download::asking::RequestFields;
 use crate::manifest::{Manifest, Presentation};
 
 /// A manifest is not read again sooner.

@@ -7,11 +7,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::state::{Asked, Path, Transfer};
+use crate::download::asking::RequestFields;
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::output::{Output, unwritten};
-use crate::download::path::{Command, Dial, RequestFields, Told, keep};
+use crate::download::path::{Command, Told, keep};
 use crate::download::verdicts::Verdicts;
+use crate::download::way::Dial;
 use crate::schedule::Request;
 
 /// A path whose answers can't be used so often in a row is left out.
