@@ -1,4 +1,4 @@
-//! One HTTP download over several interfaces: HTTP/1.1 without sockets, what answers to range requests say, and connections over a
+//! One HTTP download over several interfaces: HTTP/1.1 without sockets and HTTP/2 over them, what answers to range requests say, and connections over a
 //! named interface; which bytes are asked for when and over which path, without sockets too; and what a player would have of it.
 //! Manifests of adaptive streams are read here too.
 
@@ -7,6 +7,8 @@ pub mod answer;
 pub mod download;
 pub mod exchange;
 pub mod http1;
+#[cfg(feature = "net")]
+mod http2;
 #[cfg(feature = "stream")]
 pub mod manifest;
 #[cfg(feature = "net")]

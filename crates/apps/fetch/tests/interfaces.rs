@@ -40,7 +40,7 @@ fn a_connection_leaves_by_its_interface_and_from_its_address() {
     }
     let testbed = Testbed::new(2).expect("namespaces");
     routes(&testbed);
-    let tls = Tls::new(&TlsOptions { ca_file: None, is_unverified: true }).unwrap();
+    let tls = Tls::new(&TlsOptions { is_unverified: true, ..TlsOptions::default() }).unwrap();
     for server in SERVER {
         let listener = testbed.server.run(|| TcpListener::bind((server, 0))).unwrap().unwrap();
         let addr = listener.local_addr().unwrap();

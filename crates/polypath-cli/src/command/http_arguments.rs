@@ -24,17 +24,25 @@ pub(super) struct HttpArguments {
     /// Verify no server: whoever is on the way can read and change everything
     #[arg(short = 'k', long)]
     insecure: bool,
+    /// Ask by HTTP/1.1, whatever else a server may speak
+    #[arg(long = "http1.1", overrides_with = "http2")]
+    http1: bool,
+    /// Ask by HTTP/2, if the URL is https:// and the server speaks it
+    #[arg(long, overrides_with = "http1")]
+    http2: bool,
 }
 
 impl HttpArguments {
     /// The options, and whether they are given.
-    pub(super) fn given(&self) -> [(&'static str, bool); 5] {
+    pub(super) fn given(&self) -> [(&'static str, bool); 7] {
         [
             ("--header", !self.fields.is_empty()),
             ("--user", self.user.is_some()),
             ("--proxy", self.proxy.is_some()),
             ("--cacert", self.cacert.is_some()),
             ("--insecure", self.insecure),
+            ("--http1.1", self.http1),
+            ("--http2", self.http2),
         ]
     }
 
@@ -44,7 +52,11 @@ impl HttpArguments {
 
     /// How servers are verified.
     pub(super) fn tls(&self) -> Result<Tls, Failure> {
-        let tls = TlsOptions { ca_file: self.cacert.clone(), is_unverified: self.insecure };
+        let tls = TlsOptions {
+            ca_file: self.cacert.clone(),
+            is_unverified: self.insecure,
+            offers_http2: self.http2,
+        };
         Tls::new(&tls).map_err(Failure::input)
     }
 

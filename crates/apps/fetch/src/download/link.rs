@@ -1,111 +1,87 @@
-//! A connection on which something is asked for, whichever protocol was agreed on it.
+//! A connection on which something is asked for, whichever version of HTTP was agreed on.
 
-use std::collections::VecDeque;
-use std::io;
+mod http1;
+mod shared;
+
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
+use self::http1::Http1;
+use self::shared::Shared;
 use super::way::Wire;
-use crate::http1::{self, Event, Request};
-
-/// What is read at once.
-const READ_BYTES: usize = 256 << 10;
+use crate::http1::{Event, Request};
+use crate::http2;
+use crate::net::Protocol;
 
 /// A connection, with requests that whoever asks calls by names of his own.
 pub(crate) struct Link<Id> {
-    wire: Box<dyn Wire>,
-    http: http1::Connection,
-    /// The names of the requests that are not answered in full, in order.
-    asked: VecDeque<(http1::RequestId, Id)>,
-    buffer: BytesMut,
-    /// Why it ended, if that is no usual end of one.
-    cause: Option<String>,
-    /// The server ended it, and no network.
-    is_closed: bool,
+    inner: Inner<Id>,
+}
+
+enum Inner<Id> {
+    Http1(Box<Http1<Id>>),
+    Http2 {
+        connection: Box<http2::Connection<Id, Shared>>,
+        wire: Shared,
+    },
+    /// It was lost at once.
+    Lost(String),
 }
 
 impl<Id: Copy> Link<Id> {
     /// Begins on a connection that is there.
-    pub(crate) fn new(wire: Box<dyn Wire>) -> Self {
-        Self {
-            wire,
-            http: http1::Connection::new(),
-            asked: VecDeque::new(),
-            buffer: BytesMut::new(),
-            cause: None,
-            is_closed: false,
-        }
+    pub(crate) async fn begin(wire: Box<dyn Wire>) -> Self {
+        let inner = match wire.protocol() {
+            Protocol::Http1 => Inner::Http1(Box::new(Http1::new(wire))),
+            Protocol::Http2 => {
+                let wire = Shared::new(wire);
+                match http2::Connection::begin(wire.clone()).await {
+                    Ok(connection) => Inner::Http2 { connection: Box::new(connection), wire },
+                    Err(cause) => Inner::Lost(cause),
+                }
+            }
+        };
+        Self { inner }
     }
 
     /// The round trip that the system measured.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.wire.round_trip()
+        match &self.inner {
+            Inner::Http1(http1) => http1.round_trip(),
+            Inner::Http2 { wire, .. } => wire.round_trip(),
+            Inner::Lost(_) => None,
+        }
     }
 
     /// Why it ended, if that is no usual end of one.
     pub(crate) fn cause(&self) -> Option<&str> {
-        self.cause.as_deref()
+        match &self.inner {
+            Inner::Http1(http1) => http1.cause(),
+            Inner::Http2 { connection, .. } => connection.cause(),
+            Inner::Lost(cause) => Some(cause),
+        }
     }
 
-    /// Whether it is the server that ended it, as far as one can see.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed
+    /// Whether a server that leaves requests unanswered ends it so, as one does that wants one request at a time. With HTTP/2, none does.
+    pub(crate) fn is_closed_by_server(&self) -> bool {
+        matches!(&self.inner, Inner::Http1(http1) if http1.is_closed())
     }
 
     /// Asks. If that fails, the next events say so.
     pub(crate) async fn ask(&mut self, id: Id, request: Request) {
-        self.asked.push_back((self.http.request(request), id));
-        if let Err(error) = self.send().await {
-            self.handle_lost(&error);
+        match &mut self.inner {
+            Inner::Http1(http1) => http1.ask(id, request).await,
+            Inner::Http2 { connection, .. } => connection.ask(id, &request),
+            // It is over for whoever waits.
+            Inner::Lost(_) => {}
         }
     }
 
     /// What happens next; none if it is over. Nothing is lost if nobody waits for the end of this.
     pub(crate) async fn next(&mut self) -> Option<Event<Id>> {
-        loop {
-            while let Some(event) = self.http.poll_event() {
-                let at = self.asked.iter().position(|(known, _)| known == event.id());
-                let Some(&(_, id)) = at.and_then(|at| self.asked.get(at)) else { continue };
-                if let (Some(at), false) = (at, matches!(event, Event::Head { .. } | Event::Data { .. })) {
-                    self.asked.remove(at);
-                }
-                return Some(event.with_id(id));
-            }
-            if !self.http.is_open() {
-                return None;
-            }
-            self.buffer.reserve(READ_BYTES);
-            match self.wire.read_buf(&mut self.buffer).await {
-                Ok(0) => {
-                    self.is_closed = true;
-                    self.http.handle_end();
-                }
-                Ok(_) => {
-                    let handled = self.http.handle_bytes(self.buffer.split().freeze());
-                    self.cause = handled.err().map(|error| error.to_string());
-                }
-                Err(error) => self.handle_lost(&error),
-            }
+        match &mut self.inner {
+            Inner::Http1(http1) => http1.next().await,
+            Inner::Http2 { connection, .. } => connection.next().await,
+            Inner::Lost(_) => None,
         }
-    }
-
-    fn handle_lost(&mut self, error: &io::Error) {
-        self.http.handle_lost();
-        // So ends a connection whose server reads no further, or whose TLS ends without a word.
-        self.is_closed = matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
-        );
-        self.cause.get_or_insert_with(|| error.to_string());
-    }
-
-    /// Sends what is to be sent.
-    async fn send(&mut self) -> io::Result<()> {
-        while let Some(bytes) = self.http.poll_transmit() {
-            self.wire.write_all(&bytes).await?;
-        }
-        self.wire.flush().await
     }
 }

@@ -140,7 +140,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
     tell: &impl Fn(Event) -> T,
 ) -> Option<bool> {
     tell(Event::Opened { round_trip: wire.round_trip() }).await.ok()?;
-    let mut link = Link::new(wire);
+    let mut link = Link::begin(wire).await;
     let (mut answers, mut complete, mut unanswered) = (0, 0, 0);
     let mut is_truncated = false;
     let mut lost = way.lost();
@@ -192,7 +192,7 @@ async fn serve<T: Future<Output = Result<(), mpsc::error::SendError<Told>>>>(
         tell(event).await.ok()?;
     };
     // Where the network is lost, that says nothing of the server.
-    let left_unasked = link.is_closed() && (1..=2).contains(&answers) && unanswered > 0;
+    let left_unasked = link.is_closed_by_server() && (1..=2).contains(&answers) && unanswered > 0;
     tell(Event::Lost { cause, left_unasked }).await.ok()?;
     // A server that ends each answer too early is not asked again at once.
     Some(complete > 0)

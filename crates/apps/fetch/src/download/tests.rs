@@ -1,5 +1,6 @@
 //! Downloads from servers of all kinds, over two ways that both lead through the loopback interface.
 
+mod http2;
 mod server;
 
 use std::fs;
@@ -40,11 +41,15 @@ impl Dial for Way {
     }
 }
 
+fn tls() -> Tls {
+    let options = TlsOptions { is_unverified: true, offers_http2: true, ..TlsOptions::default() };
+    Tls::new(&options).expect("TLS")
+}
+
 fn ways() -> mpsc::Receiver<Arc<dyn Dial>> {
     let (sender, receiver) = mpsc::channel(2);
     for name in ["wlan0", "wwan0"] {
-        let tls = Tls::new(&TlsOptions::default()).expect("TLS");
-        let way: Arc<dyn Dial> = Arc::new(Way(name, Dialer::new(None, tls)));
+        let way: Arc<dyn Dial> = Arc::new(Way(name, Dialer::new(None, tls())));
         sender.try_send(way).expect("room");
     }
     receiver
@@ -210,7 +215,7 @@ async fn one_answer_comes_over_the_first_way_that_brings_it() {
     for (behaviour, is_ever_there) in kinds.into_iter().flat_map(|kind| [(kind.clone(), true), (kind, false)])
     {
         let server = Arc::new(Server::start(file.clone(), behaviour).await);
-        let way = |name| Way(name, Dialer::new(None, Tls::new(&TlsOptions::default()).expect("TLS")));
+        let way = |name| Way(name, Dialer::new(None, tls()));
         let (sender, ways) = mpsc::channel::<Arc<dyn Dial>>(2);
         let late = LateWay(way("wlan0"), is_ever_there.then(|| server.clone()));
         sender.try_send(Arc::new(late)).expect("room");
@@ -285,7 +290,7 @@ async fn what_one_network_says_in_the_servers_place_does_not_count_where_another
     ];
     for (number, behaviour) in answers.into_iter().enumerate() {
         let captive = Server::start(file.clone(), behaviour).await;
-        let dialer = || Dialer::new(None, Tls::new(&TlsOptions::default()).expect("TLS"));
+        let dialer = || Dialer::new(None, tls());
         let (sender, ways) = mpsc::channel::<Arc<dyn Dial>>(2);
         // Of another version, it must not come first: nobody could tell which is right.
         let captive: Arc<dyn Dial> = Arc::new(Captive(dialer(), captive.url()));

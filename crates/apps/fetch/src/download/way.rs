@@ -9,12 +9,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use url::Url;
 
 use crate::http1;
-use crate::net::{Dialer, Stream};
+use crate::net::{Dialer, Protocol, Stream};
 
 /// A connection to a server.
 pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
     /// The round trip that the system measured.
     fn round_trip(&self) -> Option<Duration>;
+    /// The version of HTTP that was agreed on.
+    fn protocol(&self) -> Protocol {
+        Protocol::Http1
+    }
 }
 
 /// The future of [`Dial::lost`].
@@ -64,5 +68,9 @@ impl Dial for Dialer {
 impl Wire for Stream {
     fn round_trip(&self) -> Option<Duration> {
         self.round_trip_time().ok().flatten()
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.protocol()
     }
 }

@@ -5,11 +5,9 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use super::chunked::{ChunkedBody, Step};
 use super::framing::{Framing, framing};
 use super::head::{end_of_head, is_no_answer, parse_head};
-use super::limits::MAX_HEAD_BYTES;
+use super::limits::{MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS};
 use super::{Error, Head, Method, Request};
 
-/// Most answers with a status of 1xx before an answer.
-const MAX_INTERIM_ANSWERS: usize = 16;
 /// Bytes that are looked at together for the end of a head.
 const HEAD_STEP_BYTES: usize = 512;
 

@@ -2,7 +2,7 @@ use super::{Error, Head, Method};
 
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// By a number of bytes; none if there is no body.
     Length(u64),
     /// By a chunk of size 0.
@@ -12,7 +12,7 @@ pub(super) enum Framing {
 }
 
 /// How an answer's body ends: RFC 9112 §6.3, without what RFC 9112 §6.1 allows and two readers may understand differently.
-pub(super) fn framing(head: &Head, method: Method) -> Result<Framing, Error> {
+pub(crate) fn framing(head: &Head, method: Method) -> Result<Framing, Error> {
     let has_encoding = head.fields.has("transfer-encoding");
     let length = content_length(head)?;
     if has_encoding && length.is_some() {

@@ -17,6 +17,12 @@ pub struct Head {
 }
 
 impl Head {
+    /// One that came otherwise than as HTTP/1.
+    #[cfg(feature = "net")]
+    pub(crate) fn new(status: u16, fields: Fields) -> Self {
+        Self { status, fields, is_http10: false }
+    }
+
     /// Whether the server ends the connection after this answer.
     pub(super) fn is_last(&self) -> bool {
         self.is_http10

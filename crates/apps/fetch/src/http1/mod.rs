@@ -13,8 +13,12 @@ pub use connection::{Connection, Event, RequestId};
 pub use error::Error;
 pub use fields::Fields;
 pub use head::Head;
+#[cfg(feature = "net")]
+pub(crate) use limits::MAX_INTERIM_ANSWERS;
 pub use limits::{MAX_FIELDS, MAX_HEAD_BYTES};
 pub use request::{InvalidRequest, Method, Request};
 
+#[cfg(feature = "net")]
+pub(crate) use framing::{Framing, framing};
 #[cfg(feature = "net")]
 pub(crate) use head::{end_of_head, parse_head};

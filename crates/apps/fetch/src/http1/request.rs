@@ -12,7 +12,7 @@ pub enum Method {
 }
 
 impl Method {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
@@ -41,7 +41,8 @@ pub enum InvalidRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     method: Method,
-    text: String,
+    target: String,
+    fields: Vec<(String, String)>,
 }
 
 impl Request {
@@ -51,8 +52,7 @@ impl Request {
         if !is_target {
             return Err(InvalidRequest::Target(target.to_owned()));
         }
-        let text = format!("{} {target} HTTP/1.1\r\n", method.name());
-        Self { method, text }.with_field("Host", host)
+        Self { method, target: target.to_owned(), fields: Vec::new() }.with_field("Host", host)
     }
 
     /// Adds a field.
@@ -69,7 +69,7 @@ impl Request {
         {
             return Err(InvalidRequest::Body(name.to_owned()));
         }
-        let _ = write!(self.text, "{name}: {value}\r\n");
+        self.fields.push((name.to_owned(), value.to_owned()));
         Ok(self)
     }
 
@@ -79,9 +79,25 @@ impl Request {
         self.method
     }
 
-    pub(super) fn into_bytes(mut self) -> Bytes {
-        self.text.push_str("\r\n");
-        self.text.into()
+    /// Of what it asks: a path, or a URL for a proxy.
+    #[cfg(feature = "net")]
+    pub(crate) fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Its fields, with the host as the first.
+    #[cfg(feature = "net")]
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    pub(super) fn into_bytes(self) -> Bytes {
+        let mut text = format!("{} {} HTTP/1.1\r\n", self.method.name(), self.target);
+        for (name, value) in &self.fields {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+        text.push_str("\r\n");
+        text.into()
     }
 }
 

@@ -66,7 +66,7 @@ pub enum Failure {
     #[error("TLS: {}", tls_words(.0))]
     Tls(io::Error),
     /// The server speaks another protocol inside TLS.
-    #[error("TLS: the server wants another protocol than HTTP/1.1")]
+    #[error("TLS: the server wants another protocol than HTTP")]
     Protocol,
     /// The proxy wants to know who asks, or doesn't accept who does.
     #[error("the proxy wants a user and a password: {}", if *.were_sent { "those that were sent are wrong" } else { "none were given" })]

@@ -14,4 +14,4 @@ pub(crate) use dialer::without_user;
 pub use error::{DialError, Failure};
 pub use proxy::{InvalidProxy, Proxy};
 pub use stream::Stream;
-pub use tls::{Tls, TlsOptions, TlsSetupError};
+pub use tls::{Protocol, Tls, TlsOptions, TlsSetupError};

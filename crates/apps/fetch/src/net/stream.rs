@@ -9,6 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::Protocol;
+
 /// A connection, with TLS or without. Where TLS ends without a word (close_notify), reading fails with `UnexpectedEof`.
 #[derive(Debug)]
 pub struct Stream {
@@ -52,6 +54,15 @@ impl Stream {
     /// The server's address, or the proxy's.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.tcp().peer_addr()
+    }
+
+    /// The version of HTTP that was agreed on.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match &self.inner {
+            Inner::Plain(_) => Protocol::Http1,
+            Inner::Tls(stream) => Protocol::agreed(stream.get_ref().1).unwrap_or_default(),
+        }
     }
 
     /// Whether the connection has TLS.

@@ -8,7 +8,9 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -16,8 +18,31 @@ use tokio_rustls::client::TlsStream;
 use super::Failure;
 use super::endpoint::Endpoint;
 
-/// The only protocol inside TLS that we speak.
-const ALPN: &[u8] = b"http/1.1";
+/// A version of HTTP that both ends agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1, or an older one.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+impl Protocol {
+    /// What it is called inside TLS (RFC 7301).
+    const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+
+    /// The one that was agreed on inside TLS; a server that says nothing speaks HTTP/1.1.
+    pub(super) fn agreed(connection: &ClientConnection) -> Option<Self> {
+        let Some(alpn) = connection.alpn_protocol() else { return Some(Self::Http1) };
+        [Self::Http1, Self::Http2].into_iter().find(|protocol| protocol.alpn() == alpn)
+    }
+}
 
 /// How servers show who they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +51,8 @@ pub struct TlsOptions {
     pub ca_file: Option<PathBuf>,
     /// Whatever a server shows is taken: whoever is on the way can read and change everything.
     pub is_unverified: bool,
+    /// Servers may choose HTTP/2.
+    pub offers_http2: bool,
 }
 
 /// Certificates that can't be used.
@@ -84,7 +111,9 @@ impl Tls {
             None => builder.with_root_certificates(roots),
         };
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        let offered: &[Protocol] =
+            if options.offers_http2 { &[Protocol::Http2, Protocol::Http1] } else { &[Protocol::Http1] };
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.alpn().to_vec()).collect();
         Ok(Self { config: Arc::new(config), has_roots })
     }
 
@@ -103,11 +132,7 @@ impl Tls {
         };
         let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
         let stream = connected.map_err(Failure::Tls)?;
-        // A server without ALPN speaks HTTP/1.1.
-        match stream.get_ref().1.alpn_protocol() {
-            None | Some(ALPN) => Ok(stream),
-            Some(_) => Err(Failure::Protocol),
-        }
+        Protocol::agreed(stream.get_ref().1).map(|_| stream).ok_or(Failure::Protocol)
     }
 }
 
@@ -221,7 +246,7 @@ mod tests {
             if let Some(text) = text {
                 std::fs::write(&ca_file, text).unwrap();
             }
-            Tls::new(&TlsOptions { ca_file: Some(ca_file), is_unverified: false }).unwrap_err().to_string()
+            Tls::new(&TlsOptions { ca_file: Some(ca_file), ..TlsOptions::default() }).unwrap_err().to_string()
         };
         assert!(of("missing.pem", None).ends_with("missing.pem: No such file or directory"));
         assert!(

@@ -107,7 +107,7 @@ async fn over(way: &dyn Dial, asking: &Asking, range: Option<AskedRange>) -> Res
     let failed = |cause: String| format!("{name}: {cause}");
     let field = range.map(AskedRange::to_field);
     let request = asking.request(way, None, field.as_deref()).map_err(|error| failed(error.to_string()))?;
-    let mut link = Link::new(wire);
+    let mut link = Link::begin(wire).await;
     link.ask((), request).await;
     let mut file: Option<(Option<String>, BytesMut)> = None;
     while let Some(event) = link.next().await {

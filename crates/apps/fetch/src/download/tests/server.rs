@@ -1,14 +1,21 @@
 //! A server of one file that does what it is told, good or bad.
 
+mod http2;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use url::Url;
 
 /// What a server is like.
@@ -31,6 +38,8 @@ pub(super) struct Behaviour {
     pub(super) has_random_digests: bool,
     pub(super) status: Option<u16>,
     pub(super) location: Option<String>,
+    /// It has TLS, and speaks these inside.
+    pub(super) alpn: Option<&'static [&'static str]>,
 }
 
 impl Default for Behaviour {
@@ -49,6 +58,7 @@ impl Default for Behaviour {
             has_random_digests: false,
             status: None,
             location: None,
+            alpn: None,
         }
     }
 }
@@ -92,7 +102,8 @@ impl Server {
     }
 
     pub(super) fn url(&self) -> Url {
-        Url::parse(&format!("http://{}/file?x=1", self.at)).expect("a URL")
+        let scheme = if self.shared.behaviour.alpn.is_some() { "https" } else { "http" };
+        Url::parse(&format!("{scheme}://{}/file?x=1", self.at)).expect("a URL")
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
@@ -129,17 +140,44 @@ impl Server {
 }
 
 async fn listen(listener: TcpListener, shared: Arc<Shared>) {
+    let acceptor = shared.behaviour.alpn.map(acceptor);
     while let Ok((stream, _)) = listener.accept().await {
-        let serving = tokio::spawn(serve(stream, shared.clone()));
+        let serving = tokio::spawn(begin(stream, acceptor.clone(), shared.clone()));
         shared.serving.lock().expect("a lock").push(serving);
     }
 }
 
-async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+/// With a certificate for nobody.
+fn acceptor(alpn: &[&str]) -> TlsAcceptor {
+    let key = KeyPair::generate().expect("a key");
+    let certificate = CertificateParams::default().self_signed(&key).expect("a certificate");
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+    let config = builder.with_single_cert(vec![certificate.der().clone()], key.into());
+    let mut config = config.expect("a certificate");
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn begin(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
     let breaks_after = {
         let number = shared.connections.fetch_add(1, Ordering::Relaxed);
         shared.behaviour.breaks_after.get(number).copied()
     };
+    let Some(acceptor) = acceptor else { return serve(stream, shared, breaks_after).await };
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => http2::serve(stream, shared, breaks_after).await,
+        _ => serve(stream, shared, breaks_after).await,
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    shared: Arc<Shared>,
+    breaks_after: Option<usize>,
+) {
     let (mut input, mut answered) = (Vec::new(), 0);
     loop {
         while let Some(end) = input.windows(4).position(|part| part == b"\r\n\r\n") {
@@ -164,6 +202,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             }
             answered += 1;
             if breaks || shared.behaviour.closes_after.is_some_and(|most| answered >= most) {
+                let _ = stream.shutdown().await;
                 return;
             }
         }

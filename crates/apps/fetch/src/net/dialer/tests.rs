@@ -52,12 +52,12 @@ impl Identity {
         let text = BASE64_STANDARD.encode(&self.certificate);
         std::fs::write(&file, format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"))
             .unwrap();
-        Tls::new(&TlsOptions { ca_file: Some(file), is_unverified: false }).unwrap()
+        Tls::new(&TlsOptions { ca_file: Some(file), ..TlsOptions::default() }).unwrap()
     }
 }
 
 fn no_tls() -> Tls {
-    Tls::new(&TlsOptions { ca_file: None, is_unverified: true }).unwrap()
+    Tls::new(&TlsOptions { is_unverified: true, ..TlsOptions::default() }).unwrap()
 }
 
 async fn listener() -> (TcpListener, u16) {
