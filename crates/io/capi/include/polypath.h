@@ -76,7 +76,7 @@ const char *polypath_engine_reason(const polypath_engine *engine);
  * written is delivered first, as long as peers take some of it within each five seconds, and for a minute at most. What is
  * undelivered then is lost, and its peer sees a reset. Then its connections and listeners end, and the network is as it was.
  * Threads that wait at a listener return: polypath_accept fails with EINVAL, and poll says POLLHUP. What waits to be accepted
- * is reset. The descriptors themselves are still the caller's to close. An engine that is left when the program returns from main or
+ * is reset. With the kernel's engines they wait on: polypath_shutdown of the listener makes them return. The descriptors themselves are still the caller's to close. An engine that is left when the program returns from main or
  * calls exit is freed then. After _exit, abort or a signal that ends the program, the network is put back by a process that
  * engine tun has started for that. It is no child of the program, has none of its descriptors, and ends with the engine. It
  * can't start where there is no /bin/true, or where a program linked with libpolypath.a has its rights from its file (setuid,
@@ -90,15 +90,16 @@ void polypath_free(polypath_engine *engine);
  * It becomes writable when it is, and polypath_error tells how it went. A connection that is ready sets errno to 0. */
 int polypath_connect(polypath_engine *engine, const struct sockaddr *remote, socklen_t length, const char *options);
 
-/* Listens. Options: as for polypath_connect, without timeout_ms, which is EINVAL; accepted connections take on the congestion control
- * (kernel's engines). The descriptor becomes readable when there is a connection to accept. With engines tun and udp, a
+/* Listens. Options: "nonblocking", and with the kernel's engines "congestion=NAME", which accepted connections take on. Anything else
+ * is EINVAL: with engines tun and udp, accepted connections have the settings of polypath_open. The descriptor becomes readable when there is a connection to accept. With engines tun and udp, a
  * program short of descriptors gets a connection once there are two again, one for each side. When it becomes readable,
  * polypath_accept succeeds, whatever else takes descriptors meanwhile. With engine tun the address is an uplink's, or 0.0.0.0
  * or ::, which clients on this host reach at 127.0.0.1. Of the loopback interface alone it is EADDRNOTAVAIL. */
 int polypath_listen(polypath_engine *engine, const struct sockaddr *local, socklen_t length, const char *options);
 
 /* As accept(2), getsockname(2), getpeername(2), shutdown(2) and close(2). With engines tun and udp, closing a listener also ends
- * polypath_accept and poll in other threads, as polypath_free does. */
+ * polypath_accept and poll in other threads, as polypath_free does. With the kernel's engines it is close(2), which wakes nobody:
+ * polypath_shutdown(listener, SHUT_RDWR) before it does. What poll says of a descriptor that is closed already is POLLNVAL. */
 int polypath_accept(int listener, struct sockaddr *peer, socklen_t *length);
 int polypath_getsockname(int fd, struct sockaddr *local, socklen_t *length);
 int polypath_getpeername(int fd, struct sockaddr *peer, socklen_t *length);

@@ -274,6 +274,7 @@ pub unsafe extern "C" fn polypath_listen(
             Carrier::Relay { relay, process } => {
                 let relay = open_engines::usable(relay, *process)?;
                 let local = local.as_socket().ok_or_else(|| number(libc::EAFNOSUPPORT, "no IP address"))?;
+                let options = options.for_relay_listener()?;
                 let socket = loopback_socket(options.is_nonblocking)?;
                 socket.bind(&SockAddr::from(std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))?;
                 socket.listen(BACKLOG)?;
@@ -299,13 +300,25 @@ fn is_scarcity(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// What accepting fails with at a socket that doesn't listen, or whose engine has ended.
-fn no_longer_listening() -> io::Error {
-    number(libc::EINVAL, "the socket does not listen, or no longer: its engine was freed")
+fn is_invalid(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINVAL)
 }
 
-fn in_words_of_listening(error: io::Error) -> io::Error {
-    if error.raw_os_error() == Some(libc::EINVAL) { no_longer_listening() } else { error }
+/// What accepting fails with at a listener of this engine that doesn't listen any more.
+fn no_longer_listening(relay: &Weak<Relay>) -> io::Error {
+    let message = match open_engines::usable(relay, std::process::id()) {
+        Ok(_) => "the listener was closed or shut down",
+        Err(_) => "the listener no longer listens: its engine was freed",
+    };
+    number(libc::EINVAL, message)
+}
+
+/// The same at a socket that no open engine of our own stack listens at.
+fn not_a_listener() -> io::Error {
+    number(
+        libc::EINVAL,
+        "the socket does not listen, or no longer: it was closed or shut down, or its engine was freed",
+    )
 }
 
 /// # Safety
@@ -318,7 +331,7 @@ pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length:
         let Some(relay) = listening(listener)?.map(|relay| Arc::downgrade(&relay)) else {
             // SAFETY: the caller's promises are those that the system call asks for.
             let accepted = errno_failure(unsafe { libc::accept4(fd, peer, length, libc::SOCK_CLOEXEC) });
-            return accepted.map_err(in_words_of_listening);
+            return accepted.map_err(|error| if is_invalid(&error) { not_a_listener() } else { error });
         };
         loop {
             let nowhere = std::ptr::null_mut();
@@ -326,17 +339,18 @@ pub unsafe extern "C" fn polypath_accept(fd: c_int, peer: *mut sockaddr, length:
             // SAFETY: the system call writes no address where there is no place for one.
             let accepted = unsafe { libc::accept4(fd, nowhere, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
             let accepted = errno_failure(accepted);
-            let relay = relay.upgrade();
-            let accepted = match (accepted, &relay) {
+            let engine = relay.upgrade();
+            let accepted = match (accepted, &engine) {
                 // There is one for it, if a connection waits.
                 (Err(error), Some(relay)) if is_scarcity(&error) && relay.make_room(listener) => continue,
-                (result, _) => result.map_err(in_words_of_listening)?,
+                (Err(error), _) if is_invalid(&error) => return Err(no_longer_listening(&relay)),
+                (result, _) => result?,
             };
             // SAFETY: a descriptor that was made just now, and that nobody else knows.
             let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
-            let relay = relay.ok_or_else(no_longer_listening)?;
+            let engine = engine.ok_or_else(|| no_longer_listening(&relay))?;
             // Another program of this machine may have connected to the loopback address: that is none of ours.
-            if let Some(carried) = relay.accepted(accepted.as_fd()) {
+            if let Some(carried) = engine.accepted(accepted.as_fd()) {
                 // SAFETY: as the caller of this function promises.
                 unsafe { write_address(carried.remote(), peer, length) }?;
                 return Ok(accepted.into_raw_fd());

@@ -61,6 +61,17 @@ impl<'a> SocketOptions<'a> {
         }
     }
 
+    /// Refuses what a listener of our own stack can't do: its connections have the settings of the engine.
+    pub(crate) fn for_relay_listener(self) -> io::Result<Self> {
+        let given = self.congestion.map(|_| "congestion").or(self.scheduler.map(|_| "scheduler"));
+        match given {
+            None => Ok(self),
+            Some(name) => {
+                Err(unexpected(name, "it in polypath_open, whose settings accepted connections have"))
+            }
+        }
+    }
+
     /// Refuses what the kernel's sockets can't do.
     pub(crate) fn for_kernel(self) -> io::Result<Self> {
         match (self.scheduler, self.timeout) {
@@ -103,6 +114,11 @@ mod tests {
         assert!(options.for_kernel().is_err());
         let refused = SocketOptions::parse("timeout_ms=250").and_then(SocketOptions::for_listener);
         assert!(refused.expect_err("no time limit").to_string().contains("polypath_connect"));
+        for text in ["scheduler=redundant", "nonblocking,congestion=reno"] {
+            let refused = SocketOptions::parse(text).and_then(SocketOptions::for_relay_listener);
+            assert!(refused.expect_err("the engine's").to_string().contains("polypath_open"), "{text}");
+        }
+        assert!(SocketOptions::parse("nonblocking").and_then(SocketOptions::for_relay_listener).is_ok());
         for (text, word, expected) in [
             ("backup", "backup", "nonblocking"),
             ("timeout_ms=0", "timeout_ms=0", "1 or more"),

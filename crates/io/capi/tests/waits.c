@@ -10,7 +10,7 @@
 
 static void *accept_another(void *listener) {
   EXPECT(polypath_accept(*(int *)listener, NULL, NULL) == -1);
-  EXPECT(errno == EINVAL && strstr(polypath_strerror(), "freed"));
+  EXPECT(errno == EINVAL && strstr(polypath_strerror(), "was freed"));
   return NULL;
 }
 
@@ -18,6 +18,49 @@ static void *poll_for_another(void *listener) {
   struct pollfd at = {.fd = *(int *)listener, .events = POLLIN};
   EXPECT(poll(&at, 1, -1) == 1 && at.revents & POLLHUP);
   return accept_another(listener);
+}
+
+static void *accept_until_closed(void *listener) {
+  EXPECT(polypath_accept(*(int *)listener, NULL, NULL) == -1);
+  EXPECT(errno == EINVAL && strstr(polypath_strerror(), "was closed"));
+  return NULL;
+}
+
+static void *accept_until_shut_down(void *listener) {
+  EXPECT(polypath_accept(*(int *)listener, NULL, NULL) == -1);
+  EXPECT(errno == EINVAL && strstr(polypath_strerror(), "shut down"));
+  return NULL;
+}
+
+/* The engine lives on. What waits has a descriptor of its own, which stays open if it comes too late. */
+static void close_one_that_waits(polypath_engine *engine, const char *address) {
+  int listener = listen_at(engine, address, NULL), copy = dup(listener);
+  pthread_t accepting;
+  EXPECT(copy >= 0 && pthread_create(&accepting, NULL, accept_until_closed, &copy) == 0);
+  EXPECT(polypath_close(listener) == 0 && pthread_join(accepting, NULL) == 0);
+  EXPECT(polypath_accept(listener, NULL, NULL) == -1 && errno == EBADF && close(copy) == 0);
+}
+
+/* With the kernel's engine neither closing nor freeing does it. */
+static void shut_down_one_that_waits(const char *address) {
+  polypath_engine *kernel = polypath_open("engine=kernel");
+  EXPECT(kernel);
+  int listener = listen_at(kernel, address, NULL);
+  pthread_t accepting;
+  EXPECT(pthread_create(&accepting, NULL, accept_until_shut_down, &listener) == 0);
+  EXPECT(polypath_shutdown(listener, SHUT_RDWR) == 0 && pthread_join(accepting, NULL) == 0);
+  EXPECT(polypath_close(listener) == 0);
+  polypath_free(kernel);
+}
+
+/* They would not be those of the connections that it accepts. */
+static void refuse_settings_of_connections(polypath_engine *engine, const char *address) {
+  struct sockaddr_in here = address_of(address, NULL);
+  const char *given[] = {"scheduler=redundant", "congestion=reno"};
+  for (int i = 0; i < 2; i++) {
+    EXPECT(polypath_listen(engine, (struct sockaddr *)&here, sizeof here, given[i]) == -1 && errno == EINVAL);
+    EXPECT(strstr(polypath_strerror(), "polypath_open"));
+  }
 }
 
 static void *free_it(void *engine) {
@@ -36,6 +79,9 @@ static void write_much(int fd) {
 
 static void serve(polypath_engine *engine, const char *address) {
   int listener = listen_at(engine, address, NULL), other = listen_at(engine, address, NULL);
+  close_one_that_waits(engine, address);
+  shut_down_one_that_waits(address);
+  refuse_settings_of_connections(engine, address);
   tell_port(listener);
   int fd = polypath_accept(listener, NULL, NULL);
   EXPECT(fd >= 0);

@@ -44,10 +44,10 @@ struct Content {
 impl Record {
     /// Claims a slot; false if another living instance has it. What a dead one left is removed first.
     pub(super) fn claim(directory: &Path, slot: u8, netlink: &Netlink) -> io::Result<Option<Self>> {
-        polypath_control::create_directory(directory)?;
+        polypath_control::create_directory(directory).map_err(|error| refused(directory, error))?;
         // One starter at a time: what another one has not written to the end looks as if a crash had cut it short, and what a
         // dead one left is removed once.
-        let _lock = lock_directory(directory)?;
+        let _lock = lock_directory(directory).map_err(|error| refused(directory, error))?;
         // What another namespace's instance left stays on file until a start there.
         let path = place(directory, slot)?;
         clear_leftover(&path, netlink)?;
@@ -217,6 +217,24 @@ fn write(path: &Path, mut file: File, content: &impl Serialize) -> io::Result<()
 
 pub(super) fn at(path: &Path, error: io::Error) -> io::Error {
     polypath_system::in_context(path.display().to_string(), error)
+}
+
+/// The directory is not for this user.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: can't be used: {source}; expected a directory of this user's in POLYPATH_RUNTIME_DIR", directory.display())]
+struct Refused {
+    directory: PathBuf,
+    source: io::Error,
+}
+
+/// Of another kind than a refusal by the network, against which other rights help.
+pub(super) fn refused(directory: &Path, source: io::Error) -> io::Error {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            io::Error::other(Refused { directory: directory.to_path_buf(), source })
+        }
+        _ => source,
+    }
 }
 
 fn place(directory: &Path, slot: u8) -> io::Result<PathBuf> {

@@ -72,6 +72,16 @@ fn what_is_no_record_does_not_keep_a_start_from_its_slot() {
 }
 
 #[test]
+fn a_directory_that_is_refused_is_no_lack_of_rights_in_the_network() {
+    let denied = || io::Error::from_raw_os_error(libc::EACCES);
+    let error = record::refused(Path::new("/run/polypath"), denied());
+    assert_eq!(polypath_system::errno_of(&error), Some(libc::EACCES));
+    let said = crate::SetupError::from(error).to_string();
+    assert!(said.contains("/run/polypath: ") && said.contains("POLYPATH_RUNTIME_DIR"), "{said}");
+    assert!(matches!(crate::SetupError::from(denied()), crate::SetupError::Permission));
+}
+
+#[test]
 fn nobody_else_can_keep_a_start_waiting() {
     let folder = tempfile::tempdir().expect("a directory");
     let directory = folder.path().join("polypath");
