@@ -197,6 +197,12 @@ fn ignore_signals() {
     }
 }
 
+/// The processes that died and of which something is left in this user's records.
+pub fn left_by() -> io::Result<Vec<u32>> {
+    // Where there is no directory, there are no records.
+    polypath_system::runtime_directory().map_or_else(|_| Ok(Vec::new()), |own| record::left(&own))
+}
+
 /// Takes down what processes that died have left in the calling thread's network, where this user's records say so, and the
 /// sockets at which they were asked.
 pub fn clear() -> io::Result<()> {

@@ -35,7 +35,7 @@ use away::Away;
 pub use error::SetupError;
 use guardian::Guardian;
 pub(crate) use guardian::{LeftBehind, left_behind};
-pub use guardian::{clear, guard, guard_detached};
+pub use guardian::{clear, guard, guard_detached, left_by};
 use limits::Limits;
 use nat::Translation;
 pub(crate) use nft::probe as probe_nft;

@@ -548,7 +548,17 @@ pub(super) fn disable(arguments: &DisableArguments) -> Result<(), Failure> {
     }
     // A service that was killed may have left what nobody of it takes down any more.
     if places.is_of_this_system() && !places.user {
+        let before = polypath_netsetup::left_by().unwrap_or_default();
         clear_leftovers();
+        let after = polypath_netsetup::left_by().unwrap_or_default();
+        let cleared: Vec<String> =
+            before.iter().filter(|pid| !after.contains(pid)).map(u32::to_string).collect();
+        if !cleared.is_empty() {
+            print_line(&format!(
+                "took down what a process that was killed had set up (process {})",
+                cleared.join(", ")
+            ))?;
+        }
     }
     Ok(())
 }

@@ -221,6 +221,9 @@ pub(super) fn leftovers(left: io::Result<Vec<LeftBehind>>) -> Vec<Finding> {
     }
 }
 
+/// That of the units of the Debian package.
+const OF_UNITS: &str = "/run/polypath-services";
+
 fn leftover(left: &LeftBehind) -> Finding {
     let pids: Vec<String> = left.pids.iter().map(u32::to_string).collect();
     let text =
@@ -237,10 +240,18 @@ fn leftover(left: &LeftBehind) -> Finding {
             "the next start of any engine by user {} removes it, such as `polypath run true` in a session of theirs",
             number.display()
         ),
-        None => format!(
-            "the next start of a service with this directory removes it: `systemctl restart polypath@NAME`, or `grep -r {directory} \
-             /etc/systemd/system /usr/lib/systemd/system` tells which"
-        ),
+        None if left.directory == Path::new(OF_UNITS) => {
+            "the next start of one of these services removes it: `systemctl restart polypath@NAME`".into()
+        }
+        // The unit may have its own name there, as %N.
+        None => {
+            let name = left.directory.file_name().unwrap_or_default().to_string_lossy();
+            let service = name.strip_prefix("polypath-").unwrap_or(&name);
+            format!(
+                "the next start of the service with this directory removes it: `systemctl restart {service}`, or else `systemctl \
+                 show -p Id,RuntimeDirectory '*.service'` tells which has {name}"
+            )
+        }
     };
     Finding::limited("leftovers", format!("{text}, on file in {directory}"), advice)
 }

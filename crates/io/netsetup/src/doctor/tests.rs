@@ -130,6 +130,8 @@ fn what_a_killed_process_has_left_is_said_with_what_removes_it() {
     let of_service = left("/run/polypath-services", true);
     assert!(of_service.text.contains("4711, 4712), on file in /run/polypath-services"), "{of_service:?}");
     assert!(of_service.advice.is_some_and(|advice| advice.contains("systemctl restart polypath@NAME")));
+    let of_one = left("/run/polypath-nginx", true).advice.expect("what to do");
+    assert!(of_one.contains("`systemctl restart nginx`") && of_one.contains("RuntimeDirectory"), "{of_one}");
     let of_user = left("/run/user/1000/polypath", true);
     assert!(of_user.advice.is_some_and(|advice| advice.contains("by user 1000")));
     let finding = left("/run/polypath", false);
