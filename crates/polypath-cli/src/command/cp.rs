@@ -171,7 +171,7 @@ fn copy(arguments: &Arguments, policies: &Policies, report: &TransferReport) -> 
         }
         engine.drain(Duration::from_secs(1)).await;
         report.note_shares(&begun, &engine);
-        begun.tell(&engine, arguments.quiet || !copier.left_out.is_empty());
+        begun.tell(&engine, arguments.quiet);
         copier.left_out.end()
     })
 }

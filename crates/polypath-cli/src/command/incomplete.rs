@@ -21,15 +21,24 @@ impl Incomplete<'_> {
 
     fn lines(&self) -> Vec<String> {
         let (own, other) = if self.is_in_ranges { (".parts", ".part") } else { (".part", ".parts") };
+        let rest = |ending| if self.can_go_on(ending) { "; --resume (-C) would go on with it" } else { "" };
         let own = self
             .left(own)
             .filter(|_| !self.resume)
-            .map(|part| format!("{part}, and begins anew; --resume (-C) would go on with it"));
-        let other = self.left(other).map(|part| {
+            .map(|part| format!("{part}, and begins anew{}", rest(own)));
+        let other = self.left(other).filter(|_| self.can_go_on(other)).map(|part| {
             let way = if self.is_in_ranges { "-C without --ranges" } else { "--ranges -C" };
             format!("{part}, and is not used; {way} would go on with it")
         });
         own.into_iter().chain(other).collect()
+    }
+
+    /// What came in ranges is worth something only with the record of what it is. Of the rest, the server may tell.
+    fn can_go_on(&self, ending: &str) -> bool {
+        let mut record = self.place.as_os_str().to_owned();
+        record.push(ending);
+        record.push(".json");
+        ending != ".parts" || Path::new(&record).is_file()
     }
 
     /// What is there under a name with this ending, and how much of it.
@@ -71,6 +80,10 @@ mod tests {
         let parts = fs::File::create(folder.path().join("file.parts")).expect("room");
         parts.set_len(1 << 30).expect("a sparse file");
         std::os::unix::fs::FileExt::write_all_at(&parts, &[1; 4096], 1 << 20).expect("room");
+        let found = lines(true, false);
+        assert!(found.len() == 2 && found[0].ends_with(", and begins anew"), "nobody can: {found:?}");
+        assert!(lines(false, true).is_empty(), "nor with --ranges");
+        fs::write(folder.path().join("file.parts.json"), "{}").expect("room");
         let found = lines(true, false);
         assert!(found.len() == 2 && found[0].ends_with(anew) && !found[0].contains("GB"), "{found:?}");
         assert!(found[0].starts_with("file.parts has ") && found[1] == other, "{found:?}");

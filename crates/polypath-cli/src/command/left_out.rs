@@ -43,10 +43,6 @@ impl LeftOut {
         !self.hidden.borrow().is_empty()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.there.get() == 0 && self.here.get() == 0
-    }
-
     /// One line for all that are hidden.
     pub(super) fn tell_hidden(&self) {
         let hidden = self.hidden.borrow();

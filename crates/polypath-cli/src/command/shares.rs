@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::harmless;
 use super::interfaces::{self, Asked};
 use super::watch::{Seen, Telling, Watch};
-use super::words::amount;
+use super::words::{amount, and};
 
 /// A transfer that has begun.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ struct Share {
 struct Circumstances {
     is_plain_tcp: bool,
     is_kernel: bool,
-    uplinks: usize,
+    /// Interfaces that lead out.
+    uplinks: Vec<String>,
     /// Interfaces that were named, have an address, and lead nowhere else.
     without_way: Vec<String>,
     /// Interfaces that were named and are not there.
@@ -106,7 +107,7 @@ impl Begun {
             Engine::Kernel(engine) => (true, engine.is_plain_tcp()),
             _ => (false, false),
         };
-        let uplinks = now.uplinks.len();
+        let uplinks = now.uplinks.clone();
         let named = self.asked.only.iter().chain(&self.asked.backups);
         let leads_nowhere =
             |name: &&String| !now.uplinks.contains(*name) && now.all.iter().any(|link| link.name == **name);
@@ -244,7 +245,7 @@ impl Circumstances {
             format!("there is no interface {name}")
         } else if let Some(name) = self.without_way.first() {
             format!("{name} has no default route (`polypath doctor` tells what to do)")
-        } else if self.uplinks < 2 {
+        } else if self.uplinks.len() < 2 {
             "there is no second uplink (`polypath doctor` tells of each interface)".into()
         } else if let Some(backup) = backup.filter(|_| regular.len() < 2 && !self.is_kernel) {
             format!("{backup} is a backup and was not needed")
@@ -252,7 +253,21 @@ impl Circumstances {
             "the kernel opened no second one (`polypath doctor` tells why)".into()
         } else {
             let place = self.place.as_ref().map_or(String::new(), |place| format!(" --peer {place}"));
-            format!("no second one was ready in time (`polypath doctor{place}` tells of each)")
+            let is_asked = |name: &&String| self.asked.only.is_empty() || regular.contains(&name.as_str());
+            let unused: Vec<&str> = self
+                .uplinks
+                .iter()
+                .filter(is_asked)
+                .map(String::as_str)
+                .filter(|name| *name != used)
+                .collect();
+            match unused[..] {
+                [] => format!("no second one was ready in time (`polypath doctor{place}` tells of each)"),
+                _ => {
+                    let unused = and(&unused);
+                    format!("no answer came over {unused} in time (`polypath doctor{place}` tells why)")
+                }
+            }
         })
     }
 }
@@ -315,7 +330,7 @@ mod tests {
         Circumstances {
             is_plain_tcp: false,
             is_kernel: false,
-            uplinks: 2,
+            uplinks: vec!["wifi".into(), "lte".into()],
             without_way: Vec::new(),
             absent: Vec::new(),
             peer: "server",
@@ -384,12 +399,16 @@ mod tests {
         for (tally, circumstances, cause) in [
             (
                 one.clone(),
-                Circumstances { uplinks: 1, ..two() },
+                Circumstances { uplinks: vec!["wifi".into()], ..two() },
                 "there is no second uplink (`polypath doctor` tells of each interface)",
             ),
             (
                 one.clone(),
-                Circumstances { uplinks: 1, without_way: vec!["lte".into()], ..asked(&["wifi", "lte"], &[]) },
+                Circumstances {
+                    uplinks: vec!["wifi".into()],
+                    without_way: vec!["lte".into()],
+                    ..asked(&["wifi", "lte"], &[])
+                },
                 "lte has no default route (`polypath doctor` tells what to do)",
             ),
             (
@@ -411,7 +430,15 @@ mod tests {
             (
                 one.clone(),
                 two(),
-                "no second one was ready in time (`polypath doctor --peer example.org:80` tells of each)",
+                "no answer came over lte in time (`polypath doctor --peer example.org:80` tells why)",
+            ),
+            (
+                one.clone(),
+                Circumstances {
+                    uplinks: vec!["wifi".into(), "lte".into(), "cable".into()],
+                    ..asked(&["wifi", "cable"], &[])
+                },
+                "no answer came over cable in time (`polypath doctor --peer example.org:80` tells why)",
             ),
             (one.clone(), asked(&["wifi"], &[]), "only wifi was asked for"),
             (one.clone(), asked(&[], &["lte"]), "lte is a backup and was not needed"),
@@ -444,7 +471,7 @@ mod tests {
         assert_eq!(line(&both, copied), "wifi 40 MB, lte 40 MB", "half of it are copies");
         let serving = || Circumstances { seen: None, has_say: false, ..two() };
         let one = tally(&[(1, 40_000_000)]);
-        let published = Circumstances { has_say: false, uplinks: 1, ..two() };
+        let published = Circumstances { has_say: false, uplinks: vec!["wifi".into()], ..two() };
         assert_eq!(line(&one, published), "wifi 40 MB", "of a program that listens");
         assert_eq!(line(&one, serving()), "wifi 40 MB");
         let mut fallen = one;

@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
+use hyper::header::ACCEPT_RANGES;
 use hyper::{Method, StatusCode};
 use tokio::time::{Instant, sleep_until};
 use url::Url;
@@ -100,6 +101,8 @@ struct Begun {
     /// Bytes before the body that were there.
     present: u64,
     origin: Origin,
+    /// The server sends no parts of it, so that nobody can go on.
+    lacks_ranges: bool,
 }
 
 /// Whether there is anything to receive.
@@ -276,7 +279,9 @@ impl Download<'_> {
             None => files.give_back().and_then(|_| Sink::create(&files.part)),
         };
         let sink = sink.map_err(|error| files.unopened(error))?;
-        Ok(Begun { sink, fetched, file, present: 0, origin: Origin::Part })
+        let ranges = fetched.response.headers().get(ACCEPT_RANGES);
+        let lacks_ranges = ranges.is_some_and(|ranges| ranges == "none");
+        Ok(Begun { sink, fetched, file, present: 0, origin: Origin::Part, lacks_ranges })
     }
 
     /// The rest of a file; the whole of it if it is another one now.
@@ -307,10 +312,15 @@ impl Download<'_> {
                     origin = Origin::Adopted(present);
                     files.adopt(&mut sink, &now)?;
                 }
-                Ok(Begun { sink, fetched, file: now, present, origin })
+                Ok(Begun { sink, fetched, file: now, present, origin, lacks_ranges: false })
             }
             StatusCode::RANGE_NOT_SATISFIABLE => self.begin(files, to_empty.then_some(sink)).await,
-            _ => self.begin_with(files, to_empty.then_some(sink), fetched),
+            _ => {
+                let begun = self.begin_with(files, to_empty.then_some(sink), fetched)?;
+                // It was asked for the rest of this file.
+                let lacks_ranges = begun.lacks_ranges || begun.file.agrees_with(&file);
+                Ok(Begun { lacks_ranges, ..begun })
+            }
         }
     }
 
@@ -321,12 +331,12 @@ impl Download<'_> {
         mut stop: Pin<&mut impl Future<Output = ()>>,
         progress: &mut impl FnMut(Progress),
     ) -> Result<Received, DownloadError> {
-        let Begun { mut sink, fetched, file, present, origin } = begun;
+        let Begun { mut sink, fetched, file, present, origin, lacks_ranges } = begun;
         let is_known = file.strong_validator().is_some();
         if is_known || origin != Origin::Part {
             sink.keep_record(&files.part, file.clone(), origin.adopted_bytes());
         }
-        let is_resumable = is_known || file.digest.is_some();
+        let is_resumable = (is_known || file.digest.is_some()) && !lacks_ranges;
         let result = transfer(fetched, sink, file.length, files, is_resumable, stop.as_mut(), progress).await;
         let (sink, received) = match result {
             Ok(result) => result,

@@ -308,6 +308,20 @@ fn a_file_that_became_a_part_is_given_back() {
     }
 }
 
+#[test]
+fn nobody_is_told_to_go_on_where_the_server_has_no_ranges() {
+    let half =
+        |fields: &str| whole(&format!("Content-Length: 1000\r\nETag: \"one\"\r\n{fields}"), &content(500));
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = get(folder.path(), &[&liar(vec![half("Accept-Ranges: none\r\n")])]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("--resume"), "it says so: {output:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    leave_part(folder.path(), 400);
+    let output = get(folder.path(), &["-C", &liar(vec![half("")])]);
+    only_line("all of it", &output, "broke off after 500 of 1000 bytes");
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("--resume"), "it shows so: {output:?}");
+}
+
 /// A piece of the rest is kept, and the next time the rest of the rest comes.
 #[test]
 fn a_rest_that_comes_in_pieces_is_gone_on_with() {
