@@ -170,6 +170,16 @@ fn what_does_not_go_is_one_line() {
         assert_eq!(output.status.code(), Some(code), "{name}: {said}");
         assert!(said.lines().count() == 1 && said.contains(problem), "{name}: {said}");
     }
+    // For people, too: nothing is said to play that does not.
+    for (name, offers) in [("page.html", 0), ("q1.m3u8", 1)] {
+        let _ = fs::remove_dir_all(site.out());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polypath"));
+        command.args(["stream", "--no-config", "--linger", "0", "-o"]).arg(site.out());
+        command.arg(format!("http://{}:8077/{name}", Testbed::server_v4(0))).stdin(Stdio::null());
+        let output = site.lab.output(&mut command);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(told.matches(" plays at http://").count(), offers, "{name}: {told}");
+    }
     let output = site.lab.output(&mut site.stream(8077, "film.m3u8", &["--adaptation", "best"]));
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("expected one of robust-mpc, bola, measured-speed"), "{}", said(&output));

@@ -34,7 +34,7 @@ use super::ports::cannot_listen;
 use super::range_ways::{Offer, Ways};
 use super::ranges::look_at_interfaces;
 use super::watch::Telling;
-use super::{Failure, harmless, print_line};
+use super::{Failure, harmless};
 use crate::web::{self, FileServer};
 
 /// How often the page's figures are written.
@@ -143,13 +143,12 @@ impl Arguments {
         let events = Events::new(self.json);
         let (page, playlist) = (serving.page(), serving.playlist());
         events.write("offered", &serde_json::json!({ "page": page, "playlist": playlist }))?;
-        if !is_silent {
-            print_line(&format!("{} plays at {page}; other players: {playlist}", harmless(&name)))?;
-        }
+        let plays = format!("{} plays at {page}; other players: {playlist}", harmless(&name));
+        let plays = Some(plays).filter(|_| !is_silent);
         let mut player = self.player.as_ref().map(|program| start(program, &playlist)).transpose()?;
         let (ways, coming) = Ways::to(&url, offer).await;
         let telling = if is_silent { Telling::Silent } else { Telling::Line };
-        let shown = RefCell::new(Shown::new(&name, folder, ways, events, telling));
+        let shown = RefCell::new(Shown::new(&name, folder, ways, events, telling).offering(plays));
         let (failed, mut is_stopped) = (Notify::new(), false);
         let outcome = interruption.hold(async |signal| {
             let stop = async {

@@ -9,7 +9,7 @@ use super::super::range_ways::Ways;
 use super::super::shares::Shares;
 use super::super::watch::Telling;
 use super::super::words::and;
-use super::super::{Failure, harmless};
+use super::super::{Failure, harmless, print_line};
 use super::events::Events;
 use super::folder::Folder;
 use super::state::Figures;
@@ -21,6 +21,8 @@ pub(super) struct Shown {
     events: Events,
     figures: Figures,
     telling: Telling,
+    /// Where it can be played, until it is known that it can.
+    offer: Option<String>,
     /// By path: it was connected, and it was told that it is lost.
     paths: Vec<(bool, bool)>,
     /// What could not be written. The stream ends with it.
@@ -30,7 +32,12 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn new(title: &str, folder: Folder, ways: Ways, events: Events, telling: Telling) -> Self {
         let figures = Figures::new(title.into());
-        Self { folder, ways, events, figures, telling, paths: Vec::new(), failure: None }
+        Self { folder, ways, events, figures, telling, offer: None, paths: Vec::new(), failure: None }
+    }
+
+    /// With a line that tells where it can be played.
+    pub(super) fn offering(self, offer: Option<String>) -> Self {
+        Self { offer, ..self }
     }
 
     /// Something happened. `failed` is told when it can't be written.
@@ -57,6 +64,9 @@ impl Shown {
             Told::Begun(presentation) => {
                 self.figures.begin(presentation);
                 self.folder.begin(presentation)?;
+                if let Some(offer) = self.offer.take() {
+                    print_line(&offer)?;
+                }
             }
             Told::Connected { path } => self.note_connected(*path, true, None),
             Told::Lost { path, cause } => self.note_connected(*path, false, Some(cause)),
