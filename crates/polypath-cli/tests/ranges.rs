@@ -207,8 +207,8 @@ fn https_is_verified() {
     let root = folder.display();
     let configuration = format!(
         "daemon off; pid {root}/pid; error_log {root}/errors; events {{}}
-         http {{ access_log off; {}
-         server {{ listen 8443 ssl; ssl_certificate {root}/certificate; ssl_certificate_key {root}/key; root {root}/site; }} }}",
+         http {{ log_format version '$args $server_protocol'; access_log {root}/versions version; {}
+         server {{ listen 8443 ssl http2; ssl_certificate {root}/certificate; ssl_certificate_key {root}/key; root {root}/site; }} }}",
         places.join(" ")
     );
     fs::write(folder.join("nginx.conf"), configuration).expect("a file");
@@ -219,10 +219,20 @@ fn https_is_verified() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).contains("TLS: the server's certificate is "), "{}", said(&refused));
     let certificate = folder.join("certificate");
-    let words = ["--cacert", certificate.to_str().expect("a name")];
-    let output = site.lab.output(&mut get(&words, &site.out(), &url));
-    assert!(output.status.success(), "{}", said(&output));
-    site.assert_whole();
-    let carried = site.lab.carried();
-    assert!(carried.iter().all(|bytes| *bytes > SIZE as u64 / 4), "{carried:?}");
+    let certificate = certificate.to_str().expect("a name");
+    for (option, version) in [("--http1.1", "HTTP/1.1"), ("--http2", "HTTP/2.0")] {
+        let before = site.lab.carried();
+        let words = ["--cacert", certificate, option];
+        let output = site.lab.output(&mut get(&words, &site.out(), &format!("{url}?{option}")));
+        assert!(output.status.success(), "{}", said(&output));
+        site.assert_whole();
+        let carried = site.lab.carried().into_iter().zip(before).map(|(now, before)| now - before);
+        let carried: Vec<u64> = carried.collect();
+        assert!(carried.iter().all(|bytes| *bytes > SIZE as u64 / 4), "{option}: {carried:?}");
+        let asked = fs::read_to_string(folder.join("versions")).expect("a file");
+        // Who was asked last may write it down later.
+        let mut versions = asked.lines().filter_map(|asked| asked.strip_prefix(option)).peekable();
+        assert!(versions.peek().is_some() && versions.all(|asked| asked.trim() == version), "{asked}");
+        fs::remove_file(site.out()).expect("the file");
+    }
 }
