@@ -12,7 +12,7 @@ use super::message;
 use super::stream::{Failure, Part, Stream, words};
 use crate::http1::{Event, MAX_HEAD_BYTES, Method, Request};
 
-/// What a server may send that nobody has taken: of all answers together, and of one if it is alone. It is what 1 Gbit/s carries in 130 ms, and
+/// What a server may send that nobody has taken (RFC 9113 §5.2): of all answers together, and of one if it is alone. It is what 1 Gbit/s carries in 130 ms, and
 /// more than the kernel's own window is by default, so a path is limited by TCP and not by this.
 const WINDOW_BYTES: u32 = 16 << 20;
 /// Requests that are under way at once. The others wait here, as more would only share the rate.
@@ -110,7 +110,7 @@ impl<Id: Copy, W: AsyncRead + AsyncWrite + Unpin> Connection<Id, W> {
                 continue;
             }
             let ended = std::task::ready!(Pin::new(&mut self.connection).poll(cx));
-            // There may be answers that came before its end.
+            // There may be answers that came before its end (RFC 9113 §6.8).
             (self.is_closed, self.takes_requests) = (true, false);
             if let Err(error) = ended
                 && error.reason() != Some(Reason::NO_ERROR)

@@ -33,7 +33,7 @@ pub(super) fn request(request: &http1::Request) -> Result<http::Request<()>, Inv
     Ok(asked)
 }
 
-/// What an answer to a request begins with. It is refused for what is refused of HTTP/1.1.
+/// What an answer to a request begins with. It is refused for what is refused of HTTP/1.1 (RFC 9113 §8.1.1).
 pub(super) fn head(
     status: StatusCode,
     fields: &HeaderMap,

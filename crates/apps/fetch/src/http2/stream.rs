@@ -37,7 +37,7 @@ pub(super) enum Failure {
     Refused(Option<String>),
     /// The whole connection is lost.
     Lost(String),
-    /// The server broke this answer off, or it lies.
+    /// The server broke this answer off, or it lies (RFC 9113 §5.4.2).
     Broken(String),
 }
 
