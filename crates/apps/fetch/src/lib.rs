@@ -15,6 +15,8 @@ pub mod manifest;
 pub mod net;
 pub mod playback;
 pub mod schedule;
+#[cfg(any(feature = "net", feature = "stream"))]
+mod shown;
 pub mod stream;
 #[cfg(all(feature = "net", feature = "stream"))]
 pub mod streaming;

@@ -3,7 +3,7 @@
 use url::Url;
 
 use crate::http1::Head;
-use crate::net::without_user;
+use crate::shown::without_user;
 
 /// The URL that the answer to a request for `from` sends to; what is wrong with it, if nobody goes there.
 pub(crate) fn to(head: &Head, from: &Url) -> Result<Url, String> {

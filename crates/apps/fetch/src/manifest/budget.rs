@@ -1,11 +1,9 @@
 use url::Url;
 
 use super::error::Error;
-use super::limits::MAX_URL_BYTES;
+use super::limits::{MAX_SEGMENTS_IN_ALL, MAX_URL_BYTES};
 use super::resource::Resource;
 
-/// Segments of all qualities.
-const MAX_SEGMENTS_IN_ALL: usize = 1_000_000;
 /// Bytes of the URLs of all segments.
 const MAX_URL_BYTES_IN_ALL: usize = 64 << 20;
 
@@ -40,6 +38,11 @@ pub(super) fn join(base: &Url, reference: &str, line: usize) -> Result<Url, Erro
     })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Error::unsupported(line, format!("a URL of scheme {:?}", url.scheme())));
+    }
+    // As a redirection from https to http: who reads along could send something else, or see what is played.
+    if (base.scheme(), url.scheme()) == ("https", "http") {
+        let what = "an http:// URL in a manifest that came over https";
+        return Err(Error::unsupported(line, what));
     }
     if url.as_str().len() > MAX_URL_BYTES { Err(Error::LongUrl(line)) } else { Ok(url) }
 }

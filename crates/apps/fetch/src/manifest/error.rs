@@ -1,6 +1,7 @@
 use url::Url;
 
 use super::limits::{MAX_MANIFEST_BYTES, MAX_QUALITIES, MAX_SEGMENTS, MAX_URL_BYTES};
+use crate::shown::without_user;
 
 /// Why a manifest can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,13 +68,13 @@ pub enum Error {
     #[error("a segment in another container can't follow in the same playlist")]
     OtherContainer,
     /// Something has to be fetched first.
-    #[error("{0} has to be fetched first")]
+    #[error("{} has to be fetched first", without_user(.0))]
     Waiting(Box<Url>),
     /// What was fetched wasn't asked for.
-    #[error("{0} isn't part of this manifest")]
+    #[error("{} isn't part of this manifest", without_user(.0))]
     Unasked(Box<Url>),
     /// Wrong in a playlist of the manifest, and not in the manifest itself.
-    #[error("{url}: {source}")]
+    #[error("{}: {source}", without_user(.url))]
     In {
         /// Which one.
         url: Box<Url>,

@@ -133,10 +133,11 @@ pub enum Container {
 /// One encoding of a track: a Representation, or a variant stream with its media playlist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quality {
-    pub(super) id: String,
+    /// Shared, as every unit of a stream says of which quality it is.
+    pub(super) id: Arc<str>,
     pub(super) bit_rate: BitRate,
     pub(super) resolution: Option<Resolution>,
-    pub(super) codecs: Option<String>,
+    pub(super) codecs: Option<Arc<str>>,
     pub(super) container: Container,
     pub(super) segments: Arc<[Segment]>,
 }
@@ -176,6 +177,11 @@ impl Quality {
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// What exists at the time, from a number on.
+    pub(crate) fn segments_from(&self, number: u64) -> &[Segment] {
+        &self.segments[self.segments.partition_point(|segment| segment.number < number)..]
     }
 
     /// What it is, without what there is of it.

@@ -2,6 +2,8 @@ use std::fmt;
 
 use url::Url;
 
+use crate::shown::without_user;
+
 /// Bytes of a file: at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ByteRange {
@@ -75,7 +77,7 @@ impl Resource {
 
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.url)?;
+        write!(f, "{}", without_user(&self.url))?;
         self.range.map_or(Ok(()), |range| write!(f, " (bytes {}-{})", range.first, range.last))
     }
 }

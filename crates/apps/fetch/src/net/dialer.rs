@@ -11,6 +11,7 @@ use super::proxy::User;
 use super::race::{in_turn, race};
 use super::{DialError, Failure, Proxy, Stream, Tls};
 use crate::http1::{InvalidRequest, Method, Request};
+use crate::shown::without_user;
 
 /// How long opening a connection may take, unless it is said otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -136,14 +137,6 @@ fn is_tls(url: &Url) -> Option<bool> {
         "https" => Some(true),
         _ => None,
     }
-}
-
-/// For messages and records: a password is nobody's business.
-pub(crate) fn without_user(url: &Url) -> Url {
-    let mut url = url.clone();
-    // Fails where there can't be any.
-    let _ = url.set_username("").and_then(|()| url.set_password(None));
-    url
 }
 
 async fn connect_from(interface: Option<Interface>, remote: SocketAddr) -> io::Result<TcpStream> {

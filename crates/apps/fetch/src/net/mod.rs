@@ -10,7 +10,6 @@ mod stream;
 mod tls;
 
 pub use dialer::Dialer;
-pub(crate) use dialer::without_user;
 pub use error::{DialError, Failure};
 pub use proxy::{InvalidProxy, Proxy};
 pub use stream::Stream;

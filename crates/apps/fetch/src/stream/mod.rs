@@ -341,7 +341,7 @@ impl Stream {
         let Some(start) = self.pieces.next_start().filter(|_| self.has_room()) else { return false };
         let Some(unit) = self.units.pop_front() else { return false };
         let quality = self.quality_of(&unit);
-        let known = unit.sizes.as_ref().and_then(|sizes| sizes.get(quality).copied());
+        let known = unit.sizes.get(quality).copied().flatten();
         let likely = unit.rates[quality].as_bps() as f64 / 8.0 * unit.duration.as_secs_f64();
         let guess = ((likely * CERTAIN_SHARE) as u64).max(LEAST_GUESS_BYTES);
         let place = start..start + known.unwrap_or(guess);
@@ -366,7 +366,10 @@ impl Stream {
         // Those of the same kind that follow.
         let alike = self.units.iter().filter(|next| next.rates.len() == unit.rates.len());
         let coming = std::iter::once(unit).chain(alike).take(LOOKED_AHEAD);
-        let sizes: Vec<&[u64]> = coming.map_while(|unit| unit.sizes.as_deref()).collect();
+        let known = |unit: &Unit| unit.sizes.iter().copied().collect::<Option<Vec<u64>>>();
+        let sizes: Vec<Vec<u64>> =
+            coming.map_while(|unit| known(unit).filter(|sizes| !sizes.is_empty())).collect();
+        let sizes: Vec<&[u64]> = sizes.iter().map(Vec::as_slice).collect();
         let view = View {
             rates: &unit.rates,
             sizes: &sizes,

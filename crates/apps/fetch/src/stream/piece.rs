@@ -16,8 +16,8 @@ pub struct Unit {
     pub duration: Duration,
     /// What its qualities need on average, lowest first. There is at least one.
     pub rates: Box<[BitRate]>,
-    /// Bytes of each quality, if they are known before it is asked for.
-    pub sizes: Option<Box<[u64]>>,
+    /// Bytes of each quality, as far as they are known before it is asked for. It may be empty.
+    pub sizes: Box<[Option<u64>]>,
 }
 
 /// A unit whose quality was chosen.

@@ -19,7 +19,7 @@ fn stream(sizing: Sizing, segments: u64, sizes: Option<[u64; 2]>) -> (Stream, [P
         stream.push_unit(Unit {
             duration: SEGMENT,
             rates: [400, 1600].map(BitRate::from_kbps).into(),
-            sizes: sizes.map(|sizes| sizes.into()),
+            sizes: sizes.map_or(Box::default(), |sizes| sizes.map(Some).into()),
         });
     }
     stream.handle_end_of_units();

@@ -7,6 +7,7 @@ use url::Url;
 use crate::answer::Unusable;
 use crate::http1::InvalidRequest;
 use crate::manifest;
+use crate::shown::without_user;
 use crate::stream::Changed;
 
 /// Why a stream does not go on. Each is one line for a person.
@@ -23,7 +24,7 @@ pub enum StreamError {
     #[error("{0}")]
     Request(#[from] InvalidRequest),
     /// Something that is needed can't be had.
-    #[error("{url}: {cause}")]
+    #[error("{}: {cause}", without_user(.url))]
     Fetch {
         /// What was asked for.
         url: Box<Url>,
@@ -31,7 +32,7 @@ pub enum StreamError {
         cause: String,
     },
     /// The manifest is none, or of a stream that can't be played.
-    #[error("{url}: {cause}")]
+    #[error("{}: {cause}", without_user(.url))]
     Manifest {
         /// Where it is.
         url: Box<Url>,
@@ -39,7 +40,7 @@ pub enum StreamError {
         cause: manifest::Error,
     },
     /// A segment's answers don't fit together.
-    #[error("{url}: {cause}")]
+    #[error("{}: {cause}", without_user(.url))]
     Answer {
         /// What was asked for.
         url: Box<Url>,
@@ -47,7 +48,7 @@ pub enum StreamError {
         cause: Box<Unusable>,
     },
     /// A segment is not what it was.
-    #[error("{url}: {cause}")]
+    #[error("{}: {cause}", without_user(.url))]
     Changed {
         /// What was asked for.
         url: Box<Url>,
@@ -55,7 +56,7 @@ pub enum StreamError {
         cause: Changed,
     },
     /// Segments lie on several servers.
-    #[error("{url} is on another server than {first}; expected all segments on one")]
+    #[error("{} is on another server than {}; expected all segments on one", without_user(.url), without_user(.first))]
     OtherServer {
         /// A segment.
         url: Box<Url>,
@@ -63,7 +64,7 @@ pub enum StreamError {
         first: Box<Url>,
     },
     /// A segment that nobody could hold.
-    #[error("{url}: {bytes} bytes are more than a segment may have")]
+    #[error("{}: {bytes} bytes are more than a segment may have", without_user(.url))]
     TooLong {
         /// What was asked for.
         url: Box<Url>,

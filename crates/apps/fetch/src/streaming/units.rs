@@ -44,7 +44,7 @@ impl Units {
             self.next_main = segments.get(first).map(Segment::number);
         }
         let Some(from) = self.next_main else { return units };
-        for segment in longest.segments().iter().filter(|segment| segment.number() >= from) {
+        for segment in longest.segments_from(from) {
             let number = segment.number();
             let choices: Vec<(Quality, Segment)> = main
                 .qualities()
@@ -74,8 +74,7 @@ impl Units {
                 None => return quality.bit_rate(),
             },
         };
-        let coming = quality.segments().iter().filter(|segment| segment.number() >= from);
-        for segment in coming.take_while(|segment| segment.start() < with.end()) {
+        for segment in quality.segments_from(from).iter().take_while(|segment| segment.start() < with.end()) {
             let choices = vec![(quality.without_segments(), segment.clone())];
             // It plays along.
             self.push(units, Duration::default(), TrackKind::Audio, (false, BitRate::ZERO), choices);
@@ -104,7 +103,7 @@ impl Units {
             };
             BitRate::from_bps((bps + beside.as_bps()).max(1))
         });
-        let sizes: Option<Box<[u64]>> = choices.iter().map(|(_, segment)| segment.len_bytes()).collect();
+        let sizes = choices.iter().map(|(_, segment)| segment.len_bytes()).collect();
         units.push(Unit { duration, rates: rates.collect(), sizes });
         self.places.insert(UnitNumber(self.pushed), Place { track, is_main, choices });
         self.pushed += 1;
@@ -118,5 +117,57 @@ impl Units {
     /// A unit is there, or left out.
     pub(super) fn remove(&mut self, unit: UnitNumber) -> Option<Place> {
         self.places.remove(&unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use url::Url;
+
+    use super::*;
+    use crate::manifest::Manifest;
+
+    fn presentation(main: &str, files: &[(&str, &str)]) -> Presentation {
+        let at = Url::parse("http://h.example/m").expect("a URL");
+        let mut manifest = Manifest::parse(main.as_bytes(), &at, None).expect("a manifest");
+        while let Some(resource) = manifest.poll_fetch() {
+            let file = files.iter().find(|(path, _)| *path == resource.url().path()).expect("a file").1;
+            manifest.handle_fetched(&resource, resource.url(), file.as_bytes()).expect("a playlist");
+        }
+        manifest.presentation(SystemTime::UNIX_EPOCH).expect("a stream")
+    }
+
+    #[test]
+    fn a_part_of_a_file_has_its_length_whatever_other_qualities_have() {
+        let main = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1000\na\n#EXT-X-STREAM-INF:BANDWIDTH=2000\nb\n";
+        let parts = "#EXTM3U\n#EXTINF:2,\n#EXT-X-BYTERANGE:5000@5000\nbig.ts\n#EXT-X-ENDLIST\n";
+        let whole = "#EXTM3U\n#EXTINF:2,\n1.ts\n#EXT-X-ENDLIST\n";
+        let stream = presentation(main, &[("/a", parts), ("/b", whole)]);
+        let units = Units::default().next(&stream);
+        assert_eq!(*units[0].sizes, [Some(5000), None]);
+    }
+
+    #[test]
+    fn each_segment_has_the_sound_that_is_played_with_it() {
+        let main = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"n\",DEFAULT=YES,URI=\"s\"\n\
+            #EXT-X-STREAM-INF:BANDWIDTH=1000,CODECS=\"avc1.4d,mp4a.40.2\",AUDIO=\"a\"\nv\n";
+        let list = |count: usize, secs: usize| {
+            let segments: String = (0..count).map(|at| format!("#EXTINF:{secs},\n{at}.ts\n")).collect();
+            format!("#EXTM3U\n{segments}#EXT-X-ENDLIST\n")
+        };
+        // So many that looking at all of them for each would take minutes.
+        let (video, sound) = (list(50_000, 2), list(100_000, 1));
+        let stream = presentation(main, &[("/v", &video), ("/s", &sound)]);
+        let mut units = Units::default();
+        assert_eq!(units.next(&stream).len(), 150_000);
+        let track = |at: u64| units.place(UnitNumber(at)).map(|place| place.track);
+        let kinds: Vec<_> = (0..6).map_while(track).collect();
+        use TrackKind::{Audio, Video};
+        assert_eq!(kinds, [Audio, Audio, Video, Audio, Audio, Video]);
+        let (quality, _) = &units.place(UnitNumber(2)).expect("a unit").choices[0];
+        let (again, _) = &units.place(UnitNumber(5)).expect("a unit").choices[0];
+        assert!(std::ptr::eq(quality.id(), again.id()), "one text for all");
     }
 }

@@ -38,7 +38,7 @@ impl Streaming {
         let buffering = Buffering { capacity: buffer, startup: buffer, after_stall: SEGMENT };
         let mut stream = Stream::new(Instant::ZERO, sizing, adaptation.build(), buffering);
         for sizes in movie.segments() {
-            let sizes = Some(sizes.iter().copied().collect());
+            let sizes = sizes.iter().copied().map(Some).collect();
             stream.push_unit(Unit { duration: SEGMENT, rates: Movie::rates(), sizes });
         }
         stream.handle_end_of_units();

@@ -16,9 +16,9 @@ use crate::download::output::{Ordered, Output, Target, unwritten};
 use crate::download::part_file::PartFile;
 use crate::download::path::Command;
 use crate::download::verdicts::Verdicts;
-use crate::net::without_user;
 use crate::playback::History;
 use crate::schedule::{PathId, RequestId, Schedule, Sizing};
+use crate::shown::without_user;
 
 /// How [`Transfer::run`] ended.
 pub(in crate::download) enum Ended {

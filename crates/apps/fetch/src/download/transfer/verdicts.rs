@@ -6,7 +6,7 @@ use super::state::{Ended, Path, Transfer};
 use crate::download::error::DownloadError;
 use crate::download::options::Progress;
 use crate::download::verdicts::Verdict;
-use crate::net::without_user;
+use crate::shown::without_user;
 
 impl Transfer<'_> {
     /// What paths were told counts, once the others had their time.

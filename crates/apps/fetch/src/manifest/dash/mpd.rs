@@ -9,6 +9,7 @@ use super::xml::Element;
 use crate::manifest::budget::join;
 use crate::manifest::codecs::has_video;
 use crate::manifest::error::Error;
+use crate::manifest::limits::MAX_WORD_BYTES;
 use crate::manifest::presentation::{Container, Resolution, TrackKind};
 
 /// Representations in one manifest.
@@ -161,6 +162,12 @@ fn representations(period: &Element<'_>, above: &Above) -> Result<Vec<Representa
             }
             let above = above.descend(element)?;
             let either = |name: &str| element.attribute(name).or_else(|| set.attribute(name));
+            for name in ["id", "codecs"] {
+                if either(name).is_some_and(|word| word.len() > MAX_WORD_BYTES) {
+                    let what = format!("@{name} is longer than {MAX_WORD_BYTES} bytes");
+                    return Err(Error::malformed(element.line(), what));
+                }
+            }
             let mime = either("mimeType").unwrap_or_default();
             let codecs = either("codecs").filter(|codecs| !codecs.is_empty());
             let kind =

@@ -11,7 +11,7 @@ use super::mpd::{Mpd, Period, Representation};
 use super::select::select;
 use crate::manifest::budget::Budget;
 use crate::manifest::error::Error;
-use crate::manifest::limits::{MAX_MANIFEST_BYTES, MAX_SEGMENTS};
+use crate::manifest::limits::{MAX_MANIFEST_BYTES, MAX_SEGMENTS, MAX_SEGMENTS_IN_ALL};
 use crate::manifest::presentation::{Container, Presentation, Quality, Segment, Track, TrackKind};
 use crate::manifest::resource::Resource;
 
@@ -23,6 +23,8 @@ pub(in crate::manifest) struct Source {
     to_fetch: VecDeque<Resource>,
     /// None for what wasn't fetched yet.
     indexes: HashMap<Resource, Option<SegmentIndex>>,
+    /// Segments of all indexes.
+    indexed: usize,
     main_numbers: Numbers,
     audio_numbers: Numbers,
 }
@@ -77,6 +79,7 @@ impl Source {
             mpd: Mpd::parse(text, url)?,
             to_fetch: VecDeque::new(),
             indexes: HashMap::new(),
+            indexed: 0,
             main_numbers: Numbers::default(),
             audio_numbers: Numbers::default(),
         };
@@ -117,22 +120,33 @@ impl Source {
             return Err(Error::TooLong(bytes.len()));
         }
         let index = SegmentIndex::parse(bytes)?;
+        // Many Periods may have one each: what nobody could play is not gathered first.
+        self.indexed += index.references.len();
+        if self.indexed > MAX_SEGMENTS_IN_ALL {
+            return Err(Error::TooManySegments);
+        }
         self.indexes.insert(asked.clone(), Some(index));
         Ok(())
     }
 
     /// Asks for the indexes of what is played.
     fn find_indexes(&mut self) -> Result<(), Error> {
+        let mut known = std::mem::take(&mut self.indexes);
         for period in &self.mpd.periods {
             let selection = select(period)?;
             for representation in selection.main.iter().copied().chain(selection.audio) {
                 let Some(index) = Expansion::new(period, representation, None).index()? else { continue };
-                if !self.indexes.contains_key(&index) {
-                    self.to_fetch.push_back(index.clone());
-                    self.indexes.insert(index, None);
+                if self.indexes.contains_key(&index) {
+                    continue;
                 }
+                let before = known.remove(&index).flatten();
+                if before.is_none() && !self.to_fetch.contains(&index) {
+                    self.to_fetch.push_back(index.clone());
+                }
+                self.indexes.insert(index, before);
             }
         }
+        self.indexed = self.indexes.values().flatten().map(|index| index.references.len()).sum();
         Ok(())
     }
 
@@ -207,10 +221,10 @@ struct Building {
 impl Building {
     fn new(first: &Representation) -> Self {
         let quality = Quality {
-            id: first.id.clone(),
+            id: first.id.as_str().into(),
             bit_rate: BitRate::from_bps(first.bandwidth),
             resolution: first.resolution,
-            codecs: first.codecs.clone(),
+            codecs: first.codecs.as_deref().map(Into::into),
             container: first.container.unwrap_or(Container::FragmentedMp4),
             segments: Arc::default(),
         };

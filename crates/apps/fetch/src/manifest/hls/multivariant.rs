@@ -6,7 +6,7 @@ use super::media::check_key;
 use crate::manifest::budget::join;
 use crate::manifest::codecs::{families, has_video, rank};
 use crate::manifest::error::Error;
-use crate::manifest::limits::MAX_QUALITIES;
+use crate::manifest::limits::{MAX_QUALITIES, MAX_WORD_BYTES};
 use crate::manifest::presentation::{Resolution, TrackKind};
 
 /// A media playlist that a multivariant playlist names.
@@ -161,6 +161,9 @@ fn variant(line: usize, info: &str, url: Url) -> Result<Variant<'_>, Error> {
         Some(resolution) => resolution,
         None => None,
     };
+    if attributes.get("CODECS").is_some_and(|codecs| codecs.len() > MAX_WORD_BYTES) {
+        return Err(Error::malformed(line, format!("CODECS is longer than {MAX_WORD_BYTES} bytes")));
+    }
     let named = Named {
         url,
         bit_rate: BitRate::from_bps(integer(line, "BANDWIDTH", attributes.require("BANDWIDTH")?)?),

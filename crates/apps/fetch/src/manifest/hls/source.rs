@@ -9,6 +9,7 @@ use super::multivariant::{Named, is_multivariant, select};
 use crate::manifest::error::Error;
 use crate::manifest::presentation::{Container, Presentation, Quality, Segment, Track, TrackKind};
 use crate::manifest::resource::Resource;
+use crate::shown::without_user;
 
 /// A stream of HLS: its renditions, each with its media playlist as it was read last.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ impl Source {
             self.main.retain(|rendition| rendition.named.url != *asked);
         }
         if self.main.iter().chain(&self.audio).any(|rendition| rendition.named.url == *asked) {
-            return Err(Error::NoTrack(format!("{asked} can't be had")));
+            return Err(Error::NoTrack(format!("{} can't be had", without_user(asked))));
         }
         Ok(())
     }
@@ -130,10 +131,10 @@ impl Rendition {
     fn quality(&self) -> Option<Quality> {
         let loaded = self.loaded.as_ref()?;
         Some(Quality {
-            id: self.named.url.to_string(),
+            id: self.named.url.as_str().into(),
             bit_rate: self.named.bit_rate,
             resolution: self.named.resolution,
-            codecs: self.named.codecs.clone(),
+            codecs: self.named.codecs.as_deref().map(Into::into),
             container: loaded.container,
             segments: Arc::clone(&loaded.segments),
         })

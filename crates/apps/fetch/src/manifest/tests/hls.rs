@@ -204,3 +204,47 @@ fn a_quality_that_is_not_there_is_left_out() {
     manifest.handle_fetched(&second, second.url(), TS.as_bytes()).expect("a playlist");
     assert_eq!(manifest.presentation(AT).expect("a stream").main().qualities().len(), 1);
 }
+
+#[test]
+fn a_playlist_that_came_over_https_leads_to_no_plain_http() {
+    let segment =
+        |url: &str| format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{url}\n#EXT-X-ENDLIST\n");
+    let at = url("https://bob:TOPSECRET@h.example/m");
+    for (there, is_allowed) in [
+        ("1.ts", true),
+        ("https://cdn.example/1.ts", true),
+        ("http://h.example/1.ts", false),
+        ("HTTP://cdn.example/1.ts", false),
+    ] {
+        match Manifest::parse(segment(there).as_bytes(), &at, None) {
+            Ok(_) => assert!(is_allowed, "{there}"),
+            Err(error) => {
+                assert!(
+                    !is_allowed
+                        && error.to_string().contains("an http:// URL in a manifest that came over https"),
+                    "{error}"
+                );
+                assert!(!error.to_string().contains("TOPSECRET"), "{error}");
+            }
+        }
+    }
+    // Upwards is fine.
+    assert!(
+        Manifest::parse(segment("https://h.example/1.ts").as_bytes(), &url("http://h.example/m"), None)
+            .is_ok()
+    );
+}
+
+#[test]
+fn what_is_said_of_a_url_has_no_password() {
+    let at = url("http://bob:TOPSECRET@h.example/m");
+    let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\na.m3u8\n";
+    let mut manifest = Manifest::parse(master.as_bytes(), &at, None).expect("a manifest");
+    let waiting = manifest.presentation(AT).expect_err("not yet").to_string();
+    let asked = manifest.poll_fetch().expect("a playlist");
+    let wrong = manifest.handle_fetched(&asked, asked.url(), b"<html>").expect_err("a page").to_string();
+    let gone = manifest.handle_unavailable(&asked).expect_err("the only one").to_string();
+    for text in [waiting, wrong, gone, asked.to_string()] {
+        assert!(text.contains("http://h.example/a.m3u8") && !text.contains("bob"), "{text}");
+    }
+}

@@ -208,3 +208,40 @@ fn the_longest_manifests_end_too() {
     );
     assert_eq!(drive(many.as_bytes(), b"", SystemTime::UNIX_EPOCH), Err(Error::TooManySegments));
 }
+
+#[test]
+fn a_long_name_of_a_quality_is_refused() {
+    let long = "x".repeat(100_000);
+    for attributes in [format!("id='{long}' codecs='avc1.4d'"), format!("id='1' codecs='{long}'")] {
+        let text = format!(
+            "<MPD mediaPresentationDuration='PT9S'><Period><AdaptationSet mimeType='video/mp4'>\
+             <SegmentTemplate media='$Number$' duration='1'/><Representation {attributes}/></AdaptationSet></Period></MPD>"
+        );
+        let error = drive(text.as_bytes(), b"", SystemTime::UNIX_EPOCH).expect_err("too long").to_string();
+        assert!(error.contains("is longer than 1024 bytes") && error.len() < 200, "{error:.400}");
+    }
+}
+
+#[test]
+fn many_indexes_end_before_all_are_fetched() {
+    let period = |at: usize| {
+        format!(
+            "<Period duration='PT1S'><AdaptationSet mimeType='video/mp4'><Representation id='1'><BaseURL>{at}</BaseURL>\
+             <SegmentBase indexRange='0-9'/></Representation></AdaptationSet></Period>"
+        )
+    };
+    let text = format!("<MPD>{}</MPD>", (0..1000).map(period).collect::<String>());
+    let mut manifest =
+        Manifest::parse(text.as_bytes(), &url("http://h.example/m"), None).expect("a manifest");
+    let index = sidx(&[1; 60_000]);
+    let mut fetched = 0;
+    let outcome = loop {
+        let resource = manifest.poll_fetch().expect("one more");
+        fetched += 1;
+        if let Err(error) = manifest.handle_fetched(&resource, resource.url(), &index) {
+            break error;
+        }
+    };
+    assert!(outcome.to_string().contains("too many in all"), "{outcome}");
+    assert_eq!(fetched, 17, "a million segments are enough");
+}

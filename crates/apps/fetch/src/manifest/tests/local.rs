@@ -61,7 +61,7 @@ fn a_discontinuity_stands_only_where_time_or_codec_break() {
     let stream = stream();
     let [low, high] = stream.main().qualities() else { panic!("{stream:?}") };
     let mut other_codec = high.clone();
-    other_codec.codecs = Some("hvc1.1".to_owned());
+    other_codec.codecs = Some("hvc1.1".into());
     let mut marked = low.segments()[2].clone();
     marked.is_discontinuous = true;
     let segments = low.segments();
